@@ -19,7 +19,7 @@ if _TYPE_CHECKING:
     from separatrix.attention.weights.chosen_queries import attention_weights
     from separatrix.attention.weights.pair_map import PairMap, pair_map
     from separatrix.attention.weights.top_tuples import TopTuples, top_tuples
-    from separatrix.errors import ArgumentError, SeparatrixError
+    from separatrix.errors import ArgumentError, LongCallWarning, SeparatrixError
 
 __version__ = "0.1.0"
 
@@ -27,6 +27,7 @@ __all__ = [
     "ArgumentError",
     "Certificate",
     "GradientCertificate",
+    "LongCallWarning",
     "PairMap",
     "Plan",
     "SeparatrixError",
@@ -58,6 +59,7 @@ _HOMES = {
     "ArgumentError": "errors",
     "Certificate": "attention.near_linear.certificate",
     "GradientCertificate": "attention.near_linear.gradient_certificate",
+    "LongCallWarning": "errors",
     "PairMap": "attention.weights.pair_map",
     "Plan": "attention.near_linear.plan",
     "SeparatrixError": "errors",

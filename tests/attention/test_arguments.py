@@ -166,7 +166,7 @@ SETS = [
     ({"values": inputs(2, 4, [4])[2]}, "values: expected 2, one for each key set, got 1"),
     ({"key_masks": [None]}, "key_masks: expected 2, .* got 1"),
     ({"windows": [1, 2, 3]}, "windows: expected 2, .* got 3"),
-    ({"method": "fast"}, "method: expected 'auto' or one of .*exact.*, got fast"),
+    ({"method": "fast"}, "method: expected 'auto' or one of .*exact.*, got 'fast'"),
     ({"tolerance": 0.0}, "tolerance: expected a positive finite number, got 0.0"),
     ({"tolerance": float("inf")}, "tolerance: expected a positive finite number, got inf"),
     ({"tolerance": "tight"}, "tolerance: expected"),

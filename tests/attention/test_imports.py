@@ -12,8 +12,10 @@ ORDER = [
     {"call"},
     {"dispatch"},
     {"linear", "exact"},
-    {"near_linear", "weights", "forms"},
-    {"certified"},
+    {"near_linear", "weights", "distinct_tuples"},
+    {"visible_keys"},
+    {"duration"},
+    {"certified", "forms"},
     {"streaming", "checker", "packed"},
     {"sharded", "operator"},
 ]

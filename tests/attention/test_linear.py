@@ -16,6 +16,7 @@ from separatrix import SeparatrixError, linear_attention
 from separatrix.attention import reference
 from separatrix.attention.features import FEATURE_MAPS, random_positive
 from separatrix.attention.linear import refuse_vanishing
+from tests.pairwise import pairwise
 
 DRAWN = random_positive(3, 7, torch.Generator().manual_seed(3))
 MAPS = {**FEATURE_MAPS, "random_positive": DRAWN, "squared": torch.square}
@@ -57,9 +58,10 @@ def test_equals_the_definition(name, shapes):
     )
 
 
-@pytest.mark.parametrize("name", MAPS)
-@pytest.mark.parametrize("length", [1, 2, 15, 16, 17, 63, 100])
-@pytest.mark.parametrize("batches", [((), (), ()), ((2,), (3, 1), (1, 2)), ((1,), (4,), ())], ids=str)
+@pytest.mark.parametrize(
+    ("name", "length", "batches"),
+    pairwise(MAPS, [1, 2, 15, 16, 17, 63, 100], [((), (), ()), ((2,), (3, 1), (1, 2)), ((1,), (4,), ())]),
+)
 def test_causal_equals_the_definition(name, length, batches):
     q, k, v = draw(*((*batch, length, width) for batch, width in zip(batches, (3, 3, 5), strict=True)))
     torch.testing.assert_close(

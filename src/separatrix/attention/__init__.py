@@ -19,11 +19,14 @@ Imports go one way, from the bottom of this list to its top:
 - `packed`: several sequences in one tensor, split at their boundaries.
 - `streaming`: the state of a token stream, planned from a bound alone.
 - `certified`: the cheapest plan that keeps a tolerance, run and certified.
+- `duration`: the warning before a call of exact attention that will take more than a minute.
+- `visible_keys`: windows that look ahead, attention sinks and prefixes, by calls over disjoint sets of tuples.
+- `distinct_tuples`: attention to tuples of pairwise different positions.
 - `forms`: score forms other than the product, as maps of queries and keys, and a fast algorithm for the pairwise form.
 - `weights`: what a query attends to, as numbers and as a picture.
 - `near_linear`: plans, near-linear attention (Algorithm 1 of Alman and Song for any order) and certificates.
 - `exact`: attention over all tuples, by backends: kernels in C++ (`separatrix.native`) on the CPU, kernels in Triton
-  (`exact.gpu`) on GPUs, or plain PyTorch.
+  (`exact.triton`) on GPUs, or plain PyTorch.
 - `linear`, `features`: linear attention and its feature maps.
 - `dispatch`: operators and their derivatives, as PyTorch's dispatcher knows them.
 - `call`, `arguments`, `positions`: a checked call, what its arguments may be, which keys a query may attend.

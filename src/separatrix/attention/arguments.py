@@ -1,8 +1,8 @@
-"""What the attention operators may be called with: the constraints, declared once, and the call they admit.
+"""The constraints on the arguments of the attention operators, each declared once, and the checked arguments.
 
-`check_tensor` checks a tensor by itself, here and wherever else a tensor is an argument. What the arguments of a call
-must be together are constraints, which are data: the argument, what is expected, and how to find what breaks it. Every
-message is worded from these in one place, and the tests break every one of them.
+`check_tensor` checks a tensor by itself, here and wherever else a tensor is an argument. The constraints on several
+arguments together are data: the argument, what is expected, and how to find a violation. Every message is made from
+these in one place, and the tests violate each of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LARGEST_OFFSET = 2**62
 
 
 class CallOptions(TypedDict, total=False):
-    """The optional arguments of a call, which are those of `tensor_attention`, as a function passes them on.
+    """The optional arguments of `tensor_attention`, for functions that pass them on.
 
     A function that hands them to another takes ``**options: Unpack[CallOptions]``, so that a type checker and an editor
     know each of them. `check_arguments` has the defaults.
@@ -62,7 +62,7 @@ class CallArguments:
 
 
 def tensor_name(tensor: int, sets: int) -> str:
-    """The name of a tensor of a call with so many key sets: query, then keys, then values."""
+    """The name of a tensor by its index in a call with `sets` key sets: query, then keys, then values."""
     which, m = divmod(tensor - 1, sets)
     return "query" if tensor == 0 else f"{('keys', 'values')[which]}[{m}]"
 
@@ -72,7 +72,7 @@ Break = tuple[str, object]
 
 @dataclass(frozen=True)
 class Constraint:
-    """`breaks(given)` yields (argument, got) for each thing that is not as `expected` says."""
+    """`breaks(given)` yields (argument, got) for each violation of `expected`."""
 
     name: str
     expected: str
@@ -188,12 +188,12 @@ def _batches(given: CallArguments) -> Iterator[Break]:
 def _causal_flag(given: CallArguments) -> Iterator[Break]:
     for name in ("is_causal", "enable_gqa"):
         if not isinstance(getattr(given, name), bool):
-            yield name, getattr(given, name)
+            yield name, repr(getattr(given, name))
 
 
 def _offset(given: CallArguments) -> Iterator[Break]:
     if not is_whole(given.query_offset, low=-LARGEST_OFFSET, high=LARGEST_OFFSET):
-        yield "query_offset", given.query_offset
+        yield "query_offset", repr(given.query_offset)
 
 
 def _causal_lengths(given: CallArguments) -> Iterator[Break]:
@@ -206,7 +206,7 @@ def _causal_lengths(given: CallArguments) -> Iterator[Break]:
 def _windows(given: CallArguments) -> Iterator[Break]:
     for m, window in enumerate(given.windows):
         if window is not None and not is_whole(window, low=1):
-            yield f"windows[{m}]", window
+            yield f"windows[{m}]", repr(window)
 
 
 def _mask_layouts(given: CallArguments) -> Iterator[Break]:
@@ -246,7 +246,7 @@ def _mask_shapes(given: CallArguments) -> Iterator[Break]:
 
 def _scale(given: CallArguments) -> Iterator[Break]:
     if not is_number(given.scale) or not -math.inf < given.scale < math.inf:
-        yield "scale", given.scale
+        yield "scale", repr(given.scale)
 
 
 CONSTRAINTS = (
@@ -284,7 +284,7 @@ def _counted(argument: str, given: object, bare: type | tuple[type, ...], count:
 
 
 def _for_each_set(argument: str, given: object, bare: type, count: int) -> tuple[object, ...]:
-    """An option for each key set: one entry, or None, stands for all of them."""
+    """An option for each key set; a single entry, or None, applies to all of them."""
     return (given,) * count if given is None or isinstance(given, bare) else _counted(argument, given, bare, count)
 
 
@@ -300,7 +300,7 @@ def check_arguments(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> CallArguments:
-    """The arguments of a call, once every constraint is found to be kept."""
+    """The arguments of a call, after all constraints were checked."""
     if isinstance(keys, Tensor) and isinstance(query, Tensor) and keys.dim() > max(query.dim(), 2):
         raise ArgumentError(
             "keys",

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import number, truth
+from separatrix.attention.arithmetic.device_reads import number, truth
 from separatrix.errors import ArgumentError
 from separatrix.native import Norm, TokensCall, done
 from separatrix.native_tensors import HALF_TYPES, TYPES, kernels_for, put
@@ -58,6 +58,14 @@ def power(x: Tensor, n: int) -> Tensor:
     for _ in range(n - 1):
         product = product * x
     return product
+
+
+def product_of(factors: Sequence[Tensor]) -> Tensor:
+    """The product of one tensor or more."""
+    result = factors[0]
+    for factor in factors[1:]:
+        result = result * factor
+    return result
 
 
 def extremes(x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -161,7 +169,7 @@ def is_sound(x: Tensor) -> bool:
     return math.isfinite(number(total)) and number(torch.count_nonzero(first)) == first.numel()
 
 
-def _library(x: Tensor) -> ctypes.CDLL | None:
+def _library(x: Tensor) -> ctypes.PyDLL | None:
     """The kernels, if they take a tensor (H, L, d) as it lies."""
     return kernels_for(x) if x.dtype in TYPES and (x.stride(2) == 1 or x.shape[2] <= 1) else None
 
@@ -186,7 +194,8 @@ SMALLEST_SCALE = {torch.float32: 2.0**-60, torch.float64: 2.0**-900}
 class ValueRange:
     """For each head and column: the largest |v_t| and max v_t - min v_t over products of the sets' values, (H, d_v).
 
-    `others[m]` (H,) is the largest product of the magnitudes of all value sets but set m, over the columns.
+    `others[m]` (H,) is the largest product of the magnitudes of all value sets but set m, over the columns; `ends[m]`
+    are the least and the largest values of set m, (H, d_v) each.
 
     `low` and `high` are logarithms to base 2: no product of the largest magnitudes of some of a head's value sets,
     zeros aside, is below the one, and no sum of such products over tuples above the other.
@@ -195,6 +204,7 @@ class ValueRange:
     magnitude: Tensor
     width: Tensor
     others: tuple[Tensor, ...]
+    ends: tuple[tuple[Tensor, Tensor], ...]
     low: float
     high: float
 
@@ -221,12 +231,13 @@ def value_range(values: Sequence[Tensor], masks: Sequence[Tensor]) -> ValueRange
     heads, _, d_v = values[0].shape
     low = high = values[0].new_ones(heads, d_v, dtype=torch.float64)
     lows = highs = values[0].new_zeros(heads, dtype=torch.float64)
-    magnitudes, varied = [], values[0].new_zeros(heads, d_v, dtype=torch.bool)
+    magnitudes, set_ends, varied = [], [], values[0].new_zeros(heads, d_v, dtype=torch.bool)
     for m, value in enumerate(values):
         least, most = finite_extremes(f"values[{m}]", value, masks[m] if masks else None)
         ends = torch.stack([low * least, low * most, high * least, high * most])
         low, high = ends.amin(0), ends.amax(0)
         magnitudes.append(torch.maximum(least.abs(), most.abs()))
+        set_ends.append((least, most))
         varied = varied | (least < most)
         logs = torch.log2(magnitudes[m].amax(1))
         logs = logs.masked_fill(torch.isneginf(logs), 0.0)
@@ -234,7 +245,8 @@ def value_range(values: Sequence[Tensor], masks: Sequence[Tensor]) -> ValueRange
     range_ = (number(lows.min()), number(highs.max())) if heads else (0.0, 0.0)
     magnitude = torch.maximum(low.abs(), high.abs()) * SLACK
     width = (high - low) * SLACK + 4 * len(magnitudes) * 2.0**-53 * magnitude * varied
-    return ValueRange(magnitude, width, tuple(_without(m, magnitudes) for m in range(len(magnitudes))), *range_)
+    others = tuple(_without(m, magnitudes) for m in range(len(magnitudes)))
+    return ValueRange(magnitude, width, others, tuple(set_ends), *range_)
 
 
 def _without(m: int, magnitudes: list[Tensor]) -> Tensor:

@@ -26,13 +26,14 @@ class Call:
         keys: The key sets, (H, L_m, d) each; or (H / s, L_m, d), where s heads of queries, one after the other, share a
             head of keys and values.
         values: The value sets, (H, L_m, d_v) each, or with fewer heads, as the keys.
-        masks: For each set which keys may be attended, (H, L_m), or no mask at all; or (H / s, L_m), where all heads of
-            queries that share keys may attend the same ones.
+        masks: For each set which keys may be attended, (H, L_m), or no mask; or (H / s, L_m), if all query heads that
+            share keys may attend to the same keys.
         positions: Which keys a query may attend by its position.
         scale: The factor of every score.
         batch: The leading dimensions of the call as it was given, H in all; None if it was given with one.
         copies: The largest number of heads that share one tensor of the call as it was given.
-        kept: What a backend keeps between its passes over the call; another call, made by `replace`, begins with none.
+        kept: Values that a backend caches between its passes over the call; a new call made by `replace` starts without
+            them.
     """
 
     query: Tensor
@@ -55,7 +56,7 @@ class Call:
 
     @property
     def shared(self) -> int:
-        """How many heads of queries, one after the other, share a head of keys and values."""
+        """The number of consecutive query heads that share a head of keys and values."""
         return self.query.shape[0] // max(self.keys[0].shape[0], 1) or 1
 
     @property
@@ -78,7 +79,7 @@ class Call:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no output to compute, or nothing to attend."""
+        """Whether the output is empty, or there are no keys to attend to."""
         return 0 in (*self.query.shape, self.values[0].shape[2], *self.key_lengths)
 
     @property
@@ -91,7 +92,7 @@ class Call:
         return x if self.batch is None or len(self.batch) == 1 else x.reshape(*self.batch, *x.shape[1:])
 
     def counts(self) -> list[Tensor]:
-        """How many keys of each set may be attended, (H,), positions aside."""
+        """The number of unmasked keys of each set, (H,)."""
         if self.masks:
             return [mask.sum(-1) for mask in self.masks]
         heads = self.query.shape[0]
@@ -103,7 +104,7 @@ class Call:
         return replace(self, query=self.query.to(dtype), keys=keys, values=values)
 
     def spread(self) -> Call:
-        """The call with keys, values and masks for every head of queries: those that are shared are copied."""
+        """The call with keys, values and masks for every query head: shared ones are copied."""
         heads = self.query.shape[0]
         if self.shared == 1:
             return self
@@ -114,7 +115,9 @@ class Call:
         return replace(self, keys=keys, values=values, masks=masks)
 
     def widened(self) -> Call:
-        """The call spread, in the type of its arithmetic, with zeros in place of hidden keys and values, even NaN."""
+        """The call with one key head for each query head, in the dtype of its arithmetic, with zeros in place of masked
+        keys and values, even NaN.
+        """
         call = self.spread().to(self.computed_in)
         if not call.masks:
             return call
@@ -142,19 +145,20 @@ def check_call(
     values: Tensor | Sequence[Tensor],
     **options: Unpack[CallOptions],
 ) -> Call:
-    """The call that these arguments of `tensor_attention` make; an `ArgumentError` for what they may not be."""
+    """The call for these arguments of `tensor_attention`; an `ArgumentError` if one is invalid."""
     return flattened(check_arguments(query, keys, values, **options))
 
 
 def flattened(given: CallArguments) -> Call:
-    """The call that checked arguments make: all its tensors broadcast, with one leading dimension each."""
+    """The call for checked arguments: all its tensors are broadcast and have one leading dimension."""
     return grouped(given).spread()
 
 
 def grouped(given: CallArguments) -> Call:
-    """The call that checked arguments make, in which heads that share keys and values (``enable_gqa``) still do.
+    """The call for checked arguments, in which query heads still share keys and values (``enable_gqa``).
 
-    Tensors are broadcast otherwise, with one leading dimension each. What lies head by head in memory is not copied.
+    All other leading dimensions are broadcast and flattened into one. Tensors whose heads are contiguous in memory are
+    not copied.
     """
     heads = given.query.shape[-3] if given.enable_gqa else 1
     shared = max(heads // given.keys[0].shape[-3], 1) if given.enable_gqa else 1

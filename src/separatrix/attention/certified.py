@@ -13,29 +13,30 @@ from torch import Tensor
 
 from separatrix.attention.arguments import CallOptions
 from separatrix.attention.arithmetic.assumptions import LOG
-from separatrix.attention.arithmetic.host import number, truth
+from separatrix.attention.arithmetic.device_reads import number, truth
 from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
 from separatrix.attention.call import Call
 from separatrix.attention.dispatch.readable import check_readable
+from separatrix.attention.duration import warn_if_long
 from separatrix.attention.exact.operators import exact_attention
 from separatrix.attention.near_linear.analysis import Analysis
 from separatrix.attention.near_linear.approximation.coordinates import key_mean
 from separatrix.attention.near_linear.certificate import Certificate, certify
-from separatrix.attention.near_linear.cost import AFFORDABLE, certified_cost, exact_cost
+from separatrix.attention.near_linear.cost import AFFORDABLE, exact_cost
 from separatrix.attention.near_linear.exact_rounding import exact_type
 from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.gradient_certificate import GradientCertificate
-from separatrix.attention.near_linear.plan import Plan
+from separatrix.attention.near_linear.plan import Plan, Recipe, Weighting
 from separatrix.attention.near_linear.planner import (
     exact_plan,
     out_of_reach,
     plan_call,
     polynomial_plan,
+    recipe_cost,
     recipes,
     time_limit,
 )
-from separatrix.attention.near_linear.product_cost import expanded
-from separatrix.attention.near_linear.run import PolynomialRun, differentiable, run_polynomial
+from separatrix.attention.near_linear.run import PolynomialRun, differentiable, run_polynomial, weigh_deviations
 from separatrix.errors import SeparatrixError
 
 Sets = Tensor | Sequence[Tensor]
@@ -53,7 +54,7 @@ class Certified:
 
     @property
     def keeps(self) -> tuple[str, ...]:
-        """What is certified to keep the tolerance: ("output",), or ("output", "gradient") where gradients do too.
+        """The results that are certified to keep the tolerance: ("output",), or ("output", "gradient").
 
         For gradients it is the `total` of ``certificate.gradient`` that is at most the tolerance.
         """
@@ -77,7 +78,7 @@ class Certified:
 
 
 def certify_call(call: Call, tolerance: float, method: str, with_lse: bool = False) -> Certified:
-    """Compute `certified_attention` of a checked call; `with_lse`, the log-sum-exp keeps the tolerance as well.
+    """Compute `certified_attention` of a checked call; if `with_lse`, the log-sum-exp keeps the tolerance as well.
 
     Which algorithm runs depends on the entries, so a compiled graph is interrupted here. A decorator would do that too,
     but it imports the compiler, which takes seconds, also for users who compile nothing.
@@ -107,7 +108,7 @@ def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> 
 
 
 def _empty(call: Call, tolerance: float) -> Certified:
-    """The zeros of a call that has nothing to attend, which have no error."""
+    """The output of a call without keys to attend to: zeros, which have no error."""
     out, lse = exact_attention(call)
     plan = Plan("exact", None, None, None, 0.0, 0.0, 0.0, "there is nothing to attend")
     per_query, none = torch.zeros_like(lse, dtype=torch.float64), (0.0,) * len(call.keys)
@@ -116,7 +117,7 @@ def _empty(call: Call, tolerance: float) -> Certified:
 
 
 def _near_linear(run: PolynomialRun, certificate: Certificate, plan: Plan, tolerance: float) -> Certified:
-    """What a polynomial computed, with the log-sum-exp of the scores as they were before the keys were centred."""
+    """The result of a polynomial, with the log-sum-exp of the scores before the keys were centred."""
     call, gradient = run.call, certificate.gradient
     query = call.query
     out, lse = differentiable(run, *call.tensors)
@@ -144,10 +145,11 @@ def _lse_rounding(lse: Tensor) -> float:
 
 
 def _exact(analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> Certified:
-    """Exact attention with a bound on its rounding, in float64 where the call's own type would miss the tolerance."""
+    """Exact attention with a bound on its rounding error, in float64 if the call's dtype cannot keep the tolerance."""
     with torch.no_grad():
         rounding = exact_type(analysis, tolerance, with_lse)
     call = analysis.call
+    warn_if_long(call)
     out, lse = exact_attention(call.to(rounding.dtype))
     reached, most = number(out.detach().abs().max()), torch.finfo(call.query.dtype).max
     if reached > most:
@@ -166,13 +168,25 @@ def _exact(analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> 
     return Certified(out.to(call.query.dtype), lse, certificate, plan, tolerance)
 
 
+def _weighting(analysis: Analysis, recipe: Recipe) -> Weighting | None:
+    """The cheapest second pass that may lower the certificate of a recipe without one; None if there is none.
+
+    Index sets that are not of total degree and errors that are relative to exp have no moments, and the bounds on
+    gradients do not use deviations of the values.
+    """
+    if recipe.polynomial is None or not recipe.polynomial.weighted_levels or analysis.differentiable:
+        return None
+    return Weighting(recipe.polynomial.weighted_levels[0], 1)
+
+
 CertifiedRun = tuple[PolynomialRun, Certificate, Plan]
 
 
 def _run(
     forecast: Forecast, plan: Plan, tolerance: float, method: str, with_lse: bool
 ) -> tuple[CertifiedRun | None, str]:
-    """Compute by a polynomial and certify; raise the degree while a certificate, the gradient's too, is too large.
+    """Compute by a polynomial and certify; raise the degree while the certificate of the output or gradient is too
+    large.
 
     Returns:
         The run with its certificate and plan, and an empty sentence; or None, and why exact attention must be computed.
@@ -185,7 +199,15 @@ def _run(
     missed = ""
     while recipe is not None:
         run = run_polynomial(analysis, recipe)
+        if recipe.weighting is not None:
+            run = weigh_deviations(analysis, run, recipe.weighting)
         certificate = certify(analysis, run)
+        misses = max(certificate.total, certificate.lse if with_lse else 0.0) > tolerance >= certificate.rounding
+        weighting = _weighting(analysis, recipe) if misses and recipe.weighting is None else None
+        if weighting is not None:
+            recipe = replace(recipe, weighting=weighting)
+            run = weigh_deviations(analysis, run, weighting)
+            certificate = certify(analysis, run)
         run_plan = plan if recipe is plan.recipe else polynomial_plan(forecast, recipe, tolerance, exact)
         certified_run = (run, certificate, run_plan)
         error = max(certificate.total, certificate.lse if with_lse else 0.0)
@@ -209,10 +231,8 @@ def _run(
             recipe = recipes(forecast, tolerance, least, most)
             if recipe is None and kept is None and analysis.differentiable and most == math.inf:
                 recipe = recipes(forecast, tolerance, least, most, output_only=True)
-        if method == "auto" and recipe is not None:
-            cost = certified_cost(analysis.shape, expanded(recipe.index_set), recipe.dtype == torch.float64)
-            if cost.time > exact.time:
-                break
+        if method == "auto" and recipe is not None and recipe_cost(analysis.shape, recipe).time > exact.time:
+            break
     if kept is not None and (method == "polynomial" or exact.flops > AFFORDABLE):
         return kept, ""
     if method == "polynomial" or exact.flops > AFFORDABLE:

@@ -1,6 +1,6 @@
 r"""Feature maps of linear attention: phi with phi(q) . phi(k) in place of exp(q . k).
 
-A feature map takes a (..., L, d) tensor of queries or of keys and gives their (..., L, r) features. **No map scales
+A feature map takes a (..., L, d) tensor of queries or of keys and returns their (..., L, r) features. **No map scales
 anything**: s = q . k below is the plain inner product, with neither the papers' 1/d nor PyTorch's 1/sqrt(d). To
 approximate ``softmax(scale * s)`` multiply the query (or the key) by ``scale`` first.
 
@@ -91,10 +91,10 @@ class RandomPositive:
         return self.log(x).exp()
 
     def shifted(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Features of query and key, each query's and each whole key set's divided by their own sum.
+        """Features of query and key; those of each query, and those of each key set, are divided by their sum.
 
-        Linear attention does not see these factors, and without them long vectors underflow: this is what
-        `separatrix.linear_attention` uses.
+        These factors cancel in linear attention, and without them the features of long vectors underflow;
+        `separatrix.linear_attention` uses these features.
         """
         whole = self.log(key)
         return self.log(query).softmax(-1), whole.flatten(-2).softmax(-1).reshape(whole.shape)
@@ -114,9 +114,9 @@ def random_positive(head_dim: int, num_features: int, generator: torch.Generator
     """
     for name, number in (("head_dim", head_dim), ("num_features", num_features)):
         if not is_whole(number, low=1):
-            raise ArgumentError(name, expected="an integer >= 1", got=number)
+            raise ArgumentError(name, expected="an integer >= 1", got=repr(number))
     if not isinstance(generator, torch.Generator):
-        raise ArgumentError("generator", expected="a torch.Generator", got=generator)
+        raise ArgumentError("generator", expected="a torch.Generator", got=repr(generator))
 
     def gaussian(rows: int) -> Tensor:
         return torch.randn(rows, head_dim, generator=generator, device=generator.device, dtype=torch.float64)
@@ -143,12 +143,12 @@ def mapped(feature_map: str | FeatureMap, query: Tensor, key: Tensor) -> tuple[T
             "feature_map",
             expected="a drawn map, random_positive(head_dim, num_features, generator) "
             "from separatrix.attention.features, since its randomness is yours to choose",
-            got=feature_map,
+            got=repr(feature_map),
         )
     phi = FEATURE_MAPS.get(feature_map) if isinstance(feature_map, str) else feature_map
     if not callable(phi):
         names = ", ".join(map(repr, FEATURE_MAPS))
-        raise ArgumentError("feature_map", expected=f"one of {names} or a callable", got=feature_map)
+        raise ArgumentError("feature_map", expected=f"one of {names} or a callable", got=repr(feature_map))
     phi_q, phi_k = _checked(phi, query, "query"), _checked(phi, key, "key")
     if phi_q.shape[-1] != phi_k.shape[-1]:
         raise ArgumentError(

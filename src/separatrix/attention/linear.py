@@ -65,8 +65,8 @@ def linear_attention(
     Returns:
         The output, (..., L_q, d_v).
 
-    **There is no scale**: neither 1/d nor 1/sqrt(d). For "identity" and "relu" a positive one would cancel; for the
-    others multiply the query by it yourself.
+    **There is no scale**: neither 1/d nor 1/sqrt(d). For "identity" and "relu" a positive scale would cancel; for the
+    other maps multiply the query by the scale.
 
     **The normaliser alpha_i can vanish**: "identity" has weights of either sign, "relu" may have none. That is a
     `SeparatrixError` naming the batch index and the query position; nothing is added to the denominator. What counts
@@ -103,8 +103,8 @@ its terms sum to 0, their magnitudes to 2.
 def _numerator(phi_q: Tensor, phi_k: Tensor, V: Tensor, is_causal: bool) -> Tensor:
     """The sums over j, or over j <= i, of (phi_q[i] . phi_k[j]) V[j]; of V = 1, the normaliser.
 
-    Causal sums go chunk by chunk: what precedes a chunk enters through its state, the sum of phi_k[j] V[j]^T; what
-    lies within, through the chunk's own lower triangle.
+    Causal sums are computed chunk by chunk: earlier tokens contribute through the state, the sum of phi_k[j] V[j]^T,
+    and the tokens of the chunk through its lower triangle.
     """
     if not is_causal:
         return phi_q @ (phi_k.mT @ V)
@@ -135,7 +135,7 @@ def _chunk_size(length: int, features: int, value_dim: int) -> int:
 
 
 def _normaliser(phi_q: Tensor, phi_k: Tensor, is_causal: bool) -> Tensor:
-    """alpha, summed in float64 where the device has it, and refused where it vanishes."""
+    """alpha, summed in float64 if the device supports it; an error if it vanishes."""
     wide = torch.float32 if phi_q.device.type == "mps" else torch.float64
     ones = phi_k.new_ones(phi_k.shape[-2], 1)
     alpha = _numerator(phi_q.to(wide), phi_k.to(wide), ones.to(wide), is_causal).squeeze(-1)

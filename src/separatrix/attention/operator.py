@@ -1,4 +1,4 @@
-"""The calls: `tensor_attention`, `certified_attention`, which proves its error, and `plan_attention`."""
+"""The calls: The calls `tensor_attention`, `certified_attention` (with a proven error bound) and `plan_attention`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,14 @@ from separatrix.attention.arguments import CallOptions, check_arguments
 from separatrix.attention.call import check_call, flattened, grouped
 from separatrix.attention.certified import Certified, Sets, certify_call
 from separatrix.attention.dispatch.readable import check_readable
+from separatrix.attention.duration import warn_if_long
 from separatrix.attention.exact.operators import exact_attention, fused_attention, plain_attention
-from separatrix.attention.near_linear.plan import Plan, check_tolerance
+from separatrix.attention.exact.plain_tuples import plain_tuples
+from separatrix.attention.near_linear.plan import Plan
 from separatrix.attention.near_linear.planner import plan_call
 from separatrix.attention.packed import Lengths, Packing, attend_packed, certify_packed, merge_plans, pack
+from separatrix.attention.visible_keys import Places, attend_places
+from separatrix.checks import positive
 from separatrix.errors import ArgumentError
 
 METHODS = ("exact", "polynomial")
@@ -29,6 +33,10 @@ def tensor_attention(
     *,
     cu_seqlens: Lengths | None = ...,
     query_offsets: Sequence[int] | Tensor | None = ...,
+    lookahead: int = ...,
+    sinks: int = ...,
+    prefix: int = ...,
+    distinct: bool = ...,
     method: str = ...,
     tolerance: float | None = ...,
     return_lse: Literal[False] = ...,
@@ -44,6 +52,10 @@ def tensor_attention(
     *,
     cu_seqlens: Lengths | None = ...,
     query_offsets: Sequence[int] | Tensor | None = ...,
+    lookahead: int = ...,
+    sinks: int = ...,
+    prefix: int = ...,
+    distinct: bool = ...,
     method: str = ...,
     tolerance: float | None = ...,
     return_lse: Literal[True],
@@ -64,11 +76,15 @@ def tensor_attention(
     enable_gqa: bool = False,
     cu_seqlens: Lengths | None = None,
     query_offsets: Sequence[int] | Tensor | None = None,
+    lookahead: int = 0,
+    sinks: int = 0,
+    prefix: int = 0,
+    distinct: bool = False,
     method: str = "auto",
     tolerance: float | None = None,
     return_lse: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    r"""Attention of order k: every query attends tuples of k-1 keys.
+    r"""Attention of order k: every query attends to tuples of k-1 keys.
 
         out_i = sum_j  softmax_j( scale * sum_l q_il k_1,j1,l ... k_{k-1},j_{k-1},l )  v_1,j1 * ... * v_{k-1},j_{k-1}
 
@@ -85,44 +101,54 @@ def tensor_attention(
         is_causal: Whether only tuples with every j_m <= i + query_offset are attended. Without an offset all lengths
             must then be equal.
         query_offset: The position of the first query among the keys.
-        key_masks: For each key set None or a bool tensor (..., L_m), **True where a key may be attended**; a tensor
-            that is in no list is for all sets.
+        key_masks: For each key set None or a bool tensor (..., L_m), **True where a key may be attended**; a single
+            tensor applies to all sets.
         windows: For each key set None or a number w that allows only j_m in (i + query_offset - w, i + query_offset]; a
-            number that is in no list is for all sets.
+            single number applies to all sets.
         scale: The factor of every score; None is 1/d.
         enable_gqa: Whether heads, in dimension -3, are grouped: each key head serves query heads / key heads
             consecutive query heads.
         cu_seqlens: The cumulative lengths of packed sequences, an integer tensor (sequences + 1,) for query and keys
             alike, or a list with one for the query and one for each key set. **A token attends only to tokens of its
-            own sequence**, and positions begin anew in each: the result is that of a loop over the sequences.
-            Sequences of equal lengths are one call, as a batch.
-        query_offsets: The `query_offset` of each packed sequence, where they differ; needs `cu_seqlens`.
+            own sequence**, and positions start at 0 in each sequence: the result is that of a loop over the sequences.
+            Sequences of equal lengths are computed as one batch.
+        query_offsets: The `query_offset` of each packed sequence, if they differ; requires `cu_seqlens`.
+        lookahead: How many later keys a window contains in a call that is not causal: a set with the window w has only
+            j_m in (i + query_offset - w, i + query_offset + lookahead].
+        sinks: How many of the first keys of each set stay visible beyond its window, to all queries from their position
+            on (attention sinks). A set with a window is then attended in two parts, and the call is computed as one
+            call for each combination of parts, at the cost of the tuples attended.
+        prefix: How many of the first positions are attended in both directions in a causal call (a prefix language
+            model): a query at a position below `prefix` attends all keys below it.
+        distinct: Whether only tuples of pairwise different positions j_1, ..., j_{k-1} are attended. At order 3 it
+            costs as much as attention to all tuples, or several times as much for queries that would attend mostly
+            pairs of equal positions; at orders above 3 all scores of a query are held. A compiled graph is interrupted.
         method: "exact", "polynomial" (near-linear, needs a tolerance), or "auto" for the cheapest that keeps the
             tolerance.
         tolerance: An absolute error allowed on every entry of the output; None never approximates. With a tolerance
             this is ``certified_attention(...).output``.
-        return_lse: Whether to give the log-sum-exp of the scores as well, (..., L_q), float32 for half types; it keeps
-            the tolerance too, the rounding of its own type aside.
+        return_lse: Whether to return the log-sum-exp of the scores as well, (..., L_q), float32 for half types; it
+            keeps the tolerance too, except for rounding to its type.
 
     Returns:
         The output, (..., L_q, d_v), or with ``return_lse`` a pair of output and log-sum-exp.
 
-    A query with nothing to attend gives zeros, -inf and zero gradients. Inside `torch.autocast` the inputs keep their
-    types.
+    A query that may attend to no tuple gives zeros, a log-sum-exp of -inf, and zero gradients. Inside `torch.autocast`
+    the inputs keep their types.
 
-    **Exact attention is right, or says so.** Without a tolerance, and for finite input, no entry of the output is
-    further from the exact one than `exact_error_bound` of the same arguments says. Where that cannot be kept, because
-    scores or outputs leave the range of the type, a `SeparatrixError` names the factors to rescale. Numbers as large as
-    10^30 in float32 are no such case while the scores themselves are moderate. A NaN or an infinity in a key or a value
-    reaches the queries that may attend it, and no others: neither through causality, windows or masks, nor in the
-    gradient.
+    **Exact attention has a bounded error, or raises an error.** Without a tolerance, and for finite input, no entry of
+    the output differs from the exact one by more than `exact_error_bound` of the same arguments. If scores or outputs
+    overflow or underflow, a `SeparatrixError` names the factors to rescale. Numbers as large as 10^30 in float32 are
+    allowed as long as the scores themselves are moderate. A NaN or an infinity in a key or a value affects only the
+    queries that may attend to it, in the output and in the gradient; causality, windows and masks exclude it for all
+    other queries.
 
     Raises:
-        SeparatrixError: If the scores or the outputs are beyond the range of their type; it names the factors with
-            their sizes. Inside `torch.compile` and `torch.func`, order 2 also refuses factors that need balancing, and
-            with ``is_causal`` keys and values that are not finite, because there it can only be computed by PyTorch's
-            fused attention.
-        ArgumentError: If an argument is not what is said above.
+        SeparatrixError: If the scores or the outputs overflow their type; the message names the factors with their
+            sizes. Inside `torch.compile` and `torch.func`, where order 2 is always computed by PyTorch's fused
+            attention, it is also raised for factors that need balancing and, with ``is_causal``, for keys and values
+            that are not finite.
+        ArgumentError: If an argument is not as described above.
 
     Example:
         >>> import torch
@@ -139,19 +165,47 @@ def tensor_attention(
     if cu_seqlens is not None or query_offsets is not None:
         packing = _packing(query, keys, values, key_masks, cu_seqlens, query_offset, query_offsets)
         options: CallOptions = {"is_causal": is_causal, "windows": windows, "scale": scale, "enable_gqa": enable_gqa}
+        tuples: dict[str, Any] = {"lookahead": lookahead, "sinks": sinks, "prefix": prefix, "distinct": distinct}
 
         def attend(q: Tensor, key_sets: Sets, value_sets: Sets, **places: Any) -> tuple[Tensor, ...]:
             run: dict[str, Any] = {"method": method, "tolerance": tolerance, "return_lse": return_lse}
-            result = tensor_attention(q, key_sets, value_sets, **options, **places, **run)
+            result = tensor_attention(q, key_sets, value_sets, **options, **tuples, **places, **run)
             return result if return_lse else (result,)
 
         results = attend_packed(packing, attend)
         return (results[0], results[1]) if return_lse else results[0]
-    ordinary = is_causal is False and enable_gqa is False and key_masks is None and windows is None
-    if ordinary and tolerance is None and return_lse is False and type(query_offset) is int and query_offset == 0:
-        plain = plain_attention(query, _only(keys), _only(values), scale)
+    if lookahead or sinks or prefix or distinct:
+        places = Places(lookahead, sinks, prefix, distinct)
+        if tolerance is not None and not places.keeps_certificates:
+            name, none = ("sinks", 0) if sinks else ("distinct", False)
+            expected = f"{none} with a tolerance: results that are merged have no certificate"
+            raise ArgumentError(name, expected=expected, got=getattr(places, name))
+
+        def attend_usual(*tensors: Any, **call: Any) -> tuple[Tensor, Tensor]:
+            return tensor_attention(*tensors, method=method, tolerance=tolerance, return_lse=True, **call)
+
+        merged = attend_places(
+            attend_usual,
+            query,
+            keys,
+            values,
+            places,
+            is_causal=is_causal,
+            query_offset=query_offset,
+            key_masks=key_masks,
+            windows=windows,
+            scale=scale,
+            enable_gqa=enable_gqa,
+        )
+        return merged if return_lse else merged[0]
+    unhidden = enable_gqa is False and key_masks is None and windows is None and type(is_causal) is bool
+    if unhidden and tolerance is None and type(query_offset) is int and query_offset == 0:
+        plain = None if return_lse else plain_attention(query, _only(keys), _only(values), is_causal, scale)
         if plain is not None:
             return plain
+        unchecked = plain_tuples(query, keys, values, is_causal, scale)
+        if unchecked is not None:
+            return unchecked if return_lse else unchecked[0]
     given = check_arguments(
         query,
         keys,
@@ -164,12 +218,14 @@ def tensor_attention(
         enable_gqa=enable_gqa,
     )
     if tolerance is not None:
-        result = certify_call(flattened(given), check_tolerance(tolerance), method, with_lse=return_lse)
-        return (result.output, result.lse) if return_lse else result.output
+        certified = certify_call(flattened(given), positive("tolerance", tolerance), method, with_lse=return_lse)
+        return (certified.output, certified.lse) if return_lse else certified.output
     fused = None if return_lse else fused_attention(given)
     if fused is not None:
         return fused
-    out, lse = exact_attention(grouped(given))
+    call = grouped(given)
+    warn_if_long(call)
+    out, lse = exact_attention(call)
     return (out, lse) if return_lse else out
 
 
@@ -189,26 +245,26 @@ def certified_attention(
     query_offsets: Sequence[int] | Tensor | None = None,
     method: str = "auto",
 ) -> Certified:
-    """Order-k attention within `tolerance` of the exact output in every entry, with the proof.
+    """Order-k attention within `tolerance` of the exact output in every entry, with a certificate.
 
-    The arguments are those of `tensor_attention`; the tolerance is absolute. Where the entries are bounded the
+    The arguments are those of `tensor_attention`; the tolerance is absolute. If the entries are small enough, the
     polynomial method of Alman and Song runs, in time linear in the length: the degree is predicted from a sample, and
-    raised while the certificate misses the tolerance. Where that costs more than exact attention, exact attention runs,
-    and the certificate bounds its rounding. Where neither can be had, a `SeparatrixError` says what could.
+    raised while the certificate exceeds the tolerance. If that costs more than exact attention, exact attention runs,
+    and the certificate bounds its rounding error. If neither is possible, a `SeparatrixError` says what would be.
 
-    **Gradients** are those of what was computed, the coefficients of the polynomial being constants, and have a
+    **Gradients** are those of the computed output, with the coefficients of the polynomial as constants, and have a
     certificate of their own, ``certificate.gradient``: every entry of a vector-Jacobian product is within
     ``certificate.gradient.total`` times the sum of magnitudes of the incoming gradients of exact attention's (see
-    `GradientCertificate` for the bound of each query, key set and value set). A call with inputs that require gradients
-    keeps the tolerance for both, at a degree as high as that takes, and ``result.keeps`` is then
-    ``("output", "gradient")``. Where that cannot be had, because gradients in a half type are rounded by more, or
-    because ``method="polynomial"`` was asked for and no degree does, the tolerance is kept for the output alone, and
-    ``result.keeps`` is ``("output",)``. So training may take a higher degree than evaluation, which also may use
-    smaller index sets that leave out coordinates a gradient needs. There are no second derivatives.
+    `GradientCertificate` for the bound of each query, key set and value set). If inputs require gradients, the degree
+    is chosen so that both the output and the gradient keep the tolerance, and ``result.keeps`` is ``("output",
+    "gradient")``. If that is impossible, because the rounding error of gradients in a half type exceeds the tolerance,
+    or because no degree of ``method="polynomial"`` keeps it, the tolerance is kept for the output alone, and
+    ``result.keeps`` is ``("output",)``. So training may need a higher degree than evaluation, which may also use
+    smaller index sets without the coordinates that only gradients need. There are no second derivatives.
 
-    **Packed sequences** (`cu_seqlens`) are certified one by one: each number of the certificate is the largest over the
-    sequences, and the plan has their costs in all, with the method "mixed" where sequences of different lengths are
-    attended by different algorithms.
+    **Packed sequences** (`cu_seqlens`) are certified one by one: each number of the certificate is the maximum over the
+    sequences, and the plan has the sum of their costs, with the method "mixed" if sequences of different lengths use
+    different algorithms.
 
     Example:
         >>> import torch
@@ -225,7 +281,7 @@ def certified_attention(
 
     def certify(q: Tensor, key_sets: Sets, value_sets: Sets, **places: Any) -> Certified:
         call = check_call(q, key_sets, value_sets, **options, **places)
-        return certify_call(call, check_tolerance(tolerance), method)
+        return certify_call(call, positive("tolerance", tolerance), method)
 
     if cu_seqlens is None and query_offsets is None:
         return certify(query, keys, values, query_offset=query_offset, key_masks=key_masks)
@@ -264,7 +320,7 @@ def plan_attention(
     def plan(q: Tensor, key_sets: Sets, value_sets: Sets, **places: Any) -> Plan:
         call = check_call(q, key_sets, value_sets, **options, **places)
         check_readable(call)
-        return plan_call(call, check_tolerance(tolerance), method)[1]
+        return plan_call(call, positive("tolerance", tolerance), method)[1]
 
     if cu_seqlens is None and query_offsets is None:
         return plan(query, keys, values, query_offset=query_offset, key_masks=key_masks)
@@ -288,10 +344,10 @@ def _packing(
 
 
 def _only(sets: Sets) -> object:
-    """The one set of order 2, which may be given in a list."""
+    """The single set of order 2, which may be given as a list of one tensor."""
     return sets[0] if isinstance(sets, (list, tuple)) and len(sets) == 1 else sets
 
 
 def check_method(method: str) -> None:
     if method != "auto" and method not in METHODS:
-        raise ArgumentError("method", expected=f"'auto' or one of {METHODS}", got=method)
+        raise ArgumentError("method", expected=f"'auto' or one of {METHODS}", got=repr(method))

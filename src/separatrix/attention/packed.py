@@ -1,11 +1,11 @@
-r"""Packed sequences: several sequences one behind the other in one tensor, each attended by itself.
+r"""Packed sequences: several sequences concatenated in one tensor, each attended separately.
 
     out = sx.tensor_attention(query, keys, values, cu_seqlens=torch.tensor([0, 5, 12, 17]), is_causal=True)
 
 `cu_seqlens` are cumulative lengths, as flash-attention has them: sequence s has the tokens cu_seqlens[s] up to
 cu_seqlens[s + 1]. A call is split at these boundaries, and sequences of equal lengths are attended in one call, as a
-batch. So the cost is that of the tuples that may be attended, positions (causality, windows, rotary, biases) begin anew
-in each sequence, and every algorithm takes packed sequences. The boundaries are read on the host.
+batch. So the cost is that of the tuples that may be attended, positions (causality, windows, rotary, biases) start at 0
+in each sequence, and every algorithm supports packed sequences. The boundaries are read on the host.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arguments import check_tensor
-from separatrix.attention.arithmetic.host import numbers
+from separatrix.attention.arithmetic.device_reads import numbers
 from separatrix.attention.certified import Certified, Sets
 from separatrix.attention.near_linear.certificate import Certificate
 from separatrix.attention.near_linear.gradient_certificate import GradientCertificate
@@ -82,7 +82,7 @@ class Packing:
         return torch.stack([part.reshape(*(1,) * (rank - x.dim()), *part.shape) for part in parts])
 
     def joined(self, groups: Sequence[list[int]], results: Sequence[Tensor], axis: int) -> Tensor:
-        """The results of the groups, one sequence behind the other in the order of the call."""
+        """The results of the groups, concatenated in the order of the call."""
         parts: dict[int, Tensor] = {}
         for sequences, result in zip(groups, results, strict=True):
             stacked = [result] if len(sequences) == 1 else result.unbind(0)
@@ -99,7 +99,7 @@ def pack(
     query_offset: int,
     query_offsets: Sequence[int] | Tensor | None,
 ) -> Packing:
-    """The packed call that these arguments make; an `ArgumentError` for lengths that do not fit the tensors."""
+    """The packed call for these arguments; an `ArgumentError` if the lengths do not match the tensors."""
     check_tensor("query", query)
     sets, beside = ([x] if isinstance(x, Tensor) else list(x) for x in (keys, values))
     for name, entries in (("keys", sets), ("values", beside)):
@@ -142,7 +142,7 @@ def pack(
 
 
 def _boundaries(name: str, cu_seqlens: object) -> list[int]:
-    """Cumulative lengths as integers: 0 first, and none below the one before it."""
+    """Cumulative lengths as integers, which start with 0 and never decrease."""
     expected = "a tensor of cumulative lengths, (sequences + 1,), of int32 or int64, which begin with 0 and never fall"
     if not isinstance(cu_seqlens, Tensor):
         raise ArgumentError(name, expected=expected, got=type(cu_seqlens).__name__)
@@ -175,7 +175,7 @@ def attend_packed(packing: Packing, attend: Callable[..., tuple[Tensor, ...]]) -
 def certify_packed(packing: Packing, certify: Callable[..., Certified]) -> Certified:
     """The certified results of a packed call, from those of sequences of equal lengths.
 
-    Every bound of the certificate is the largest of those of the sequences.
+    Every bound of the certificate is the maximum over the sequences.
     """
     results: list[Certified] = []
 
@@ -205,9 +205,8 @@ def certify_packed(packing: Packing, certify: Callable[..., Certified]) -> Certi
 
 
 def merge_plans(plans: Sequence[Plan], sequences: int) -> Plan:
-    """One plan for the calls of a packed call: their costs in all, and the largest of their degrees and errors.
-
-    The method is "mixed" where the calls have different ones.
+    """One plan for the calls of a packed call: the sum of their costs, and the largest of their degrees and errors. The
+    method is "mixed" if the calls have different methods.
     """
     if len(plans) == 1:
         return plans[0]
@@ -231,7 +230,7 @@ def lengths_of_runs(sequence_ids: Tensor) -> Tensor:
         sequence_ids: Integers (..., L). Tokens of one row with the same id are one sequence, and must be neighbours.
 
     Raises:
-        ArgumentError: The ids are no integers, or an id occurs again in a row after another one.
+        ArgumentError: The ids are not integers, or the tokens of an id are not contiguous in a row.
 
     Example:
         >>> lengths_of_runs(torch.tensor([[0, 0, 1], [0, 5, 5]])).tolist()

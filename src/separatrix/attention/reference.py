@@ -16,6 +16,7 @@ Everything is computed in the dtype given.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from typing import Any
 
 import torch
@@ -67,23 +68,35 @@ def allowed_tuples(
     is_causal: bool = False,
     query_offset: int = 0,
     windows: Sequence[int | None] | None = None,
+    lookahead: int = 0,
+    sinks: int = 0,
+    prefix: int = 0,
+    distinct: bool = False,
     device: torch.device | None = None,
 ) -> Tensor:
     """Which tuples (j_1, ..., j_{k-1}) query i may attend, by position: a bool (L_q, L_1, ..., L_{k-1}).
 
-    Causal: every j_m <= i + offset. A window w on set m: j_m in (i + offset - w, i + offset].
+    Causal: every j_m <= i + offset. A window w on set m: j_m in (i + offset - w, i + offset + lookahead], where the
+    lower end does not concern the first `sinks` keys. A query among the first `prefix` positions attends all keys among
+    them. Distinct: j_1, ..., j_{k-1} are pairwise different.
     """
     positions = torch.arange(query_length, device=device) + query_offset
     allowed = torch.ones(query_length, *key_lengths, dtype=torch.bool, device=device)
     for m, length in enumerate(key_lengths):
         window = None if windows is None else windows[m]
-        distance = positions[:, None] - torch.arange(length, device=device)
+        keys = torch.arange(length, device=device)
+        distance = positions[:, None] - keys
         may = torch.ones_like(distance, dtype=torch.bool)
-        if is_causal or window is not None:
-            may = may & (distance >= 0)
         if window is not None:
-            may = may & (distance < window)
+            may = (distance >= -lookahead) & ((distance < window) | (keys < sinks))
+        if is_causal:
+            may = may & (distance >= 0)
+            may = may | ((positions[:, None] < prefix) & (keys < prefix))
         allowed = allowed & may.reshape(query_length, *_axis(m, key_lengths))
+    if distinct:
+        places = torch.meshgrid(*(torch.arange(length, device=device) for length in key_lengths), indexing="ij")
+        for first, second in combinations(places, 2):
+            allowed = allowed & (first != second)
     return allowed
 
 
@@ -101,8 +114,11 @@ def masked_scores(
     windows: Sequence[int | None] | None = None,
     scale: float | None = None,
     enable_gqa: bool = False,
+    **places: Any,
 ) -> Tensor:
     """The scores (..., L_q, L_1, ..., L_{k-1}) of all tuples, -inf for those that a query may not attend.
+
+    `places` are `lookahead`, `sinks`, `prefix` and `distinct` of `allowed_tuples`.
 
     >>> masked_scores(torch.ones(2, 1), [torch.tensor([[3.0], [4.0]])], is_causal=True).tolist()
     [[3.0, -inf], [3.0, 4.0]]
@@ -119,6 +135,7 @@ def masked_scores(
         query_offset=query_offset,
         windows=windows,
         device=query.device,
+        **places,
     ).expand(S.shape)
     for m, mask in enumerate(key_masks or ()):
         if mask is not None:
@@ -159,11 +176,11 @@ def top_tuples(query: Tensor, keys: Sequence[Tensor], k: int, **options: Any) ->
     weights, lse = _softmax(rows)
     short = max(0, k - rows.shape[-1])
     ranked, places = rows.sort(dim=-1, descending=True, stable=True)
-    found = torch.stack(torch.unravel_index(places[..., :k], lengths), -1)
-    found = found.masked_fill((ranked[..., :k] == -torch.inf).unsqueeze(-1), -1)
-    of_found = weights.gather(-1, places[..., :k])
+    indices = torch.stack(torch.unravel_index(places[..., :k], lengths), -1)
+    indices = indices.masked_fill((ranked[..., :k] == -torch.inf).unsqueeze(-1), -1)
+    of_indices = weights.gather(-1, places[..., :k])
     pad = torch.nn.functional.pad
-    return pad(found, (0, 0, 0, short), value=-1), pad(of_found, (0, short)), lse
+    return pad(indices, (0, 0, 0, short), value=-1), pad(of_indices, (0, short)), lse
 
 
 def tensor_attention(
@@ -177,8 +194,11 @@ def tensor_attention(
     windows: Sequence[int | None] | None = None,
     scale: float | None = None,
     enable_gqa: bool = False,
+    **places: Any,
 ) -> tuple[Tensor, Tensor]:
     """Order-k softmax attention and its log-sum-exp (Definition 1.5), arguments as in `separatrix.tensor_attention`.
+
+    `places` are `lookahead`, `sinks`, `prefix` and `distinct` of `allowed_tuples`.
 
     >>> V = torch.tensor([[2.0], [4.0]])
     >>> out, lse = tensor_attention(torch.zeros(1, 1), [torch.ones(2, 1)] * 2, [V, V])
@@ -194,6 +214,7 @@ def tensor_attention(
         windows=windows,
         scale=scale,
         enable_gqa=enable_gqa,
+        **places,
     )
     if enable_gqa:
         values = [value.repeat_interleave(query.shape[-3] // value.shape[-3], dim=-3) for value in values]

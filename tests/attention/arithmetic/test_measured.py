@@ -22,7 +22,7 @@ def test_this_machine_keeps_every_assumption():
     assert [each.assumption.name for each in found if not each.holds] == []
     assert measured.verdict(found).startswith("Certificates are valid on this machine")
     # What is not exact is not found to be exact.
-    assert {each.assumption.name for each in found if each.found == 0} == {"modes", "not finite"}
+    assert {each.assumption.name for each in found if each.error == 0} == {"modes", "not finite"}
 
 
 def one(name, device="cpu"):
@@ -106,14 +106,14 @@ def test_conversions_that_cut_off_are_found_out(monkeypatch):
 
     assert one("conversions").holds
     monkeypatch.setattr(torch.Tensor, "to", cut)
-    assert 1.5 < one("conversions").found <= 2
+    assert 1.5 < one("conversions").error <= 2
 
 
 def test_an_exponential_that_does_not_underflow_is_found_out(monkeypatch):
     kept = torch.exp
     monkeypatch.setattr(torch, "exp", lambda x: kept(x.clamp(min=-80.0)))
     found = one("exp")
-    assert (found.found, found.holds) == (math.inf, False)
+    assert (found.error, found.holds) == (math.inf, False)
 
 
 def test_an_exponential_of_the_kernels_that_is_worse_is_found_out(monkeypatch):
@@ -125,7 +125,7 @@ def test_an_exponential_of_the_kernels_that_is_worse_is_found_out(monkeypatch):
     )
     found = one("exp")
     assert not found.holds
-    assert found.found < 12
+    assert found.error < 12
 
 
 def test_products_that_are_not_used_are_not_measured(monkeypatch):
@@ -133,7 +133,7 @@ def test_products_that_are_not_used_are_not_measured(monkeypatch):
     monkeypatch.setattr(measured, "float32_products_are_float32", lambda device: False)
     kept = torch.Tensor.__matmul__
     monkeypatch.setattr(torch.Tensor, "__matmul__", lambda a, b: kept(a.bfloat16(), b.bfloat16()).to(a.dtype))
-    assert one("products").found > 1  # float64 is measured
+    assert one("products").error > 1  # float64 is measured
     narrow_only = {torch.float32: lambda a, b: kept(a.bfloat16(), b.bfloat16()).float(), torch.float64: kept}
     monkeypatch.setattr(torch.Tensor, "__matmul__", lambda a, b: narrow_only[a.dtype](a, b))
     found = one("products")

@@ -19,8 +19,8 @@ from separatrix.attention.arithmetic.rounding import (
     expanded_sum,
 )
 from separatrix.attention.call import Call
-from separatrix.attention.exact.blocks import passes as blocks
-from separatrix.attention.exact.blocks.tiling import gradient_summation, summation, tiling_of
+from separatrix.attention.exact.torch import passes as blocks
+from separatrix.attention.exact.torch.tiling import gradient_summation, summation, tiling_of
 from separatrix.attention.near_linear import causal
 from separatrix.attention.near_linear import expansion as expansions
 from separatrix.attention.near_linear import sums as polynomial
@@ -151,10 +151,10 @@ def call_of(order: int, length: int, positions: Positions) -> Call:
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize(("order", "length"), [(2, 200), (3, 48), (4, 14)])
 def test_exact_attention_rounds_no_more_often_than_it_says(order, length, positions, monkeypatch):
-    monkeypatch.setattr("separatrix.attention.exact.blocks.tiling._BLOCK", {"cpu": 1 << 13})
-    monkeypatch.setattr("separatrix.attention.exact.blocks.passes.needs_no_shift", lambda *sizes: False)
+    monkeypatch.setattr("separatrix.attention.exact.torch.tiling._BLOCK", {"cpu": 1 << 13})
+    monkeypatch.setattr("separatrix.attention.exact.torch.passes.needs_no_shift", lambda *sizes: False)
     call = call_of(order, length, positions)
-    assert len(tiling_of(call).found) >= 1
+    assert len(tiling_of(call).boxes) >= 1
     with Counting(torch.float32):
         out, lse = blocks.forward(call)
         grads = blocks.backward(call, torch.zeros_like(out), torch.zeros_like(lse), torch.zeros_like(out), lse * 0)

@@ -14,12 +14,13 @@ from torch.utils.flop_counter import FlopCounterMode
 import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.exact import operators as exact
-from separatrix.attention.exact.blocks import tiling
+from separatrix.attention.exact.torch import tiling
 from separatrix.attention.near_linear.bounded_attention import attend_within_bound, attend_within_bound_backward
 from tests.attention.exact.test_operators import peak_bytes
 from tests.contracts.attention_contract import ORDERS, draw, inputs
 from tests.contracts.call_kinds import both
 from tests.contracts.engines import engine  # noqa: F401
+from tests.pairwise import pairwise
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # PyTorch's own
 
@@ -126,9 +127,7 @@ NESTED = {
 }
 
 
-@pytest.mark.parametrize("transform", NESTED)
-@pytest.mark.parametrize("options", [{}, EVERYTHING], ids=["plain", "everything"])
-@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize(("transform", "options", "order"), pairwise(NESTED, [{}, EVERYTHING], [2, 3]))
 def test_nested(transform, options, order):
     given = leaves(order), changes(order, 100), changes(order, 200)
     found, expected = (tree_leaves(NESTED[transform](make(order, options), *given)) for make in (ours, definition))

@@ -296,7 +296,9 @@ def agree(found: Sequence[Tensor], expected: Sequence[Tensor], error: float) -> 
 
 GRAPHS = [transform for transform in TABLE if transform.startswith(("...", "`torch.export"))]
 """Graphs of operators, made in another way than by the row `torch.compile(fullgraph=True)`."""
-OTHER_ENGINE = "blocks" if native().library is not None else "kernels"
+WITHOUT_NUMBERS = ("tensors on the device `meta`", "sparse tensors")
+"""Calls that no engine computes."""
+OTHER_ENGINE = "torch" if native().library is not None else "native"
 """The engine that computes nothing here where none is asked for."""
 
 
@@ -304,11 +306,12 @@ def slow(computing: str, transform: str, kind: str) -> bool:
     """What another row, another column or the engine in use tests as well, but for a few lines.
 
     An engine computes inside an operator, and a graph holds operators: how the graph was made is nothing to an engine.
+    Neither are near-linear calls, which no engine of exact attention computes, nor calls without numbers.
     """
     return (
         (transform == "`torch.compile`" and kind != "certified")
         or (transform == "... with `dynamic=True`" and kind == "bounded, causal")
-        or (transform in GRAPHS and computing == OTHER_ENGINE)
+        or (computing == OTHER_ENGINE and (transform in (*GRAPHS, *WITHOUT_NUMBERS) or kind in NEAR_LINEAR))
     )
 
 

@@ -20,7 +20,7 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=2000, help="how many cases of the seed")
     parser.add_argument("--seed", type=int, default=0, help="of all cases")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--out", type=Path, default=Path("fuzz.json"), help="counts are added to this file")
+    parser.add_argument("--out", type=Path, default=Path("results/fuzz.json"), help="counts are added to this file")
     parser.add_argument("--case", type=int, help="run this case of the seed alone, and say what became of it")
     parser.add_argument(
         "--triton", action="store_true", help="compute by the kernels in Triton, interpreted, where there are any"

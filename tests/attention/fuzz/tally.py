@@ -103,6 +103,7 @@ class Tally:
         said = asdict(ordered)
         for kind, count in [*ordered.kinds.items(), ("all", ordered.total())]:
             said.setdefault("looseness", {})[kind] = count.median_looseness()
+        path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_suffix(".part")
         beside.write_text(json.dumps(said, indent=1) + "\n")
         os.replace(beside, path)

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import separatrix as sx
-from separatrix.attention.exact.gpu import launch as gpu_launch
+from separatrix.attention.exact.triton import launch as gpu_launch
 from separatrix.attention.near_linear.certificate import Certificate
 from separatrix.attention.streaming import state
 from separatrix.nn import TensorAttention

@@ -15,6 +15,7 @@ from separatrix.attention.near_linear.native_stream import NativeStream
 from separatrix.attention.streaming.few_tokens import FEW
 from separatrix.attention.streaming.stream_rounding import roundings_of_few
 from separatrix.native import native
+from tests.pairwise import pairwise
 
 pytestmark = pytest.mark.skipif(native().library is None, reason="this installation has no kernels")
 
@@ -55,10 +56,16 @@ def in_pytorch(monkeypatch):
     monkeypatch.setattr(backend, "BACKENDS", (plain,))
 
 
-@pytest.mark.parametrize(("order", "d", "d_v"), [(2, 1, 1), (2, 5, 16), (3, 3, 8), (3, 4, 7), (4, 2, 19), (5, 2, 2)])
-@pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
-@pytest.mark.parametrize("sizes", [(1,) * 9, (1, 8, 3, 5), (2, 40, 1)])
-def test_they_are_pytorchs_sums(order, d, d_v, batch, sizes, monkeypatch, calls):
+@pytest.mark.parametrize(
+    ("shape", "batch", "sizes"),
+    pairwise(
+        [(2, 1, 1), (2, 5, 16), (3, 3, 8), (3, 4, 7), (4, 2, 19), (5, 2, 2)],
+        [(), (3,), (2, 3)],
+        [(1,) * 9, (1, 8, 3, 5), (2, 40, 1)],
+    ),
+)
+def test_they_are_pytorchs_sums(shape, batch, sizes, monkeypatch, calls):
+    order, d, d_v = shape
     sizes = sizes if order < 4 else tuple(min(size, 9) for size in sizes)  # the reference visits all tuples
     query, keys, values = tokens(order, sum(sizes), d, d_v, batch)
 

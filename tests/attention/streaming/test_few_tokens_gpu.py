@@ -9,7 +9,7 @@ import torch
 
 import separatrix as sx
 from separatrix.attention import reference
-from separatrix.attention.arithmetic import host
+from separatrix.attention.arithmetic import device_reads
 from separatrix.attention.near_linear import backend
 from separatrix.attention.near_linear import torch as in_pytorch
 from separatrix.attention.near_linear.triton import stream
@@ -101,7 +101,7 @@ def test_a_step_reads_numbers_twice(monkeypatch):
     state = sx.TensorAttentionState(3, 2, 2, bound=1.0, tolerance=1e-2, dtype=torch.float64)
     state.append(part(keys, 0, 1), part(values, 0, 1))
     looks = []
-    monkeypatch.setattr(host, "read", lambda x: (looks.append(x.shape), x.tolist())[1])
+    monkeypatch.setattr(device_reads, "read", lambda x: (looks.append(x.shape), x.tolist())[1])
     state.append(part(keys, 1, 2), part(values, 1, 2))
     assert len(looks) == 1
     state.attend(query[:1])

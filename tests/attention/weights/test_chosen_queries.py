@@ -16,6 +16,7 @@ from separatrix.attention.weights import scores
 from tests.attention.exact.peak_bytes import peak_bytes
 from tests.attention.weights.calls import calls
 from tests.contracts.attention_contract import draw
+from tests.pairwise import pairwise
 
 
 @pytest.fixture(params=["whole", "cut"])
@@ -49,9 +50,16 @@ def test_narrow_types_are_computed_in_float32(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.usefixtures("sizes")
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("size", [1.0, 1e2, 1e5, 1e8, 1e15])
-@pytest.mark.parametrize("lead", ["first", "last", "spread"])
+@pytest.mark.parametrize(
+    ("sizes", "dtype", "size", "lead"),
+    pairwise(
+        ["whole", "cut"],
+        [torch.float16, torch.bfloat16, torch.float32, torch.float64],
+        [1.0, 1e2, 1e5, 1e8, 1e15],
+        ["first", "last", "spread"],
+    ),
+    indirect=["sizes"],
+)
 def test_weights_of_large_scores_sum_to_one(dtype: torch.dtype, size: float, lead: str) -> None:
     """Scores are about `size`, and differ so little that many tuples have weight, or so much that one has all of it."""
     query, keys = draw(0, 2, 5, 3).to(dtype), [1 + draw(1, 2, 8, 3) / 64, 1 + draw(2, 2, 7, 3) / 64]

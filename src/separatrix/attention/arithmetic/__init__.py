@@ -4,6 +4,6 @@
 - `measured`: how well the machine at hand keeps the assumptions; `separatrix doctor` shows it.
 - `precision`: settings of PyTorch and modes of the processor that change arithmetic, noticed at each certified call.
 - `rounding`: how often a number is rounded on its way into a sum.
-- `host`: the one place where numbers of tensors are read on the host.
+- `device_reads`: the one place where numbers of tensors are read from their device.
 - `incoming`: incoming gradients brought near 1 by a power of two.
 """

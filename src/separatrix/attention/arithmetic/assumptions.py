@@ -1,8 +1,8 @@
 """What the certificates assume of the arithmetic below them: a number for each assumption, and a sentence for it.
 
 Errors are relative and in units u, half the distance from 1 to the next number of a type: a correctly rounded result
-errs by at most 1 u. `measured` finds out how large they are on a machine; docs/derivations/assumptions.md says where
-each assumption enters a proof.
+has an error of at most 1 u. `measured` measures them on a machine; docs/derivations/assumptions.md says where each
+assumption enters a proof.
 """
 
 from __future__ import annotations
@@ -39,19 +39,25 @@ ASSUMPTIONS = (
     Assumption(
         "not finite", 0, "No overflow and no invalid operation gives a finite number, or one that looks finite."
     ),
-    Assumption("operations", ROUNDED, "A sum, a product or a quotient errs by at most 1 u."),
+    Assumption("operations", ROUNDED, "A sum, a product or a quotient has an error of at most 1 u."),
     Assumption(
-        "conversions", CONVERTED, "A number of float64 given in another type errs by at most 1.01 u of that type."
+        "conversions",
+        CONVERTED,
+        "A number of float64 given in another type has an error of at most 1.01 u of that type.",
     ),
     Assumption(
-        "exp", EXP, "exp(x) errs by at most 4 u, and is at most the smallest normal number where it is below it."
+        "exp",
+        EXP,
+        "exp(x) has an error of at most 4 u, and is at most the smallest normal number where it is below it.",
     ),
-    Assumption("log", LOG, "log(x) errs by at most 4 u (1 + |log(x)|)."),
-    Assumption("powers", POWER, "x^k, x^(1/k), k from 2 to 8, and sqrt(x) err by at most 4 u."),
+    Assumption("log", LOG, "log(x) has an error of at most 4 u (1 + |log(x)|)."),
+    Assumption("powers", POWER, "x^k, x^(1/k), k from 2 to 8, and sqrt(x) have an error of at most 4 u."),
     Assumption(
-        "bounds", BOUNDS, "exp, expm1, log2 and powers, of which bounds are computed in float64, err by at most 1024 u."
+        "bounds",
+        BOUNDS,
+        "The functions that compute bounds in float64 (exp, expm1, log2 and powers) have an error of at most 1024 u.",
     ),
     Assumption(
-        "products", PRODUCT, "An entry of a matrix product A B over n terms errs by at most gamma_n of |A| |B|."
+        "products", PRODUCT, "An entry of a matrix product A B over n terms has an error of at most gamma_n of |A| |B|."
     ),
 )

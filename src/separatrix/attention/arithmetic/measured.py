@@ -34,13 +34,13 @@ class Measurement:
     """The largest error found for one assumption, in its own unit; `remark` describes an error that has no size."""
 
     assumption: Assumption
-    found: float
+    error: float
     remark: str = ""
 
     @property
     def holds(self) -> bool:
         """Whether the error is within the limit of the assumption, which NaN is not."""
-        return self.found <= self.assumption.limit
+        return self.error <= self.assumption.limit
 
 
 def measure(device: str = "cpu") -> list[Measurement]:
@@ -50,23 +50,23 @@ def measure(device: str = "cpu") -> list[Measurement]:
     True
     """
     with localcontext(_DIGITS):
-        return [Measurement(each, *_MEASURES[each.name](device)) for each in ASSUMPTIONS]
+        return [Measurement(assumption, *_MEASURES[assumption.name](device)) for assumption in ASSUMPTIONS]
 
 
 def verdict(measurements: Iterable[Measurement]) -> str:
     """One line: whether certificates are valid where these were measured, and if not, why."""
-    broken = [each for each in measurements if not each.holds]
+    broken = [measurement for measurement in measurements if not measurement.holds]
     if not broken:
         return "Certificates are valid on this machine: it keeps all that they assume of its arithmetic."
     first = broken[0]
-    found = first.remark or f"{first.found:.3g} was found"
-    return f"Certificates are NOT valid on this machine. {first.assumption.statement} Yet: {found}."
+    error = first.remark or f"{first.error:.3g} was found"
+    return f"Certificates are NOT valid on this machine. {first.assumption.statement} Yet: {error}."
 
 
-Found = tuple[float, str] | tuple[float]
+MeasuredError = tuple[float, str] | tuple[float]
 
 
-def _modes(device: str) -> Found:
+def _modes(device: str) -> MeasuredError:
     try:
         require_ieee_arithmetic()
     except SeparatrixError as error:
@@ -74,7 +74,7 @@ def _modes(device: str) -> Found:
     return (0.0,)
 
 
-def _not_finite(device: str) -> Found:
+def _not_finite(device: str) -> MeasuredError:
     wrong = 0
     for dtype in _TYPES:
         most = torch.full((64,), torch.finfo(dtype).max, dtype=dtype, device=device)
@@ -85,7 +85,7 @@ def _not_finite(device: str) -> Found:
     return (float(wrong),)
 
 
-def _operations(device: str) -> Found:
+def _operations(device: str) -> MeasuredError:
     worst = 0.0
     for dtype in _TYPES:
         a, b = _spread(dtype, device, 0), _spread(dtype, device, 1)
@@ -95,20 +95,20 @@ def _operations(device: str) -> Found:
     return (worst,)
 
 
-def _conversions(device: str) -> Found:
+def _conversions(device: str) -> MeasuredError:
     given = _spread(torch.float64, device, 2, exponents=6)
     truth = [Decimal(x) for x in given.tolist()]
     return (max(_units(given.to(dtype), truth) for dtype in (torch.float32, torch.bfloat16, torch.float16)),)
 
 
-def _exp(device: str) -> Found:
+def _exp(device: str) -> MeasuredError:
     worst = 0.0
     for dtype in _TYPES:
         info = torch.finfo(dtype)
         low, high = math.log(info.smallest_normal) + 1e-3, math.log(info.max) - 1e-3
         x = _between(low, high, dtype, device, 3)
-        truth = [Decimal(each).exp() for each in x.tolist()]
-        worst = max(worst, *(_units(found, truth) for found in _ways(torch.exp, x)))
+        truth = [Decimal(entry).exp() for entry in x.tolist()]
+        worst = max(worst, *(_units(result, truth) for result in _ways(torch.exp, x)))
         below = torch.exp(_between(16 * low, low, dtype, device, 4))
         if not bool(((below >= 0) & (below <= 1.01 * math.exp(1e-3) * info.smallest_normal)).all()):
             return math.inf, f"exp is not small in {dtype} where it should underflow"
@@ -124,50 +124,50 @@ def _kernel_exponential(dtype: torch.dtype, device: str) -> float:
     highest = math.frexp(torch.finfo(dtype).max)[1] - 1
     x = _between(-0.88 * highest, float(highest), dtype, device, 12)
     two = Decimal(2).ln()
-    return _units(native_tensors.exp2(library, x), [(Decimal(each) * two).exp() for each in x.tolist()])
+    return _units(native_tensors.exp2(library, x), [(Decimal(entry) * two).exp() for entry in x.tolist()])
 
 
-def _log(device: str) -> Found:
+def _log(device: str) -> MeasuredError:
     worst = 0.0
     for dtype in _TYPES:
         info = torch.finfo(dtype)
         wide = torch.exp(_between(math.log(info.smallest_normal) + 1, math.log(info.max) - 1, dtype, device, 5))
         x = torch.cat([wide, _between(0.5, 2.0, dtype, device, 6)])
-        truth = [Decimal(each).ln() for each in x.tolist()]
-        worst = max(worst, *(_units(found, truth, 1) for found in _ways(torch.log, x)))
+        truth = [Decimal(entry).ln() for entry in x.tolist()]
+        worst = max(worst, *(_units(result, truth, 1) for result in _ways(torch.log, x)))
     return (worst,)
 
 
-def _powers(device: str) -> Found:
+def _powers(device: str) -> MeasuredError:
     return (max(_power_units(k, dtype, device) for dtype in _TYPES for k in range(2, 9)),)
 
 
 def _power_units(k: int, dtype: torch.dtype, device: str) -> float:
     x = _between(2.0**-8, 64.0, dtype, device, 7)
-    powers = [Decimal(each) ** k for each in x.tolist()]
-    roots = [(Decimal(each).ln() / k).exp() for each in x.tolist()]
+    powers = [Decimal(entry) ** k for entry in x.tolist()]
+    roots = [(Decimal(entry).ln() / k).exp() for entry in x.tolist()]
     square_root = _units(x.sqrt(), roots) if k == 2 else 0.0
     return max(_units(x.pow(k), powers), _units(x.pow(1 / k), roots), square_root)
 
 
-def _bounds(device: str) -> Found:
+def _bounds(device: str) -> MeasuredError:
     x = _between(-300.0, 300.0, torch.float64, device, 8)
     y = _between(1e-6, 1.0, torch.float64, device, 9)
     xs, ys, two = x.tolist(), y.tolist(), Decimal(2).ln()
-    exponentials, logarithms = [Decimal(each).exp() for each in xs], [Decimal(each).ln() / two for each in ys]
-    one_by_one = x.new_tensor([[math.exp(each) for each in xs[: len(ys)]], [math.log2(each) for each in ys]])
+    exponentials, logarithms = [Decimal(entry).exp() for entry in xs], [Decimal(entry).ln() / two for entry in ys]
+    one_by_one = x.new_tensor([[math.exp(entry) for entry in xs[: len(ys)]], [math.log2(entry) for entry in ys]])
     functions = [
         (torch.exp(x), exponentials),
         (one_by_one[0], exponentials[: len(ys)]),
         (torch.log2(y), logarithms),
         (one_by_one[1], logarithms),
-        (torch.expm1(y), [Decimal(each).exp() - 1 for each in ys]),
-        (y**12, [Decimal(each) ** 12 for each in ys]),
+        (torch.expm1(y), [Decimal(entry).exp() - 1 for entry in ys]),
+        (y**12, [Decimal(entry) ** 12 for entry in ys]),
     ]
-    return (max(_units(found, truth) for found, truth in functions),)
+    return (max(_units(result, truth) for result, truth in functions),)
 
 
-def _products(device: str) -> Found:
+def _products(device: str) -> MeasuredError:
     """Rows and columns of very different sizes: a fast product that mixes them errs by the largest in every entry."""
     narrow = float32_products_are_float32(device)
     remark = "" if narrow else "float32 products have fewer digits here, and none is used for a certificate"
@@ -175,12 +175,12 @@ def _products(device: str) -> Found:
     for dtype in _TYPES if narrow else (torch.float64,):
         for rows, terms, columns in ((1, 7, 1), (3, 64, 5), (64, 64, 64), (130, 257, 66), (512, 512, 512)):
             A, B = _matrix(rows, terms, dtype, device, 10), _matrix(columns, terms, dtype, device, 11).mT
-            for found in (A @ B, torch.bmm(A.expand(2, -1, -1), B.expand(2, -1, -1))[1]):
-                worst = max(worst, _share(A, B, found))
+            for product in (A @ B, torch.bmm(A.expand(2, -1, -1), B.expand(2, -1, -1))[1]):
+                worst = max(worst, _share(A, B, product))
     return worst, remark
 
 
-def _share(A: Tensor, B: Tensor, found: Tensor) -> float:
+def _share(A: Tensor, B: Tensor, product: Tensor) -> float:
     """The largest error of some entries of A B, as a part of gamma_n (|A| |B|)."""
     n, u = A.shape[1], torch.finfo(A.dtype).eps / 2
     gamma = Decimal(n * u) / (1 - Decimal(n * u))
@@ -188,12 +188,12 @@ def _share(A: Tensor, B: Tensor, found: Tensor) -> float:
     for i in {0, A.shape[0] // 2}:
         for j in {B.shape[1] // 3, B.shape[1] - 1}:
             terms = [Decimal(x) * Decimal(y) for x, y in zip(A[i].tolist(), B[:, j].tolist(), strict=True)]
-            error = abs(Decimal(found[i, j].item()) - sum(terms))
+            error = abs(Decimal(product[i, j].item()) - sum(terms))
             worst = max(worst, float(error / (gamma * sum(map(abs, terms)))))
     return worst
 
 
-_MEASURES: dict[str, Callable[[str], Found]] = {
+_MEASURES: dict[str, Callable[[str], MeasuredError]] = {
     "modes": _modes,
     "not finite": _not_finite,
     "operations": _operations,
@@ -206,12 +206,12 @@ _MEASURES: dict[str, Callable[[str], Found]] = {
 }
 
 
-def _units(found: Tensor, truth: list[Decimal], beside: int = 0) -> float:
+def _units(result: Tensor, truth: list[Decimal], beside: int = 0) -> float:
     """The largest error, relative to |truth| + `beside`, in units of the type; infinite if something is not finite."""
-    if not bool(torch.isfinite(found).all()):
+    if not bool(torch.isfinite(result).all()):
         return math.inf
-    u = Decimal(torch.finfo(found.dtype).eps / 2)
-    pairs = zip(found.tolist(), truth, strict=True)
+    u = Decimal(torch.finfo(result.dtype).eps / 2)
+    pairs = zip(result.tolist(), truth, strict=True)
     return float(max(abs(Decimal(x) - t) / ((abs(t) + beside) * u) for x, t in pairs if t or x))
 
 

@@ -59,8 +59,8 @@ def _keeps_digits(device_type: str) -> bool:
 
 def _products_are_exact(device_type: str) -> bool:
     factor, ones = (torch.full((2, 32, 32), size, dtype=torch.float32, device=device_type) for size in (2049.0, 1.0))
-    found = [factor[0] @ ones[0], ones[0] @ factor[0], *(factor @ ones), *(ones @ factor)]
-    return all(bool((x == 32 * 2049.0).all()) for x in found)
+    products = [factor[0] @ ones[0], ones[0] @ factor[0], *(factor @ ones), *(ones @ factor)]
+    return all(bool((x == 32 * 2049.0).all()) for x in products)
 
 
 def require_ieee_arithmetic() -> None:
@@ -75,12 +75,12 @@ def require_ieee_arithmetic() -> None:
         with _disable_current_modes():  # a mode, of fake tensors for one, is meant for the call and not for its checks
             return require_ieee_arithmetic()
     rows, weight, expected = _rows(torch.get_num_threads())
-    found = torch.layer_norm(rows, (2,), weight, None, 1.0).view(torch.int32)
-    if torch.equal(found, expected):
+    scaled = torch.layer_norm(rows, (2,), weight, None, 1.0).view(torch.int32)
+    if torch.equal(scaled, expected):
         return
-    wrong = (found != expected).any(1)
+    wrong = (scaled != expected).any(1)
     where = "in this thread" if bool(wrong[0]) else "in threads that PyTorch has started, though not in this one"
-    if bool((found & 0x7FFFFFFF == 0).any()):
+    if bool((scaled & 0x7FFFFFFF == 0).any()):
         raise SeparatrixError(
             f"torch.set_flush_denormal: numbers below {torch.finfo(torch.float32).tiny:.3g} count as zero {where}, and "
             "no bound on an error holds then. Call torch.set_flush_denormal(False) before the first computation of the "

@@ -214,6 +214,12 @@ def kernel_gradient_sum(
     )
 
 
+_EXPONENTIAL_OF_GPU = RoundingStep(
+    "2^x errs by 2 units in the last place from the correctly rounded result, says NVIDIA: 5 u, 1 more than `EXP`",
+    1,
+)
+
+
 def tile_sum(order: int, inners: int, prefixes: int) -> Summation:
     """How the kernels in Triton add up weights: all inner keys of a prefix key in one chain, then the prefix keys.
 
@@ -225,6 +231,7 @@ def tile_sum(order: int, inners: int, prefixes: int) -> Summation:
             RoundingStep("the weights of a prefix key are multiplied by their values and added up", inners + 1),
             RoundingStep("the prefix keys are multiplied by their values and added up", prefixes + 1),
             RoundingStep("the rows of the value sets are multiplied, and the quotient is taken", order + 6),
+            _EXPONENTIAL_OF_GPU,
         )
     )
 
@@ -242,5 +249,6 @@ def tile_gradient_sum(order: int, inners: int, prefixes: int, queries: int, shar
             RoundingStep("queries and prefix keys are added up, for an inner key", queries * prefixes * shared + 1),
             RoundingStep("the queries are added up, for a prefix key", queries * shared + 1),
             RoundingStep("the products of weight, incoming gradient, keys and scale", order + 10),
+            _EXPONENTIAL_OF_GPU,
         )
     )

@@ -6,6 +6,7 @@
 - `balls`: numbers with a bound on their error. `tuples`: the definition in balls.
 - `expansion` and `moments`: attention over more tuples than can be summed, by an expansion with its remainder.
 - `gradients`: the exact gradients of a small call in balls.
+- `packed_sequences`: packed calls, sequence by sequence.
 - `reproducer`: a program that shows a broken certificate. `saved`: a call and its results in a file.
 """
 

@@ -1,8 +1,8 @@
-r"""The chosen queries of a call recomputed and judged, with as much effort as each of them needs.
+r"""Recomputes and judges the chosen queries of a call, with increasing precision until each is decided.
 
 A query that attends few enough tuples is summed over all of them (see `tuples`), with more and more digits until the
-ball is far narrower than the certificate. Beyond that an expansion of exp is summed whose remainder is part of the ball
-(see `expansion`), to a higher and higher degree.
+ball is far narrower than the certificate. For more tuples an expansion of exp is summed, to increasing degrees, and the
+bound on its remainder is added to the ball (see `expansion`).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def decide(problem: Problem, given: CallResults, queries: int) -> Verification:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _JudgedQuery:
     """A query that was judged, and with how many bits."""
 
     flat: int
@@ -43,7 +43,7 @@ class _Found:
     bits: int
 
 
-def _judge_all(problem: Problem, given: CallResults, chosen: Sequence[int]) -> Iterator[_Found]:
+def _judge_all(problem: Problem, given: CallResults, chosen: Sequence[int]) -> Iterator[_JudgedQuery]:
     """Judge the chosen queries, those of one head together."""
     heads: dict[tuple[int, ...], list[int]] = {}
     for flat in chosen:
@@ -54,10 +54,10 @@ def _judge_all(problem: Problem, given: CallResults, chosen: Sequence[int]) -> I
         for flat in together:
             at = given.index(flat)
             asked[flat] = QueryRanges(problem.vector(at), problem.spans(at[-1]))
-        many = {flat: one for flat, one in asked.items() if math.prod(head.counts(one.spans)) > TUPLES}
-        for flat, one in asked.items():
+        many = {flat: query for flat, query in asked.items() if math.prod(head.counts(query.spans)) > TUPLES}
+        for flat, query in asked.items():
             if flat not in many:
-                yield _by_tuples(head, one, given, flat)
+                yield _by_tuples(head, query, given, flat)
         if many:
             yield from _by_expansion(head, many, given, FLOPS / len(heads))
 
@@ -74,35 +74,37 @@ def _judge(answer: Answer, given: CallResults, flat: int, fineness: int) -> Quer
     )
 
 
-def _by_tuples(head: Head, query: QueryRanges, given: CallResults, flat: int) -> _Found:
+def _by_tuples(head: Head, query: QueryRanges, given: CallResults, flat: int) -> _JudgedQuery:
     keys, values = head.attended(query.spans)
     for bits in _BITS:
         with balls.bits(bits):
-            found = _judge(attend_tuples(query.vector, keys, values, head.scale, bits), given, flat, fineness=20)
-        if found.held is False or (found.held and found.fine):
+            judgement = _judge(attend_tuples(query.vector, keys, values, head.scale, bits), given, flat, fineness=20)
+        if judgement.held is False or (judgement.held and judgement.fine):
             break
-    if found.held is None:
+    if judgement.held is None:
         raise SeparatrixError(
             f"verify: query {given.index(flat)} cannot be decided with {bits} bits: its error is too close to its "
             "certificate, or its scores are too large."
         )
-    return _Found(flat, found, bits)
+    return _JudgedQuery(flat, judgement, bits)
 
 
-def _by_expansion(head: Head, queries: dict[int, QueryRanges], given: CallResults, flops: float) -> Iterator[_Found]:
+def _by_expansion(
+    head: Head, queries: dict[int, QueryRanges], given: CallResults, flops: float
+) -> Iterator[_JudgedQuery]:
     within = [degree for degree in _DEGREES if expansion_flops(head, degree) <= flops]
     if not within:
         raise _out_of_reach(given, next(iter(queries)), "an expansion would take too long")
     for degree in within[_first(head, queries, given, within) :]:
         with balls.bits(128):
             answers = attend_expansion(head, list(queries.values()), degree)
-            found = [_judge(a, given, flat, fineness=6) for a, flat in zip(answers, queries, strict=True)]
-        if all(one.held is False or (one.held and one.fine) for one in found):
+            judgements = [_judge(a, given, flat, fineness=6) for a, flat in zip(answers, queries, strict=True)]
+        if all(judgement.held is False or (judgement.held and judgement.fine) for judgement in judgements):
             break
-    for flat, one in zip(queries, found, strict=True):
-        if one.held is None:
+    for flat, judgement in zip(queries, judgements, strict=True):
+        if judgement.held is None:
             raise _out_of_reach(given, flat, f"an expansion of degree {degree} does not decide it")
-        yield _Found(flat, one, 128)
+        yield _JudgedQuery(flat, judgement, 128)
 
 
 def _first(head: Head, queries: dict[int, QueryRanges], given: CallResults, degrees: Sequence[int]) -> int:
@@ -122,20 +124,35 @@ def _out_of_reach(given: CallResults, flat: int, why: str) -> SeparatrixError:
     )
 
 
-def _verdict(problem: Problem, given: CallResults, found: Sequence[_Found]) -> Verification:
-    if not found:
+def _verdict(problem: Problem, given: CallResults, judged: Sequence[_JudgedQuery]) -> Verification:
+    if not judged:
         return Verification(True, 0.0, (), "output", 0.0, 0.0, 0)
-    worst = max(found, key=lambda one: (not one.judgement.held, one.judgement.ratio))
-    one, at = worst.judgement, given.index(worst.flat)
+    worst = max(judged, key=lambda query: (not query.judgement.held, query.judgement.ratio))
+    judgement, at = worst.judgement, given.index(worst.flat)
     reproducer = ""
-    if not one.held and not one.fault:
+    if not judgement.held and not judgement.fault:
         head = problem.head(at[:-1])
         keys, values = head.attended(problem.spans(at[-1]))
-        results = given.output if one.what == "output" else given.lse
+        results = given.output if judgement.what == "output" else given.lse
         assert results is not None
         reproducer = write_program(
-            problem.vector(at), keys, values, head.scale, one.what, results[worst.flat].tolist(), one.bound, worst.bits
+            problem.vector(at),
+            keys,
+            values,
+            head.scale,
+            judgement.what,
+            results[worst.flat].tolist(),
+            judgement.bound,
+            worst.bits,
         )
     return Verification(
-        bool(one.held), one.ratio, at, one.what, one.error, one.bound, len(found), one.fault, reproducer
+        bool(judgement.held),
+        judgement.ratio,
+        at,
+        judgement.what,
+        judgement.error,
+        judgement.bound,
+        len(judged),
+        judgement.fault,
+        reproducer,
     )

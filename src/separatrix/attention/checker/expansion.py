@@ -93,8 +93,8 @@ class _Set:
 def _exponents(x: Floats) -> NDArray[np.int64]:
     """For each column the least e with all magnitudes at most 2^e; 0 for a column of zeros."""
     fractions, exponents = np.frexp(np.abs(x).max(0, initial=0.0))
-    found: NDArray[np.int64] = exponents.astype(np.int64) - (fractions == 0.5)
-    return found
+    least: NDArray[np.int64] = exponents.astype(np.int64) - (fractions == 0.5)
+    return least
 
 
 _Products = tuple[list[list[arb]], list[list[arb]]]
@@ -102,12 +102,12 @@ _Products = tuple[list[list[arb]], list[list[arb]]]
 
 def _products(sets: Sequence[_Set], head: Head, spans: Sequence[Span]) -> _Products:
     """prod_m of the sums over each set: weighed, and of the last degree (see `MomentSums`)."""
-    found = [
-        one.sums[stop - one.first].balls(one.sums[start - one.first], one.split, count)
-        for one, (start, stop), count in zip(sets, spans, head.counts(spans), strict=True)
+    sums = [
+        key_set.sums[stop - key_set.first].balls(key_set.sums[start - key_set.first], key_set.split, count)
+        for key_set, (start, stop), count in zip(sets, spans, head.counts(spans), strict=True)
     ]
-    weighed, last = found[0]
-    for more_weighed, more_last in found[1:]:
+    weighed, last = sums[0]
+    for more_weighed, more_last in sums[1:]:
         weighed, last = (
             [[a * b for a, b in zip(p, q, strict=True)] for p, q in zip(mine, more, strict=True)]
             for mine, more in ((weighed, more_weighed), (last, more_last))
@@ -117,7 +117,7 @@ def _products(sets: Sequence[_Set], head: Head, spans: Sequence[Span]) -> _Produ
 
 def _answer(head: Head, query: QueryRanges, sets: Sequence[_Set], products: _Products) -> Answer:
     split, columns = sets[0].split, head.values[0].shape[1] + 1
-    exponents = np.sum([one.exponents for one in sets], 0).tolist()
+    exponents = np.sum([key_set.exponents for key_set in sets], 0).tolist()
     rho = [
         arb(head.scale) * arb(q) * balls.power_of_two(e) for q, e in zip(query.vector.tolist(), exponents, strict=True)
     ]
@@ -136,7 +136,7 @@ def _answer(head: Head, query: QueryRanges, sets: Sequence[_Set], products: _Pro
         above += sum((gamma * x for gamma, x in zip(gammas, inner, strict=True)), arb(0))
     D, E = sums[0], balls.around(above.abs_upper() * _largest_score(head, query, sets, rho).exp())
     output = []
-    for c, exponent in enumerate(np.sum([one.sizes for one in sets], 0).tolist()):
+    for c, exponent in enumerate(np.sum([key_set.sizes for key_set in sets], 0).tolist()):
         N = sums[c + 1] * balls.power_of_two(exponent)
         values = _value_range(head, query.spans, c)
         middle, reach = values.mid(), values.rad()
@@ -148,8 +148,10 @@ def _times(row: list[arb], entries: list[arb]) -> list[arb]:
     """A row times a matrix; nothing if either is empty."""
     if not entries:
         return []
-    found: list[arb] = (arb_mat(1, len(row), row) * arb_mat(len(row), len(entries) // len(row), entries)).entries()
-    return found
+    product_entries: list[arb] = (
+        arb_mat(1, len(row), row) * arb_mat(len(row), len(entries) // len(row), entries)
+    ).entries()
+    return product_entries
 
 
 def _value_range(head: Head, spans: Sequence[Span], column: int) -> arb:
@@ -162,13 +164,15 @@ def _value_range(head: Head, spans: Sequence[Span], column: int) -> arb:
 
 
 def _largest_score(head: Head, query: QueryRanges, sets: Sequence[_Set], rho: Sequence[arb]) -> arb:
-    """R, by Hoelder's inequality. Sums in float64 err by 2^-40 of themselves and 2^-1000 of the factors, at most."""
+    """R, by Hoelder's inequality. Sums in float64 have an error of at most 2^-40 of their value and 2^-1000 of the
+    factors.
+    """
     total = arb(1)
     power = len(sets)
     factors = np.array([balls.float_above(abs(r)) for r in rho])
     underflow = (1 + arb(float(factors.sum()))) * balls.power_of_two(-1000)
-    for m, (one, (start, stop)) in enumerate(zip(sets, query.spans, strict=True)):
-        x = np.ldexp(np.abs(head.keys[m][start:stop]), -one.exponents)
+    for m, (key_set, (start, stop)) in enumerate(zip(sets, query.spans, strict=True)):
+        x = np.ldexp(np.abs(head.keys[m][start:stop]), -key_set.exponents)
         largest = float((x**power @ factors).max())
         total *= (arb(largest) * (1 + balls.power_of_two(-40)) + underflow) ** (arb(1) / power)
     return total
@@ -187,10 +191,10 @@ def forecast_errors(head: Head, query: QueryRanges, degrees: Sequence[int]) -> l
         product = product * head.keys[m][rng.choice(shown, 1 << 12)]
     scores = product.sum(1)
     reach = max(float(_value_range(head, query.spans, c).rad()) for c in range(head.values[0].shape[1]))
-    found = []
+    errors = []
     with np.errstate(over="ignore"):
         largest, mean = np.exp(2 * np.abs(scores).max()), np.exp(scores).mean()
         for degree in degrees:
             error = float((scores ** (degree + 1)).mean() / math.factorial(degree + 1) * largest / mean)
-            found.append((error * reach, error))
-    return found
+            errors.append((error * reach, error))
+    return errors

@@ -8,10 +8,10 @@ With weights p_t = exp(s_t) / sum_t exp(s_t), outputs o = sum_t p_t v_t and an i
     dL/dk_m,j = sum over queries and tuples t with t_m = j of  dL/ds_t scale q * (product of the other sets' keys)
 
 where * is entrywise. What a certificate of gradients promises: let n_i = max(||g_i||_1, 2^-32 max ||g_i'||_1), the
-maximum over the queries i' of the same head. Every entry of query i's gradient errs by at most `query`[i] n_i, every
-entry of the gradient of keys[m] by at most `keys`[m] times the sum of n_i over the queries of the heads that have
-these keys, and the same for values. The smallest positive number of the gradients' type stands beside all of it, once
-for each head.
+maximum over the queries i' of the same head. The error of every entry of query i's gradient is at most `query`[i] n_i,
+that of every entry of the gradient of keys[m] at most `keys`[m] times the sum of n_i over the queries of the heads
+that have these keys, and the same for values. The smallest positive number of the gradients' dtype is added to each
+bound, once for each head.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BITS = (128, 256, 512, 1024, 2048, 4096, 8192)
 
 
 class GradientBounds(Protocol):
-    """What a certificate promises of gradients: see the file's first lines."""
+    """The error bounds of a certificate of gradients, as described in the module's docstring."""
 
     @property
     def query(self) -> Tensor: ...
@@ -53,7 +53,7 @@ class GradientBounds(Protocol):
 
 @dataclass
 class Gradient:
-    """The gradient of one tensor in balls, of the shape of the tensor, and what its entries may err by."""
+    """The gradient of one tensor in balls, with the shape of the tensor, and the error bounds of its entries."""
 
     name: str
     exact: Any
@@ -68,7 +68,7 @@ class Gradient:
 
 
 def check_gradients(
-    found: tuple[Tensor, Sequence[Tensor], Sequence[Tensor]],
+    gradients: tuple[Tensor, Sequence[Tensor], Sequence[Tensor]],
     incoming: Tensor,
     certificate: GradientBounds,
     query: Tensor,
@@ -81,7 +81,7 @@ def check_gradients(
     The arguments from `query` to `options` are those of the call.
     """
     problem = as_problem(query, keys, values, **options)
-    tensors = [found[0], *found[1], *found[2]]
+    tensors = [gradients[0], *gradients[1], *gradients[2]]
     with subnormal_numbers():
         for bits in _BITS:
             with balls.bits(bits):
@@ -177,9 +177,9 @@ def _of_query(
 
 def _balls(x: Any) -> Any:
     """An array of balls."""
-    made = np.empty(np.shape(x), dtype=object)
-    made[...] = np.vectorize(arb, otypes=[object])(x)
-    return made
+    array = np.empty(np.shape(x), dtype=object)
+    array[...] = np.vectorize(arb, otypes=[object])(x)
+    return array
 
 
 def _without_each(factors: list[Any]) -> Iterator[Any]:
@@ -190,17 +190,19 @@ def _without_each(factors: list[Any]) -> Iterator[Any]:
 
 
 def _compare(tensors: Sequence[Tensor], exact: Sequence[Gradient]) -> tuple[Verification | None, bool]:
-    """The verdict, None if some ball is too wide to say, and whether all are narrow against what is promised."""
+    """The verdict, or None if some ball is too wide to decide; and whether all balls are narrow relative to their error
+    bounds.
+    """
     worst = Verification(True, 0.0, (), "output", 0.0, 0.0, 0)
     decided = fine = True
-    for x, one in zip(tensors, exact, strict=True):
+    for x, gradient in zip(tensors, exact, strict=True):
         given = exact_floats(x)
         for at in np.ndindex(given.shape):
-            allowed, number = one.allowed[at[:-1]], float(given[at])
+            allowed, number = gradient.allowed[at[:-1]], float(given[at])
             if not math.isfinite(number):
                 fault = f"it is {number}"
-                return Verification(False, math.inf, at, one.name, math.inf, math.inf, 1, fault), True
-            error = abs(arb(number) - one.exact[at])
+                return Verification(False, math.inf, at, gradient.name, math.inf, math.inf, 1, fault), True
+            error = abs(arb(number) - gradient.exact[at])
             if not allowed.is_finite():  # nothing is promised
                 continue
             fine = fine and (error.is_exact() or error.rad() <= allowed * balls.power_of_two(-20))
@@ -209,5 +211,5 @@ def _compare(tensors: Sequence[Tensor], exact: Sequence[Gradient]) -> tuple[Veri
             held = not error > allowed
             if (not held, ratio) > (not worst.held, worst.margin):
                 bound = balls.float_above(allowed)
-                worst = Verification(held, ratio, at, one.name, balls.float_above(error), bound, 1)
+                worst = Verification(held, ratio, at, gradient.name, balls.float_above(error), bound, 1)
     return worst if decided or not worst.held else None, fine

@@ -1,4 +1,4 @@
-"""One query judged: what a call gave for it, against the exact answer in balls and the certificate."""
+"""Judges one query: compares the results of a call with the exact answer in balls and with the certificate."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class QueryJudgement:
     """One query: whether its certificate held, or None if the balls are too wide to say.
 
     `what` is "output" or "lse", whichever comes closer to its bound or further beyond it; `error` and `ratio` are
-    rounded up. `fine` says that no ball is wider than the part of its bound that was asked for. `fault` is a sentence
-    on a result that no bound could excuse.
+    rounded up. `fine` says that no ball is wider than the requested fraction of its bound. `fault` is a sentence about
+    a result that is wrong under any error bound.
     """
 
     held: bool | None
@@ -41,7 +41,7 @@ def judge(
     compared = [("output", x, exact, bound) for x, exact in zip(output, answer.output, strict=True)]
     if lse is not None and math.isfinite(lse):
         compared.append(("lse", lse, answer.lse, lse_bound))
-    return max((_compare(*one, fineness) for one in compared), key=_gravity)
+    return max((_compare(*comparison, fineness) for comparison in compared), key=_gravity)
 
 
 def _compare(what: str, given: float, exact: arb, bound: float, fineness: arb) -> QueryJudgement:
@@ -54,13 +54,13 @@ def _compare(what: str, given: float, exact: arb, bound: float, fineness: arb) -
     return QueryJudgement(held, what, balls.float_above(error), bound, ratio, fine)
 
 
-def _gravity(one: QueryJudgement) -> tuple[bool, bool, bool, float]:
+def _gravity(judgement: QueryJudgement) -> tuple[bool, bool, bool, float]:
     """A key to sort judgements by: broken ones are the gravest, then undecided, coarse and close ones."""
-    return one.held is False, one.held is None, not one.fine, one.ratio
+    return judgement.held is False, judgement.held is None, not judgement.fine, judgement.ratio
 
 
 def _fault(answer: Answer, output: Sequence[float], bound: float, lse: float | None, lse_bound: float) -> str:
-    """What is wrong with a result whatever the error, in a sentence; empty if nothing is."""
+    """A sentence about a result that is wrong under any error bound; empty if there is none."""
     if not bound >= 0 or not lse_bound >= 0:
         return f"the certificate is {bound}, and that of the log-sum-exp {lse_bound}"
     if not all(map(math.isfinite, output)):

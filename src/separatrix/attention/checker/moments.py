@@ -31,7 +31,8 @@ TOKENS = 256
 
 @dataclass(frozen=True)
 class MonomialTable:
-    """All monomials of `width` coordinates up to a degree, ordered by degree; each is an earlier one times one more.
+    """All monomials of `width` coordinates up to a degree, ordered by degree; each is an earlier one times a
+    coordinate.
 
     >>> MonomialTable(2, 2).levels
     [[(0, 0), (0, 1)], [(0, 0), (0, 1), (1, 1)]]
@@ -42,54 +43,55 @@ class MonomialTable:
 
     @cached_property
     def levels(self) -> list[list[tuple[int, int]]]:
-        """For each degree from 1 on, of each monomial: which one of the degree below it is made from, and by which
-        coordinate. It is never an earlier coordinate than the one that made the other."""
-        found: list[list[tuple[int, int]]] = []
+        """For each degree from 1 on and each of its monomials: the index of its parent, a monomial of one degree less,
+        and the coordinate that the parent is multiplied by. Coordinates never decrease from parent to child.
+        """
+        levels: list[list[tuple[int, int]]] = []
         last = [0]
         for _ in range(self.degree):
             level = [(parent, at) for parent, least in enumerate(last) for at in range(least, self.width)]
-            found.append(level)
+            levels.append(level)
             last = [at for _, at in level]
-        return found
+        return levels
 
     def count(self, degree: int) -> int:
-        """How many there are up to a degree."""
+        """The number of monomials up to a degree."""
         return math.comb(self.width + degree, self.width)
 
     def size(self, degree: int) -> int:
-        """How many there are of one degree."""
+        """The number of monomials of one degree."""
         return self.count(degree) - (self.count(degree - 1) if degree else 0)
 
     def rows(self, degree: int) -> slice:
-        """Where those of one degree are."""
+        """The range of indices of the monomials of one degree."""
         return slice(self.count(degree) - self.size(degree), self.count(degree))
 
     def evaluate(self, x: Tensor) -> Tensor:
-        """Their values (count, tokens) at coordinates (width, tokens)."""
-        found = [torch.ones(1, x.shape[1], dtype=torch.float64)]
+        """The values of the monomials, (count, tokens), at coordinates (width, tokens)."""
+        monomials = [torch.ones(1, x.shape[1], dtype=torch.float64)]
         for level in self.levels:
             parents, coordinates = torch.tensor(level, dtype=torch.int64).reshape(-1, 2).unbind(1)
-            found.append(found[-1][parents] * x[coordinates])
-        return torch.cat(found)
+            monomials.append(monomials[-1][parents] * x[coordinates])
+        return torch.cat(monomials)
 
     def coefficients(self, rho: Sequence[arb]) -> list[arb]:
-        """rho^alpha / alpha! of each, in balls."""
-        found, below, exponents = [arb(1)], [arb(1)], [[0] * self.width]
+        """The coefficient rho^alpha / alpha! of each monomial, in balls."""
+        coefficients, below, exponents = [arb(1)], [arb(1)], [[0] * self.width]
         for level in self.levels:
-            made, raised = [], []
+            of_level, raised = [], []
             for parent, at in level:
                 exponent = exponents[parent].copy()
                 exponent[at] += 1
                 raised.append(exponent)
-                made.append(below[parent] * rho[at] / exponent[at])
-            found += made
-            below, exponents = made, raised
-        return found
+                of_level.append(below[parent] * rho[at] / exponent[at])
+            coefficients += of_level
+            below, exponents = of_level, raised
+        return coefficients
 
 
 @dataclass(frozen=True)
 class Split:
-    """How the coordinates are cut in two, and the degree of the expansion; without weights it goes one further."""
+    """How the coordinates are split in two, and the degree of the expansion; sums without weights have one more."""
 
     left: MonomialTable
     right: MonomialTable
@@ -97,7 +99,7 @@ class Split:
 
     @staticmethod
     def best(width: int, degree: int, columns: int) -> Split:
-        """The cut with the fewest products to form: the right ones are formed for each column of weights."""
+        """The split with the fewest products, where those of the right part are computed for each column of weights."""
 
         def formed(right: int) -> int:
             return math.comb(width - right + degree + 1, degree + 1) + columns * math.comb(right + degree, degree)
@@ -106,7 +108,7 @@ class Split:
         return Split(MonomialTable(width - right, degree + 1), MonomialTable(right, degree + 1), degree)
 
     def flops(self, columns: int, tokens: int) -> float:
-        """How much work the matrix products for one set of tokens are."""
+        """The cost of the matrix products for one set of tokens."""
         width = self.left.width + self.right.width
         last = math.comb(width + self.degree, self.degree + 1)
         return 2.0 * tokens * (columns * math.comb(width + self.degree, width) + last)

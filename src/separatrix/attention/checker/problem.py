@@ -1,10 +1,11 @@
-r"""What the chosen queries of a call attend: the tokens of each set, as exact numbers, by position and by mask.
+r"""The tokens of each set that the chosen queries of a call attend to, by position and by mask, as exact numbers.
 
 Query i of a call attends every tuple (j_1, ..., j_{k-1}) whose entries are allowed one by one, so that all its tuples
 are a product of k - 1 sets of tokens. Set m allows j if its mask does, if j <= i + offset (causal, or with a window),
 and if j > i + offset - w (with a window of w).
 
-Nothing here is shared with the operators that are checked: what their arguments mean is written down a second time.
+This module shares no code with the operators that it checks: it implements the meaning of their arguments a second
+time.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class Head:
     scale: float
 
     def attended(self, spans: Sequence[Span]) -> tuple[list[Floats], list[Floats]]:
-        """The keys and the values that a query with these spans attends, set by set."""
+        """The keys and values that a query with these spans attends to, for each set."""
         keys, values = [], []
         for m, (start, stop) in enumerate(spans):
             seen = self.seen[m][start:stop]
@@ -49,7 +50,7 @@ class Head:
         return keys, values
 
     def counts(self, spans: Sequence[Span]) -> list[int]:
-        """How many tokens of each set such a query attends."""
+        """The number of tokens of each set that such a query attends to."""
         return [int(seen[start:stop].sum()) for seen, (start, stop) in zip(self.seen, spans, strict=True)]
 
 
@@ -78,23 +79,23 @@ class Problem:
         return finite("query", exact_floats(self.query.expand(*self.batch, *self.query.shape[-2:])[at]))
 
     def spans(self, position: int) -> tuple[Span, ...]:
-        """From where to where, in each set, the tokens lie that the query at a position may attend."""
-        found = []
+        """For each set, the range of tokens that the query at a position may attend to."""
+        spans = []
         for key, window in zip(self.keys, self.windows, strict=True):
             length, here = key.shape[-2], position + self.offset
             stop = min(length, max(here + 1, 0)) if self.is_causal or window is not None else length
             start = 0 if window is None else min(max(here - window + 1, 0), stop)
-            found.append((start, stop))
-        return tuple(found)
+            spans.append((start, stop))
+        return tuple(spans)
 
     def storage(self, batch: tuple[int, ...]) -> tuple[int, ...]:
-        """Where in memory the sets of a head lie: heads that share them are checked together."""
+        """The memory address of the sets of a head: heads that share them are checked together."""
         masks = [self._mask(m, batch) for m in range(len(self.keys))]
         views = [self.view(x, batch) for x in (*self.keys, *self.values)]
         return tuple(0 if x is None else x.data_ptr() for x in (*views, *masks))
 
     def head(self, batch: tuple[int, ...]) -> Head:
-        """The sets of the head at an index of the batch; what a mask hides may be anything, and counts as zero."""
+        """The sets of the head at an index of the batch; masked entries are replaced by zero."""
         keys, values, seen = [], [], []
         for m, (key, value) in enumerate(zip(self.keys, self.values, strict=True)):
             mask = self._mask(m, batch)
@@ -154,7 +155,7 @@ def as_problem(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Problem:
-    """The arguments of `tensor_attention`, checked as far as their meaning depends on it."""
+    """The arguments of `tensor_attention`, with the checks that the recomputation relies on."""
     key_sets = _sets("keys", keys, Tensor)
     value_sets = _sets("values", values, Tensor)
     masks: tuple[Tensor | None, ...] = (None,) * len(key_sets)
@@ -187,9 +188,9 @@ def as_problem(
             expected = f"a bool tensor (..., {key.shape[-2]}), True where a key may be attended"
             raise ArgumentError(f"key_masks[{m}]", expected=expected, got=f"{mask.dtype} of {tuple(mask.shape)}")
         if window is not None and window < 1:
-            raise ArgumentError(f"windows[{m}]", expected="an integer >= 1", got=window)
+            raise ArgumentError(f"windows[{m}]", expected="an integer >= 1", got=repr(window))
     if scale is not None and not (isinstance(scale, Real) and math.isfinite(scale)):
-        raise ArgumentError("scale", expected="None or a finite number", got=scale)
+        raise ArgumentError("scale", expected="None or a finite number", got=repr(scale))
     problem = Problem(
         query,
         key_sets,
@@ -232,7 +233,7 @@ def _batch(shapes: Sequence[Sequence[int]], heads: Sequence[int]) -> tuple[int, 
 
 
 def finite(name: str, x: Floats) -> Floats:
-    """Return the numbers that a chosen query attends; raise an error unless they are finite."""
+    """Return the keys and values that a chosen query attends to; raise an error unless they are finite."""
     if not np.isfinite(x).all():
         raise ArgumentError(name, expected="finite entries wherever they are attended", got="NaN or infinity")
     return x

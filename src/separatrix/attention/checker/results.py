@@ -1,4 +1,4 @@
-"""The results of a call that is checked, query by query, and which of its queries are recomputed."""
+"""The results of a call that is checked, for each query, and the choice of the queries to recompute."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class CallResults:
         return sorted([*chosen, *(others[i] for i in _spread(len(others), count - len(chosen)))])
 
     def _suspicious(self) -> NDArray[np.bool_]:
-        """Queries (N,) with results that no query can have, as far as that is seen without computing them.
+        """The queries, (N,), with results that are impossible for any input, as far as this is visible without
+        recomputing them.
 
         Outputs are finite. A log-sum-exp is a number, or -inf where there is nothing to attend and the output is zero.
         """
@@ -74,5 +75,5 @@ def check_shapes(problem: Problem, output: Tensor, bounds: Tensor, lse: Tensor |
 
 def _spread(total: int, count: int) -> list[int]:
     """`count` whole numbers below `total`, spread as evenly as possible."""
-    found: list[int] = np.linspace(0, total - 1, count).round().astype(int).tolist()
-    return found
+    numbers: list[int] = np.linspace(0, total - 1, count).round().astype(int).tolist()
+    return numbers

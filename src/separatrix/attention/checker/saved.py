@@ -1,11 +1,13 @@
-"""A call and its results in a file, to be checked elsewhere: tensors by safetensors, all else as JSON beside them.
+"""A call and its results in a file, to be checked elsewhere: the tensors in safetensors format, and everything else as
+JSON in its metadata.
 
 The tensors are `query`, `keys.m`, `values.m`, `key_masks.m` where there is a mask, and the results `output`, `lse` and
 `per_query`. The metadata has one entry, `separatrix`, with the options of the call, the numbers of the certificate and
-a digest of all of these, by which damage is noticed: whoever changes a file on purpose can make its digest anew.
+a digest of all of these. The digest detects damage; it is no protection against someone who changes a file on purpose,
+and can recompute the digest.
 
-A file may come from anybody. Names, types, shapes, options and the size are checked before a tensor is loaded, tensors
-with other names are never loaded, and whatever does not fit is an `ArgumentError`.
+Files are not trusted. Names, types, shapes, options and the size are checked before a tensor is loaded, tensors with
+other names are never loaded, and every violation raises an `ArgumentError`.
 """
 
 from __future__ import annotations
@@ -111,7 +113,7 @@ def load_call(path: str | Path) -> SavedCall:
     """Read a call and its results.
 
     Raises:
-        ArgumentError: The file cannot be read, is not as `save_call` writes it, has no query, or was damaged.
+        ArgumentError: The file cannot be read, is not in the format of `save_call`, has no query, or is damaged.
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # before it is opened, which for a pipe might never end
@@ -161,7 +163,9 @@ def _call(said: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SavedCall:
 
 
 def _check_fit(call: SavedCall) -> None:
-    """Refuse a call whose tensors do not fit each other or its options; they need no numbers yet."""
+    """Raise an `ArgumentError` if the tensors do not match each other or the options; only their shapes and dtypes are
+    used.
+    """
     problem = as_problem(*call.arguments, **call.options)
     check_shapes(problem, call.output, call.certificate.per_query, call.lse)
     if 0 in call.output.shape[:-1]:
@@ -169,7 +173,7 @@ def _check_fit(call: SavedCall) -> None:
 
 
 def _said(path: str | Path, metadata: object) -> dict[str, Any]:
-    """The metadata of a saved call, each entry of the type that it must have."""
+    """The metadata of a saved call, with the type of each entry checked."""
     text = metadata.get("separatrix") if isinstance(metadata, dict) else None
     if not isinstance(text, str):
         raise _not_saved(path, "one without 'separatrix' in its metadata")
@@ -205,7 +209,7 @@ def _said(path: str | Path, metadata: object) -> dict[str, Any]:
 
 
 def _described(name: str, stored: Stored) -> Tensor:
-    """A tensor without numbers, of the type and the shape of a stored one."""
+    """A tensor without data, with the dtype and shape of a stored one."""
     if (stored.dtype == "BOOL") != name.startswith("key_masks."):
         raise ArgumentError(f"file: {name}", expected="floats, or bool in a mask", got=stored.dtype)
     return torch.empty(stored.shape, dtype=_TYPES[stored.dtype], device="meta")

@@ -1,4 +1,4 @@
-"""What a check found, and the words in which it says so."""
+"""The result of a check, and its text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from dataclasses import dataclass
 class Verification:
     """Whether a certificate held at the queries that were recomputed.
 
-    `margin` is the largest error over its certificate, rounded up: at most 1 if it held. `worst` is the index of the
-    query that has it, first in the batch and then by position, and `what` says of which of its results, "output" or
-    "lse". `error` and `certificate` are that query's. `queries` counts those that were recomputed. `fault` is a
-    sentence on a result that no error bound could excuse, such as NaN, or empty. `reproducer` is empty if the
-    certificate held; if it is broken, it is a program in Python's own decimals that shows it, or how to show it.
+    `margin` is the largest ratio of an error to its certificate, rounded up: at most 1 if it held. `worst` is the index
+    of the query that has it, first in the batch and then by position, and `what` names the result, "output" or "lse".
+    `error` and `certificate` are those of this query. `queries` is the number of recomputed queries. `fault` is a
+    sentence about a result that is wrong under any error bound, such as NaN; otherwise it is empty. `reproducer` is
+    empty if the certificate held; otherwise it is a program in Python's decimal arithmetic that shows the violation, or
+    a text that says how to show it.
     """
 
     held: bool
@@ -33,7 +34,7 @@ class Verification:
         spoken = {"output": "the output at query", "lse": "the log-sum-exp at query"}
         of = f"{spoken.get(self.what, f'the gradient of {self.what} at entry')} {', '.join(map(str, self.worst))}"
         if self.held:
-            found = "query was" if self.queries == 1 else "queries were"
-            return f"held, with margin {self.margin:.3g} ({of}): {self.queries} {found} recomputed"
+            checked = "query was" if self.queries == 1 else "queries were"
+            return f"held, with margin {self.margin:.3g} ({of}): {self.queries} {checked} recomputed"
         error = f"it is off by {self.error:.6g}, and its certificate is {self.certificate:.6g}"
         return f"broken, {of}: {self.fault or error}.\n\n{self.reproducer}".rstrip()

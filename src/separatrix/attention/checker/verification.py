@@ -1,15 +1,17 @@
-r"""Is a certificate kept? Chosen queries of a call are recomputed in ball arithmetic, and compared with its results."""
+r"""Checks a certificate: chosen queries of a call are recomputed in ball arithmetic and compared with its results."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from separatrix.attention.checker.packed_sequences import check_packed
 from separatrix.attention.checker.problem import as_problem, exact_floats, subnormal_numbers
 from separatrix.attention.checker.results import CallResults
 from separatrix.attention.checker.verdict import Verification
@@ -30,7 +32,7 @@ class _Certificate(Protocol):
 
 
 class Result(Protocol):
-    """What `verify` needs of a result: that of `certified_attention` has it, and so has a saved call."""
+    """The attributes of a result that `verify` uses; results of `certified_attention` and saved calls have them."""
 
     @property
     def output(self) -> Tensor: ...
@@ -52,38 +54,42 @@ def verify(
     windows: int | Sequence[int | None] | None = None,
     scale: float | None = None,
     enable_gqa: bool = False,
+    cu_seqlens: Tensor | Sequence[Tensor] | None = None,
+    query_offsets: Sequence[int] | Tensor | None = None,
     queries: int = 16,
 ) -> Verification:
     r"""Recompute chosen queries of a certified call in ball arithmetic, and say whether its certificate held.
 
-    The arithmetic is that of python-flint (``pip install 'separatrix[verify]'``): every number comes with a bound on
-    its own error, so that the verdict is a proof for the queries it speaks of. It shares no code with the operators.
-    Queries are spread evenly over the call; the first and the last one are among them, those with the smallest and the
-    largest certificate, and one with a result that no query can have if there is any, such as an output that is not
-    finite or a log-sum-exp that is NaN: all queries are searched for these. Each chosen query is checked in its output
-    against `certificate.per_query` and in its log-sum-exp against `certificate.lse`; a query with nothing to attend
-    must give zeros and -inf.
+    The arithmetic is that of python-flint (``pip install 'separatrix[verify]'``): every number has a bound on its own
+    error, so that the verdict is a proof for the recomputed queries. It shares no code with the operators. The chosen
+    queries are spread evenly over the call and include the first, the last, and those with the smallest and the largest
+    certificate. All queries are searched for impossible results, such as an output that is not finite or a log-sum-exp
+    that is NaN; if there are any, one of them is included. The output of each chosen query is checked against
+    `certificate.per_query`, and its log-sum-exp against `certificate.lse`; a query that may attend to no tuple must
+    have zeros and -inf.
 
-    A query that attends up to two million tuples is summed over all of them. Beyond that an expansion of the
-    exponential is summed, whose remainder is part of the ball: a million tokens take a minute at order 3 and d = 8,
-    if scores are small enough for near-linear attention.
+    For a query with up to two million tuples, all of them are summed. For more tuples an expansion of the exponential
+    is summed, and the bound on its remainder is added to the ball: a million tokens take a minute at order 3 and d = 8,
+    if the scores are small enough for near-linear attention.
 
     Args:
         result: What `certified_attention` returned.
-        query: The queries of the call. All arguments from here to `enable_gqa` are those of the call.
+        query: The queries of the call. All arguments from here to `query_offsets` are those of the call.
         keys: As in the call.
         values: As in the call.
         is_causal: As in the call.
         query_offset: As in the call.
         key_masks: As in the call.
         windows: As in the call.
-        scale: As in the call; None is the float64 next to 1/d.
+        scale: As in the call; None means the float64 number nearest to 1/d.
         enable_gqa: As in the call.
-        queries: How many queries to recompute; all, if there are no more.
+        cu_seqlens: As in the call. At least one query of each packed sequence is recomputed.
+        query_offsets: As in the call.
+        queries: The number of queries to recompute; all queries if the call has fewer.
 
     Returns:
-        The verdict: `held`, `margin` (the largest error over its certificate) and `worst` (the query that has it).
-        Printed, it is a sentence, followed by a program that shows it if the certificate is broken.
+        A `Verification` with `held`, `margin` (the largest ratio of an error to its certificate) and `worst` (the query
+        that has it). Printed, it is a sentence, followed by a program that shows it if the certificate is broken.
 
     Raises:
         ArgumentError: An argument does not fit the others.
@@ -106,7 +112,10 @@ def verify(
     certificate = result.certificate
     with subnormal_numbers():
         bounds = torch.from_numpy(np.asarray(np.minimum(exact_floats(certificate.per_query), certificate.total)))
-    return check(
+    if cu_seqlens is None and query_offsets is not None:
+        raise ArgumentError("query_offsets", expected="None without cu_seqlens", got=type(query_offsets).__name__)
+    packed = {} if cu_seqlens is None else {"cu_seqlens": cu_seqlens, "query_offsets": query_offsets}
+    return (check if cu_seqlens is None else partial(check_packed, check))(
         result.output,
         bounds,
         query,
@@ -121,6 +130,7 @@ def verify(
         scale=scale,
         enable_gqa=enable_gqa,
         queries=queries,
+        **packed,  # type: ignore[arg-type]
     )
 
 
@@ -136,12 +146,12 @@ def check(
     queries: int = 16,
     **options: Unpack[CallOptions],
 ) -> Verification:
-    """Check an output of any origin, such as a state, a layer or a shard, as `verify` does.
+    """Check an output from any source, such as a state, a layer or a shard, as `verify` does.
 
-    `bounds` promises an error for each query, and broadcasts with (..., L_q); without `lse` only outputs are checked.
+    `bounds` are the error bounds of the queries, and broadcast with (..., L_q); without `lse` only outputs are checked.
     """
     if not is_whole(queries, low=1):
-        raise ArgumentError("queries", expected="an integer >= 1", got=queries)
+        raise ArgumentError("queries", expected="an integer >= 1", got=repr(queries))
     try:
         from separatrix.attention.checker.deciding import decide
     except ModuleNotFoundError as missing:

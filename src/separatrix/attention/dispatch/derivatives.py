@@ -99,8 +99,8 @@ def differentiable_by(operator: Any, formula: Callable[..., Any]) -> None:
             return tuple(formula(*_filled(emptied, whole)))
 
         leaves = [x for x, may in zip(tensors, smooth, strict=True) if may]
-        found = iter(torch.func.vjp(of_smooth, *leaves)[1](tuple(grads)))
-        return [next(found) if may else None for may in smooth]
+        gradients = iter(torch.func.vjp(of_smooth, *leaves)[1](tuple(grads)))
+        return [next(gradients) if may else None for may in smooth]
 
     apply = _recorded(operator, backward)
 
@@ -153,10 +153,10 @@ def _recorded(
             arguments = forward(_filled(ctx.emptied, tensors), list(results), given)
             if torch._C._are_functorch_transforms_active():  # this level is done, and the others are below
                 with _other_levels():
-                    made = _below(tangents, ctx.keyset, arguments)
+                    tangents_of_results = _below(tangents, ctx.keyset, arguments)
             else:
-                made = tangents(*arguments)
-            return *made, *[None] * (len(results) - len(made))
+                tangents_of_results = tangents(*arguments)
+            return *tangents_of_results, *[None] * (len(results) - len(tangents_of_results))
 
     # `torch.autograd.Function.apply` would go through the levels of torch.func, which the dispatcher has done already.
     apply: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, RecordedOperator).apply

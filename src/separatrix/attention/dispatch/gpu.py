@@ -1,9 +1,10 @@
-"""Where the kernels in Triton run: on which devices, of which vendor, and whether Triton is installed."""
+"""Where the kernels in Triton run: on which devices, of which vendor and architecture, and how they are launched."""
 
 from __future__ import annotations
 
 import importlib.util
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,8 +12,18 @@ from torch import Tensor
 DEVICES = {"cuda"}
 """The types of devices that the kernels run on; PyTorch calls AMD's by the same name. Tests of the interpreter have the
 CPU in its place, which nothing else does."""
-REGISTERS = {"cuda": 255, "hip": None}
-"""How many registers a thread may have: said to NVIDIA's assembler, which else spills some to run more threads."""
+OPTIONS: dict[str, dict[str, Any]] = {
+    "cuda": {"enable_fp_fusion": True, "maxnreg": 255},
+    "hip": {"enable_fp_fusion": True},
+}
+"""Compiler options of every kernel, by vendor. Products and sums may be fused into multiply-adds, which Triton 3.10 no
+longer does by default. NVIDIA's assembler would otherwise spill registers to run more threads."""
+ARCHITECTURES = {
+    "cuda": ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"),
+    "hip": ("gfx90a", "gfx942"),
+}
+"""The architectures for which all kernels have been compiled, and the instructions of float32 and float64 checked:
+benchmarks/results/gpu-compiled.json. Elsewhere a compiler might use instructions whose rounding is not documented."""
 
 
 OLDEST_TRITON = (3, 6)
@@ -46,6 +57,47 @@ def computes(*tensors: Tensor) -> bool:
 def vendor() -> str:
     """Whose GPUs this build of PyTorch is for: "cuda" or "hip"."""
     return "cuda" if torch.version.hip is None else "hip"
+
+
+def architecture(device: torch.device) -> str:
+    """The name of a GPU's architecture, as its compiler has it: "sm_90" or "gfx942"."""
+    if vendor() == "hip":
+        name: str = torch.cuda.get_device_properties(device).gcnArchName
+        return name.split(":")[0]
+    major, minor = torch.cuda.get_device_capability(device)
+    return f"sm_{major}{minor}"
+
+
+def blocks_of(device: torch.device) -> str:
+    """Whose blocks the kernels have on a device: its architecture's, or the vendor's where this machine has no GPU."""
+    return architecture(device) if device.type == "cuda" and torch.cuda.is_available() else vendor()
+
+
+@cache
+def unchecked(device: torch.device) -> str | None:
+    """Why nothing is proved of the kernels on a device whose architecture they were not compiled for; None if it was.
+
+    Fake tensors of a GPU that this machine does not have are never refused: nothing is computed with them.
+    """
+    if device.type != "cuda" or not torch.cuda.is_available():
+        return None
+    name, known = architecture(device), ARCHITECTURES[vendor()]
+    if name in known:
+        return None
+    return (
+        f"The instructions that a compiler makes of the kernels have been checked for {', '.join(known)}, and this "
+        f"GPU is of {name}. Move the tensors to the CPU, or to one of these GPUs."
+    )
+
+
+def launch(program: Any, programs: int, device: torch.device, *arguments: Any, **options: Any) -> None:
+    """Launch `program` on `programs` programs, on the device of its tensors; do nothing for 0.
+
+    Triton launches on the current device, whichever device its tensors are on.
+    """
+    if programs:
+        with torch.cuda.device(device if device.type == "cuda" else -1):
+            program[(programs,)](*arguments, **options, **OPTIONS[vendor()])
 
 
 def padded(columns: int) -> int:

@@ -52,7 +52,7 @@ def operator_of_heads(implementation: Callable[..., Any], *, fake: Callable[...,
 
     Several tensors are returned, in a tuple or a list. A dimension that `vmap` maps over becomes more heads.
     """
-    made = operator(implementation, fake=fake)
+    registered = operator(implementation, fake=fake)
 
     def rule(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
         def fold(x: Any, dim: Any) -> Any:
@@ -60,15 +60,15 @@ def operator_of_heads(implementation: Callable[..., Any], *, fake: Callable[...,
                 return _as_heads(x, dim, info.batch_size)
             if isinstance(x, (list, tuple)):
                 dims = dim if isinstance(dim, (list, tuple)) else [dim] * len(x)
-                return [fold(each, where) for each, where in zip(x, dims, strict=True)]
+                return [fold(entry, where) for entry, where in zip(x, dims, strict=True)]
             return x
 
-        results = made(*(fold(x, dim) for x, dim in zip(arguments, in_dims, strict=True)))
+        results = registered(*(fold(x, dim) for x, dim in zip(arguments, in_dims, strict=True)))
         unfolded = type(results)(x.unflatten(0, (info.batch_size, -1)) for x in results)
         return unfolded, type(results)(0 for _ in results)
 
-    torch.library.register_vmap(made, rule, lib=LIBRARY)
-    return made
+    torch.library.register_vmap(registered, rule, lib=LIBRARY)
+    return registered
 
 
 def _as_heads(x: Tensor, dim: int | None, size: int) -> Tensor:

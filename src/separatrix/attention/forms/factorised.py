@@ -9,12 +9,12 @@ B, and the result is contracted with C and v_2,l: n^3 d multiply-adds, all of th
 and causality concern pairs of a query and a key, so they are zeros of A and of C.
 
 *Range.* B is divided by its largest entry in every row j, exp(r_j); A_ij exp(r_j) and C by their largest entries for
-every query. Then no factor exceeds 1, and the values are divided by powers of two such that none of them does. What
-underflows, in a factor or in a product, changes N_il by at most 8 n_1 n_2 tiny, tiny being the smallest normal number.
-So a normaliser of at least 8 n_1 n_2 tiny / eps makes this a relative error of eps. The normaliser is smaller when the
-keys that maximise the factors one by one are not those that maximise their product: when the two maxima differ by more
-than 56 for n = 512 in float32. Then, and where values are so large or so small that their products leave half of the
-range of the exponent, or a number is not finite, the call is computed as the product form of dimension 3 d.
+every query. Then no factor exceeds 1, and the values are divided by powers of two so that no value exceeds 1 either.
+What underflows, in a factor or in a product, changes N_il by at most 8 n_1 n_2 tiny, tiny being the smallest normal
+number. So a normaliser of at least 8 n_1 n_2 tiny / eps makes this a relative error of eps. The normaliser is smaller
+when the keys that maximise the factors one by one are not those that maximise their product: when the two maxima differ
+by more than 56 for n = 512 in float32. Then, and where values are so large or so small that their products leave half
+of the range of the exponent, or a number is not finite, the call is computed as the product form of dimension 3 d.
 
 The backward pass recomputes the factors block by block, with A divided by the normaliser, and takes three matrix
 products of the same size.
@@ -30,12 +30,14 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arguments import CallOptions, check_arguments
-from separatrix.attention.arithmetic.host import truth
+from separatrix.attention.arithmetic.device_reads import truth
 from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.call import Call, flattened, grouped
 from separatrix.attention.dispatch.derivatives import forward_mode
+from separatrix.attention.duration import shape_of, warn_if_long
 from separatrix.attention.exact.operators import exact_attention
 from separatrix.attention.forms.maps import Keys, pairwise
+from separatrix.attention.near_linear.cost import PYTORCH
 from separatrix.attention.positions import Range
 
 QUERIES = 128
@@ -103,7 +105,9 @@ def pairwise_attention(
     if result is None:
         mapped = pairwise(given.query, given.keys)
         options["scale"] = given.scale
-        result = exact_attention(grouped(check_arguments(*mapped, given.values, **options)))
+        call = grouped(check_arguments(*mapped, given.values, **options))
+        warn_if_long(call)
+        result = exact_attention(call)
     return result if return_lse else result[0]
 
 
@@ -112,12 +116,20 @@ def _factorised(call: Call) -> tuple[Tensor, Tensor] | None:
     least = LEAST_CAUSAL_KEYS if call.positions.is_causal or call.positions.has_window else LEAST_KEYS
     if call.is_empty or min(call.positions.reaches(call.key_lengths)) < least:
         return None
+    warn_if_long(call, _estimated_seconds)
     wide = call.widened()
     with no_autocast(wide.query.device.type):
         out, lse, in_range = _Attend.apply(wide, *wide.tensors)  # type: ignore[no-untyped-call]
     if not truth(in_range):
         return None
     return call.shaped(out.to(call.query.dtype)), call.shaped(lse)
+
+
+def _estimated_seconds(call: Call) -> float:
+    """The time of the forward pass: a multiply-add in a matrix product for each tuple and channel."""
+    shape = shape_of(call)
+    flops = 2 * shape.scores * (shape.d_v + 1)
+    return PYTORCH.exact_flop * flops * (2.2 if call.query.dtype == torch.float64 else 1.0) * 1e-9
 
 
 class _QueryBlock(NamedTuple):

@@ -169,7 +169,7 @@ def with_bias(
     """
     query, sets = _vectors(query, keys)
     if finite("scale", scale) == 0:
-        raise ArgumentError("scale", expected="a finite number other than 0", got=scale)
+        raise ArgumentError("scale", expected="a finite number other than 0", got=repr(scale))
     bias = [key_factors] if isinstance(key_factors, Tensor) else list(key_factors)
     if len(bias) != len(sets):
         raise ArgumentError("key_factors", expected=f"{len(sets)}, one for each key set", got=str(len(bias)))
@@ -245,7 +245,7 @@ def alibi(
     given = _for_each_set("slopes", slopes, len(sets))
     starts = _for_each_set("key_starts", 0 if key_starts is None else key_starts, len(sets))
     if finite("scale", scale) == 0:
-        raise ArgumentError("scale", expected="a finite number other than 0", got=scale)
+        raise ArgumentError("scale", expected="a finite number other than 0", got=repr(scale))
     stops = [start + key.shape[-2] for start, key in zip(starts, sets, strict=True)]
     farthest = max(abs(position) for position in (query_offset, query_offset + query.shape[-2], *starts, *stops))
     if farthest > torch.finfo(query.dtype).max:

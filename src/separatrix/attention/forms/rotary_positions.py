@@ -15,9 +15,9 @@ vectors unchanged depends on its form:
 - *pairwise*, a sum of inner products: all vectors are rotated in all planes, as at order 2.
 - *determinant*, a sum of determinants of blocks of k coordinates: det(R q, R k_1, ...) = det(q, k_1, ...) for every
   rotation R of a block, so all vectors are rotated in the planes (0, 1), (2, 3), ... of every block. The last
-  coordinate of a block of odd size is the axis. All planes of all blocks have different frequencies,
-  base^(-i / count). Blocks of three, and their invariance, are of Aurko Roy, Timothy Chou, Sai Surya Duvvuri and
-  others, "Fast and Simplex: 2-Simplicial Attention in Triton".
+  coordinate of a block of odd size is the axis. All planes of all blocks have different frequencies, base^(-i / count).
+  Blocks of three, and their invariance, are from Aurko Roy, Timothy Chou, Sai Surya Duvvuri and others, "Fast and
+  Simplex: 2-Simplicial Attention in Triton".
 
 Nothing but the vectors changes: the score is computed by the same algorithms at the same cost. At order 2, product and
 pairwise are the usual embedding.

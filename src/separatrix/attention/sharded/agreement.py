@@ -1,9 +1,9 @@
-"""What the ranks of a process group agree on before each exchange: that all are at the same place, and none has failed.
+"""The check before each exchange that all ranks of a process group are at the same point, and that none has failed.
 
-A collective that one rank never reaches leaves the others waiting, and one that a rank reaches in another call gives
-all of them wrong numbers. So the work that a rank does alone ends in a *meeting*: a message of fixed size in which each
-rank sends the number of the call, the pass, the number of meetings before, and whether it has failed. If a rank has
-failed for any cause, or is at another place, every rank raises the same error, and all are in step again.
+If one rank never reaches a collective, the others wait forever; if it reaches the collective in another call, all ranks
+get wrong numbers. So the work that a rank does alone ends in a *meeting*: a message of fixed size in which each rank
+sends the number of the call, the pass, the number of meetings before, and whether it has failed. If a rank has failed
+for any reason, or is at another point, every rank raises the same error, and all can continue together.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import torch
 
 from separatrix import __version__
 from separatrix.attention.sharded.collectives import Ranks
-from separatrix.attention.sharded.standing import LONGEST_TEXT, Meeting
+from separatrix.attention.sharded.rank_progress import LONGEST_TEXT, Meeting
 from separatrix.errors import ArgumentError, SeparatrixError
 
 Made = TypeVar("Made")
@@ -28,7 +28,7 @@ _REPORT = 1024
 
 @dataclass(frozen=True)
 class Report:
-    """What a rank tells the others of its call.
+    """The properties of its call that a rank sends to the others.
 
     Attributes:
         configuration: The arguments that have to be the same on all ranks.
@@ -58,46 +58,46 @@ class RankPass:
 
         `arriving` waits for an exchange that is under way meanwhile, also if the work fails.
         """
-        made, failure = _attempted(work)
+        result, failure = _attempted(work)
         if arriving is not None:
             arriving()
         self._agree("" if failure is None else _told(failure), failure)
-        return made[0]
+        return result[0]
 
     def agree(self, prepare: Callable[[], tuple[Made, Report]]) -> tuple[Made, list[Report]]:
         """The result of `together` for the work that begins a call, and the reports of all ranks, which must agree."""
 
         def work() -> tuple[Made, str]:
-            found, report = prepare()
+            result, report = prepare()
             configuration = {"separatrix.__version__": __version__, **report.configuration}
             said = json.dumps(astuple(replace(report, configuration=configuration)))
             if len(said) > LONGEST_TEXT:
                 raise ArgumentError("query", expected="fewer leading dimensions", got=f"{len(said)} bytes to tell them")
-            return found, said
+            return result, said
 
-        made, failure = _attempted(work)
-        heard = self._agree(made[0][1] if failure is None else _told(failure), failure)
+        result, failure = _attempted(work)
+        heard = self._agree(result[0][1] if failure is None else _told(failure), failure)
         reports = [json.loads(text) for text in heard]
         _compare([configuration for configuration, *_ in reports])
-        return made[0][0], [
+        return result[0][0], [
             Report(configuration, tuple(lengths), wants, tuple(largest), tuple(roundings))
             for configuration, lengths, wants, largest, roundings in reports
         ]
 
     def _agree(self, said: str, failure: Exception | None) -> list[str]:
-        """What every rank said, if all are here and none has failed."""
-        text, board = said.encode(), self.ranks.standing.board
+        """The messages of all ranks, if all have arrived and none has failed."""
+        text, board = said.encode(), self.ranks.state.board
         place = Meeting(self.call, self.backward, self._meeting)
         self._meeting += 1
         numbers = [place.call, place.backward, place.meeting, failure is not None, len(text)]
         board.mine.copy_(torch.tensor(numbers, dtype=torch.int64))
-        self.ranks.standing.come(place)
+        self.ranks.state.come(place)
         self.ranks.meet(board.mine, board.all)
         rows = board.all.tolist()
         places = [Meeting(call, bool(backward), meeting) for call, backward, meeting, _, _ in rows]
-        if any(one != place for one in places):
+        if any(other != place for other in places):
             # After an error all ranks count their calls from the same number.
-            self.ranks.standing.call = max(one.call for one in places)
+            self.ranks.state.call = max(other.call for other in places)
             raise SeparatrixError(_out_of_step(places)) from failure
         longest = max(length for *_, length in rows)
         room = -(-longest // _REPORT) * _REPORT
@@ -138,7 +138,7 @@ def _compare(configurations: list[dict[str, object]]) -> None:
 
 
 def _told(error: Exception) -> str:
-    """A failure as it is told to the other ranks, its texts not too long for a meeting."""
+    """A failure as it is sent to the other ranks, with texts that are shortened to fit in a meeting."""
     if isinstance(error, ArgumentError):
         parts = {"argument": error.argument, "expected": error.expected, "got": error.got, "of": error.hypothesis}
         return json.dumps({name: None if part is None else part[:300] for name, part in parts.items()})
@@ -163,7 +163,7 @@ in the forward pass of call 8. Each rank must make the same calls, and run their
     """
     told = []
     for place in dict.fromkeys(places):
-        ranks = [str(rank) for rank, one in enumerate(places) if one == place]
+        ranks = [str(rank) for rank, other in enumerate(places) if other == place]
         who = f"rank {ranks[0]} is" if len(ranks) == 1 else f"ranks {', '.join(ranks[:-1])} and {ranks[-1]} are"
         told.append(f"{who} at {place}")
     return (

@@ -1,7 +1,8 @@
 """The messages that the ranks of a process group send each other: all are counted, and all have a time-out.
 
-Each exchange writes into a tensor that the caller made before, so that nothing can fail here but the transport. Where
-that fails, or takes longer than the time-out, `GroupState` finds out which ranks are absent, and the group is given up.
+Each exchange writes into a tensor that the caller has allocated, so that only the transport can fail here. If it fails,
+or takes longer than the time-out, `GroupState` determines which ranks are absent, and the group cannot be used any
+more.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from datetime import timedelta
 import torch.distributed as dist
 from torch import Tensor
 
-from separatrix.attention.sharded.standing import GroupState, standing_in
+from separatrix.attention.sharded.rank_progress import GroupState, group_state
 from separatrix.checks import is_number
 from separatrix.errors import ArgumentError
 
@@ -23,8 +24,8 @@ from separatrix.errors import ArgumentError
 class Sent:
     """Bytes that this rank handed to each kind of message, and how many messages of the kind there were.
 
-    The kinds are "agreement", "all_reduce", "all_gather", "reduce_scatter" and "send". What is counted is the tensor
-    handed over; how often it then crosses a wire is the backend's affair, and depends on the number of ranks alone.
+    The kinds are "agreement", "all_reduce", "all_gather", "reduce_scatter" and "send". The size of each tensor is
+    counted once; how often the backend then sends it depends only on the number of ranks.
     """
 
     bytes: dict[str, int] = field(default_factory=dict)
@@ -69,12 +70,12 @@ class Ranks:
     group: dist.ProcessGroup
     rank: int
     count: int
-    standing: GroupState
+    state: GroupState
     timeout: timedelta
 
     def check(self, name: str, x: Tensor) -> None:
-        """Refuse a tensor that the backend cannot send, because it would drop it silently or hang."""
-        devices = self.standing.devices
+        """Raise an `ArgumentError` for a tensor that the backend cannot send: some backends would ignore it or hang."""
+        devices = self.state.devices
         if x.device.type not in devices:
             wanted = f"a tensor on {' or '.join(devices)}, from where the group's backend can send it"
             raise ArgumentError(name, expected=wanted, got=f"one on {x.device}")
@@ -118,7 +119,7 @@ class Ranks:
         try:
             under_way = dist.batch_isend_irecv(messages)
         except Exception as error:
-            raise self.standing.lost(error, self.timeout, met=True) from error
+            raise self.state.lost(error, self.timeout, met=True) from error
         return lambda: self._wait(lambda: under_way)
 
     def _wait(self, launch: Callable[[], Sequence[dist.Work | None]], *, met: bool = True) -> None:
@@ -127,7 +128,7 @@ class Ranks:
                 assert work is not None
                 work.wait(self.timeout)
         except Exception as error:
-            raise self.standing.lost(error, self.timeout, met=met) from error
+            raise self.state.lost(error, self.timeout, met=met) from error
 
     def meet(self, x: Tensor, into: Tensor) -> None:
         """Gather as the first exchange at a new place: a rank that does not come there is absent."""
@@ -151,11 +152,11 @@ def ranks_of(group: dist.ProcessGroup | None, timeout: float | None) -> Ranks:
         raise ArgumentError("group", expected="a group that this process is a rank of", got="one that it is not in")
     whole = dist.group.WORLD if group is None else group
     assert whole is not None
-    standing = standing_in(whole)
-    patience: timedelta = standing.store.timeout  # type: ignore[attr-defined]  # torch's stubs leave it out
+    state = group_state(whole)
+    patience: timedelta = state.store.timeout  # type: ignore[attr-defined]  # torch's stubs leave it out
     if timeout is not None and _is_timeout(timeout):
         patience = timedelta(seconds=timeout)
-    return Ranks(whole, rank, standing.count, standing, patience)
+    return Ranks(whole, rank, state.count, state, patience)
 
 
 def _is_timeout(timeout: object) -> bool:
@@ -163,6 +164,6 @@ def _is_timeout(timeout: object) -> bool:
 
 
 def check_timeout(timeout: object) -> None:
-    """Refuse a time-out that is no number of seconds."""
+    """Raise an `ArgumentError` if the time-out is not a number of seconds."""
     if timeout is not None and not _is_timeout(timeout):
-        raise ArgumentError("timeout", expected="seconds in (0, 1e6], or None", got=timeout)
+        raise ArgumentError("timeout", expected="seconds in (0, 1e6], or None", got=repr(timeout))

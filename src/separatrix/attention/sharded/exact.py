@@ -1,15 +1,16 @@
-r"""Exact attention to a sequence that lies in shards on many ranks: all key sets but one gathered, that one in a ring.
+r"""Exact attention to a sequence that is sharded over many ranks: all key sets but one gathered, the last passed in a
+ring.
 
-Order k attends tuples of keys, and the keys of a tuple may lie on k - 1 different ranks. All sets but the last are
-gathered on every rank; a block of the last is passed from rank to rank, so that each meets every tuple in as many
-steps as there are ranks. What a step finds, (o_b, lse_b), is merged by
+In attention of order k the keys of a tuple may be on k - 1 different ranks. All sets but the last are gathered on every
+rank; a block of the last is passed from rank to rank, so that each rank has seen every tuple after as many steps as
+there are ranks. The results of the steps, (o_b, lse_b), are merged by
 
     lse = log sum_b exp(lse_b),    o = sum_b exp(lse_b - lse) o_b.
 
 The backward pass goes around once more with P = exp(S - lse): the gradient of a block travels with it and returns to
 its rank in one step more; the gradients of the gathered sets are summed and scattered.
 
-What a rank computes alone between two exchanges ends in a meeting of all (see `agreement`).
+The local computation of a rank between two exchanges ends in a meeting of all ranks (see `agreement`).
 """
 
 from __future__ import annotations
@@ -48,10 +49,11 @@ def sharded_exact_attention(
         keys: This rank's shard of each key set, (..., L_m, d); a bare tensor at order 2.
         values: This rank's shard of each value set, (..., L_m, d_v); a bare tensor at order 2.
         scale: None is the papers' 1/d; the same on every rank.
-        is_causal: Whether a query attends no token after its own position in the whole sequence; all lengths must then
-            be equal, on all ranks.
-        group: The process group, None for the default one. Every rank of it must call, and where any rank's tensors
-            want gradients, every rank must run the backward pass: gradients are those of the sum of the ranks' losses.
+        is_causal: Whether a query attends only to tokens up to its own position in the whole sequence; all lengths must
+            then be equal, on all ranks.
+        group: The process group, None for the default one. Every rank of the group must make the call, and if tensors
+            of any rank require gradients, every rank must run the backward pass: gradients are those of the sum of the
+            ranks' losses.
         timeout: Seconds that a rank waits for the others, in every exchange of both passes, until it raises an
             `AbsentRankError` that names who is absent; None for that of the group's store, which
             ``init_process_group(timeout=...)`` sets. If several ranks are absent, it can take twice as long.
@@ -60,13 +62,13 @@ def sharded_exact_attention(
         The outputs of this rank's queries, (..., L_q, d_v).
 
     Raises:
-        SeparatrixError: If anything fails on any rank, in either pass: it is raised on every rank and names the rank;
-            or if only some of the ranks make a call, or a backward pass. All ranks can go on with their next call.
+        SeparatrixError: If any rank fails in either pass, or if only some of the ranks make a call or a backward pass.
+            It is raised on every rank and names the rank that failed; all ranks can continue with their next call.
 
-    A rank holds k - 2 key and value sets of the whole sequence and two blocks of the last. When causal, rank r works
-    on r + 1 blocks, so the last rank works longest; and from order 3 on its own block is laid behind r blocks of hidden
-    keys, which gives it its place in the sequence. They take memory as another gathered set would, and make this block
-    cost 1.3 to 1.7 times what one costs that is visible in full.
+    A rank holds k - 2 key and value sets of the whole sequence and two blocks of the last. In causal attention rank r
+    computes r + 1 blocks, so the last rank takes longest. From order 3 on, its own block is padded with r blocks of
+    masked keys, so that it has its position in the sequence. The padding takes as much memory as another gathered set,
+    and this block takes 1.3 to 1.7 times as long as an unmasked one.
 
     Example:
         >>> import torch.distributed as dist
@@ -79,7 +81,7 @@ def sharded_exact_attention(
         >>> dist.destroy_process_group()
     """
     ranks = ranks_of(group, timeout)
-    number = ranks.standing.begin()
+    number = ranks.state.begin()
     forward = RankPass(ranks, number, backward=False)
 
     def prepare() -> tuple[Call, Report]:
@@ -150,15 +152,15 @@ class _ShardedAttend(torch.autograd.Function):
             lse = wide.new_full(wide.shape[:2], -math.inf)
             return wide, [out, lse], whole(), shards.ring(keys[-1], values[-1])
 
-        wide, found, (whole_keys, whole_values), ring = forward.together(begin)
+        wide, results, (whole_keys, whole_values), ring = forward.together(begin)
 
         def visit(owner: int, block: Tensor, _: Tensor | None) -> None:
             step = shards.step(owner, block, whole_keys, whole_values, wide)
             if step is not None:
-                found[:] = merge(*found, *attend(wide, *step.arguments, shards.scale))
+                results[:] = merge(*results, *attend(wide, *step.arguments, shards.scale))
 
         shards.around(forward, ring, visit)
-        out, lse = found
+        out, lse = results
         ctx.shards = shards
         ctx.save_for_backward(query, *rest, out, lse)
         return forward.together(lambda: out.to(query.dtype))
@@ -187,11 +189,11 @@ class _ShardedAttend(torch.autograd.Function):
             step = shards.step(owner, block, whole_keys, whole_values, wide)
             if step is None:
                 return
-            found = attend_backward(
+            gradients = attend_backward(
                 wide, *step.arguments, shards.scale, out, lse, grad.to(out.dtype), torch.zeros_like(lse)
             )
-            grad_query.add_(found[0])
-            grad_keys, grad_values = found[1 : 1 + sets], found[1 + sets :]
+            grad_query.add_(gradients[0])
+            grad_keys, grad_values = gradients[1 : 1 + sets], gradients[1 + sets :]
             assert grad_block is not None
             grad_block += torch.cat([grad_keys[-1], grad_values[-1]], -1)[:, step.hidden :]
             for into, part in zip(grad_whole, (*grad_keys[:-1], *grad_values[:-1]), strict=True):

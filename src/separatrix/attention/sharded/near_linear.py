@@ -1,17 +1,18 @@
-r"""Near-linear attention to a sequence that lies in shards on many ranks: what they exchange does not grow with it.
+r"""Near-linear attention to a sequence that is sharded over many ranks; the size of their messages does not depend on
+its length.
 
 The states Z_m = Phi(K_m)^T [V_m, 1] of the polynomial method (see `polynomial`) are sums over tokens, hence sums over
-ranks of the sums over their shards. One all-reduce of these k - 1 states gives every rank what its queries need of all
-tokens; their Hadamard product is taken after the sum. With L the sum of the ranks' losses,
+ranks of the sums over their shards. After one all-reduce of these k - 1 states every rank has the sums over all tokens;
+their Hadamard product is computed after the sum. With L the sum of the ranks' losses,
 
     Z_m = sum_r Z_m^(r)    and    dL/dZ_m^(r) = sum_s (dL/dZ_m as rank s finds it),
 
 so the backward pass is one all-reduce too. Causal attention needs the states of the shards before one's own, an
 exclusive scan, and its gradient is the scan from the other end.
 
-What a rank computes alone, before and after the exchange of either pass, ends in a meeting of all (see `agreement`). So
-the graph of a call is in two parts that are kept aside, from the tokens to a rank's own states and from the states of
-all to the output, and a backward pass of its own goes through them.
+The local computation of a rank before and after each exchange ends in a meeting of all ranks (see `agreement`). So the
+graph of a call is in two parts that are kept aside, from the tokens to a rank's own states and from the states of all
+to the output, and a backward pass of its own goes through them.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def sharded_attention(
             follow each other in the order of the ranks.
         keys: This rank's shard of each key set, (..., L_m, d); a bare tensor at order 2.
         values: This rank's shard of each value set, (..., L_m, d_v); a bare tensor at order 2.
-        bound: As for `TensorAttentionState`, and the same on every rank. **A token beyond the bound, on any rank, is
-            refused on every rank**, with the same words.
+        bound: As for `TensorAttentionState`, and the same on every rank. **A token that exceeds the bound on any rank
+            raises the same error on every rank.**
         tolerance: As for `TensorAttentionState`, and the same on every rank.
         norm: As for `TensorAttentionState`, and the same on every rank.
         scale: As for `TensorAttentionState`, and the same on every rank.
@@ -79,9 +80,9 @@ def sharded_attention(
         SeparatrixError: If anything fails on any rank, in either pass: it is raised on every rank and names the rank;
             or if only some of the ranks make a call, or a backward pass. All ranks can go on with their next call.
 
-    Forward and backward exchange the k - 1 states of each head once, in float64, rank (d_v + 1) numbers each: by an
-    all-reduce, or when causal by an all-gather, for which a rank holds the states of all ranks for a moment. See
-    `counted_communication`.
+    The forward and the backward pass each exchange the k - 1 states of every head once, in float64, with (number of
+    monomials) (d_v + 1) numbers each: by an all-reduce, or for causal attention by an all-gather, during which each
+    rank stores the states of all ranks. See `counted_communication`.
 
     Example:
         >>> import torch.distributed as dist
@@ -98,7 +99,7 @@ def sharded_attention(
         >>> dist.destroy_process_group()
     """
     ranks = ranks_of(group, timeout)
-    number = ranks.standing.begin()
+    number = ranks.state.begin()
     forward = RankPass(ranks, number, backward=False)
 
     def prepare() -> tuple[tuple[Call, _Shard, BoundedPlan], Report]:
@@ -238,8 +239,8 @@ class _Sharded(torch.autograd.Function):
         direct: list[Tensor] = []
 
         def begin() -> Tensor:
-            *found, of_states = _gradients(out, [*wanted, states], grad)
-            direct[:] = found
+            *direct_gradients, of_states = _gradients(out, [*wanted, states], grad)
+            direct[:] = direct_gradients
             return of_states
 
         # All ranks see what a rank adds to the states; in causal attention, the later ranks.
@@ -249,16 +250,18 @@ class _Sharded(torch.autograd.Function):
             if not shard.stacked.requires_grad:
                 return direct
             through = _gradients(shard.stacked, wanted, slope)
-            return [one + other for one, other in zip(direct, through, strict=True)]
+            return [gradient + other for gradient, other in zip(direct, through, strict=True)]
 
-        found = iter(backward.together(end))
-        return None, None, *(next(found) if x.requires_grad else None for x in shard.leaves)
+        gradients = iter(backward.together(end))
+        return None, None, *(next(gradients) if x.requires_grad else None for x in shard.leaves)
 
 
 def _gradients(out: Tensor, wanted: Sequence[Tensor], grad: Tensor) -> list[Tensor]:
     """The gradients of the wanted tensors, 0 where `out` does not depend on them; the graph is kept."""
-    found = torch.autograd.grad(out, wanted, grad, retain_graph=True, allow_unused=True)
-    return [torch.zeros_like(x) if one is None else one for x, one in zip(wanted, found, strict=True)]
+    gradients = torch.autograd.grad(out, wanted, grad, retain_graph=True, allow_unused=True)
+    return [
+        torch.zeros_like(x) if gradient is None else gradient for x, gradient in zip(wanted, gradients, strict=True)
+    ]
 
 
 def _attend(query: Tensor, Z: list[Tensor], expanded: Expansion) -> Tensor:

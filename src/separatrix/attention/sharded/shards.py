@@ -1,4 +1,4 @@
-"""How the key sets of one sequence lie in shards on many ranks, and how they travel between them.
+"""The layout of the key sets of one sequence over many ranks, and how they are sent between ranks.
 
 All sets but the last are gathered; the blocks of the last go around the ranks in a ring, and in the backward pass their
 gradients go with them. What a rank computes alone between two exchanges ends in a meeting of all (see `agreement`).
@@ -22,9 +22,8 @@ from separatrix.attention.sharded.collectives import Ranks
 
 @dataclass(frozen=True)
 class RingStep:
-    """The operator's arguments between the queries and the scale, for one block of the ring.
-
-    `hidden` keys were laid before the block.
+    """The operator's arguments between the queries and the scale, for one block of the ring. `hidden` is the number of
+    masked keys before the block.
     """
 
     keys: list[Tensor]
@@ -50,7 +49,7 @@ class Ring:
 
 @dataclass(frozen=True)
 class Shards:
-    """How the sequence of call `number` lies: `lengths[r][m]` tokens of key set m on rank r."""
+    """The layout of the sequence of call `number`: `lengths[r][m]` tokens of key set m on rank r."""
 
     ranks: Ranks
     number: int
@@ -113,8 +112,8 @@ class Shards:
     ) -> Tensor | None:
         """Call `visit` with the rank, the block and the gradient of each block of the last set, this rank's first.
 
-        The next block is under way while one is visited. `visit` adds to the gradient, if the ring has one; it travels
-        with its block, and the gradient of this rank's block is returned at the end.
+        The next block is sent while the current one is visited. `visit` adds to the gradient, if the ring has one; it
+        travels with its block, and the gradient of this rank's block is returned at the end.
         """
         ranks, owner = self.ranks, self.ranks.rank
         for left in reversed(range(ranks.count)):
@@ -155,7 +154,8 @@ class Shards:
     ) -> RingStep | None:
         """The part of a block that the queries of this rank attend, beside the gathered sets; None if there is none.
 
-        What was sent in a half type is widened to the type of `query`: the operator takes tensors of one type.
+        Tensors that were sent in a half type are converted to the dtype of `query`, because the operator takes tensors
+        of one dtype.
         """
         block, d = block.to(query.dtype), query.shape[2]
         key, value = block[..., :d], block[..., d:]

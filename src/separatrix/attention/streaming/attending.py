@@ -1,4 +1,4 @@
-"""How queries are asked of the sums of a state, and what is refused where the answer would not be right."""
+"""How queries attend to the sums of a state, and which queries raise an error because no error bound would hold."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import number, truth
+from separatrix.attention.arithmetic.device_reads import number, truth
 from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
 from separatrix.attention.near_linear.backend import StreamKernels
 from separatrix.attention.near_linear.bounded_plan import check_reached
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def attend(state: TensorAttentionState, query: Tensor) -> Tensor:
-    """The outputs of queries over all tuples of tokens so far: the `attend` of a state."""
+    """The outputs of queries over all tuples of tokens so far; this implements `attend`."""
     require_ieee_arithmetic()
     state.check_tokens("query", query, state.head_dim)
     few = None if _sees_nothing(state) else few_tokens_kernels(state, [query])
@@ -36,7 +36,7 @@ def attend(state: TensorAttentionState, query: Tensor) -> Tensor:
 
 
 def _sees_nothing(state: TensorAttentionState) -> bool:
-    """Whether masks hide all tokens of some set from some head, for which its column of ones adds up to 0."""
+    """Whether all tokens of some set are masked for some head, so that its column of ones adds up to 0."""
     return state.ledger.hidden is not None and any(truth((z[:, 0, -1] == 0).any()) for z in state.held_states)
 
 
@@ -46,18 +46,18 @@ def _attend(state: TensorAttentionState, query: Tensor) -> Tensor:
     x = state.expansion.frame.coordinates(flat.to(torch.float64), 0)
     sums = against_monomials(x, met, state.plan.index_set, state.expansion.even_chunk(state.heads, flat.shape[1]))
     D = sums[:, -1:]
-    found = sums[:, :-1] / D.masked_fill(D == 0, math.inf)
-    check_reached(state.dtype, number(found.detach().abs().max()))
-    return found.mT.to(state.dtype)
+    averages = sums[:, :-1] / D.masked_fill(D == 0, math.inf)
+    check_reached(state.dtype, number(averages.detach().abs().max()))
+    return averages.mT.to(state.dtype)
 
 
 def _attend_few(state: TensorAttentionState, few: StreamKernels, query: Tensor) -> Tensor:
     states = [z.contiguous() for z in state.held_states]
-    found = few.attend(states, query, checked=False)
-    if found is None:
+    result = few.attend(states, query, checked=False)
+    if result is None:
         state.refuse_beyond_bound("query", query)
-        found = few.attend(states, query, checked=True)
-        assert found is not None
-    out, reached = found
+        result = few.attend(states, query, checked=True)
+        assert result is not None
+    out, reached = result
     check_reached(state.dtype, reached)
     return out

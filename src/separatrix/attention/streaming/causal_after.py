@@ -1,4 +1,4 @@
-"""Causal near-linear attention of tokens that come after others, of which only the states are left."""
+"""Causal near-linear attention of new tokens to themselves and to earlier tokens, of which only the sums are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How tokens are appended and asked at once: causal attention that goes on from the tokens of a state."""
+"""Appends tokens and attends with their queries in one call: causal attention that continues a state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import number, truth
+from separatrix.attention.arithmetic.device_reads import number, truth
 from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
 from separatrix.attention.near_linear.backend import backend_of, summing
 from separatrix.attention.near_linear.bounded_plan import check_reached
@@ -30,13 +30,13 @@ def extend(
     values: Tensor | Sequence[Tensor],
     key_masks: Tensor | Sequence[Tensor | None] | None,
 ) -> Tensor:
-    """Append tokens and give the output of each: the `extend` of a state."""
+    """Append tokens and return the output of each; this implements `extend`."""
     require_ieee_arithmetic()
     key_sets, value_sets, masks = checked_tokens(state, keys, values, key_masks)
     length = key_sets[0].shape[-2]
     shared = isinstance(query, Tensor) and query.dim() == len(state.batch_shape) + 3
-    for one in query.unbind(-3) if shared else [query]:
-        state.check_tokens("query", one, state.head_dim)
+    for head_query in query.unbind(-3) if shared else [query]:
+        state.check_tokens("query", head_query, state.head_dim)
     for name, x in (("query", query), *((f"keys[{m}]", key) for m, key in enumerate(key_sets))):
         if x.shape[-2] != length:
             raise ArgumentError(name, expected=f"{length} tokens, as keys[0]", got=str(x.shape[-2]))
@@ -78,8 +78,8 @@ def _attend_after(
     magnitudes = [number(value.detach().abs().max()) for value in values]
     largest = [max(pair) for pair in zip(state.ledger.largest, magnitudes, strict=True)]
     outputs = []
-    for one in query.unbind(-3):
-        call = causal_call(state.flattened(one), flat, masks, state.scale)
+    for head_query in query.unbind(-3):
+        call = causal_call(state.flattened(head_query), flat, masks, state.scale)
         scan = summing(backend_of(call), call, state.plan.rank, torch.float64).tokens([length])
         roundings = [before + scan.count() + scan.count(wide=True) for before in state.ledger.roundings]
         refuse_roundings(

@@ -1,4 +1,4 @@
-"""Which calls of a state are computed by the kernels for a few tokens at a time."""
+"""Which calls of a state use the kernels for a few tokens at a time."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ FEW = 8
 def few_tokens_kernels(
     state: TensorAttentionState, tokens: list[Tensor], values: Sequence[Tensor] = ()
 ) -> StreamKernels | None:
-    """The kernels that append or attend a few tokens, as many of each set; None for other calls.
-
-    The backend has to have such kernels, and no gradient may be wanted.
-    """
+    """The kernels for a few tokens, equally many of each set; None if there are none, or if gradients are needed."""
     length = tokens[0].shape[-2]
     if not 0 < length <= FEW or state.heads == 0:
         return None

@@ -1,4 +1,4 @@
-"""What the certificate of a token stream rests on, beside its sums."""
+"""The record of a token stream that its certificate is computed from, in addition to the sums."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class StreamLedger:
     """The record of the tokens that were appended, with an entry for each key set.
 
     Attributes:
-        tokens: The number of tokens, those that a mask hides among them.
+        tokens: The number of tokens, including masked ones.
         largest: The largest magnitude of a value.
-        roundings: How many roundings a token has gone through at most.
-        hidden: How many tokens a mask hid from each head, (order - 1, heads); None if no token was hidden.
+        roundings: The largest number of roundings of a token.
+        hidden: The number of masked tokens for each head, (order - 1, heads); None if no token was masked.
     """
 
     tokens: list[int]
@@ -29,17 +29,17 @@ class StreamLedger:
         return cls([0] * sets, [0.0] * sets, [0] * sets)
 
     def __copy__(self) -> StreamLedger:
-        """A record with lists of its own."""
+        """A copy of the record with new lists."""
         return StreamLedger(list(self.tokens), list(self.largest), list(self.roundings), self.hidden)
 
     def add(self, m: int, length: int, magnitude: float, roundings: int) -> None:
-        """Record `length` tokens of set m, with values up to a magnitude, and the roundings that there are now."""
+        """Record `length` tokens of set m, the largest magnitude of their values, and the new number of roundings."""
         self.tokens[m] += length
         self.largest[m] = max(self.largest[m], magnitude)
         self.roundings[m] = roundings
 
     def merge(self, other: StreamLedger) -> None:
-        """Record the tokens of another stream, whose sums were added to these; `hidden` is left as it is."""
+        """Record the tokens of another stream, whose sums were added to these; `hidden` is unchanged."""
         self.tokens = [a + b for a, b in zip(self.tokens, other.tokens, strict=True)]
         self.largest = [max(a, b) for a, b in zip(self.largest, other.largest, strict=True)]
         self.roundings = [max(a, b) + 1 for a, b in zip(self.roundings, other.roundings, strict=True)]

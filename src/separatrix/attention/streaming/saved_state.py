@@ -4,7 +4,7 @@ A state is its sums Z_m, three numbers for each set (how many tokens, how large 
 configuration: everything that decides which tokens were accepted and in which coordinates they were added up. The
 configuration is saved as JSON, in a tensor of bytes, because safetensors keeps tensors alone.
 
-A digest of all entries shows damage that leaves numbers which other tokens could have.
+A digest of all entries detects damage that leaves the numbers plausible.
 
 The coefficients of the polynomial are not in it. A state is a sum of monomials, which only a query multiplies with
 coefficients: those of the state that it is loaded into, and of its certificate. Nor need the degree be the same:
@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import numbers, truth
+from separatrix.attention.arithmetic.device_reads import numbers, truth
 from separatrix.attention.near_linear.approximation.monomials import IndexSet
 from separatrix.attention.near_linear.bounded_plan import balanced_exponents
-from separatrix.attention.near_linear.product_cost import LARGEST_DEGREE, LARGEST_RANK
+from separatrix.attention.near_linear.cost import LARGEST_DEGREE, LARGEST_RANK
 from separatrix.attention.streaming.ledger import StreamLedger
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
@@ -38,7 +38,7 @@ Configuration = Mapping[str, object]
 
 
 def saved_tensors(state: TensorAttentionState) -> dict[str, Tensor]:
-    """The tensors of a state to save: its `state_dict`."""
+    """The tensors of a state to save; this implements `state_dict`."""
     saved = _entries(state)
     return {**saved, "digest": _digest(saved)}
 
@@ -58,7 +58,7 @@ def _digest(entries: Mapping[str, Tensor]) -> Tensor:
 
 
 def load(state: TensorAttentionState, saved: Mapping[str, Tensor]) -> None:
-    """Replace the tokens of a state by those that were saved: its `load_state_dict`."""
+    """Replace the tokens of a state by saved ones; this implements `load_state_dict`."""
     if not isinstance(saved, Mapping):
         raise ArgumentError("saved", expected="a mapping from names to tensors", got=type(saved).__name__)
     entries = {name: x for name, x in _entries(state).items() if name != "hidden"}
@@ -90,14 +90,16 @@ def _saved_degree(state: TensorAttentionState, saved: Configuration) -> int:
 
 
 def configuration(state: TensorAttentionState) -> dict[str, object]:
-    """What decides which tokens may be appended, in which coordinates they are added up, and what is promised."""
+    """The settings that decide which tokens may be appended, in which coordinates they are summed, and the promised
+    error.
+    """
     names = ("order", "head_dim", "value_dim", "bound", "tolerance", "scale", "norm")
-    found: dict[str, object] = {name: getattr(state, name) for name in names}
-    found["dtype"] = str(state.dtype).removeprefix("torch.")
-    found["batch_shape"] = list(state.batch_shape)
-    found["radius"], found["degree"] = state.plan.radius, state.plan.degree
-    found["exponents"] = balanced_exponents(state.order, state.bound, state.scale)
-    return found
+    entries: dict[str, object] = {name: getattr(state, name) for name in names}
+    entries["dtype"] = str(state.dtype).removeprefix("torch.")
+    entries["batch_shape"] = list(state.batch_shape)
+    entries["radius"], entries["degree"] = state.plan.radius, state.plan.degree
+    entries["exponents"] = balanced_exponents(state.order, state.bound, state.scale)
+    return entries
 
 
 def check_sums_of(
@@ -106,7 +108,7 @@ def check_sums_of(
     states: list[Tensor],
     ledger: StreamLedger,
 ) -> None:
-    """Raise an `ArgumentError` unless the sums can be those of tokens that the state would have accepted."""
+    """Raise an `ArgumentError` if the sums cannot come from tokens that the state accepts."""
     exponents = balanced_exponents(state.order, state.bound, state.scale)
     sizes = [state.largest_token * 2.0**exponent for exponent in exponents[1:]]
     check_sums(argument, states, ledger, sizes, state.plan.index_set)
@@ -121,12 +123,12 @@ def as_bytes(configuration: Configuration) -> Tensor:
     return torch.tensor(list(json.dumps(configuration).encode()), dtype=torch.uint8)
 
 
-def from_bytes(found: object, name: str = "saved['configuration']") -> Configuration:
+def from_bytes(saved: object, name: str = "saved['configuration']") -> Configuration:
     """The configuration that was saved as bytes; an `ArgumentError` that calls it `name` if they are not its JSON."""
-    if not isinstance(found, Tensor) or found.dtype != torch.uint8 or found.dim() != 1:
-        raise ArgumentError(name, expected="a tensor of bytes", got=_kind(found))
+    if not isinstance(saved, Tensor) or saved.dtype != torch.uint8 or saved.dim() != 1:
+        raise ArgumentError(name, expected="a tensor of bytes", got=_kind(saved))
     try:
-        configuration = json.loads(bytes(found.tolist()))
+        configuration = json.loads(bytes(saved.tolist()))
     except (ValueError, RecursionError) as error:
         raise ArgumentError(name, expected="the bytes of a JSON text", got=f"what JSON has not: {error}") from error
     if not isinstance(configuration, dict):
@@ -167,7 +169,7 @@ def check_sums(
     sizes: Sequence[float],
     index_set: IndexSet,
 ) -> None:
-    """Raise an `ArgumentError` unless the sums can be those of so many tokens with values of such magnitudes.
+    """Raise an `ArgumentError` if the sums cannot come from this number of tokens with values of these magnitudes.
 
     The monomial of degree 0 is 1, so that its sum with the column of ones counts the tokens, exactly, but for the
     hidden ones, which were not added. Any other sum is at most count * size^degree * |v|_max, with

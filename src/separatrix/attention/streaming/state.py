@@ -1,8 +1,9 @@
-r"""Order-k attention to a stream: a state of constant size that tokens are added to and queries are asked of.
+r"""Order-k attention to a token stream: a fixed-size summary of the tokens; append tokens, then attend with queries.
 
-The polynomial method needs of the keys and values no more than Z_m = Phi(K_m)^T [V_m, 1], one for each of the k - 1
-sets (see `polynomial`). They are sums over tokens: appending adds, merging adds, and their Hadamard product is taken
-when a query comes. The polynomial is planned for a bound, so it never changes with the data.
+The polynomial method uses the keys and values only through the sums Z_m = Phi(K_m)^T [V_m, 1], one for each of the k -
+1 sets (see `polynomial`). They are sums over tokens, so that tokens are appended, and states merged, by addition. The
+Hadamard product of the sums is computed when a query attends. The polynomial depends only on the bound, and therefore
+does not change as tokens arrive.
 """
 
 from __future__ import annotations
@@ -24,7 +25,6 @@ from separatrix.attention.near_linear.bounded_plan import (
     score_radius,
 )
 from separatrix.attention.near_linear.certificate import Certificate
-from separatrix.attention.near_linear.plan import check_tolerance
 from separatrix.attention.streaming.appending import append
 from separatrix.attention.streaming.attending import attend
 from separatrix.attention.streaming.extending import extend
@@ -40,19 +40,20 @@ NORMS = ("entries", "order")
 
 
 class TensorAttentionState:
-    """What queries need to know of all tokens appended so far, in memory that does not grow with them.
+    """A fixed-size summary of a token stream: append tokens, then attend with queries.
 
     Args:
         order: The order k; each token brings k - 1 keys and as many values.
         head_dim: The dimension d of queries and keys.
         value_dim: The dimension d_v of values.
-        bound: What bounds queries and keys. With norm "entries" no entry may exceed it in magnitude, and scores are at
-            most R = |scale| d bound^k; with norm "order" no vector's l_k norm may, and R = |scale| bound^k (Hoelder).
-            **A token beyond the bound is refused**, because the promise for the others would not hold.
+        bound: The bound on queries and keys. With norm "entries" it bounds the magnitude of every entry, and scores are
+            at most R = |scale| d bound^k; with norm "order" it bounds the l_k norm of every vector, and R = |scale|
+            bound^k (Hoelder). **A token that exceeds the bound raises an error**, because the error bound would not
+            hold for the other tokens.
         tolerance: The error allowed on every output entry, relative to the product of the largest magnitudes of the
-            value sets so far. The rounding of the output to `dtype` is part of it: **a tolerance that the type cannot
-            keep is refused**. Beside it stands the smallest positive number of the type, which matters to float16
-            alone.
+            value sets so far. The rounding of the output to `dtype` is part of it: **a tolerance below the rounding
+            error of the type raises an error**. The smallest positive number of the type is added to it, which matters
+            only for float16.
         scale: The factor of every score; None is the papers' 1 / head_dim.
         norm: "entries" or "order": see `bound`.
         batch_shape: The leading dimensions of every tensor.
@@ -61,10 +62,10 @@ class TensorAttentionState:
 
     Appending and attending are differentiable; `detach` cuts the graph.
 
-    **Threads may attend one state at the same time; a thread that appends to it, or changes it otherwise, must be
-    alone.** A change while another thread uses the state is refused by a `SeparatrixError`, and so is any use while
-    another thread changes it. `copy.copy` gives another thread a state of its own, which shares memory with this one
-    until either is changed.
+    **Several threads may attend to one state at the same time, but only one thread may use it while it is modified.** A
+    modification while another thread uses the state raises a `SeparatrixError`, and so does any use while another
+    thread modifies it. `copy.copy` gives another thread a state of its own, which shares memory with this one until
+    either is changed.
 
     Example:
         >>> generator = torch.Generator().manual_seed(0)
@@ -94,15 +95,15 @@ class TensorAttentionState:
     ) -> None:
         for name, size, least in (("order", order, 2), ("head_dim", head_dim, 1), ("value_dim", value_dim, 1)):
             if not is_whole(size, low=least):
-                raise ArgumentError(name, expected=f"an integer >= {least}", got=size)
+                raise ArgumentError(name, expected=f"an integer >= {least}", got=repr(size))
         if norm not in NORMS:
-            raise ArgumentError("norm", expected=f"one of {NORMS}", got=norm)
+            raise ArgumentError("norm", expected=f"one of {NORMS}", got=repr(norm))
         if dtype not in DTYPES:
             raise ArgumentError("dtype", expected="float64, float32, bfloat16 or float16", got=dtype)
         self.order, self.head_dim, self.value_dim = order, head_dim, value_dim
-        self.bound, self.tolerance = positive("bound", bound), check_tolerance(tolerance)
+        self.bound, self.tolerance = positive("bound", bound), positive("tolerance", tolerance)
         if scale is not None and not (isinstance(scale, (int, float)) and math.isfinite(scale)):
-            raise ArgumentError("scale", expected="a finite number, or None for 1 / head_dim", got=scale)
+            raise ArgumentError("scale", expected="a finite number, or None for 1 / head_dim", got=repr(scale))
         self.scale = 1 / head_dim if scale is None else float(scale)
         sizes = tuple(batch_shape) if isinstance(batch_shape, Sequence) else (None,)
         if not all(isinstance(size, int) and size >= 0 for size in sizes):
@@ -121,7 +122,7 @@ class TensorAttentionState:
         self.ledger = StreamLedger.empty(order - 1)
 
     def __getstate__(self) -> dict[str, object]:
-        """The attributes of a copy: lists of its own, and sums that either state copies before it changes them."""
+        """The attributes of a copy: new lists, and shared sums, which each state copies before it modifies them."""
         with self._guard.reading:
             own = {
                 "ledger": copy(self.ledger),
@@ -143,13 +144,19 @@ class TensorAttentionState:
     def states(self, states: list[Tensor]) -> None:
         self._states, self._shared = states, True
 
+    def replace(self, states: list[Tensor], ledger: StreamLedger) -> None:
+        """Replace the sums and the record of their tokens, without a call in between that a signal could interrupt."""
+        self._states, self._shared, self.ledger = states, True, ledger
+
     @property
     def held_states(self) -> Sequence[Tensor]:
-        """The sums of each set, to be read before the next token is appended, which may change them in place."""
+        """The sums of each set, for immediate use: appending a token may modify them in place."""
         return self._states
 
     def own_states(self) -> list[Tensor]:
-        """The states, for the kernels to change in place; one that others hold, such as a graph, is copied first."""
+        """The sums, for kernels that modify them in place; sums that are referenced elsewhere, as by an autograd graph,
+        are copied first.
+        """
         if self._shared:
             with torch.no_grad():
                 self._states = [z.clone(memory_format=torch.contiguous_format) for z in self._states]
@@ -164,24 +171,24 @@ class TensorAttentionState:
 
     @property
     def roundings(self) -> tuple[int, ...]:
-        """How many roundings a token of each set has gone through at most."""
+        """The largest number of roundings of a token of each set."""
         with self._guard.reading:
             return tuple(self.ledger.roundings)
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """How many tokens were appended to each set, those that a mask hides among them."""
+        """The number of tokens appended to each set, including masked ones."""
         with self._guard.reading:
             return tuple(self.ledger.tokens)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the state: they do not depend on the tokens seen."""
+        """The size of the state in bytes, which does not depend on the number of tokens."""
         return sum(z.nbytes for z in self._states)
 
     @property
     def certificate(self) -> Certificate:
-        """Bounds the error of every output that `attend` gives now, whatever the query within the bound."""
+        """The bound on the error of every output that `attend` returns now, for all queries within the bound."""
         with self._guard.reading:
             return self.plan.certificate_of_all(self._relative(), math.prod(self.ledger.largest), self.device)
 
@@ -197,13 +204,13 @@ class TensorAttentionState:
     ) -> None:
         """Add tokens: keys[m] (*batch_shape, L_m, d) and values[m] (*batch_shape, L_m, d_v); a bare tensor at order 2.
 
-        All of them are checked before any is added.
+        All tokens are checked before any is added.
 
         Args:
             keys: The keys of each set.
             values: The values of each set.
             key_masks: For each set a bool tensor that broadcasts to (*batch_shape, L_m), or None, as in
-                `tensor_attention`: **a token where it is False is not added**, whatever its key and value are.
+                `tensor_attention`: **a token where it is False is not added**, and its key and value may be anything.
         """
         with self._guard.changing:
             append(self, keys, values, key_masks)
@@ -225,22 +232,23 @@ class TensorAttentionState:
         *,
         key_masks: Tensor | Sequence[Tensor | None] | None = None,
     ) -> Tensor:
-        """Append tokens and give the output of each: causal attention that goes on from what was appended before.
+        """Append tokens and return the output of each: causal attention to all tokens appended so far.
 
         Args:
-            query: The queries (*batch_shape, L, d), one for each token, which attends every token before these and, of
-                these, those up to its own. Where s heads of queries share keys and values, (*batch_shape, s, L, d).
+            query: The queries (*batch_shape, L, d), one for each new token. A query attends to all earlier tokens and
+                to the new tokens up to its own. Where s heads of queries share keys and values, (*batch_shape, s, L,
+                d).
             keys: The L new keys of each set, as in `append`.
             values: The L new values of each set.
-            key_masks: As in `append`: no query, of these or of later tokens, attends a token where it is False.
+            key_masks: As in `append`: a token where it is False is never attended.
 
         Returns:
             The outputs, shaped like `query` but for the last dimension, d_v; zero where there is nothing to attend.
 
         Raises:
-            ArgumentError: A tensor is not as above, or a token is beyond the bound. Nothing is appended then.
-            SeparatrixError: Rounding would spoil the outputs beyond the tolerance, and nothing is appended. Or the
-                outputs leave the range of their type, which is known only when the tokens have been appended.
+            ArgumentError: A tensor is not as described above, or a token exceeds the bound. The state is unchanged.
+            SeparatrixError: The rounding error would exceed the tolerance, in which case the state is unchanged; or the
+                outputs overflow their type, which is known only after the tokens were appended.
 
         Example:
             >>> q, k1, k2, v1, v2 = 2 * torch.rand(5, 9, 4, generator=torch.Generator().manual_seed(0)) - 1
@@ -255,27 +263,29 @@ class TensorAttentionState:
             return extend(self, query, keys, values, key_masks)
 
     def merge(self, other: TensorAttentionState) -> None:
-        """Add the tokens of another state of the same plan and shape; the other is left as it is."""
+        """Add the tokens of another state with the same plan and shape; the other state is unchanged."""
         if not isinstance(other, TensorAttentionState):
             raise ArgumentError("other", expected="a TensorAttentionState", got=type(other).__name__)
         with self._guard.changing, other._guard.reading:
             compare("other", configuration(self), configuration(other))
             compare("other", {"device": str(self.device)}, {"device": str(other.device)})
             check_sums_of(self, "other", other.states, other.ledger)
-            hidden = None if other.ledger.hidden is None else other.ledger.hidden + self.hidden_counts()
-            self.states = [a + b for a, b in zip(self.states, other.states, strict=True)]
-            self.ledger.merge(other.ledger)
-            self.ledger.hidden = self.ledger.hidden if hidden is None else hidden
+            ledger = copy(self.ledger)
+            ledger.merge(other.ledger)
+            if other.ledger.hidden is not None:
+                ledger.hidden = other.ledger.hidden + self.hidden_counts()
+            self.replace([a + b for a, b in zip(self.states, other.states, strict=True)], ledger)
 
     def reorder(self, indices: Tensor | Sequence[int]) -> None:
-        """Make the sequence at `indices[i]` of the batch, the first of the leading dimensions, the one at i.
+        """Reorder the batch, which is the first of the leading dimensions: sequence i becomes the sequence at
+        `indices[i]`.
 
         Args:
-            indices: Whole numbers from 0 to the batch's size - 1, repeated or left out at will; as many as there are
-                sequences afterwards. A beam search continues its best beams so.
+            indices: Integers from 0 to the batch size - 1; an index may be repeated or left out, and their number is
+                the new batch size. Beam search uses this to continue its best beams.
 
         Raises:
-            ArgumentError: The state has no batch, or an index is none of it.
+            ArgumentError: The state has no batch dimension, or an index is out of range.
         """
         if not self.batch_shape:
             raise ArgumentError("indices", expected="a state with a batch", got="batch_shape ()")
@@ -295,7 +305,8 @@ class TensorAttentionState:
             self.states = states
 
     def trim(self, length: int) -> None:
-        """Refuse to forget tokens: their sum does not say which of them is which. `length` may be all of them.
+        """Raise an error, because single tokens cannot be removed from a sum, unless `length` is the number of all
+        tokens.
 
         Raises:
             ArgumentError: The length is not that of the tokens appended so far.
@@ -308,12 +319,16 @@ class TensorAttentionState:
             )
 
     def detach(self) -> None:
-        """Cut the graph: tokens that are appended later still have gradients, earlier ones have none."""
+        """Detach the sums from the autograd graph: tokens that are appended later have gradients, earlier tokens have
+        none.
+        """
         with self._guard.changing:
             self.states = [z.detach() for z in self._states]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Tensors to save, with safetensors for one: the sums, and all that their certificate rests on."""
+        """Return the tensors to save, for example with safetensors: the sums, and everything that their certificate
+        depends on.
+        """
         with self._guard.reading:
             return saved_tensors(self)
 
@@ -321,17 +336,17 @@ class TensorAttentionState:
         """Replace the tokens of this state by those that were saved.
 
         Args:
-            saved: What `state_dict` gave, of a state made with the same arguments; the device may be another.
+            saved: The result of `state_dict` of a state with the same arguments; the device may differ.
 
         Raises:
-            ArgumentError: The state was made with other arguments, which are named, or its numbers cannot be those of
-                any tokens. This state is then left as it was.
+            ArgumentError: The saved state has other arguments, which the message names, or numbers that no tokens can
+                have. This state is then unchanged.
         """
         with self._guard.changing:
             load(self, saved)
 
     def hidden_counts(self) -> Tensor:
-        """How many tokens of each set a mask hid from each head, (order - 1, heads)."""
+        """The number of masked tokens of each set for each head, (order - 1, heads)."""
         if self.ledger.hidden is not None:
             return self.ledger.hidden
         return torch.zeros(self.order - 1, self.heads, dtype=torch.int64, device=self.device)
@@ -341,7 +356,7 @@ class TensorAttentionState:
         check_tensor(name, x, of="state", dtype=self.dtype, device=self.device, shape=shape)
 
     def refuse_beyond_bound(self, name: str, x: Tensor) -> None:
-        """Refuse, by name and token, what the state is not planned for."""
+        """Raise an `ArgumentError` that names the tensor and the token that exceeds the bound."""
         check_bound(name, x, self.bound, self.largest_token, self.norm, self.order)
 
     def flattened(self, x: Tensor) -> Tensor:

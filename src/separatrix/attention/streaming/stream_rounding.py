@@ -1,4 +1,4 @@
-"""How often the tokens of a stream are rounded on their way into its sums, and what that leaves of a promise."""
+"""The number of roundings of the tokens of a stream when they are added to its sums, and the resulting error bound."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def roundings_of_chunks(before: int, tokens: int, chunk: int) -> int:
     """How many roundings a token has gone through once more tokens are added to its set, in chunks of monomials.
 
     Args:
-        before: How many it has gone through at most before that.
-        tokens: How many tokens are added.
-        chunk: How many of them are multiplied out at a time.
+        before: The largest number of roundings before that.
+        tokens: The number of tokens that are added.
+        chunk: The number of tokens in a chunk.
 
     Example:
         >>> roundings_of_chunks(0, 64, 64), roundings_of_chunks(1000, 64, 64)
@@ -60,11 +60,11 @@ def relative_rounding(
 def refuse_roundings(
     plan: BoundedPlan, tolerance: float, tokens: Sequence[int], largest: Sequence[float], roundings: Sequence[int]
 ) -> None:
-    """Raise a `SeparatrixError` if sums were rounded too often for what was promised.
+    """Raise a `SeparatrixError` if the rounding error of the sums exceeds the promised error.
 
     Args:
         plan: The plan of the states.
-        tolerance: The error that was promised, relative to the values' magnitude.
+        tolerance: The promised error, relative to the magnitude of the values.
         tokens: How many tokens each set has; so for the others, see `relative_rounding`.
         largest: The largest magnitude among the values of each set.
         roundings: How many roundings a token of each set has gone through.

@@ -1,4 +1,6 @@
-"""A guard against data races: many threads may read an object at once, and a thread that changes it must be alone."""
+"""A guard against data races: many threads may read an object at the same time, and only one thread may use it while it
+is modified.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +11,10 @@ from separatrix.errors import SeparatrixError
 
 
 class ThreadGuard:
-    """Counts the threads that use an object, and refuses a use that would race with that of another thread.
+    """Counts the threads that use an object, and raises an error for a use that would be a data race.
 
-    It never waits: with a lock, the tokens that a query attends would depend on which thread came first. A thread may
-    nest uses, as `extend` does, which appends and attends.
+    It never waits: with a lock, the tokens that a query attends to would depend on the order of the threads. A thread
+    may nest uses, as `extend` does, which appends and attends.
 
     Args:
         name: What the object is called in the error message.
@@ -56,7 +58,7 @@ class ThreadGuard:
 
 
 class _Use:
-    """A use of the object of a guard: a context manager that any number of threads may enter, and enter again."""
+    """A reentrant context manager for the use of a guarded object, which several threads may enter."""
 
     def __init__(self, guard: ThreadGuard, changes: bool) -> None:
         self._guard, self._changes = guard, changes

@@ -1,4 +1,4 @@
-"""What a state refuses beside `check_tensor`: other numbers of sets, tokens beyond its bound, bad masks and indices."""
+"""The checks of a state beyond `check_tensor`: the number of sets, the bound on tokens, masks and indices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import number, numbers, truth
+from separatrix.attention.arithmetic.device_reads import number, numbers, truth
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
 
@@ -22,7 +22,9 @@ def as_sets(name: str, given: Tensor | Sequence[Any], order: int) -> list[Any]:
 
 
 def seen_tokens(name: str, mask: Tensor | None, shape: tuple[int, ...], device: torch.device) -> Tensor:
-    """A mask of tokens expanded to (*batch_shape, length), or all True for None; an `ArgumentError` if it is none."""
+    """A mask of tokens expanded to (*batch_shape, length), or all True for None; an `ArgumentError` if it is no such
+    mask.
+    """
     if mask is None:
         return torch.ones(shape, dtype=torch.bool, device=device)
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
@@ -39,13 +41,13 @@ def seen_tokens(name: str, mask: Tensor | None, shape: tuple[int, ...], device: 
 
 
 def check_bound(name: str, x: Tensor, bound: float, most: float, norm: str, order: int) -> None:
-    """Raise an `ArgumentError` that names the first token beyond the bound, or with a NaN, if there is one.
+    """Raise an `ArgumentError` that names the first token that exceeds the bound or has a NaN, if there is one.
 
     Args:
         name: What the tokens are called in the message.
         x: The tokens (..., length, d).
         bound: The bound of the state, which the message names.
-        most: What the entries of a token, or its norm, may be: the bound and what its type rounds.
+        most: The largest allowed entry or norm of a token: the bound, plus the rounding of its type.
         norm: "entries" or "order", as in `TensorAttentionState`.
         order: The order k of the norm l_k.
     """
@@ -72,7 +74,7 @@ def check_finite(name: str, x: Tensor) -> None:
 
 
 def batch_indices(indices: Tensor | Sequence[int], size: int, device: torch.device) -> Tensor:
-    """The indices of sequences in a batch as a tensor; an `ArgumentError` for any that the batch has not.
+    """The indices of sequences in a batch as a tensor; an `ArgumentError` if an index is out of range.
 
     >>> batch_indices([2, 0, 0], 3, torch.device("cpu"))
     tensor([2, 0, 0])

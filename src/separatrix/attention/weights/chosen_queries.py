@@ -1,4 +1,4 @@
-"""All weights of a few chosen queries: what tensor attention multiplies the values of every tuple by."""
+"""All weights of a few chosen queries: the factors of the values of every tuple in tensor attention."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def attention_weights(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Tensor:
-    """All weights of chosen queries: what `tensor_attention` multiplies the values of every tuple of keys by.
+    """All weights of chosen queries: the factors by which `tensor_attention` multiplies the values of every tuple.
 
-    The memory is that of the answer, L_1 L_2 ... numbers for each chosen query of each head, and of a few blocks. For
+    It needs memory for the result, L_1 L_2 ... numbers for each chosen query of each head, and for a few blocks. For
     the largest weights of all queries see `top_tuples`.
 
     Args:
-        query: The queries, (..., L_q, d); all of them, since their positions count.
+        query: All queries, (..., L_q, d), since positions are counted among them.
         keys: The key sets, (..., L_m, d) each, or one tensor for order 2.
         queries: The indices of the chosen queries, from -L_q to L_q - 1, in any order; a negative one counts from the
             end.
@@ -46,8 +46,8 @@ def attention_weights(
 
     Returns:
         The weights, (..., chosen queries, L_1, ..., L_{k-1}), float64 for float64 and float32 for all other types. They
-        are 0 where a query may not attend a tuple, and add up to 1 for a query that may attend any. There are no
-        gradients.
+        are 0 for tuples that a query may not attend to, and add up to 1 for each query that may attend to a tuple.
+        There are no gradients.
 
     Raises:
         ArgumentError: If an argument is not what is said above, or a number that may be attended is not finite.
@@ -76,10 +76,10 @@ def attention_weights(
     with torch.no_grad(), no_autocast(call.query.device.type):
         # In ascending order, as the blocks want them, and each of them once.
         once = sorted(set(chosen))
-        found = weights_of(call, once)
+        weights = weights_of(call, once)
         if chosen != once:
-            found = found[:, [once.index(i) for i in chosen]]
-    return call.shaped(found.unflatten(2, call.key_lengths))
+            weights = weights[:, [once.index(i) for i in chosen]]
+    return call.shaped(weights.unflatten(2, call.key_lengths))
 
 
 def _chosen(queries: object, length: int) -> list[int]:
@@ -90,7 +90,7 @@ def _chosen(queries: object, length: int) -> list[int]:
         got = f"shape {tuple(queries.shape)}" if isinstance(queries, Tensor) else queries
         raise ArgumentError("queries", expected="a list of the indices of queries", got=got)
     if queries and not length:
-        raise ArgumentError("queries", expected="an empty list, since there are no queries", got=queries)
+        raise ArgumentError("queries", expected="an empty list, since there are no queries", got=repr(queries))
     return [whole(f"queries[{n}]", i, low=-length, high=length - 1) % length for n, i in enumerate(queries)]
 
 

@@ -81,8 +81,8 @@ def _bars(sums: Tensor, *, across: bool) -> str:
     count, most = len(sums), float(sums.max()) or 1.0
     width = _SIDE / count
     path = []
-    for at, one in enumerate((sums * (_BESIDE / most)).tolist()):
-        start, long = at * width, one
+    for at, length in enumerate((sums * (_BESIDE / most)).tolist()):
+        start, long = at * width, length
         if across:
             path.append(f"M{_LEFT + start:.2f} {_TOP - _GAP}v{-long:.2f}h{width:.2f}v{long:.2f}z")
         else:
@@ -91,18 +91,18 @@ def _bars(sums: Tensor, *, across: bool) -> str:
 
 
 def _ticks(lengths: tuple[int, int]) -> list[str]:
-    found, bottom = [], _TOP + _SIDE
+    marks, bottom = [], _TOP + _SIDE
     for index in ticks(lengths[1]):
         x = _LEFT + _place(index, lengths[1])
-        found.append(
+        marks.append(
             f'<path d="M{x:.2f} {bottom}v4" stroke="{GREY}"/>' + _text(x, bottom + 16, str(index), anchor="middle")
         )
     for index in ticks(lengths[0]):
         y = _TOP + _place(index, lengths[0])
-        found.append(
+        marks.append(
             f'<path d="M{_LEFT} {y:.2f}h-4" stroke="{GREY}"/>' + _text(_LEFT - 7, y + 4, str(index), anchor="end")
         )
-    return found
+    return marks
 
 
 def _rings(lengths: tuple[int, int], top: Sequence[tuple[int, int, float]]) -> list[str]:

@@ -29,10 +29,10 @@ class PairMap:
     Attributes:
         query: The index of the query.
         cells: The sums of the weights in each cell, (rows, columns), in float64. A row is a key of the first set, or
-            several that follow each other, and a column the same of the second; they add up to 1, or to 0 if there is
-            nothing to attend.
-        keys_per_cell: How many keys of the first and of the second set a cell holds; the last may hold fewer.
-        first: The weight of each key of the first set, all partners added up, (L_1,), in float64.
+            several consecutive ones; a column is the same for the second set. The cells add up to 1, or to 0 if the
+            query may attend to no pair.
+        keys_per_cell: The numbers of keys of the first and of the second set in a cell; the last cell may have fewer.
+        first: The weight of each key of the first set, summed over all keys of the second, (L_1,), in float64.
         second: The weight of each key of the second set, (L_2,), in float64.
         top: The pairs of largest weight, the largest first: the key of the first set, that of the second, the weight.
     """
@@ -65,16 +65,16 @@ def pair_map(
 ) -> PairMap:
     """The map of the weights that one query gives to all pairs of keys, at order 3.
 
-    The value is shown by a notebook as a picture: the map, the sums along either side, and the pairs of largest weight.
+    A notebook shows the result as a picture: the map, the sums along both sides, and the pairs of largest weight.
     ``Path("map.svg").write_text(found._repr_svg_())`` writes it to a file.
 
     Args:
         query: The queries, (..., L_q, d).
         keys: The two key sets, (..., L_m, d) each.
         at: The index of the query, from -L_q to L_q - 1; a negative one counts from the end.
-        head: The index of the head among the leading dimensions, once they are broadcast: a number if there is one
-            dimension, one number for each if there are several, nothing if there is none or only one head.
-        k: How many pairs of largest weight are listed.
+        head: The index of the head in the broadcast leading dimensions: an integer for one dimension, a tuple for
+            several; it may be left out if there is only one head.
+        k: The number of pairs of largest weight to list.
         is_causal: As in `tensor_attention`, and so are all arguments below.
         query_offset: The position of the first query among the keys.
         key_masks: For each key set None or a bool tensor (..., L_m), True where a key may be attended.
@@ -115,9 +115,9 @@ def pair_map(
     if not length or 0 in call.key_lengths:
         raise ArgumentError("query" if not length else "keys", expected="at least one token", got="length 0")
     place = whole("at", at, low=-length, high=length - 1) % length
-    one = _head(call, head)
+    of_head = _head(call, head)
     with torch.no_grad(), no_autocast(call.query.device.type):
-        weights = weights_of(one, [place])[0, 0].unflatten(0, call.key_lengths)
+        weights = weights_of(of_head, [place])[0, 0].unflatten(0, call.key_lengths)
         return mapped(place, weights, listed)
 
 
@@ -126,11 +126,11 @@ def mapped(query: int, weights: Tensor, listed: int) -> PairMap:
     columns = weights.shape[1]
     steps = tuple(-(-length // CELLS) for length in weights.shape)
     cells = _added(_added(weights.to(torch.float64), 0, steps[0]), 1, steps[1])
-    found, places = first_largest(weights.reshape(1, -1), min(listed, weights.numel()))
-    ranked = found[0].sort(dim=0, descending=True, stable=True).indices
+    largest, places = first_largest(weights.reshape(1, -1), min(listed, weights.numel()))
+    ranked = largest[0].sort(dim=0, descending=True, stable=True).indices
     top = tuple(
         (place // columns, place % columns, weight)
-        for place, weight in zip(places[0, ranked].tolist(), found[0, ranked].tolist(), strict=True)
+        for place, weight in zip(places[0, ranked].tolist(), largest[0, ranked].tolist(), strict=True)
         if weight > 0
     )
     first, second = weights.sum(1, dtype=torch.float64), weights.sum(0, dtype=torch.float64)
@@ -157,8 +157,8 @@ def _head(call: Call, head: object) -> Call:
         got = head if isinstance(head, (list, tuple)) else repr(head)
         raise ArgumentError("head", expected=f"an index for each of the leading dimensions {tuple(batch)}", got=got)
     flat = 0
-    for one, size in zip(given, batch, strict=True):
-        flat = flat * size + whole("head", one, low=-size, high=size - 1) % size
+    for index, size in zip(given, batch, strict=True):
+        flat = flat * size + whole("head", index, low=-size, high=size - 1) % size
 
     def own(x: Tensor) -> Tensor:
         at = flat if x.shape[0] == count else flat // call.shared

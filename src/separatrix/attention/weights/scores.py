@@ -1,4 +1,4 @@
-"""The scores of a few queries against a few tuples at a time, and the log-sum-exp of all that came by.
+"""The scores of a few queries and a few tuples at a time, and the log-sum-exp of all scores so far.
 
 The tuples of a box, one range of keys of each set, are visited in lexicographic order: the last index runs fastest. A
 block is a piece of that order, so that no more than a block of scores is ever held.
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arguments import CallOptions, check_arguments
-from separatrix.attention.arithmetic.host import number, numbers, truth
+from separatrix.attention.arithmetic.device_reads import number, numbers, truth
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.call import Call, grouped
 from separatrix.attention.exact.balance import Balance, Magnitudes
@@ -35,7 +35,7 @@ def checked(
     keys: Tensor | Sequence[Tensor],
     **options: Unpack[CallOptions],
 ) -> Call:
-    """The call that these arguments make, with ones for values; an `ArgumentError` for what they may not be."""
+    """The call for these arguments, with ones for values; an `ArgumentError` if one is invalid."""
     # As values, the keys meet every constraint that they meet as keys.
     given = check_arguments(query, keys, keys, **options)
     for index, x in enumerate((given.query, *given.keys)):
@@ -47,9 +47,9 @@ def checked(
 
 
 def of_heads(call: Call, heads: Range) -> Call:
-    """The call of a range of heads as its scores are computed: in float32 at least, with factors that stay in range.
-
-    What a mask hides is zero. Where PyTorch may compute float32 products with fewer digits, it is float64.
+    """The call of a range of heads, in the dtype in which its scores are computed: float32 or float64, with factors
+    that do not overflow. Masked keys are zero. If PyTorch may compute float32 products with reduced precision, the
+    dtype is float64.
     """
     shared, count = call.shared, call.query.shape[0]
     index = torch.arange(*heads, device=call.query.device)
@@ -70,7 +70,7 @@ def of_heads(call: Call, heads: Range) -> Call:
 
 
 class Cut(NamedTuple):
-    """How many queries, heads and tuples of a call are looked at together."""
+    """The numbers of queries, heads and tuples of a call that are processed together."""
 
     queries: int
     heads: int
@@ -78,12 +78,13 @@ class Cut(NamedTuple):
 
 
 def cut(call: Call, queries: int, listed: int = 1) -> Cut:
-    """How a call is cut so that its scores, its keys and what is listed of them take a block each.
+    """The sizes of the pieces of a call, so that the scores, the keys and the listed tuples of a piece each fit in a
+    block.
 
     Args:
-        call: The call, in which there is something to attend.
-        queries: How many of its queries are looked at.
-        listed: How many tuples are listed for a query.
+        call: The call, which has at least one tuple.
+        queries: The number of its queries that are processed.
+        listed: The number of tuples that are listed for a query.
     """
     volume, d = math.prod(call.key_lengths), call.query.shape[2]
     rows = max(1, min(ROWS, queries, BLOCK // listed))
@@ -137,7 +138,7 @@ def blocks(call: Call, queries: Tensor, box: Sequence[Range], size: int) -> Iter
 
 
 def _hide(scores: Tensor, call: Call, m: int, queries: Tensor, keys: Tensor) -> None:
-    """Put scores (H, queries, keys, others) to -inf where a query may not attend one of these keys of set m."""
+    """Set scores (H, queries, keys, others) to -inf for keys of set m that a query may not attend to."""
     length = call.keys[m].shape[1]
     first, last, lowest, highest = numbers(torch.stack([queries[0], queries[-1], keys.min(), keys.max()]))
     seen_from = call.positions.visible(m, last, length)[0]
@@ -154,16 +155,16 @@ def unravelled(places: Tensor, box: Sequence[Range]) -> list[Tensor]:
     >>> [at.tolist() for at in unravelled(torch.arange(4), [(5, 7), (0, 2)])]
     [[5, 5, 6, 6], [0, 1, 0, 1]]
     """
-    found = []
+    keys = []
     for start, stop in reversed(box):
-        found.append(places % (stop - start) + start)
+        keys.append(places % (stop - start) + start)
         places = places // (stop - start)
-    return found[::-1]
+    return keys[::-1]
 
 
 @dataclass
 class LogSum:
-    """The log-sum-exp of scores that come in blocks, (H, queries); the sums of blocks are added up in float64.
+    """The log-sum-exp of scores that are given in blocks, (H, queries); the sums of the blocks are added in float64.
 
     Attributes:
         largest: The largest score so far.
@@ -196,8 +197,8 @@ class LogSum:
     def share(self, scores: Tensor) -> Tensor:
         """The share exp(score) / sum of scores (H, queries, ...) in float64; 0 for -inf, also where all scores are.
 
-        The largest score is subtracted first, exactly or nearly so. The log-sum-exp would not do: it is rounded by as
-        much as float64 resolves at its size, which for scores of 1e15 is a tenth.
+        The largest score is subtracted first, exactly or nearly so. Subtracting the log-sum-exp would be inaccurate:
+        for scores of 1e15, its rounding error in float64 is about 0.1.
         """
         rows = (slice(None), slice(None), *[None] * (scores.dim() - 2))
         largest = self.largest.masked_fill(self.largest == -math.inf, 0.0)

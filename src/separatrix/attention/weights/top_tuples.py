@@ -1,4 +1,4 @@
-"""The tuples of keys that every query attends most, found without ever holding all weights."""
+"""The tuples of keys with the largest weights for every query, found without storing all weights."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.host import numbers
+from separatrix.attention.arithmetic.device_reads import numbers
 from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.call import Call
 from separatrix.attention.positions import Range
@@ -19,11 +19,11 @@ from separatrix.checks import whole
 
 @dataclass(frozen=True)
 class TopTuples:
-    """The tuples that every query attends most, the largest weight first.
+    """The tuples with the largest weights for every query, the largest first.
 
     Attributes:
-        indices: Which key of each set a tuple consists of, (..., L_q, k, order - 1); -1 where a query has fewer than k
-            tuples to attend.
+        indices: The index of the tuple's key in each set, (..., L_q, k, order - 1); -1 where a query may attend to
+            fewer than k tuples.
         weights: The weights of these tuples, (..., L_q, k); 0 where the index is -1.
         lse: The log-sum-exp of the scores of all tuples that a query may attend, (..., L_q); -inf where there is none.
     """
@@ -45,16 +45,16 @@ def top_tuples(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> TopTuples:
-    """The k tuples of keys that each query attends most, with their weights.
+    """The k tuples of keys with the largest weights for each query, and these weights.
 
-    A weight is what `tensor_attention` multiplies the tuple's values by: the softmax over **all** tuples that the query
-    may attend, not over those that are listed. All tuples are visited, a block of them at a time: the memory is that of
-    the answer and of a few blocks, whatever the lengths are.
+    A weight is the factor of the tuple's values in `tensor_attention`: the softmax over **all** tuples that the query
+    may attend to, not only over the listed ones. All tuples are visited, one block at a time, so that the memory for
+    the result and a few blocks suffices at any length.
 
     Args:
         query: The queries, (..., L_q, d).
         keys: The key sets, (..., L_m, d) each, or one tensor for order 2.
-        k: How many tuples are listed for each query.
+        k: The number of tuples to list for each query.
         is_causal: As in `tensor_attention`, and so are all arguments below.
         query_offset: The position of the first query among the keys.
         key_masks: For each key set None or a bool tensor (..., L_m), True where a key may be attended.
@@ -64,8 +64,8 @@ def top_tuples(
 
     Returns:
         The indices of the tuples, their weights and the log-sum-exp, `TopTuples`. Weights and log-sum-exp are float64
-        for float64 and float32 for all other types. Of tuples whose computed scores are equal the lexicographically
-        first comes first. There are no gradients.
+        for float64 and float32 for all other types. Tuples with equal computed scores are in lexicographic order. There
+        are no gradients.
 
     Raises:
         ArgumentError: If an argument is not what is said above, or a number that may be attended is not finite.
@@ -93,11 +93,11 @@ def top_tuples(
         enable_gqa=enable_gqa,
     )
     with torch.no_grad(), no_autocast(call.query.device.type):
-        found = _found(call, count)
-    return TopTuples(call.shaped(found.indices), call.shaped(found.weights), call.shaped(found.lse))
+        answer = _answer(call, count)
+    return TopTuples(call.shaped(answer.indices), call.shaped(answer.weights), call.shaped(answer.lse))
 
 
-def _found(call: Call, k: int) -> TopTuples:
+def _answer(call: Call, k: int) -> TopTuples:
     """The answer for a call with its heads in one dimension."""
     (heads, length, _), sets = call.query.shape, len(call.keys)
     answer = TopTuples(
@@ -167,9 +167,9 @@ def first_largest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """
     if k >= x.shape[1]:
         return x, torch.arange(x.shape[1], device=x.device).expand(x.shape)
-    found, places = x.topk(k + 1)
-    last, places = found[:, k - 1 : k], places[:, :k].sort(-1).values
-    tied = found[:, k] == last[:, 0]  # then topk takes any of the equal ones
+    largest, places = x.topk(k + 1)
+    last, places = largest[:, k - 1 : k], places[:, :k].sort(-1).values
+    tied = largest[:, k] == last[:, 0]  # then topk takes any of the equal ones
     if len(ties := true_places(tied)):
         rows, least = x[ties], last[ties]
         above, equal = rows > least, rows == least
@@ -187,5 +187,5 @@ def true_places(x: Tensor) -> Tensor:
     >>> true_places(torch.tensor([[True, False], [False, True]]))
     tensor([0, 3])
     """
-    found = [place for place, is_true in enumerate(numbers(x.flatten())) if is_true]
-    return torch.tensor(found, dtype=torch.int64, device=x.device)
+    places = [place for place, is_true in enumerate(numbers(x.flatten())) if is_true]
+    return torch.tensor(places, dtype=torch.int64, device=x.device)

@@ -170,17 +170,17 @@ class GroupState:
         return f"separatrix/rank-{rank}"
 
 
-_standings: WeakKeyDictionary[dist.ProcessGroup, GroupState] = WeakKeyDictionary()
+_states: WeakKeyDictionary[dist.ProcessGroup, GroupState] = WeakKeyDictionary()
 
 
-def standing_in(group: dist.ProcessGroup) -> GroupState:
-    """The standing of this process in a group; calls are counted for each group from 1."""
-    state = _standings.get(group)
+def group_state(group: dist.ProcessGroup) -> GroupState:
+    """The state of this process in a group; calls are counted for each group from 1."""
+    state = _states.get(group)
     if state is None:
         rank, count = group.rank(), group.size()
         # As in "cpu:gloo,cuda:nccl".
         devices = tuple(pair.partition(":")[0] for pair in dist.get_backend_config(group).split(","))
-        state = _standings[group] = GroupState(group.get_group_store(), rank, count, devices, _board(count, devices))
+        state = _states[group] = GroupState(group.get_group_store(), rank, count, devices, _board(count, devices))
     return state
 
 

@@ -1,0 +1,175 @@
+r"""First keys that stay visible beyond a window, a prefix attended in both directions, and windows that look ahead.
+
+By position, query i attends key j of a set with the window w if j is in (i + offset - w, i + offset]. Three arguments
+of `tensor_attention` change this:
+
+- `lookahead` = a moves the upper end: (i + offset - w, i + offset + a] is the window w + a at the offset offset + a.
+- `prefix` = p: the queries at the positions below p attend all keys below p, and the others attend as before. So the
+  queries are split into two calls, of which the first is not causal and takes the first p keys.
+- `sinks` = s: the first s keys are not subject to the lower end of a window. The keys of a set are then the disjoint
+  union of the first s and of the others in the window, and the tuples are the disjoint union of the products of such
+  parts, 2^m of them for m sets with a window. Each product is a call, and results are merged by their log-sum-exp,
+
+      out = sum_c exp(lse_c - lse) out_c,        lse = log sum_c exp(lse_c).
+
+No call visits a tuple that another one visits, so the cost is that of the tuples that are attended. Every output is a
+convex combination of those of the calls, whose rounding errors it inherits without amplification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from separatrix.attention.arguments import check_arguments
+from separatrix.attention.distinct_tuples import attend_distinct
+from separatrix.checks import flag, whole
+from separatrix.errors import ArgumentError
+
+LONGEST = 1 << 30
+"""A window that contains all keys of a sequence whose length is not known yet."""
+Attend = Callable[..., tuple[Tensor, Tensor]]
+"""Takes query, keys, values and `CallOptions`, and returns the output and the log-sum-exp."""
+
+
+@dataclass(frozen=True)
+class Places:
+    """The arguments of a call that change which tuples are attended, beside causality, windows and masks.
+
+    Attributes:
+        lookahead: How many later keys a window contains.
+        sinks: How many of the first keys a window never leaves behind.
+        prefix: How many of the first positions attend each other in both directions.
+        distinct: Whether only tuples of pairwise different positions are attended.
+    """
+
+    lookahead: int = 0
+    sinks: int = 0
+    prefix: int = 0
+    distinct: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("lookahead", "sinks", "prefix"):
+            whole(name, getattr(self, name), low=0)
+        flag("distinct", self.distinct)
+
+    @property
+    def keeps_certificates(self) -> bool:
+        """Whether every output is that of a call without `places`, so that it has the certificate of that call."""
+        return not (self.sinks or self.distinct)
+
+    def check(self, is_causal: bool, windows: int | Sequence[int | None] | None) -> None:
+        """Raise an `ArgumentError` for an argument that has no effect on such a call, or contradicts it."""
+        entries = windows if isinstance(windows, (list, tuple)) else [windows]
+        for name in ("lookahead", "sinks"):
+            if getattr(self, name) and all(window is None for window in entries):
+                raise ArgumentError(name, expected="0 for a call without windows", got=getattr(self, name))
+        if self.lookahead and is_causal:
+            raise ArgumentError("lookahead", expected="0 for a causal call", got=self.lookahead)
+        if self.prefix and not is_causal:
+            raise ArgumentError("prefix", expected="0 for a call that is not causal", got=self.prefix)
+
+
+def attend_places(
+    attend: Attend,
+    query: Tensor,
+    keys: Tensor | Sequence[Tensor],
+    values: Tensor | Sequence[Tensor],
+    places: Places,
+    **options: Any,
+) -> tuple[Tensor, Tensor]:
+    """The output (..., L_q, d_v) and the log-sum-exp (..., L_q) of a call with `places`, from calls without.
+
+    Args:
+        attend: The attention that has no `places`.
+        query: The queries, (..., L_q, d).
+        keys: The k-1 key sets, (..., L_m, d) each.
+        values: The k-1 value sets, (..., L_m, d_v) each.
+        places: Which tuples are attended.
+        **options: The `CallOptions` of the call.
+    """
+    given = check_arguments(query, keys, values, **options)
+    places.check(given.is_causal, given.windows)
+    length, scoring = query.shape[-2], {"scale": given.scale, "enable_gqa": given.enable_gqa}
+    windows = [None if window is None else window + places.lookahead for window in given.windows]
+    sets = [_KeySet(*entry) for entry in zip(given.keys, given.values, given.key_masks, windows, strict=True)]
+    first = min(max(places.prefix - given.query_offset, 0), length) if places.prefix else 0
+    results = []
+    if first:
+        prefix = [key_set.narrowed(places.prefix)._replace(window=None) for key_set in sets]
+        results.append(_attend_sets(attend, query[..., :first, :], prefix, places.distinct, **scoring))
+    if first < length or not first:
+        later, offset = query[..., first:, :], given.query_offset + places.lookahead + first
+        positions = {"is_causal": given.is_causal, "query_offset": offset}
+        parts = [[key_set] for key_set in sets]
+        if places.sinks:
+            # Windows that contain all earlier keys are causality without a condition on the lengths of the sets.
+            # A window is a number, also in an exported program, where lengths are symbols.
+            last = given.query_offset + places.lookahead + length
+            everything = max(last, 1) if isinstance(last, int) else LONGEST
+            if given.is_causal:
+                sets = [key_set if key_set.window else key_set._replace(window=everything) for key_set in sets]
+            positions["is_causal"] = False
+            parts = [_parts(key_set, places.sinks, everything) for key_set in sets]
+        products = [
+            _attend_sets(attend, later, chosen, places.distinct, **positions, **scoring) for chosen in product(*parts)
+        ]
+        results.append(merged(products))
+    if len(results) == 1:
+        return results[0]
+    return torch.cat([out for out, _ in results], -2), torch.cat([lse for _, lse in results], -1)
+
+
+class _KeySet(NamedTuple):
+    """The keys of a set, or those of a part, with their values, mask and window."""
+
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+    window: int | None
+
+    def narrowed(self, count: int) -> _KeySet:
+        """The first `count` keys."""
+        mask = None if self.mask is None else self.mask[..., :count]
+        return self._replace(key=self.key[..., :count, :], value=self.value[..., :count, :], mask=mask)
+
+    def without(self, count: int) -> _KeySet:
+        """The set with the first `count` keys masked, so that positions stay as they are."""
+        later = torch.arange(self.key.shape[-2], device=self.key.device) >= count
+        return self._replace(mask=later if self.mask is None else self.mask & later)
+
+
+def _parts(key_set: _KeySet, sinks: int, everything: int) -> list[_KeySet]:
+    """The first keys of a set, and the others in its window; the set alone where its window contains everything."""
+    if key_set.window is None or key_set.window >= everything or key_set.key.shape[-2] == 0:
+        return [key_set]
+    return [key_set.narrowed(sinks)._replace(window=everything), key_set.without(sinks)]
+
+
+def _attend_sets(
+    attend: Attend, query: Tensor, sets: Sequence[_KeySet], distinct: bool, **options: Any
+) -> tuple[Tensor, Tensor]:
+    keys, values, masks, windows = (list(column) for column in zip(*sets, strict=True))
+    options |= {"key_masks": masks, "windows": windows}
+    if distinct:
+        return attend_distinct(attend, query, keys, values, **options)
+    return attend(query, keys, values, **options)
+
+
+def merged(results: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """The output and the log-sum-exp of all tuples, from those of disjoint sets of tuples."""
+    if len(results) == 1:
+        return results[0]
+    dtype = results[0][0].dtype
+    lses = torch.stack([lse for _, lse in results])
+    empty = lses.isneginf().all(0)
+    lses = lses.masked_fill(empty, 0.0)
+    lse = lses.logsumexp(0)
+    weights = (lses - lse).exp().unsqueeze(-1)
+    out = sum(weight * part.to(weight.dtype) for weight, (part, _) in zip(weights, results, strict=True))
+    return out.to(dtype), lse.masked_fill(empty, -torch.inf)

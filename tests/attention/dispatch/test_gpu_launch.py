@@ -1,0 +1,211 @@
+"""Launches of the kernels in Triton: on the device of their tensors, with explicit options, on known architectures."""
+
+from __future__ import annotations
+
+import sys
+from types import ModuleType
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from separatrix.attention.arithmetic import device_reads
+from separatrix.attention.call import check_call
+from separatrix.attention.dispatch import gpu
+from separatrix.attention.exact import guarded
+from separatrix.attention.exact import triton as exact_triton
+from separatrix.attention.exact.backend import require_proved
+from separatrix.attention.exact.triton import configurations, size
+from separatrix.attention.exact.triton import launch as exact_launch
+from separatrix.attention.near_linear.triton import launch as near_linear_launch
+from separatrix.errors import SeparatrixError
+from tests.contracts.devices import WithoutGuards
+
+PACKAGES = {"exact": (*configurations.KERNELS, *configurations.AROUND), "near_linear": ("add_state", "carry")}
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    """Replace the kernels and CUDA's driver: a list of kernels, current devices at their launch, and options."""
+    current, recorded = [0], []
+
+    def exchange(device):
+        previous, current[0] = current[0], device if device >= 0 else current[0]
+        return previous
+
+    class Program:
+        def __init__(self, name):
+            self.name = name
+
+        def __getitem__(self, grid):
+            return lambda *arguments, **options: recorded.append((self.name, current[0], options))
+
+    for name in ("_exchange_device", "_maybe_exchange_device"):
+        monkeypatch.setattr(torch.cuda, name, exchange)
+    for package, kernels in PACKAGES.items():
+        for kernel in kernels:
+            name = f"separatrix.attention.{package}.triton.programs.{kernel}"
+            module = ModuleType(name)
+            setattr(module, kernel, Program(kernel))
+            monkeypatch.setitem(sys.modules, name, module)
+    return recorded
+
+
+def made(dtype=torch.float32, order=3, **options):
+    """A call on the second GPU, of fake tensors; with masks unless it has other options."""
+    query, *sets = (torch.empty(2, 5, 3, dtype=dtype, device="cuda:1") for _ in range(2 * order - 1))
+    mask = torch.empty(2, 5, dtype=torch.bool, device="cuda:1")
+    options = options or {"key_masks": [mask] * (order - 1)}
+    return check_call(query, sets[: order - 1], sets[order - 1 :], **options)
+
+
+@pytest.fixture
+def fake():
+    """Fake tensors of GPUs, of which none is kept for other tests."""
+    exact_launch.on_device.cache_clear()
+    with FakeTensorMode(), WithoutGuards():
+        yield
+    exact_launch.on_device.cache_clear()
+
+
+@pytest.fixture
+def call(fake):
+    return made()
+
+
+class CountedLaunches(TorchDispatchMode):
+    """Count the operators of PyTorch that launch a kernel: all but views and those that allocate memory alone."""
+
+    def __init__(self):
+        super().__init__()
+        self.operators = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        allocates = function.overloadpacket in (
+            torch.ops.aten.empty, torch.ops.aten.empty_like, torch.ops.aten.new_empty, torch.ops.aten.empty_strided
+        )  # fmt: skip
+        if function.namespace == "aten" and not function.is_view and not allocates:
+            self.operators.append(function)
+        return function(*args, **(kwargs or {}))
+
+
+def test_operators_that_launch_nothing_are_not_counted(fake):
+    x = torch.empty(2, 3, device="cuda:1")
+    with CountedLaunches() as counted:
+        torch.empty_like(x.view(6)[1:])
+        y = x.transpose(0, 1) * 2
+        y.add_(1).to(torch.float64)
+    assert len(counted.operators) == 3
+
+
+@pytest.mark.parametrize(
+    ("dtype", "order", "options", "forward", "backward", "looks"),
+    [
+        (torch.bfloat16, 3, {"is_causal": True}, 4, 6, 0),
+        (torch.bfloat16, 3, {"windows": [3, 2]}, 4, 7, 0),
+        (torch.bfloat16, 3, {}, 6, 8, 0),
+        (torch.float32, 3, {"is_causal": True}, 4, 6, 1),
+        (torch.float16, 3, {"is_causal": True}, 4, 6, 1),
+        (torch.float64, 3, {"windows": [3, 2]}, 4, 7, 1),
+        (torch.float32, 3, {}, 6, 8, 1),
+        (torch.float32, 4, {"is_causal": True}, 6, 8, 1),
+    ],
+    ids=str,
+)
+def test_few_launches_around_the_kernels(launches, fake, monkeypatch, dtype, order, options, forward, backward, looks):
+    """At most 6 around a forward pass and 12 around a backward pass, and no number is read on the host in bfloat16.
+
+    With no options a call has masks, each of which is converted by one launch. With windows the gradients of prefix
+    keys are partial sums, which one launch adds up.
+    """
+    seen = []
+    monkeypatch.setattr(
+        device_reads, "read", lambda x: (seen.append(x), [configurations.ORIGIN] * configurations.BOUNDS)[1]
+    )
+    monkeypatch.setattr(gpu, "blocks_of", lambda device: "sm_90")
+    around = set(configurations.AROUND)
+
+    def count(run):
+        """What a run gives, how many launches there are around the kernels, and how many looks."""
+        launches.clear()
+        seen.clear()
+        with CountedLaunches() as counted:
+            results = run()
+        own = sum(kernel in around for kernel, _, _ in launches)
+        assert {kernel for kernel, _, _ in launches} & set(configurations.KERNELS)
+        return results, len(counted.operators) + own, len(seen)
+
+    for _ in range(2):  # tables of a call's shape and scale are copied to the GPU in the first round
+        (out, lse), forward_launches, forward_looks = count(lambda: guarded.forward(made(dtype, order, **options)))
+        _, backward_launches, backward_looks = count(
+            lambda out=out, lse=lse: guarded.backward(made(dtype, order, **options), out, lse, out, lse)
+        )
+    assert (forward_launches, backward_launches) == (forward, backward)
+    assert forward <= 6
+    assert backward <= 12
+    assert (forward_looks, backward_looks) == (looks, looks)
+
+
+def test_every_kernel_is_launched_on_the_device_of_its_tensors(launches, call, monkeypatch):
+    """Device 0 is current, and the tensors are on device 1."""
+    monkeypatch.setattr(gpu, "blocks_of", lambda device: "sm_90")
+    size.left_of(made(torch.bfloat16), backward=False)
+    out, lse = exact_launch.forward(call, "ieee", call.query)
+    rows = exact_launch.incoming_rows(call, out, lse, out, lse, 0)
+    for gradients_of in (call, made(windows=[3, 2])):
+        exact_launch.gradients(gradients_of, "ieee", call.query, (*rows, exact_launch.scales_of(call)))
+    x = call.query.double()
+    near_linear_launch.launch("add_state", 3, x, warps=4)
+    near_linear_launch.launch("carry", 1, x, warps=4)
+    assert [(kernel, device) for kernel, device, _ in launches] == [
+        *((kernel, 1) for kernel in ("largest", "check_range", "attend", "incoming_rows")),
+        *((kernel, 1) for kernel in ("query_gradient", "prefix_gradient", "inner_gradient")),
+        *((kernel, 1) for kernel in ("query_prefix_gradient", "add_partials", "inner_gradient")),
+        ("add_state", 1),
+        ("carry", 1),
+    ]
+    assert torch.cuda._exchange_device(-1) == 0
+
+
+def test_fused_multiply_adds_are_asked_for(launches, call):
+    """The default of `enable_fp_fusion` is not the same in all versions of Triton."""
+    exact_launch.forward(call, "ieee", call.query)
+    near_linear_launch.launch("carry", 1, call.query, warps=4)
+    assert [options["enable_fp_fusion"] for _, _, options in launches] == [True, True]
+
+
+def test_no_programs_are_no_launch(launches, call):
+    near_linear_launch.launch("carry", 0, call.query, warps=4)
+    assert launches == []
+
+
+def test_masks_are_no_loads_of_8_bits(launches, call):
+    """From these, Triton 3.7 infers that operands of float32 were widened, and uses TF32 on Blackwell."""
+    assert [x.dtype for x in exact_launch.described(call, "ieee").tensors[4:]] == [torch.int32, torch.int32]
+
+
+@pytest.mark.parametrize("name", [*gpu.ARCHITECTURES["cuda"], "sm_75", "sm_121"])
+def test_bounds_and_certificates_are_refused_on_unknown_architectures(name, launches, call, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: divmod(int(name.removeprefix("sm_")), 10))
+    gpu.unchecked.cache_clear()
+    try:
+        assert exact_triton.takes(call)
+        if name in gpu.ARCHITECTURES["cuda"]:
+            require_proved(call, torch.float32)
+            near_linear_launch.launch("carry", 1, call.query, warps=4)
+            return
+        with pytest.raises(SeparatrixError, match=f"no bound on the error .* this GPU is of {name}"):
+            require_proved(call, torch.float32)
+        with pytest.raises(SeparatrixError, match=f"no certificate .* cuda:1.* this GPU is of {name}"):
+            near_linear_launch.launch("carry", 1, call.query, warps=4)
+    finally:
+        gpu.unchecked.cache_clear()
+
+
+def test_the_name_of_an_amd_architecture(monkeypatch):
+    properties = type("Properties", (), {"gcnArchName": "gfx942:sramecc+:xnack-"})
+    monkeypatch.setattr(torch.version, "hip", "6.4")
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    assert gpu.architecture(torch.device("cuda", 0)) == "gfx942"

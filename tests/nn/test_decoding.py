@@ -16,7 +16,7 @@ from torch import Tensor
 
 import separatrix as sx
 from separatrix.attention.streaming import state as state_module
-from separatrix.nn import TensorAttention, TokenCache
+from separatrix.nn import TensorAttention, TokenCache, decoding
 
 ROUNDING = {torch.float64: 1e-11, torch.float32: 2e-5, torch.bfloat16: 0.06, torch.float16: 0.01}
 """How far outputs of size about 1 may be apart, for the type that they are computed in."""
@@ -54,6 +54,10 @@ def cases(draws: st.DrawFn) -> tuple[dict, torch.dtype, tuple[int, ...], list[in
     if "windows" in kind:
         window = st.none() | st.integers(1, 12)
         options["windows"] = draws(st.integers(1, 12) | st.lists(window, min_size=order - 1, max_size=order - 1))
+        if options["windows"] != [None] * (order - 1):
+            options["sinks"] = draws(st.sampled_from([0, 0, 1, 2, 5]))
+    if kind in ("exact", "windows"):
+        options["distinct"] = draws(st.booleans())
     if "bounded" in kind:
         options["bound"] = draws(st.sampled_from([0.5, 3.0]))
     if kind == "tolerance":
@@ -79,7 +83,9 @@ def test_any_split_is_the_full_causal_call(case):
     torch.testing.assert_close(parts, whole, rtol=0, atol=ROUNDING[dtype] * max(size, 1.0))
 
 
-@pytest.mark.parametrize("options", [{}, {"windows": [3, None]}, {"bound": 1.0, "tolerance": 1e-3}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"windows": [3, None], "sinks": 2}, {"bound": 1.0, "tolerance": 1e-3}], ids=str
+)
 def test_token_by_token_of_many(options):
     """Buffers are outgrown several times."""
     method = "polynomial" if "tolerance" in options else "auto"
@@ -100,7 +106,12 @@ def test_within_the_tolerance_where_the_call_is_exact():
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"windows": 3}, {"windows": [2, None]}, {"bound": 1.0, "tolerance": 1e-3, "method": "polynomial"}],
+    [
+        {},
+        {"windows": 3, "sinks": 2},
+        {"windows": [2, None], "distinct": True},
+        {"bound": 1.0, "tolerance": 1e-3, "method": "polynomial"},
+    ],
     ids=str,
 )
 @pytest.mark.parametrize("kv_heads", [2, 6])
@@ -177,7 +188,12 @@ def test_under_autocast():
     torch.testing.assert_close(parts, whole, rtol=0.05, atol=0.05)
 
 
-KINDS = [{}, {"windows": 4}, {"bound": 1.0, "tolerance": 1e-3, "method": "polynomial"}]
+KINDS = [
+    {},
+    {"windows": 4},
+    {"windows": [None, 3], "sinks": 2},
+    {"bound": 1.0, "tolerance": 1e-3, "method": "polynomial"},
+]
 
 
 @pytest.mark.parametrize("options", KINDS, ids=str)
@@ -262,14 +278,15 @@ def test_trimmed(data):
     """Tokens are taken back and others decoded in their place: as if the first had never been."""
     windows = data.draw(st.lists(st.none() | st.integers(1, 6), min_size=2, max_size=2))
     spare, length = data.draw(st.integers(0, 4)), data.draw(st.integers(0, 12))
-    layer, x, y = make(windows=windows), draw(2, 12, 12), draw(2, 5, 12, seed=4)
+    sinks = data.draw(st.integers(0, 4)) if any(windows) else 0
+    layer, x, y = make(windows=windows, sinks=sinks), draw(2, 12, 12), draw(2, 5, 12, seed=4)
     cache = layer.cache(2, spare=spare)
     left = data.draw(st.integers(0, length))
     splits = [s for s in data.draw(st.lists(st.integers(0, 12))) if s <= length]
     with torch.no_grad():
         decoded(layer, x[:, :length], splits, cache)
-        longest = max((w for w in windows if w is not None), default=1)
-        if left < length - spare and length > longest - 1 + spare and longest > 1 and left > 0:
+        reaches = [window - 1 for window in windows if window is not None and window > 1 and left > 0]
+        if any(left - min(left, reach) < length - min(length, reach + spare) for reach in reaches):
             with pytest.raises(sx.ArgumentError, match="or more: of set"):
                 cache.trim(left)
             assert cache.tokens == (length, length)
@@ -278,6 +295,46 @@ def test_trimmed(data):
             together = torch.cat([x[:, :left], y], 1)
             expected = layer(together, is_causal=True)[:, left:]
             torch.testing.assert_close(decoded(layer, y, [1], cache), expected, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"windows": [3, None], "sinks": 2}, {"distinct": True}, {"rotary": 100.0}], ids=str
+)
+def test_a_prompt_attended_in_both_directions(options):
+    layer, x = make(order=3, num_kv_heads=2, **options), draw(2, 11, 12)
+    cache = layer.cache(2)
+    with torch.no_grad():
+        whole = layer(x, is_causal=True, prefix=5)
+        parts = [layer.decode(x[:, :6], cache, prefix=5), layer.decode(x[:, 6:7], cache), layer.decode(x[:, 7:], cache)]
+        assert not torch.allclose(whole[:, :4], layer(x, is_causal=True)[:, :4])
+    torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=0, atol=1e-11)
+
+
+def test_a_prefix_must_be_among_the_first_tokens():
+    layer, x = make(), draw(2, 5, 12)
+    cache = layer.cache(2)
+    with pytest.raises(sx.ArgumentError, match=r"prefix: expected 0, or at most as many tokens .* got 6 for 5 after 0"):
+        layer.decode(x, cache, prefix=6)
+    assert cache.tokens == (0, 0)
+    layer.decode(x, cache)
+    with pytest.raises(sx.ArgumentError, match=r"prefix: .* got 1 for 5 after 5"):
+        layer.decode(x, cache, prefix=1)
+    bounded = make(bound=1.0, tolerance=1e-3)
+    with pytest.raises(sx.ArgumentError, match="prefix: expected 0 for a layer with a tolerance"):
+        bounded.decode(x, bounded.cache(2), prefix=1)
+    with pytest.raises(sx.ArgumentError, match="cache: expected a layer with lookahead = 0"):
+        make(windows=2, lookahead=1).cache(2)
+
+
+def test_the_size_of_a_cache_with_windows_and_sinks_does_not_grow():
+    layer, x = make(windows=3, sinks=2), draw(2, 400, 12)
+    cache = layer.cache(2)
+    with torch.no_grad():
+        layer.decode(x[:, :200], cache)
+        before = cache.nbytes
+        for i in range(200, 400):
+            layer.decode(x[:, i : i + 1], cache)
+    assert cache.nbytes <= before + 64 * 1024
 
 
 def test_a_summed_state_refuses_to_forget():
@@ -379,6 +436,10 @@ def padded_cases(draws: st.DrawFn) -> tuple[dict, Tensor, tuple[int, ...], list[
     if kind == "windows":
         window = st.none() | st.integers(1, 12)
         options["windows"] = draws(st.lists(window, min_size=order - 1, max_size=order - 1))
+        if any(options["windows"]):
+            options["sinks"] = draws(st.sampled_from([0, 1, 3]))
+    if kind in ("exact", "windows"):
+        options["distinct"] = draws(st.booleans())
     if kind == "bounded":
         options["bound"] = 3.0
     if kind == "tolerance":
@@ -432,7 +493,7 @@ def test_padding_on_the_left_is_as_if_it_were_not_there(options):
 
 @pytest.mark.parametrize("windows", [None, [3, 5]], ids=str)
 def test_padding_is_reordered_trimmed_saved_and_pickled(windows):
-    layer, x = make(windows=windows), draw(3, 10, 12)
+    layer, x = make(windows=windows, sinks=3 if windows else 0), draw(3, 10, 12)
     chosen = [2, 0, 0]
     cache = layer.cache(3, spare=2)
     with torch.no_grad():
@@ -523,7 +584,7 @@ def test_a_cache_that_another_thread_uses_is_refused(options, monkeypatch):
     """The first decoding waits in the middle of its attention until the second one was refused."""
     layer, x = make(**options), draw(2, 6, 12)
     cache, expected = layer.cache(2), layer(x, is_causal=True)
-    within, name = (state_module, "extend") if "tolerance" in options else (layer, "_exact")
+    within, name = (state_module, "extend") if "tolerance" in options else (decoding, "attend_exactly")
     plain, waiting, released = getattr(within, name), threading.Event(), threading.Event()
 
     def paused(*given, **options):

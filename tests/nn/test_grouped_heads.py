@@ -9,6 +9,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from separatrix.attention import reference
 from separatrix.nn import TensorAttention
+from tests.pairwise import pairwise
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -38,10 +39,15 @@ def full_twin(layer: TensorAttention, **options: object) -> TensorAttention:
     return twin
 
 
-@pytest.mark.parametrize("kv_heads", [1, 2, 3, 6])
-@pytest.mark.parametrize("order", [2, 3, 4])
-@pytest.mark.parametrize("call", [{}, {"is_causal": True}, {"padded": True}], ids=str)
-@pytest.mark.parametrize("options", [{}, {"windows": 2}, {"bound": 1.5}, {"bound": 1.5, "tolerance": 1e-3}], ids=str)
+@pytest.mark.parametrize(
+    ("kv_heads", "order", "call", "options"),
+    pairwise(
+        [1, 2, 3, 6],
+        [2, 3, 4],
+        [{}, {"is_causal": True}, {"padded": True}],
+        [{}, {"windows": 2}, {"bound": 1.5}, {"bound": 1.5, "tolerance": 1e-3}],
+    ),
+)
 def test_it_is_the_layer_with_repeated_heads(kv_heads, order, call, options):
     layer = make(kv_heads, order, **options)
     twin = full_twin(layer, **options)

@@ -55,7 +55,7 @@ def test_bad_arguments_of_the_layer(argument, changed):
         ("value", {"value": None}, r"a last dimension of 3, got None, which stands for key of shape \(2, 4, 6\)"),
         ("value", {"value": torch.ones(2, 5, 3)}, r"the key's batch and length \(2, 4\)"),
         ("key_padding_mask", {"key_padding_mask": torch.zeros(2, 4)}, "True where a key is ignored, got torch.float32"),
-        ("key_padding_mask", {"key_padding_mask": [[True]]}, "got list"),
+        ("key_padding_mask", {"key_padding_mask": [[True]]}, "got 1 entries"),
         ("key_padding_mask", {"key_padding_mask": torch.zeros(2, 5, dtype=torch.bool)}, r"length \(2, 4\)"),
         ("key_padding_mask", {"key_padding_mask": torch.zeros(2, 4, dtype=torch.bool, device="meta")}, "device cpu"),
         ("key", {"is_causal": True}, "the query's length 5"),

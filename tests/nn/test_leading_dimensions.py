@@ -7,6 +7,7 @@ import torch
 
 from separatrix import ArgumentError
 from separatrix.nn import TensorAttention
+from tests.pairwise import pairwise
 
 KINDS = {
     "order 2": {"order": 2},
@@ -21,9 +22,10 @@ def made(kind: str, batch_first: bool = True) -> TensorAttention:
     return TensorAttention(8, 2, batch_first=batch_first, dtype=torch.float64, generator=generator, **KINDS[kind])
 
 
-@pytest.mark.parametrize("batch_first", [True, False])
-@pytest.mark.parametrize("leading", [(), (3,), (2, 3), (2, 1, 3), (0, 2)])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("kind", "leading", "batch_first"),
+    pairwise(KINDS, [(), (3,), (2, 3), (2, 1, 3), (0, 2)], [True, False]),
+)
 def test_each_sequence_is_attended_by_itself(kind, leading, batch_first):
     layer, by_itself = made(kind, batch_first), made(kind)
     generator = torch.Generator().manual_seed(1)

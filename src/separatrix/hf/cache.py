@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import Cache, CacheLayerMixin
 
-from separatrix.attention.arithmetic.host import truth
+from separatrix.attention.arithmetic.device_reads import truth
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.nn.cache import DecodingCache, TokenCache
 from separatrix.nn.tensor_attention import TensorAttention

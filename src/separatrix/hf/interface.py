@@ -16,10 +16,9 @@ from separatrix.attention.call import Call, check_call
 from separatrix.attention.certified import Certified, certify_call
 from separatrix.attention.dispatch.readable import check_readable
 from separatrix.attention.near_linear.analysis import Analysis
-from separatrix.attention.near_linear.plan import check_tolerance
 from separatrix.attention.near_linear.planner import find_polynomial, plan_call
 from separatrix.attention.operator import tensor_attention
-from separatrix.checks import one_of
+from separatrix.checks import one_of, positive
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.hf.masks import Pattern, make_mask, read_mask
 
@@ -32,7 +31,7 @@ REFUSED = ("softcap", "position_bias", "s_aux", "head_mask", "cache")
 
 @dataclass(frozen=True)
 class Layer:
-    """The attention that a layer of a model asks for.
+    """The inputs of the attention of a layer.
 
     Attributes:
         query: the queries, of shape (batch, heads, L_q, d).
@@ -80,7 +79,7 @@ def read_layer(
     is_causal: bool | None = None,
     **others: Any,
 ) -> Layer:
-    """The layer that the arguments describe with which `transformers` calls an attention function.
+    """Read the arguments with which `transformers` calls an attention function.
 
     Args:
         module: the layer's module.
@@ -147,8 +146,8 @@ def certified(*arguments: Any, tolerance: float, prefer: str, **options: Any) ->
         The output, of shape (batch, L_q, heads, d_v), and None in the place of the attention weights.
     """
     layer = read_layer(*arguments, **options)
-    found = [_certified_head(layer, h, tolerance, prefer) for h in range(layer.query.shape[1])]
-    return laid_out(torch.stack(found, 1)), None
+    heads = [_certified_head(layer, h, tolerance, prefer) for h in range(layer.query.shape[1])]
+    return laid_out(torch.stack(heads, 1)), None
 
 
 def _certified_head(layer: Layer, h: int, tolerance: float, prefer: str) -> Tensor:
@@ -217,7 +216,7 @@ def register(*, tolerance: float | None = None, prefer: str = "cheapest") -> str
     function: Callable[..., Answer] = exact
     name = "separatrix"
     if tolerance is not None:
-        tolerance = check_tolerance(tolerance)
+        tolerance = positive("tolerance", tolerance)
         name = f"separatrix-{'certified' if prefer == 'cheapest' else prefer}-{tolerance!r}"
         function = partial(certified, tolerance=tolerance, prefer=prefer)
     elif prefer != "cheapest":

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from transformers.masking_utils import bidirectional_mask_function, prepare_padding_mask, sdpa_mask
 
-from separatrix.attention.arithmetic.host import number, truth
+from separatrix.attention.arithmetic.device_reads import number, truth
 from separatrix.errors import ArgumentError
 
 
@@ -127,7 +127,7 @@ def make_mask(
         assert whole is not None
         padding = whole[:, kv_offset : kv_offset + kv_length]
         return None if allow_is_bidirectional_skip and truth(padding.all()) else padding[:, None, None]
-    made: Tensor | None = sdpa_mask(
+    mask: Tensor | None = sdpa_mask(
         batch_size,
         q_length,
         kv_length,
@@ -138,4 +138,4 @@ def make_mask(
         allow_is_bidirectional_skip=allow_is_bidirectional_skip,
         **options,
     )
-    return made
+    return mask

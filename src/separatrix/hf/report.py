@@ -12,13 +12,13 @@ import torch
 from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
-from separatrix.attention.arithmetic.host import number, numbers
+from separatrix.attention.arithmetic.device_reads import number, numbers
 from separatrix.attention.bounds import pieces
 from separatrix.attention.near_linear.analysis import amplitudes
-from separatrix.attention.near_linear.cost import Shape, certified_cost, exact_cost
-from separatrix.attention.near_linear.plan import Plan, check_tolerance
-from separatrix.attention.near_linear.planner import none_keeps, plan_call
-from separatrix.attention.near_linear.product_cost import expanded
+from separatrix.attention.near_linear.cost import Shape, exact_cost
+from separatrix.attention.near_linear.plan import Plan
+from separatrix.attention.near_linear.planner import none_keeps, plan_call, recipe_cost
+from separatrix.checks import positive
 from separatrix.errors import ArgumentError
 from separatrix.hf.interface import Answer, Layer, attend, laid_out, near_linear, read_layer
 from separatrix.hf.masks import make_mask
@@ -89,7 +89,7 @@ def report_heads(model: PreTrainedModel, inputs: Mapping[str, Any], *, tolerance
         >>> [(head.layer, head.head, head.tokens) for head in heads]
         [('encoder.layer.0.attention.self', 0, 4), ('encoder.layer.0.attention.self', 1, 4)]
     """
-    tolerance = check_tolerance(tolerance)
+    tolerance = positive("tolerance", tolerance)
     names = {module: name for name, module in model.named_modules()}
     recorded: list[tuple[nn.Module, Layer]] = []
     token = _seen.set(recorded)
@@ -114,7 +114,7 @@ def _heads(layer: Layer) -> int:
 def _recording(model: PreTrainedModel) -> Iterator[None]:
     AttentionInterface.register(_NAME, _record)
     AttentionMaskInterface.register(_NAME, make_mask)
-    parts = [part for part in model.modules() if isinstance(part, PreTrainedModel)]  # a model before the models in it
+    parts = [part for part in model.modules() if isinstance(part, PreTrainedModel)]  # outer models first
     before = [part.config._attn_implementation for part in parts]
     model.set_attn_implementation(_NAME)
     try:
@@ -164,12 +164,10 @@ def _span(layer: Layer, h: int) -> float:
 def _faster_from(shape: Shape, plan: Plan, most: int = 1 << 30) -> int | None:
     """The least power of two n at which the plan costs less than exact attention; None if none up to `most` does."""
     assert plan.recipe is not None
-    wide = plan.recipe.dtype == torch.float64
-    size = expanded(plan.recipe.index_set)
     n = 1
     while n <= most:
         longer = Shape(1, n, (n,), shape.d, shape.d_v, shape.is_causal)
-        if certified_cost(longer, size, wide).time < exact_cost(longer, False).time:
+        if recipe_cost(longer, plan.recipe).time < exact_cost(longer, False).time:
             return n
         n *= 2
     return None

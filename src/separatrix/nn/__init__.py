@@ -7,11 +7,16 @@ Each head is the order-k attention of Definition 1.5 of Josh Alman and Zhao Song
 Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation".
 
 - `tensor_attention`: the layer, exact, or near-linear with a bound on its scores.
+- `call_inputs`: the arguments of a call, checked, as inputs of the heads.
+- `projections`: the first weights, and the queries, keys and values of the heads.
+- `scoring`: the attention of the heads: positions, score form, biases, and which tuples are attended.
+- `decoding`: the cache of a layer, and attention that goes on from the tokens in it.
 - `multihead`: the layer with the interface of `torch.nn.MultiheadAttention`, for PyTorch's own transformer layers.
 - `score_bound`: the bound that a layer holds: normalised queries and keys, temperature, and the plan of its tolerance.
 - `bounded`: the name of layers with a bound.
 - `cache`: the keys and values of the tokens that an exact layer has decoded.
 - `configuration`: the order, scale and bound that are saved with weights, and compared when they are loaded.
+- `head_norm`: the norm of queries, keys and outputs of heads.
 - `layer_checks`: checks of the arguments of a layer.
 - `packed_tokens`: packed sequences in a layer.
 - `tensor_parallel`: the heads of one rank, where tensor parallelism has divided the projections.

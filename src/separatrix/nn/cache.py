@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from separatrix.attention.streaming.saved_state import as_bytes, compare, from_b
 from separatrix.attention.streaming.state import TensorAttentionState
 from separatrix.attention.streaming.thread_guard import ThreadGuard
 from separatrix.attention.streaming.token_checks import batch_indices
-from separatrix.checks import is_whole
+from separatrix.checks import is_whole, whole
 from separatrix.errors import ArgumentError
 
 Window = int | None
@@ -22,7 +23,7 @@ _LEAST_ROOM = 16
 
 
 class TokenCache:
-    """The projected keys and values of all tokens so far; of a set with a window w only the last w - 1.
+    """The projected keys and values of all tokens so far; of a set with a window w only the last w - 1 and the sinks.
 
     `nn.TensorAttention.cache` makes it for a layer that attends exactly, and `nn.TensorAttention.decode` fills it.
     Where every set has a window its size does not grow with the tokens. A thread that decodes with a cache must be
@@ -33,6 +34,7 @@ class TokenCache:
         head_dim: The dimension of keys and values.
         batch_shape: The leading dimensions of every key and value: the batch, if there is one, and the heads of keys.
         spare: How many tokens more than a window needs are held: `trim` can take away so many.
+        sinks: How many of the first tokens of sets with a window are held as well.
         dtype: The type of keys and values.
         device: Where they are.
 
@@ -50,6 +52,7 @@ class TokenCache:
         batch_shape: Sequence[int],
         *,
         spare: int = 0,
+        sinks: int = 0,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
@@ -57,19 +60,22 @@ class TokenCache:
             raise ArgumentError("spare", expected="an integer >= 0", got=spare)
         self.windows, self.head_dim, self.batch_shape = tuple(windows), head_dim, tuple(batch_shape)
         self.spare, self.dtype, self.device = spare, dtype, torch.device(device)
+        self.sinks = whole("sinks", sinks, low=0)
         self._length = 0
         empty = torch.empty(*self.batch_shape, 0, head_dim, dtype=dtype, device=self.device)
         self._sets = [(_Buffer(empty), _Buffer(empty)) for _ in self.windows]
         self._padding: Tensor | None = None
+        self._first = [(empty, empty) for _ in self.windows]
+        self._first_padding: Tensor | None = None
         self.guard = ThreadGuard("cache")
 
     def __copy__(self) -> TokenCache:
         """A cache of the same tokens, in memory of its own."""
         with self.guard.reading:
-            twin = TokenCache(
-                self.windows, self.head_dim, self.batch_shape, spare=self.spare, dtype=self.dtype, device=self.device
-            )
+            how = {"spare": self.spare, "sinks": self.sinks, "dtype": self.dtype, "device": self.device}
+            twin = TokenCache(self.windows, self.head_dim, self.batch_shape, **how)  # type: ignore[arg-type]
             twin._length, twin._padding = self._length, self._padding
+            twin._first, twin._first_padding = [*self._first], self._first_padding
             twin._sets = [(_Buffer(keys.tokens.clone()), _Buffer(values.tokens.clone())) for keys, values in self._sets]
             return twin
 
@@ -86,8 +92,9 @@ class TokenCache:
     @property
     def nbytes(self) -> int:
         """Bytes of the memory that is taken, with the room for tokens to come."""
-        padding = 0 if self._padding is None else self._padding.nbytes
-        return padding + sum(buffer.nbytes for pair in self._sets for buffer in pair)
+        masks = [mask.nbytes for mask in (self._padding, self._first_padding) if mask is not None]
+        first = [tokens.nbytes for pair in self._first for tokens in pair]
+        return sum(masks) + sum(first) + sum(buffer.nbytes for pair in self._sets for buffer in pair)
 
     def append(self, keys: Sequence[Tensor], values: Sequence[Tensor]) -> None:
         """Add L tokens: for each set keys and values (*batch_shape, L, head_dim)."""
@@ -133,7 +140,7 @@ class TokenCache:
         return torch.cat([before, new], -1)
 
     def attended(
-        self, keys: list[Tensor], values: list[Tensor], padding: Tensor | None
+        self, keys: list[Tensor], values: list[Tensor], padding: Tensor | None, *, aligned: bool = False
     ) -> tuple[list[Tensor], list[Tensor], dict[str, Any]]:
         """The keys, the values and the options with which `tensor_attention` attends the new tokens causally.
 
@@ -141,36 +148,70 @@ class TokenCache:
             keys: The keys that `joined` returned.
             values: The values that `joined` returned.
             padding: The mask that `padded` returned.
+            aligned: Whether a token must have the same index in all sets.
         """
-        held, windows = self.held, self.windows
+        new, windows = keys[0].shape[-2] - self.held[0], self.windows
         seen = None if padding is None else ~padding.unsqueeze(-2)
-        if keys[0].shape[-2] - held[0] == 1:  # a single query attends all tokens in its windows
-            keys, values = (
-                [x if w is None else x[..., -w:, :] for x, w in zip(sets, windows, strict=True)]
-                for sets in (keys, values)
-            )
-            masks = None if seen is None else [seen[..., seen.shape[-1] - key.shape[-2] :] for key in keys]
-            return keys, values, {"key_masks": masks}
-        # Shorter sets are padded in front, with tokens that are outside of their windows.
-        offset = max(held)
-        keys, values = (
-            [pad(x, (0, 0, offset - count, 0)) if count < offset else x for x, count in zip(sets, held, strict=True)]
-            for sets in (keys, values)
-        )
-        options: dict[str, Any] = {"is_causal": True, "query_offset": offset}
-        options["windows"] = None if all(window is None for window in windows) else windows
-        return keys, values, options | {"key_masks": None if seen is None else [seen] * len(keys)}
+        sets = []
+        for m, (key, value) in enumerate(zip(keys, values, strict=True)):
+            mask = None if seen is None else seen[..., seen.shape[-1] - key.shape[-2] :]
+            sets.append(self._with_sinks(m, _Tokens(key, value, mask)))
+        if new == 1 and not aligned:  # a single query attends the sinks and all tokens in its windows
+            sets = [
+                tokens if window is None or self.sinks + window >= len(tokens) else tokens.ends(self.sinks, window)
+                for tokens, window in zip(sets, windows, strict=True)
+            ]
+            options: dict[str, Any] = {}
+        else:  # shorter sets are padded behind the sinks, with tokens that are outside of their windows
+            length = max(map(len, sets))
+            sets = [tokens.widened(self.sinks, length - len(tokens)) for tokens in sets]
+            options = {"is_causal": True, "query_offset": length - new}
+            options["windows"] = None if all(window is None for window in windows) else windows
+        masks = None if seen is None else [tokens.mask for tokens in sets]
+        return [tokens.key for tokens in sets], [tokens.value for tokens in sets], options | {"key_masks": masks}
+
+    def _with_sinks(self, m: int, tokens: _Tokens) -> _Tokens:
+        """The tokens of a set, which `held` and new ones are, with the sinks before them that are not among them."""
+        count = 0 if self.windows[m] is None else min(self.sinks, self._length - self.held[m])
+        if count == 0:
+            return tokens
+        key, value = (x[..., :count, :] for x in self._first[m])
+        mask = None
+        if tokens.mask is not None:
+            mask = torch.ones_like(tokens.mask[..., :1]).expand(*tokens.mask.shape[:-1], count)
+            mask = mask if self._first_padding is None else ~self._first_padding[..., :count].unsqueeze(-2)
+        return _Tokens(key, value, mask).followed_by(tokens)
 
     def keep(self, keys: Sequence[Tensor], values: Sequence[Tensor], padding: Tensor | None = None) -> None:
         """Hold what `joined` and `padded` gave, as far as later tokens can attend it."""
         new = keys[0].shape[-2] - self.held[0]
         padding = self.padded(new, None) if padding is None else padding
+        self._keep_sinks(keys, values, padding, new)
         self._length += new
         for m, ((held, beside), key, value) in enumerate(zip(self._sets, keys, values, strict=True)):
             start = max(key.shape[-2] - self._reach(m), 0)
             held.hold(key, start)
             beside.hold(value, start)
         self._padding = None if padding is None else padding[..., padding.shape[-1] - max(self.held) :]
+
+    def _keep_sinks(self, keys: Sequence[Tensor], values: Sequence[Tensor], padding: Tensor | None, new: int) -> None:
+        """Hold those of the new tokens that are among the first ones of a sequence."""
+        count = min(self.sinks - self._length, new)
+        if count <= 0:
+            return
+        for m, window in enumerate(self.windows):
+            if window is not None:
+                pairs = zip(self._first[m], (keys[m], values[m]), strict=True)
+                first_keys, first_values = (
+                    torch.cat([first, x[..., self.held[m] : self.held[m] + count, :]], -2) for first, x in pairs
+                )
+                self._first[m] = first_keys, first_values
+        if padding is not None:
+            before = self._first_padding
+            if before is None:
+                before = padding.new_zeros(*padding.shape[:-1], self._length)
+            start = padding.shape[-1] - new
+            self._first_padding = torch.cat([before, padding[..., start : start + count]], -1)
 
     def _reach(self, m: int) -> int:
         """How many tokens of a set are held at the most: all that a later one can attend, and those to spare."""
@@ -200,6 +241,8 @@ class TokenCache:
                 buffer.drop(min(self._length - length, buffer.tokens.shape[-2]))
         if self._padding is not None:
             self._padding = self._padding[..., : max(self.held)]
+        self._first = [(keys[..., :length, :], values[..., :length, :]) for keys, values in self._first]
+        self._first_padding = None if self._first_padding is None else self._first_padding[..., :length]
         self._length = length
 
     def reorder(self, indices: Tensor | Sequence[int]) -> None:
@@ -220,13 +263,17 @@ class TokenCache:
             (_Buffer(keys.tokens.index_select(0, chosen)), _Buffer(values.tokens.index_select(0, chosen)))
             for keys, values in self._sets
         ]
-        self._padding = None if self._padding is None else self._padding.index_select(0, chosen)
+        self._first = [(keys.index_select(0, chosen), values.index_select(0, chosen)) for keys, values in self._first]
+        self._padding, self._first_padding = (
+            None if mask is None else mask.index_select(0, chosen) for mask in (self._padding, self._first_padding)
+        )
 
     def detach(self) -> None:
         """Forget how the tokens came to be: gradients go no further back than to what is appended later."""
         for pair in self._sets:
             for buffer in pair:
                 buffer.tokens = buffer.tokens.detach()
+        self._first = [(keys.detach(), values.detach()) for keys, values in self._first]
 
     def state_dict(self) -> dict[str, Tensor]:
         """Tensors to save, with safetensors for one: all tokens held, what they are, and which of them are padding."""
@@ -234,7 +281,12 @@ class TokenCache:
         for m, (keys, values) in enumerate(self._sets):
             for name, buffer in (("keys", keys), ("values", values)):
                 saved[f"{name}.{m}"] = buffer.tokens.detach().clone(memory_format=torch.contiguous_format)
-        return saved if self._padding is None else {**saved, "padding": self._padding.clone()}
+        for m, window in enumerate(self.windows):
+            if self.sinks and window is not None:
+                for name, tokens in zip(("first_keys", "first_values"), self._first[m], strict=True):
+                    saved[f"{name}.{m}"] = tokens.detach().clone(memory_format=torch.contiguous_format)
+        masks = {"padding": self._padding, "first_padding": self._first_padding}
+        return saved | {name: mask.clone() for name, mask in masks.items() if mask is not None}
 
     def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
         """Take the place of this cache's tokens.
@@ -250,7 +302,8 @@ class TokenCache:
             raise ArgumentError("saved", expected="a mapping from names to tensors", got=type(saved).__name__)
         if "configuration" in saved:  # first: what differs in it explains the rest
             compare("saved", self._configuration(), from_bytes(saved["configuration"]))
-        names = {*self.state_dict(), "padding"} if "padding" in saved else {*self.state_dict()} - {"padding"}
+        masks = {"padding", "first_padding"}
+        names = ({*self.state_dict()} - masks) | (masks & set(saved))
         if set(saved) != names:
             raise ArgumentError("saved", expected=f"the entries {sorted(names)}", got=f"{sorted(saved)}")
         for name, x in saved.items():
@@ -268,23 +321,35 @@ class TokenCache:
                     expected = f"{least} to {most} tokens, of the {length} so far"
                     raise ArgumentError(f"saved['{name}']", expected=expected, got=f"shape {tuple(saved[name].shape)}")
                 self._check(f"saved['{name}']", saved[name].to(self.device), count)
-        padding = saved.get("padding")
-        if padding is not None:
-            shape = (*self.batch_shape[:-1], max(saved[f"keys.{m}"].shape[-2] for m in range(len(self.windows))))
-            if padding.shape != shape or padding.dtype != torch.bool:
-                got = f"{padding.dtype} of shape {tuple(padding.shape)}"
-                raise ArgumentError("saved['padding']", expected=f"torch.bool of shape {shape}", got=got)
+        first = min(self.sinks, length)
+        for name in names:
+            if name.startswith(("first_keys", "first_values")):
+                self._check(f"saved['{name}']", saved[name].to(self.device), first)
+        lengths = {"padding": max(saved[f"keys.{m}"].shape[-2] for m in range(len(self.windows)))}
+        lengths["first_padding"] = first
+        for name in masks & names:
+            shape, mask = (*self.batch_shape[:-1], lengths[name]), saved[name]
+            if mask.shape != shape or mask.dtype != torch.bool:
+                got = f"{mask.dtype} of shape {tuple(mask.shape)}"
+                raise ArgumentError(f"saved['{name}']", expected=f"torch.bool of shape {shape}", got=got)
         self._length = length
-        self._padding = None if padding is None else _copy(padding, self.device)
+        self._padding, self._first_padding = (
+            _copy(saved[name], self.device) if name in saved else None for name in ("padding", "first_padding")
+        )
+        for m in range(len(self.windows)):
+            if f"first_keys.{m}" in saved:
+                first_keys, first_values = (saved[f"{name}.{m}"] for name in ("first_keys", "first_values"))
+                self._first[m] = _copy(first_keys, self.device), _copy(first_values, self.device)
         self._sets = [
             (_Buffer(_copy(saved[f"keys.{m}"], self.device)), _Buffer(_copy(saved[f"values.{m}"], self.device)))
             for m in range(len(self.windows))
         ]
 
     def _configuration(self) -> dict[str, object]:
-        found: dict[str, object] = {"windows": list(self.windows), "head_dim": self.head_dim}
-        found |= {"batch_shape": list(self.batch_shape), "spare": self.spare}
-        return found | {"dtype": str(self.dtype).removeprefix("torch.")}
+        configuration: dict[str, object] = {"windows": list(self.windows), "head_dim": self.head_dim}
+        configuration |= {"batch_shape": list(self.batch_shape), "spare": self.spare}
+        configuration |= {"sinks": self.sinks} if self.sinks else {}  # earlier versions had none
+        return configuration | {"dtype": str(self.dtype).removeprefix("torch.")}
 
     def _check(self, name: str, x: Tensor, length: int) -> None:
         if not isinstance(x, Tensor):
@@ -299,6 +364,45 @@ class TokenCache:
 
 DecodingCache = TokenCache | TensorAttentionState
 """What a layer decodes with: keys and values, or the sums of a layer with a tolerance."""
+
+
+@dataclass(frozen=True)
+class _Tokens:
+    """Keys and values (..., length, d) of a set, and None or a mask (..., 1, length), True where they are attended."""
+
+    key: Tensor
+    value: Tensor
+    mask: Tensor | None
+
+    def __len__(self) -> int:
+        return self.key.shape[-2]
+
+    def followed_by(self, later: _Tokens) -> _Tokens:
+        """These tokens and later ones behind them."""
+        pairs = ((self.key, later.key), (self.value, later.value))
+        key, value = (torch.cat(pair, -2) for pair in pairs)
+        if self.mask is None or later.mask is None:
+            return _Tokens(key, value, None)
+        return _Tokens(key, value, torch.cat([self.mask, later.mask], -1))
+
+    def part(self, start: int, stop: int) -> _Tokens:
+        """The tokens of a range."""
+        mask = None if self.mask is None else self.mask[..., start:stop]
+        return _Tokens(self.key[..., start:stop, :], self.value[..., start:stop, :], mask)
+
+    def ends(self, first: int, last: int) -> _Tokens:
+        """The first tokens and the last ones, of which there are more in all."""
+        end = self.part(len(self) - last, len(self))
+        return end if first == 0 else self.part(0, first).followed_by(end)
+
+    def widened(self, place: int, gap: int) -> _Tokens:
+        """The tokens with `gap` others, of which nothing is attended, from an index on."""
+        if gap == 0:
+            return self
+        before, behind = self.part(0, place), self.part(place, len(self))
+        key, value = (pad(x, (0, 0, 0, gap)) for x in (before.key, before.value))
+        mask = None if before.mask is None else pad(before.mask, (0, gap))
+        return _Tokens(key, value, mask).followed_by(behind)
 
 
 class _Buffer:

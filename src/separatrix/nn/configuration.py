@@ -23,14 +23,18 @@ KEY = "_extra_state"
 """The key of the extra state in a state dict, after the prefix of the layer."""
 FREE = ("tolerance",)
 """Entries that may differ between the saved weights and the layer that loads them."""
-UNSAVED: Configuration = {"form": "product", "alibi": None}
+NORMS = ("qk_norm", "head_norm", "learned_scale")
+"""The arguments that add gains to a layer."""
+PLACES: Configuration = {"lookahead": 0, "sinks": 0, "distinct": False}
+"""The arguments that change which tuples are attended; as windows, they are not part of what weights mean."""
+UNSAVED: Configuration = {"form": "product", "alibi": None, **dict.fromkeys(NORMS, False)}
 """Entries that are saved only if they differ from these values, which the layers of earlier versions had."""
 
 
 def constructor_arguments(layer: TensorAttention) -> dict[str, object]:
     """The arguments of the constructor of a layer that JSON can represent."""
     names = ("embed_dim", "num_heads", "order", "kdim", "vdim", "batch_first", "scale", "method")
-    more = ("num_kv_heads", "rotary", "form", "bound", "tolerance")
+    more = ("num_kv_heads", "rotary", "form", *NORMS, *PLACES, "bound", "tolerance")
     arguments: dict[str, object] = {name: getattr(layer, name) for name in (*names, *more)}
     for name, entries in (("windows", layer.windows), ("alibi", layer.alibi)):
         arguments[name] = None if entries is None else list(entries)
@@ -42,7 +46,7 @@ def changed_arguments(layer: TensorAttention) -> dict[str, object]:
     defaults: dict[str, object] = {"kdim": layer.embed_dim, "vdim": layer.embed_dim}
     defaults |= {"batch_first": True, "scale": None, "windows": None, "method": "auto"}
     defaults |= {"num_kv_heads": layer.num_heads, "rotary": None, "bound": None, "tolerance": None}
-    defaults |= UNSAVED
+    defaults |= {**PLACES, **UNSAVED}
     changed = {name: getattr(layer, name) for name, value in defaults.items() if getattr(layer, name) != value}
     return {"embed_dim": layer.embed_dim, "num_heads": layer.num_heads, "order": layer.order, **changed}
 
@@ -52,7 +56,8 @@ def saved_configuration(layer: TensorAttention) -> dict[str, object]:
     scale = 1 / layer.head_dim if layer.scale is None and layer.bound is None else layer.scale
     sizes: dict[str, object] = {"order": layer.order, "num_heads": layer.num_heads, "scale": scale}
     sizes |= {"rotary": layer.rotary, "bound": layer.bound, "tolerance": layer.tolerance}
-    scoring = {"form": layer.form, "alibi": None if layer.alibi is None else list(layer.alibi)}
+    scoring: dict[str, object] = {"form": layer.form, "alibi": None if layer.alibi is None else list(layer.alibi)}
+    scoring |= {name: getattr(layer, name) for name in NORMS}
     return sizes | {name: value for name, value in scoring.items() if value != UNSAVED[name]}
 
 

@@ -11,9 +11,17 @@ from torch import Tensor
 from separatrix.attention.arguments import is_dense, layout
 from separatrix.attention.forms.rotary_positions import FORMS
 from separatrix.attention.streaming.state import TensorAttentionState
+from separatrix.attention.visible_keys import Places
 from separatrix.checks import finite, is_number, one_of, positive, whole
 from separatrix.errors import ArgumentError
 from separatrix.nn.cache import TokenCache, Window
+
+
+def key_masks(padding: Sequence[Tensor | None]) -> list[Tensor | None] | None:
+    """The `key_masks` of `tensor_attention`, True for the keys that are attended, from the padding of each set."""
+    if all(mask is None for mask in padding):
+        return None
+    return [None if mask is None else ~mask.unsqueeze(-2) for mask in padding]
 
 
 def refuse(name: str, given: object, only: object, reason: str) -> None:
@@ -74,6 +82,41 @@ def check_form(
         default = "'product'" if form != "product" else "None"
         expected = f"{default} for a layer with a bound: its norms bound the product form alone"
         raise ArgumentError(name, expected=expected, got=got)
+
+
+def check_norms(qk_norm: bool, learned_scale: bool, form: str, bound: float | None) -> None:
+    """Raise an `ArgumentError` unless a layer can normalise its queries and keys and learn its scale, as asked."""
+    if bound is not None and qk_norm:
+        raise ArgumentError("qk_norm", expected="False for a layer with a bound, which has norms of its own", got=True)
+    if bound is not None and learned_scale:
+        raise ArgumentError("learned_scale", expected="False for a layer with a bound, which learns it", got=True)
+    if form == "pairwise" and learned_scale:
+        expected = "False for form='pairwise': a factor of the queries leaves its products of two keys as they are"
+        raise ArgumentError("learned_scale", expected=expected, got=True)
+
+
+def check_places(
+    places: Places, windows: Sequence[Window] | None, alibi: tuple[float, ...] | None, tolerance: float | None
+) -> None:
+    """Raise an `ArgumentError` unless a layer can have such windows, sinks and tuples."""
+    places.check(False, windows)
+    for name in ("lookahead", "sinks"):
+        if alibi is not None and getattr(places, name):
+            expected = "0 for a layer with alibi: its bias is for the nearest earlier keys"
+            raise ArgumentError(name, expected=expected, got=getattr(places, name))
+    if tolerance is not None and places.distinct:
+        raise ArgumentError("distinct", expected="False for a layer with a tolerance", got=True)
+
+
+def check_decoding(prefix: int, length: int, cache: TokenCache | TensorAttentionState) -> None:
+    """Raise an `ArgumentError` unless the first `prefix` tokens can be attended in both directions by this decoding."""
+    if whole("prefix", prefix, low=0) == 0:
+        return
+    if isinstance(cache, TensorAttentionState):
+        raise ArgumentError("prefix", expected="0 for a layer with a tolerance", got=prefix)
+    if cache.tokens[0] > 0 or prefix > length:
+        expected = "0, or at most as many tokens as the first ones that an empty cache gets"
+        raise ArgumentError("prefix", expected=expected, got=f"{prefix} for {length} after {cache.tokens[0]}")
 
 
 def alibi_of_sets(alibi: bool | Sequence[float] | None, order: int) -> tuple[float, ...] | None:
@@ -142,6 +185,29 @@ def check_input(
         raise ArgumentError(name, expected=f"the layer's device {device}", got=str(x.device))
 
 
+def sources_of_sets(
+    key: Tensor | Sequence[Tensor],
+    value: Tensor | Sequence[Tensor],
+    key_padding_mask: Tensor | Sequence[Tensor | None] | None,
+    order: int,
+) -> list[tuple[str, Tensor, Tensor, Tensor | None]]:
+    """The place, key input, value input and padding of each key set; of all sets together if no argument is a list.
+
+    Returns:
+        One entry, whose place is "", or order - 1 of them, whose places are "[0]", "[1]", ...
+    """
+    arguments = {"key": key, "value": value, "key_padding_mask": key_padding_mask}
+    lists = {name: given for name, given in arguments.items() if isinstance(given, (list, tuple))}
+    for name, given in lists.items():
+        if len(given) != order - 1:
+            expected = f"one tensor, or {order - 1} of them, one for each key set"
+            raise ArgumentError(name, expected=expected, got=f"{len(given)} entries")
+    if not lists:
+        return [("", key, value, key_padding_mask)]  # type: ignore[list-item]
+    columns = [lists.get(name, [given] * (order - 1)) for name, given in arguments.items()]
+    return [(f"[{m}]", *entries) for m, entries in enumerate(zip(*columns, strict=True))]
+
+
 def check_jagged(query: Tensor, batch_first: bool) -> None:
     """Raise an `ArgumentError` unless a jagged nested tensor is (batch, lengths, width), without holes."""
     if query.dim() != 3 or not batch_first:
@@ -154,30 +220,46 @@ def check_jagged(query: Tensor, batch_first: bool) -> None:
 
 
 def check_together(
-    query: Tensor, key: Tensor, value: Tensor, key_padding_mask: Tensor | None, *, square: bool = False
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_padding_mask: Tensor | None,
+    place: str = "",
+    *,
+    square: bool = False,
 ) -> None:
     """Raise an `ArgumentError` unless the inputs of a call, with the batch first, and their mask fit each other.
 
-    If `square`, as for a causal call without an offset, there must be as many queries as keys.
+    Args:
+        query: The input of the queries.
+        key: The input of the keys of a set.
+        value: The input of its values.
+        key_padding_mask: Its padding, or None.
+        place: What follows the names of these arguments in messages: the place of the set in a list.
+        square: There must be as many queries as keys, as for a causal call without an offset.
     """
     if key.shape[:-2] != query.shape[:-2]:
-        raise ArgumentError("key", expected=f"the query's batch {tuple(query.shape[:-2])}", got=_shape(key))
+        raise ArgumentError(f"key{place}", expected=f"the query's batch {tuple(query.shape[:-2])}", got=_shape(key))
     if value.shape[:-1] != key.shape[:-1]:
-        raise ArgumentError("value", expected=f"the key's batch and length {tuple(key.shape[:-1])}", got=_shape(value))
+        raise ArgumentError(
+            f"value{place}", expected=f"the key's batch and length {tuple(key.shape[:-1])}", got=_shape(value)
+        )
     if square and key.shape[-2] != query.shape[-2]:
         expected = f"the query's length {query.shape[-2]} (is_causal without a query_offset)"
-        raise ArgumentError("key", expected=expected, got=f"length {key.shape[-2]}")
+        raise ArgumentError(f"key{place}", expected=expected, got=f"length {key.shape[-2]}")
     if key_padding_mask is None:
         return
     if not isinstance(key_padding_mask, Tensor) or key_padding_mask.dtype != torch.bool:
         got = key_padding_mask.dtype if isinstance(key_padding_mask, Tensor) else type(key_padding_mask).__name__
-        raise ArgumentError("key_padding_mask", expected="a bool tensor, True where a key is ignored", got=str(got))
+        raise ArgumentError(
+            f"key_padding_mask{place}", expected="a bool tensor, True where a key is ignored", got=str(got)
+        )
     if key_padding_mask.shape != key.shape[:-1]:
         expected = f"the key's batch and length {tuple(key.shape[:-1])}"
-        raise ArgumentError("key_padding_mask", expected=expected, got=_shape(key_padding_mask))
+        raise ArgumentError(f"key_padding_mask{place}", expected=expected, got=_shape(key_padding_mask))
     if key_padding_mask.device != key.device:
         expected = f"the layer's device {key.device}"
-        raise ArgumentError("key_padding_mask", expected=expected, got=str(key_padding_mask.device))
+        raise ArgumentError(f"key_padding_mask{place}", expected=expected, got=str(key_padding_mask.device))
 
 
 def check_cache(cache: object, kind: type, attributes: Mapping[str, object], batch_shape: tuple[int, ...]) -> None:

@@ -21,7 +21,6 @@ from separatrix.attention.near_linear.bounded_plan import (
     sum_rounding,
 )
 from separatrix.attention.near_linear.certificate import Certificate
-from separatrix.attention.near_linear.plan import check_tolerance
 from separatrix.checks import positive
 
 
@@ -38,7 +37,7 @@ class ScoreBound:
 
     def __init__(self, order: int, head_dim: int, bound: float, tolerance: float | None) -> None:
         self.order, self.head_dim, self.bound = order, head_dim, positive("bound", bound)
-        self.tolerance = None if tolerance is None else check_tolerance(tolerance)
+        self.tolerance = None if tolerance is None else positive("tolerance", tolerance)
         self._plans: dict[torch.dtype, BoundedPlan] = {}
 
     def plan(self, dtype: torch.dtype) -> BoundedPlan | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, NoReturn, Self
 
@@ -11,20 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from separatrix.attention.call import check_call
-from separatrix.attention.forms.factorised import pairwise_attention
-from separatrix.attention.forms.maps import MAPS, alibi_slopes
-from separatrix.attention.forms.maps import alibi as with_alibi
-from separatrix.attention.forms.rotary_positions import rotate_heads
-from separatrix.attention.near_linear.bounded_attention import bounded_attention
 from separatrix.attention.near_linear.bounded_plan import BoundedPlan
 from separatrix.attention.near_linear.certificate import Certificate
-from separatrix.attention.operator import tensor_attention
 from separatrix.attention.streaming.saved_state import as_bytes
 from separatrix.attention.streaming.state import TensorAttentionState
-from separatrix.checks import whole
+from separatrix.attention.visible_keys import Places
+from separatrix.attention.weights.top_tuples import TopTuples, top_tuples
+from separatrix.checks import flag, whole
 from separatrix.errors import ArgumentError
-from separatrix.nn.cache import DecodingCache, TokenCache
+from separatrix.nn.cache import DecodingCache
+from separatrix.nn.call_inputs import call_inputs, call_jagged
 from separatrix.nn.configuration import (
+    PLACES,
+    UNSAVED,
     changed_arguments,
     check_config,
     check_extra_state,
@@ -33,21 +31,23 @@ from separatrix.nn.configuration import (
     parameter_of,
     saved_configuration,
 )
+from separatrix.nn.decoding import decode_heads, new_cache
+from separatrix.nn.head_norm import normalise_heads
 from separatrix.nn.layer_checks import (
     alibi_of_sets,
-    check_cache,
-    check_distances,
     check_form,
     check_input,
-    check_jagged,
+    check_norms,
+    check_places,
     check_scoring,
-    check_together,
     refuse,
     windows_of_sets,
 )
 from separatrix.nn.packed_tokens import attend_tokens, is_jagged
+from separatrix.nn.projections import draw_weights, empty_linear, project_heads
 from separatrix.nn.score_bound import ScoreBound, call_certificate
-from separatrix.nn.tensor_parallel import local_heads, local_part
+from separatrix.nn.scoring import attend_heads, factors, positioned, scoring
+from separatrix.nn.tensor_parallel import local_part
 from separatrix.nn.tracing import refuse_torchscript, trace_as_leaf
 
 
@@ -59,13 +59,16 @@ class TensorAttention(nn.Module):
         num_heads: As in `nn.MultiheadAttention`; each head has head_dim = embed_dim / num_heads.
         order: k >= 2. Order 2 is ordinary attention.
         kdim: The width of the key input, embed_dim by default. All k - 1 key sets are projections of one key input by
-            different weights.
+            different weights, or of one key input each.
         vdim: The width of the value input, embed_dim by default. All k - 1 value sets are projections of it.
         bias: Whether the projections have biases.
         batch_first: Inputs and outputs are (batch, length, width), else (length, batch, width).
         scale: The factor of the scores; **None is the papers' 1 / head_dim**, where `nn.MultiheadAttention` has
             1 / sqrt(head_dim).
         windows: How far back each key set is seen (see `tensor_attention`): one number for all, or one for each set.
+        lookahead: How many later keys a window contains, for calls that are not causal.
+        sinks: How many of the first keys stay visible beyond the windows, also in `decode`, whose cache holds them.
+        distinct: Whether only tuples of pairwise different positions are attended (see `tensor_attention`).
         method: The `method` of `tensor_attention`.
         num_kv_heads: How many heads of keys and values there are, num_heads by default. Each serves num_heads /
             num_kv_heads consecutive heads of queries, as with ``enable_gqa`` in `tensor_attention`; 1 is known as
@@ -78,6 +81,12 @@ class TensorAttention(nn.Module):
         alibi: None, or True for a bias that falls off linearly with the distance to the keys of every set, with the
             slopes `forms.alibi_slopes` of the heads; or a list with a factor of the slopes for each key set, 0 for a
             set without a bias. Attention must then be causal.
+        qk_norm: Whether the queries and keys of each head are divided by their root mean square and multiplied by
+            learned gains, one for each coordinate of each head, before `rotary` and the score form. A layer with a
+            bound has a norm of its own, and refuses it.
+        head_norm: Whether the outputs of each head are normalised in the same way, before ``out_proj``.
+        learned_scale: Whether each head multiplies its scores by a learned factor, exp(``log_scale``), 1 at the start.
+            The pairwise form and layers with a bound, which learn a temperature, refuse it.
         bound: None, or the number that no score can exceed: see `BoundedTensorAttention`.
         tolerance: None, or, for a layer with a bound, the error that near-linear attention may have.
         dropout: 0. Any other number is refused: the weights, which `nn.MultiheadAttention` drops, are never held.
@@ -102,7 +111,10 @@ class TensorAttention(nn.Module):
     heavier: its fourth moment is about 3^k), and the score, a sum of head_dim of them, standard deviation
     scale * sqrt(head_dim): d^(-1/2) by default, an almost uniform attention, and 1 with scale = d^(-1/2), at every
     order. An almost uniform attention multiplies k - 1 averages over n tokens, each of size n^(-1/2) when tokens are
-    independent: expect first outputs of size n^(-(k-1)/2).
+    independent: expect first outputs of size n^(-(k-1)/2). With `head_norm` they are of unit size before ``out_proj``,
+    whatever the order, the length and the sizes of the weights are; `qk_norm` keeps the scores of deviation
+    scale * sqrt(head_dim) in the same way. So both survive initialisers that overwrite the weights of all `nn.Linear`
+    modules, such as nanoGPT's.
 
     **A state dict holds the configuration**, the order, the heads, the scale, the score form, the positions, the bound
     and the tolerance, as a tensor beside the weights, and is refused by a layer that differs in any of these but the
@@ -132,6 +144,10 @@ class TensorAttention(nn.Module):
     """Keeps PyTorch's encoder layers from their fused kernel, so that they call the layer, which refuses them."""
 
     temperature: nn.Parameter
+    log_scale: nn.Parameter
+    q_gain: nn.Parameter
+    k_gain: nn.ParameterList
+    out_gain: nn.Parameter
 
     def __init__(
         self,
@@ -145,11 +161,17 @@ class TensorAttention(nn.Module):
         *,
         scale: float | None = None,
         windows: int | Sequence[int | None] | None = None,
+        lookahead: int = 0,
+        sinks: int = 0,
+        distinct: bool = False,
         method: str = "auto",
         num_kv_heads: int | None = None,
         rotary: float | None = None,
         form: str = "product",
         alibi: bool | Sequence[float] | None = None,
+        qk_norm: bool = False,
+        head_norm: bool = False,
+        learned_scale: bool = False,
         bound: float | None = None,
         tolerance: float | None = None,
         dropout: float = 0.0,
@@ -179,12 +201,15 @@ class TensorAttention(nn.Module):
         self.scale, self.rotary = scale, None if rotary is None else float(rotary)
         self.form, self.alibi = form, alibi_of_sets(alibi, self.order)
         check_form(form, self.alibi, self.order, self.head_dim, scale, rotary, bound)
+        self.qk_norm, self.head_norm = flag("qk_norm", qk_norm), flag("head_norm", head_norm)
+        self.learned_scale = flag("learned_scale", learned_scale)
+        check_norms(self.qk_norm, self.learned_scale, form, bound)
+        self.lookahead, self.sinks, self.distinct = lookahead, sinks, distinct
+        check_places(Places(lookahead, sinks, 0, distinct), self.windows, self.alibi, tolerance)
         self._score_bound = None if bound is None else ScoreBound(self.order, self.head_dim, bound, tolerance)
 
         def linear(width: int, heads: int) -> nn.Linear:
-            # The constructor of nn.Linear draws weights from the global generator, unless the device is "meta".
-            empty = nn.Linear(width, heads * self.head_dim, bias=bias, device="meta", dtype=dtype)
-            return empty.to_empty(device=torch.empty(0).device if device is None else device)
+            return empty_linear(width, heads * self.head_dim, bias, device, dtype)
 
         self.q_proj = linear(self.embed_dim, self.num_heads)
         self.k_proj = nn.ModuleList(linear(self.kdim, self.num_kv_heads) for _ in range(self.order - 1))
@@ -193,20 +218,25 @@ class TensorAttention(nn.Module):
         if self._score_bound is not None:
             self._score_bound.plan(self.dtype)  # raises an error for a tolerance that the dtype cannot keep
             self.temperature = nn.Parameter(self.out_proj.weight.new_empty(self.num_heads))
+
+        def vector(projection: nn.Linear, size: int | None = None) -> nn.Parameter:
+            return nn.Parameter(projection.weight.new_empty(projection.out_features if size is None else size))
+
+        if self.qk_norm:
+            self.q_gain = vector(self.q_proj)
+            self.k_gain = nn.ParameterList(vector(projection) for projection in self.k_proj)  # type: ignore[arg-type]
+        if self.head_norm:
+            self.out_gain = vector(self.q_proj)
+        if self.learned_scale:
+            self.log_scale = vector(self.q_proj, self.num_heads)
         self.reset_parameters(generator)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw every weight anew, Xavier-uniform, and set every bias to zero.
+        """Draw every weight anew, Xavier-uniform, and set every bias to zero and every gain to one.
 
         Fewer heads of keys and values are drawn as if there were all of them, so that their variance is the same.
         """
-        for parameter in self.parameters():
-            if parameter.dim() == 2:
-                outputs, inputs = parameter.shape
-                gain = math.sqrt((inputs + outputs) / (inputs + self.embed_dim))
-                nn.init.xavier_uniform_(parameter, gain, generator=generator)
-            else:
-                nn.init.zeros_(parameter)
+        draw_weights(self, self.embed_dim, generator)
 
     @property
     def bound(self) -> float | None:
@@ -238,12 +268,13 @@ class TensorAttention(nn.Module):
     def forward(
         self,
         query: Tensor,
-        key: Tensor | None = None,
-        value: Tensor | None = None,
+        key: Tensor | Sequence[Tensor] | None = None,
+        value: Tensor | Sequence[Tensor] | None = None,
         *,
-        key_padding_mask: Tensor | None = None,
+        key_padding_mask: Tensor | Sequence[Tensor | None] | None = None,
         is_causal: bool = False,
         query_offset: int = 0,
+        prefix: int = 0,
         cu_seqlens: Tensor | Sequence[Tensor] | None = None,
         sequence_ids: Tensor | None = None,
         need_weights: None = None,
@@ -255,13 +286,16 @@ class TensorAttention(nn.Module):
             query: (batch, L, embed_dim), or (L, embed_dim) without a batch. The batch may have several dimensions:
                 (..., L, embed_dim), or (L, ..., embed_dim) without `batch_first`. Self-attention also takes a nested
                 tensor in the layout `torch.jagged`, and returns one.
-            key: (batch, S, kdim) or (S, kdim), with the batch of `query`; None for `query`.
-            value: (batch, S, vdim) or (S, vdim); None for `key`.
+            key: (batch, S, kdim) or (S, kdim), with the batch of `query`; None for `query`. A list of k - 1 tensors is
+                a source of its own for each key set, whose lengths may differ.
+            value: (batch, S, vdim) or (S, vdim); None for `key`. It is a list if `key` is one.
             key_padding_mask: A bool tensor, (batch, S) or (S,), or (..., S) for a batch of several dimensions. **True
                 means: ignore this key**, as in `nn.MultiheadAttention`; the `key_masks` of `tensor_attention` mean the
-                opposite. It holds for every key set.
+                opposite. It holds for every key set; a list has a mask or None for each.
             is_causal: Whether query i attends only keys with j_m <= i + query_offset.
             query_offset: The position of the first query among the keys; without an offset, a causal call needs L = S.
+            prefix: How many of the first positions attend each other in both directions in a causal call: a prompt of
+                a prefix language model. It is the same for all entries of the batch and all packed sequences.
             cu_seqlens: The cumulative lengths of packed sequences, an integer tensor (sequences + 1,), or two of them,
                 for the queries and for the keys: **tokens attend only within their own sequence**, and positions begin
                 anew in each. They are the same for all entries of the batch.
@@ -274,129 +308,58 @@ class TensorAttention(nn.Module):
         """
         if is_jagged(query):
             others = {"key": key, "value": value, "key_padding_mask": key_padding_mask}
-            for name, given in {**others, "cu_seqlens": cu_seqlens, "sequence_ids": sequence_ids}.items():
-                if given is not None:
-                    raise ArgumentError(name, expected="None for a jagged query", got=type(given).__name__)
-            check_jagged(query, self.batch_first)
-            offsets = query.offsets()  # type: ignore[attr-defined]  # of nested tensors
-            tokens = self(query.values(), cu_seqlens=offsets, is_causal=is_causal, query_offset=query_offset)
-            return torch.nested.nested_tensor_from_jagged(tokens, offsets)
+            others |= {"cu_seqlens": cu_seqlens, "sequence_ids": sequence_ids}
+            options = {"is_causal": is_causal, "query_offset": query_offset, "prefix": prefix}
+            return call_jagged(self, query, others, options)
         arguments: dict[str, Any] = {"query": query, "key": key, "value": value, "key_padding_mask": key_padding_mask}
-        packed = {"cu_seqlens": cu_seqlens, "sequence_ids": sequence_ids}
-        arguments |= {name: given for name, given in packed.items() if given is not None}
+        more = {
+            "cu_seqlens": cu_seqlens,
+            "sequence_ids": sequence_ids,
+            "prefix": None if type(prefix) is int and prefix == 0 else prefix,
+        }
+        arguments |= {name: given for name, given in more.items() if given is not None}
         node = trace_as_leaf(self, arguments | {"is_causal": is_causal, "query_offset": query_offset})
         if node is not None:
             return node  # type: ignore[no-any-return]
         refuse("need_weights", need_weights, None, "the layer returns no pair; MultiheadTensorAttention does")
         refuse("attn_mask", attn_mask, None, "use is_causal, windows or key_padding_mask")
-        q, keys, values, options = self._inputs(query, key, value, key_padding_mask, is_causal, query_offset)
+        q, keys, values, options = call_inputs(self, query, key, value, key_padding_mask, is_causal, query_offset)
+        options["prefix"] = prefix
         if cu_seqlens is None and sequence_ids is None:
             return self._output(self._attend(q, keys, values, **options))
+        if isinstance(key, (list, tuple)):
+            raise ArgumentError("key", expected="one tensor for packed sequences", got=f"{len(key)} tensors")
         return self._output(attend_tokens(self._attend, q, keys, values, options, cu_seqlens, sequence_ids))
 
-    def _inputs(
-        self,
-        query: Tensor,
-        key: Tensor | None,
-        value: Tensor | None,
-        key_padding_mask: Tensor | None,
-        is_causal: bool,
-        query_offset: int,
-    ) -> tuple[Tensor, list[Tensor], list[Tensor], dict[str, Any]]:
-        """Queries, keys and values of the heads, and options of `tensor_attention`, from the arguments of a call."""
-        for_key, for_value = "query" if key is None else None, "key" if value is None else None
-        key = query if key is None else key
-        value = key if value is None else value
-        self._check("query", query, self.embed_dim)
-        self._check("key", key, self.kdim, for_key)
-        self._check("value", value, self.vdim, for_value)
-        if not self.batch_first:
-            query, key, value = (x.movedim(0, -2) for x in (query, key, value))
-        check_together(query, key, value, key_padding_mask, square=is_causal and query_offset == 0)
-        masks = self._key_masks(key_padding_mask)
-        options = {"is_causal": is_causal, "query_offset": query_offset, "key_masks": masks}
-        return *self.project(query, key, value), options
-
-    def _check(self, name: str, x: Tensor, width: int, stands_for: str | None = None) -> None:
-        check_input(name, x, width, self.dtype, self.device, self.batch_first, stands_for)
-
-    def _key_masks(self, key_padding_mask: Tensor | None) -> list[Tensor] | None:
-        """The `key_masks` of `tensor_attention`, True for the keys that are attended."""
-        return None if key_padding_mask is None else [~key_padding_mask.unsqueeze(-2)] * (self.order - 1)
-
-    def project(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    def project(
+        self, query: Tensor, key: Tensor | Sequence[Tensor], value: Tensor | Sequence[Tensor]
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """The queries (..., num_heads, length, head_dim), and keys and values (..., num_kv_heads, length, head_dim).
 
-        With a bound, queries and keys are normalised, and queries multiplied by their temperature. With tensor
-        parallelism these are the heads of this rank.
+        `key` and `value` are the inputs of all sets, or one for each.
+        With a bound, or with `qk_norm`, queries and keys are normalised, and queries multiplied by their temperature or
+        their learned scale. With tensor parallelism these are the heads of this rank.
         """
-        heads, kv_heads = local_heads("num_heads", self.num_heads, self.q_proj), self._local_kv_heads
-        q = self._split(self.q_proj(query), heads)
-        keys = [self._split(projection(key), kv_heads) for projection in self.k_proj]
-        values = [self._split(projection(value), kv_heads) for projection in self.v_proj]
-        if self._score_bound is None:
-            return q, keys, values
-        return self._score_bound.apply(q, keys, values, local_part(self.temperature, self.q_proj))
-
-    @property
-    def _local_kv_heads(self) -> int:
-        """How many heads of keys and values this rank has."""
-        return local_heads("num_kv_heads", self.num_kv_heads, self.k_proj[0])
-
-    def _split(self, x: Tensor, heads: int) -> Tensor:
-        """The heads (..., heads, length, head_dim) of a projection (..., length, heads * head_dim)."""
-        return x.reshape(*x.shape[:-1], heads, self.head_dim).transpose(-3, -2)
+        return project_heads(self, query, key, value)
 
     def _attend(self, q: Tensor, keys: list[Tensor], values: list[Tensor], **options: Any) -> Tensor:
         """The outputs of the heads, (..., num_heads, L, head_dim), with these options of `tensor_attention`."""
-        plan = self.plan
-        if plan is not None:
-            call = check_call(q, keys, values, **options, **self._scoring)
-            return bounded_attention(plan, call, may_be_exact=self.method != "polynomial")
-        q, keys = rotate_heads(q, keys, base=self.rotary, form=self.form, query_start=options["query_offset"])
-        check_distances(self.alibi, options["is_causal"], self.windows)
-        return self._exact(q, keys, values, windows=self.windows, **options)
-
-    def _exact(
-        self,
-        q: Tensor,
-        keys: list[Tensor],
-        values: list[Tensor],
-        *,
-        key_starts: Sequence[int] | None = None,
-        **options: Any,
-    ) -> Tensor:
-        """The outputs of the heads by exact attention; `key_starts` are the positions of the first keys, 0 if None."""
-        scoring = self._scoring
-        if self.form == "pairwise" and self.alibi is None:
-            return pairwise_attention(q, keys, values, **options, **scoring)  # type: ignore[no-any-return]
-        q, keys = MAPS[self.form](q, keys)
-        if self.alibi is not None:
-            slopes = local_part(alibi_slopes(self.num_heads), self.q_proj)
-            positions = {"query_offset": options.get("query_offset", 0), "key_starts": key_starts}
-            of_sets = [factor * slopes for factor in self.alibi]
-            q, keys = with_alibi(q, keys, of_sets, scale=scoring["scale"], **positions)
-        output: Tensor = tensor_attention(q, keys, values, method=self.method, **options, **scoring)
-        return output
-
-    @property
-    def _scoring(self) -> dict[str, Any]:
-        """The arguments of attention that are the same in every call."""
-        factor = 1 / self.head_dim if self.scale is None else self.scale
-        return {"scale": factor if self.bound is None else self.bound, "enable_gqa": self.num_kv_heads < self.num_heads}
+        return attend_heads(self, q, keys, values, **options)
 
     def _output(self, heads: Tensor) -> Tensor:
         """The output of the layer from those of its heads, (..., num_heads, length, head_dim)."""
+        if self.head_norm:
+            heads = normalise_heads(heads, local_part(self.out_gain, self.q_proj))
         out: Tensor = self.out_proj(heads.transpose(-3, -2).flatten(-2))
         return out if self.batch_first else out.movedim(-2, 0)
 
     def certificate(
         self,
         query: Tensor | None = None,
-        key: Tensor | None = None,
-        value: Tensor | None = None,
+        key: Tensor | Sequence[Tensor] | None = None,
+        value: Tensor | Sequence[Tensor] | None = None,
         *,
-        key_padding_mask: Tensor | None = None,
+        key_padding_mask: Tensor | Sequence[Tensor | None] | None = None,
         is_causal: bool = False,
         query_offset: int = 0,
     ) -> Certificate:
@@ -434,8 +397,55 @@ class TensorAttention(nn.Module):
                     raise ArgumentError(name, expected="None without a query", got=type(given).__name__)
             return plan.certificate(plan.roundings, torch.ones((), dtype=torch.float64))
         with torch.no_grad():
-            q, keys, values, options = self._inputs(query, key, value, key_padding_mask, is_causal, query_offset)
-            return call_certificate(plan, check_call(q, keys, values, **options, **self._scoring))
+            q, keys, values, options = call_inputs(self, query, key, value, key_padding_mask, is_causal, query_offset)
+            return call_certificate(plan, check_call(q, keys, values, **options, **scoring(self)))
+
+    def top_tuples(
+        self,
+        query: Tensor,
+        key: Tensor | Sequence[Tensor] | None = None,
+        k: int = 10,
+        *,
+        key_padding_mask: Tensor | Sequence[Tensor | None] | None = None,
+        is_causal: bool = False,
+        query_offset: int = 0,
+    ) -> TopTuples:
+        """The k tuples of keys that each query of each head attends most, with their weights, in a call of the layer.
+
+        The weights are those of exact attention, which a layer with a tolerance approximates.
+
+        Args:
+            query, key: As in a call.
+            k: How many tuples are listed for each query.
+            key_padding_mask, is_causal, query_offset: As in a call.
+
+        Returns:
+            The indices (batch, num_heads, L, k, order - 1) and weights (batch, num_heads, L, k) of the tuples, and
+            the log-sum-exp of the scores, without the batch if the query has none: see `separatrix.top_tuples`.
+
+        Example:
+            >>> layer = TensorAttention(8, 2, order=3, generator=torch.Generator().manual_seed(0))
+            >>> top = layer.top_tuples(torch.zeros(5, 8), k=2, is_causal=True)
+            >>> top.indices.shape, top.weights[0, 1].tolist()  # the second token attends four pairs alike
+            (torch.Size([2, 5, 2, 2]), [0.25, 0.25])
+        """
+        refuse("sinks", self.sinks, 0, "top_tuples of layers with sinks are not available")
+        refuse("distinct", self.distinct, False, "top_tuples of layers with distinct tuples are not available")
+        with torch.no_grad():
+            source = query if key is None else key
+            widths = [
+                x.new_zeros(*x.shape[:-1], self.vdim) for x in ([source] if isinstance(source, Tensor) else source)
+            ]
+            value = widths[0] if isinstance(source, Tensor) else widths
+            q, keys, _, options = call_inputs(self, query, key, value, key_padding_mask, is_causal, query_offset)
+            if self.bound is None:
+                q, keys = positioned(self, q, keys, is_causal, query_offset)
+                q, keys = factors(self, q, keys, query_offset)
+            windows = self.windows
+            if windows is not None and self.lookahead:
+                options["query_offset"] += self.lookahead
+                windows = tuple(None if window is None else window + self.lookahead for window in windows)
+            return top_tuples(q, keys, k, windows=windows, **options, **scoring(self))
 
     def _without_tolerance(self, name: str) -> ArgumentError:
         return ArgumentError(name, expected="a layer with a bound and a tolerance", got=repr(self.extra_repr()))
@@ -452,30 +462,7 @@ class TensorAttention(nn.Module):
             a layer with a tolerance it is a `TensorAttentionState` of constant size. Both can be saved (`state_dict`)
             and reordered for a beam search (`reorder`); tokens can be taken back by `trim` where they are held.
         """
-        if batch_size is not None:
-            batch_size = whole("batch_size", batch_size, low=0)
-        kind, arguments = self._cache_arguments()
-        shape = self._cache_shape(batch_size)
-        if kind is TokenCache:
-            return TokenCache(**arguments, batch_shape=shape, spare=spare)
-        if spare != 0:
-            raise ArgumentError("spare", expected="0 for a layer with a tolerance: its sums hold no tokens", got=spare)
-        return TensorAttentionState(**arguments, batch_shape=shape)
-
-    def _cache_arguments(self) -> tuple[type[DecodingCache], dict[str, Any]]:
-        """The class of the caches of this layer, and the arguments that all of them share."""
-        if self.kdim != self.embed_dim or self.vdim != self.embed_dim:
-            expected = f"kdim = vdim = embed_dim = {self.embed_dim}, because a layer decodes its own inputs"
-            raise ArgumentError("cache", expected=expected, got=f"kdim = {self.kdim}, vdim = {self.vdim}")
-        if self._score_bound is not None and self.tolerance is not None:
-            place = {"dtype": self.temperature.dtype, "device": self.temperature.device}
-            return TensorAttentionState, {**self._score_bound.state_arguments(), **place}
-        windows = (None,) * (self.order - 1) if self.windows is None else self.windows
-        return TokenCache, {"head_dim": self.head_dim, "windows": windows, "dtype": self.dtype, "device": self.device}
-
-    def _cache_shape(self, batch_size: int | None) -> tuple[int, ...]:
-        heads = self._local_kv_heads
-        return (heads,) if batch_size is None else (batch_size, heads)
+        return new_cache(self, batch_size, spare)
 
     def state(self, batch_size: int | None = None) -> TensorAttentionState:
         """The `cache` of a layer with a tolerance, by the name that says what it is."""
@@ -484,7 +471,9 @@ class TensorAttention(nn.Module):
             raise self._without_tolerance("state")
         return cache
 
-    def decode(self, x: Tensor, cache: DecodingCache, *, key_padding_mask: Tensor | None = None) -> Tensor:
+    def decode(
+        self, x: Tensor, cache: DecodingCache, *, key_padding_mask: Tensor | None = None, prefix: int = 0
+    ) -> Tensor:
         """Append the tokens x to a cache and give the outputs of all of them: causal self-attention that goes on.
 
         However a sequence is cut into calls, a prompt of many tokens and then one token at a time, together they give
@@ -497,6 +486,8 @@ class TensorAttention(nn.Module):
                 attend**, now or later, as in a call: prompts of several lengths are padded on the left or the right.
                 The cache remembers it, or, in a layer with a tolerance, leaves them out of its sums. Padding takes a
                 position like any other token.
+            prefix: How many of the first tokens attend each other in both directions, as in a call. They must all be
+                among these tokens, the first that the cache gets.
 
         Returns:
             The outputs, shaped like `x`.
@@ -515,32 +506,11 @@ class TensorAttention(nn.Module):
             >>> torch.allclose(torch.cat([prompt, *rest], 1), layer(x, is_causal=True), atol=1e-6)
             True
         """
-        self._check("x", x, self.embed_dim)
+        check_input("x", x, self.embed_dim, self.dtype, self.device, self.batch_first)
         if x.dim() > 3:
             raise ArgumentError("x", expected="at most one batch dimension", got=f"shape {tuple(x.shape)}")
         x = x if self.batch_first else x.movedim(0, -2)
-        check_cache(cache, *self._cache_arguments(), self._cache_shape(x.shape[0] if x.dim() == 3 else None))
-        check_together(x, x, x, key_padding_mask)
-        q, keys, values = self.project(x, x, x)
-        q, keys, values = q.to(cache.dtype), [k.to(cache.dtype) for k in keys], [v.to(cache.dtype) for v in values]
-        if isinstance(cache, TensorAttentionState):
-            masks = self._key_masks(key_padding_mask)
-            if self.num_kv_heads == self.num_heads:
-                return self._output(cache.extend(q, keys, values, key_masks=masks))
-            shared = q.unflatten(-3, (-1, self.num_heads // self.num_kv_heads))
-            return self._output(cache.extend(shared, keys, values, key_masks=masks).flatten(-4, -3))
-        with cache.guard.changing:
-            start = cache.tokens[0]
-            positions = {"query_start": start, "key_start": start}
-            q, keys = rotate_heads(q, keys, base=self.rotary, form=self.form, **positions)
-            keys, values = cache.joined(keys, values)
-            padding = cache.padded(q.shape[-2], key_padding_mask)
-            attended_keys, attended_values, options = cache.attended(keys, values, padding)
-            # A single query attends without an offset; it is then at position 0, at the end of every set.
-            key_starts = None if "query_offset" in options else [1 - key.shape[-2] for key in attended_keys]
-            heads = self._exact(q, attended_keys, attended_values, key_starts=key_starts, **options)
-            cache.keep(keys, values, padding)
-            return self._output(heads)
+        return self._output(decode_heads(self, x, cache, key_padding_mask, prefix))
 
     def config(self) -> dict[str, object]:
         """The arguments that make this layer, but for its device and the type of its weights: numbers, names, lists.
@@ -595,7 +565,7 @@ class TensorAttention(nn.Module):
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore a pickled layer; earlier versions had a bound and a tolerance as attributes, and no score form."""
         kept = {name: value for name, value in state.items() if name not in ("bound", "tolerance")}
-        kept = {"form": "product", "alibi": None, **kept}
+        kept = {**PLACES, **UNSAVED, **kept}
         super().__setstate__(kept)  # type: ignore[no-untyped-call]
         if "_score_bound" not in state:
             bound, tolerance = state["bound"], state["tolerance"]

@@ -1,0 +1,73 @@
+"""The projections of a layer: their first weights, and the queries, keys and values of its heads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from separatrix.nn.head_norm import normalise_heads
+from separatrix.nn.tensor_parallel import local_heads, local_part
+
+if TYPE_CHECKING:
+    from separatrix.nn.tensor_attention import TensorAttention
+
+
+def empty_linear(
+    inputs: int, outputs: int, bias: bool, device: torch.device | str | None, dtype: torch.dtype | None
+) -> nn.Linear:
+    """A linear module whose weights are not initialised.
+
+    The constructor of `nn.Linear` draws weights from the global generator, unless the device is "meta".
+    """
+    empty = nn.Linear(inputs, outputs, bias=bias, device="meta", dtype=dtype)
+    return empty.to_empty(device=torch.empty(0).device if device is None else device)
+
+
+def draw_weights(layer: nn.Module, embed_dim: int, generator: torch.Generator | None) -> None:
+    """Draw every weight, Xavier-uniform, and set every bias to zero and every gain to one.
+
+    Fewer heads of keys and values are drawn as if there were all of them, so that their variance is the same.
+    """
+    for name, parameter in layer.named_parameters():
+        if "_gain" in name:
+            nn.init.ones_(parameter)
+        elif parameter.dim() == 2:
+            outputs, inputs = parameter.shape
+            gain = math.sqrt((inputs + outputs) / (inputs + embed_dim))
+            nn.init.xavier_uniform_(parameter, gain, generator=generator)
+        else:
+            nn.init.zeros_(parameter)
+
+
+def local_kv_heads(layer: TensorAttention) -> int:
+    """How many heads of keys and values of a layer this rank has."""
+    return local_heads("num_kv_heads", layer.num_kv_heads, layer.k_proj[0])
+
+
+def project_heads(
+    layer: TensorAttention, query: Tensor, key: Tensor | Sequence[Tensor], value: Tensor | Sequence[Tensor]
+) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """The queries, keys and values of the heads of a layer: see `nn.TensorAttention.project`."""
+    heads, kv_heads = local_heads("num_heads", layer.num_heads, layer.q_proj), local_kv_heads(layer)
+
+    def split(x: Tensor, heads: int) -> Tensor:
+        return x.reshape(*x.shape[:-1], heads, layer.head_dim).transpose(-3, -2)
+
+    q = split(layer.q_proj(query), heads)
+    of_keys, of_values = ([x] * (layer.order - 1) if isinstance(x, Tensor) else [*x] for x in (key, value))
+    keys = [split(project(x), kv_heads) for project, x in zip(layer.k_proj, of_keys, strict=True)]
+    values = [split(project(x), kv_heads) for project, x in zip(layer.v_proj, of_values, strict=True)]
+    if layer.qk_norm:
+        q = normalise_heads(q, local_part(layer.q_gain, layer.q_proj))
+        gains = [local_part(gain, projection) for gain, projection in zip(layer.k_gain, layer.k_proj, strict=True)]
+        keys = [normalise_heads(key, gain) for key, gain in zip(keys, gains, strict=True)]
+    if layer.learned_scale:
+        factor = local_part(layer.log_scale, layer.q_proj).exp()
+        q = (q * factor.unsqueeze(-1).unsqueeze(-1)).to(q.dtype)
+    if layer._score_bound is None:
+        return q, keys, values
+    return layer._score_bound.apply(q, keys, values, local_part(layer.temperature, layer.q_proj))

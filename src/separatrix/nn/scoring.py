@@ -1,0 +1,107 @@
+"""The attention of the heads of a layer: rotary positions, score form, biases, and which tuples are attended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from separatrix.attention.call import check_call
+from separatrix.attention.forms.factorised import pairwise_attention
+from separatrix.attention.forms.maps import MAPS, alibi_slopes
+from separatrix.attention.forms.maps import alibi as with_alibi
+from separatrix.attention.forms.rotary_positions import rotate_heads
+from separatrix.attention.near_linear.bounded_attention import bounded_attention
+from separatrix.attention.operator import tensor_attention
+from separatrix.attention.visible_keys import Places, attend_places
+from separatrix.errors import ArgumentError
+from separatrix.nn.layer_checks import check_distances
+from separatrix.nn.tensor_parallel import local_part
+
+if TYPE_CHECKING:
+    from separatrix.nn.tensor_attention import TensorAttention
+
+
+def scoring(layer: TensorAttention) -> dict[str, Any]:
+    """The arguments of attention that are the same in every call of a layer."""
+    scale = 1 / layer.head_dim if layer.scale is None else layer.scale
+    shared = layer.num_kv_heads < layer.num_heads
+    return {"scale": scale if layer.bound is None else layer.bound, "enable_gqa": shared}
+
+
+def attend_heads(
+    layer: TensorAttention, q: Tensor, keys: list[Tensor], values: list[Tensor], *, prefix: int = 0, **options: Any
+) -> Tensor:
+    """The outputs of the heads, (..., num_heads, L, head_dim), in a call of a layer.
+
+    Args:
+        layer: The layer.
+        q: The queries, (..., num_heads, L, head_dim), at the positions from `query_offset` on.
+        keys: The keys of each set, (..., num_kv_heads, S, head_dim), at the positions from 0 on.
+        values: The values of each set.
+        prefix: As in `tensor_attention`.
+        **options: `is_causal`, `query_offset` and `key_masks` of `tensor_attention`.
+    """
+    plan = layer.plan
+    if plan is not None:
+        if prefix:
+            raise ArgumentError("prefix", expected="0 for a layer with a tolerance", got=prefix)
+        call = check_call(q, keys, values, **options, **scoring(layer))
+        return bounded_attention(plan, call, may_be_exact=layer.method != "polynomial")
+    q, keys = positioned(layer, q, keys, options["is_causal"], options["query_offset"])
+    places = Places(layer.lookahead, layer.sinks, prefix, layer.distinct)
+    return attend_exactly(layer, q, keys, values, places, windows=layer.windows, **options)
+
+
+def positioned(
+    layer: TensorAttention, q: Tensor, keys: list[Tensor], is_causal: bool, query_offset: int
+) -> tuple[Tensor, list[Tensor]]:
+    """Queries and keys with the rotary positions of a call; an `ArgumentError` if ALiBi does not fit the call."""
+    check_distances(layer.alibi, is_causal, layer.windows)
+    return rotate_heads(q, keys, base=layer.rotary, form=layer.form, query_start=query_offset)
+
+
+def attend_exactly(
+    layer: TensorAttention,
+    q: Tensor,
+    keys: list[Tensor],
+    values: list[Tensor],
+    places: Places,
+    *,
+    key_starts: Sequence[int] | None = None,
+    **options: Any,
+) -> Tensor:
+    """The outputs of the heads by exact attention, from queries and keys that have their rotary positions.
+
+    Args:
+        layer: The layer.
+        q: The queries of the heads.
+        keys: The keys of each set.
+        values: The values of each set.
+        places: Which tuples are attended beside the others.
+        key_starts: The positions of the first keys; None for 0.
+        **options: Further arguments of `tensor_attention`.
+    """
+    options |= scoring(layer)
+    attend: Callable[..., Any] = pairwise_attention
+    if layer.form != "pairwise" or layer.alibi is not None or places.distinct:
+        q, keys = factors(layer, q, keys, options.get("query_offset", 0), key_starts)
+        attend = partial(tensor_attention, method=layer.method)
+    if places == Places():
+        return attend(q, keys, values, **options)  # type: ignore[no-any-return]
+    return attend_places(partial(attend, return_lse=True), q, keys, values, places, **options)[0]
+
+
+def factors(
+    layer: TensorAttention, q: Tensor, keys: list[Tensor], query_offset: int, key_starts: Sequence[int] | None = None
+) -> tuple[Tensor, list[Tensor]]:
+    """The factors whose product form is the score form of a layer, with its biases of distances."""
+    q, keys = MAPS[layer.form](q, keys)
+    if layer.alibi is None:
+        return q, keys
+    slopes = local_part(alibi_slopes(layer.num_heads), layer.q_proj)
+    of_sets = [factor * slopes for factor in layer.alibi]
+    scale = scoring(layer)["scale"]
+    return with_alibi(q, keys, of_sets, scale=scale, query_offset=query_offset, key_starts=key_starts)

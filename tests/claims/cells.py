@@ -1,4 +1,7 @@
-"""The cells of claims, run once for all processes of a test run, those of the full profile with few steps; verdicts."""
+"""The cells of claims, run once for all processes of a test run, those of the full profile with few steps; verdicts.
+
+The results of long cells of the quick profile are read from `quick_runs.json`.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from separatrix.claims import ledger, load
-from separatrix.claims.ledger import Found, Verdict
+from separatrix.claims.ledger import CellResult, Verdict
 from separatrix.claims.verdicts import expected
 from separatrix.files import held, write_whole
 from separatrix.lab import Store, results
@@ -19,6 +22,7 @@ from separatrix.lab.cell import Cell
 from separatrix.lab.lease import Lease
 from separatrix.lab.registry import named
 from separatrix.lab.worker import CellOutcome
+from tests.claims.quick_runs import reused
 
 SHARED = "SEPARATRIX_TEST_CELLS"
 """The variable that names the folder in which the processes of a test run share what cells give; see `conftest`."""
@@ -27,15 +31,17 @@ _FEW = {"selection/figure-8": 120, "selection/theorem-3.5/trained-nets": 20}
 
 @cache
 def outcome(cell: Cell) -> CellOutcome:
-    """What a cell gives, as the store keeps it; run once for all processes of a test run."""
+    """What a cell gives, as the store keeps it; run once for all processes of a test run, unless it is kept."""
+    if (text := reused(cell.key)) is not None:
+        return CellOutcome(result=text)
     if SHARED not in os.environ:
-        return _run(cell)
+        return rerun(cell)
     folder = Path(os.environ[SHARED])
     folder.mkdir(exist_ok=True)
     file = folder / f"{cell.key}.json"
     with held(folder / f"{cell.key}.lock", wait=True):
         if not file.exists():
-            made = _run(cell)
+            made = rerun(cell)
             arrays = {digest: b64encode(data).decode() for digest, data in made.arrays.items()}
             write_whole(file, json.dumps([made.result, arrays]).encode())
             return made
@@ -43,16 +49,17 @@ def outcome(cell: Cell) -> CellOutcome:
     return CellOutcome(result=text, arrays={digest: b64decode(data) for digest, data in arrays.items()})
 
 
-def _run(cell: Cell) -> CellOutcome:
+def rerun(cell: Cell) -> CellOutcome:
+    """What a cell gives now."""
     text, files = results.encode(named(cell.experiment)(seed=cell.seed, **cell.arguments))
     return CellOutcome(result=text, arrays=files)
 
 
 def done(cell: Cell) -> Mapping[str, Any]:
     """A cell's result, written and read as the store does."""
-    made = outcome(cell)
-    assert made.result is not None
-    return results.decode(made.result, lambda digest: made.arrays[digest])
+    result = outcome(cell)
+    assert result.result is not None
+    return results.decode(result.result, lambda digest: result.arrays[digest])
 
 
 def put_into(store: Store, cells: Iterable[Cell]) -> None:
@@ -76,20 +83,20 @@ def cells_of(id: str) -> tuple[Cell, ...]:
 
 
 @cache
-def ran(id: str) -> tuple[Found, ...]:
+def ran(id: str) -> tuple[CellResult, ...]:
     """What all cells of a claim give."""
-    return tuple(Found(cell.arguments, cell.seed, done(cell)) for cell in cells_of(id))
+    return tuple(CellResult(cell.arguments, cell.seed, done(cell)) for cell in cells_of(id))
 
 
 @cache
-def shortened(id: str) -> tuple[Found, ...]:
+def shortened(id: str) -> tuple[CellResult, ...]:
     """A full claim's cells with few steps at small sizes, so that its experiment, its check and its figures run."""
-    found = []
+    results = []
     for cell in cells_of(id):
-        given = cell.arguments
+        arguments = cell.arguments
         few = {"steps": _FEW.get(id, 40), "records": 8}
-        brief = {**given, **{name: value for name, value in few.items() if name in given}}
-        if "batch" in given:
-            brief |= {"T": 24, "q": 2, "d": 2, "width": 40, "batch": 8, "threshold": given["threshold"] + 0.35}
-        found.append(Found(given, cell.seed, done(named(cell.experiment).cell(seed=cell.seed, **brief))))
-    return tuple(found)
+        brief = {**arguments, **{name: value for name, value in few.items() if name in arguments}}
+        if "batch" in arguments:
+            brief |= {"T": 24, "q": 2, "d": 2, "width": 40, "batch": 8, "threshold": arguments["threshold"] + 0.35}
+        results.append(CellResult(arguments, cell.seed, done(named(cell.experiment).cell(seed=cell.seed, **brief))))
+    return tuple(results)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from separatrix.claims import ledger, load
-from separatrix.claims.ledger import Found, Verdict
+from separatrix.claims.ledger import CellResult, Verdict
 
 FAILS, HOLDS, NOT_REPRODUCED, UNDECIDED = (
     Verdict.FAILS_AS_PRINTED,
@@ -17,13 +17,15 @@ FAILS, HOLDS, NOT_REPRODUCED, UNDECIDED = (
 )
 
 
-def changed(results: Sequence[Found], **to: Any) -> list[Found]:
+def changed(results: Sequence[CellResult], **to: Any) -> list[CellResult]:
     """The results with entries of the first that has them set to other values."""
     at = next(i for i, cell in enumerate(results) if to.keys() <= cell.result.keys())
     return [*results[:at], replace(results[at], result={**results[at].result, **to}), *results[at + 1 :]]
 
 
-def every(results: Sequence[Found], where: Callable[[Found], bool] = lambda cell: True, **to: Any) -> list[Found]:
+def every(
+    results: Sequence[CellResult], where: Callable[[CellResult], bool] = lambda cell: True, **to: Any
+) -> list[CellResult]:
     """The results with these entries set to other values in every cell that has them, and for which `where` holds."""
     chosen = [to.keys() <= cell.result.keys() and where(cell) for cell in results]
     assert any(chosen)
@@ -34,8 +36,8 @@ def every(results: Sequence[Found], where: Callable[[Found], bool] = lambda cell
 
 
 def constant_along_paths(
-    results: Sequence[Found], where: Callable[[Found], bool] = lambda cell: True, **to: float
-) -> list[Found]:
+    results: Sequence[CellResult], where: Callable[[CellResult], bool] = lambda cell: True, **to: float
+) -> list[CellResult]:
     """The results with columns along a path set to one value everywhere, in the cells that have such columns."""
     assert any(to.keys() <= cell.result.keys() and where(cell) for cell in results)
     return [
@@ -46,7 +48,7 @@ def constant_along_paths(
     ]
 
 
-def judge(id: str, results: Sequence[Found]) -> Verdict:
+def judge(id: str, results: Sequence[CellResult]) -> Verdict:
     """The verdict on a claim, given by its whole id."""
     load(id.partition("/")[0])
     return ledger._REGISTRY[id].judged(results).verdict

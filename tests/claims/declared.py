@@ -9,7 +9,7 @@ import pytest
 
 from separatrix import studies
 from separatrix.claims import index, ledger
-from separatrix.claims.ledger import Claim, Finding, Found, Verdict, claim
+from separatrix.claims.ledger import CellResult, Claim, Finding, Verdict, claim
 from separatrix.report import figures as _figures  # noqa: F401  its drawings import claims: into the real ledger
 from tests.lab.experiments import number
 
@@ -32,8 +32,8 @@ def declare(where: str = "Lemma 1", **options: Any) -> Claim:
     } | options
 
     @claim(where=where, **options)
-    def positive(found: Sequence[Found]) -> Finding:
-        least = min(one.result["y"] for one in found)
+    def positive(cells: Sequence[CellResult]) -> Finding:
+        least = min(cell.result["y"] for cell in cells)
         return Finding(Verdict.HOLDS if least > 0 else Verdict.FAILS_AS_PRINTED, {"least": least})
 
     return positive

@@ -16,8 +16,8 @@ import numpy as np
 
 from separatrix import claims, studies
 from separatrix.claims import ledger
-from separatrix.claims.ledger import Claim, Found
-from separatrix.claims.verdicts import found_in
+from separatrix.claims.ledger import CellResult, Claim
+from separatrix.claims.verdicts import cell_result
 from separatrix.lab import Store
 from separatrix.lab.cell import Cell
 
@@ -29,7 +29,7 @@ def full_claims() -> dict[str, Claim]:
     """The claims of the full profile by their ids."""
     claims.load()
     studies.load()
-    return {id: one for id, one in sorted(ledger._REGISTRY.items()) if one.profile == "full"}
+    return {id: claim for id, claim in sorted(ledger._REGISTRY.items()) if claim.profile == "full"}
 
 
 def kept() -> dict[str, dict[str, Any]]:
@@ -37,12 +37,12 @@ def kept() -> dict[str, dict[str, Any]]:
     return {key: _read(result) for key, result in json.loads(FILE.read_text()).items()} if FILE.exists() else {}
 
 
-def evidence(claim: Claim, results: Mapping[str, Mapping[str, Any]]) -> list[Found] | None:
+def evidence(claim: Claim, results: Mapping[str, Mapping[str, Any]]) -> list[CellResult] | None:
     """What a claim is judged on, if all of its cells are there."""
     cells = list(claim.cells())
     if any(cell.key not in results for cell in cells):
         return None
-    return [Found(cell.arguments, cell.seed, results[cell.key]) for cell in cells]
+    return [CellResult(cell.arguments, cell.seed, results[cell.key]) for cell in cells]
 
 
 class _Watched(dict[str, Any]):
@@ -73,10 +73,10 @@ def _from_stores(stores: list[Store]) -> Iterator[tuple[Cell, _Watched]]:
         for store in stores:
             for cell, record in store.find(cells.values()):
                 if record is not None and record.status == "done":
-                    results.setdefault(cell.key, _Watched(found_in(store, cell, record).result))
-        found = evidence(claim, results)
-        if found is not None:
-            claim.judged(found)
+                    results.setdefault(cell.key, _Watched(cell_result(store, cell, record).result))
+        results_of_claim = evidence(claim, results)
+        if results_of_claim is not None:
+            claim.judged(results_of_claim)
             yield from ((cells[key], result) for key, result in results.items())
 
 
@@ -86,30 +86,30 @@ def _written(value: Any) -> Any:
         short = [float(f"{x:.{DIGITS}g}") if isinstance(x, float) else x for x in value.ravel().tolist()]
         return {"array": short, "shape": value.shape, "type": str(value.dtype)}
     if isinstance(value, Mapping):
-        return {name: _written(one) for name, one in value.items()}
-    return [_written(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _written(entry) for name, entry in value.items()}
+    return [_written(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def _read(value: Any) -> Any:
     """What `_written` was given."""
     if isinstance(value, list):
-        return [_read(one) for one in value]
+        return [_read(entry) for entry in value]
     if not isinstance(value, dict):
         return value
     if value.keys() == {"array", "shape", "type"}:
         return np.array(value["array"], value["type"]).reshape(value["shape"])
-    return {name: _read(one) for name, one in value.items()}
+    return {name: _read(entry) for name, entry in value.items()}
 
 
 def main(folders: list[str]) -> None:
-    known = {cell.key for one in full_claims().values() for cell in one.cells()}
+    known = {cell.key for claim in full_claims().values() for cell in claim.cells()}
     text = json.loads(FILE.read_text()) if FILE.exists() else {}
     text = {key: value for key, value in text.items() if key in known}
-    made: dict[str, dict[str, Any]] = {}
+    recorded: dict[str, dict[str, Any]] = {}
     for cell, result in _from_stores([Store.open(folder) for folder in folders]):
-        into = made.setdefault(cell.key, {})
+        into = recorded.setdefault(cell.key, {})
         into |= {name: _written(value) for name, value in result.items() if name in result.read}
-    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in sorted((text | made).items())]
+    lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in sorted((text | recorded).items())]
     FILE.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 

@@ -31,11 +31,11 @@ def tells(stem: str, where: str) -> bool:
     wanted_kind, _, wanted = re.sub(r"[^a-z0-9]+", "_", where.lower()).strip("_").partition("_")
     kind = ""
     for part in stem.split("_and_"):
-        found = _PART.fullmatch(part)
-        if found is None:
+        match = _PART.fullmatch(part)
+        if match is None:
             return False
-        kind = found["kind"] or kind
-        first, last = _order(found["first"]), _order(found["last"] or found["first"])
+        kind = match["kind"] or kind
+        first, last = _order(match["first"]), _order(match["last"] or match["first"])
         if kind in (wanted_kind, f"{wanted_kind}s") and first <= _order(wanted) <= last:
             return True
     return False

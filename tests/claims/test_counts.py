@@ -13,10 +13,10 @@ def test_every_claim_is_counted() -> None:
     studies.load()
     total = count_recorded()
     assert total.claims == len(claims()) == sum(total.verdicts.values())
-    each = [count_recorded(paper) for paper in PAPERS]
-    assert sum(one.quick for one in each) == total.quick
-    assert sum(one.full for one in each) == total.full
-    assert sum(one.verdicts[Verdict.UNDECIDED] for one in each) == total.verdicts[Verdict.UNDECIDED]
+    counts = [count_recorded(paper) for paper in PAPERS]
+    assert sum(paper_count.quick for paper_count in counts) == total.quick
+    assert sum(paper_count.full for paper_count in counts) == total.full
+    assert sum(paper_count.verdicts[Verdict.UNDECIDED] for paper_count in counts) == total.verdicts[Verdict.UNDECIDED]
 
 
 def test_in_words(empty) -> None:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 
 from separatrix import studies
 from separatrix.claims import ledger, verdicts
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.claims.ledger import CellResult, Finding, Verdict, claim
 from separatrix.explorer.claims.judged_claims import Shelf
 from separatrix.lab import Store
 from separatrix.report import figures as _figures  # noqa: F401  its drawings import claims: into the real ledger
@@ -33,9 +33,9 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     cells = [number.cell(seed=4321, x=0.5), number.cell(seed=4322, x=0.5), walk.cell(seed=0, steps=3)]
 
     @claim(paper="kronecker", where="Lemma 1", says="The numbers are these.", cells=lambda: cells)
-    def right(found: Sequence[Found]) -> Finding:
-        numbers = [one.result["y"] for one in found[:2]]
-        same = numbers == [4321.5, 4322.5] and found[2].result["path"].tolist() == walk(3, seed=0)["path"].tolist()
+    def right(cells: Sequence[CellResult]) -> Finding:
+        numbers = [cell.result["y"] for cell in cells[:2]]
+        same = numbers == [4321.5, 4322.5] and cells[2].result["path"].tolist() == walk(3, seed=0)["path"].tolist()
         return Finding(Verdict.HOLDS if same else Verdict.FAILS_AS_PRINTED)
 
     assert command("reproduce", tmp_path / "r", "--in-process").exit_code == 0
@@ -67,10 +67,10 @@ def command(name: str, folder: Path, *options: str) -> Result:
 
 
 def test_claims(damaged: Path) -> None:
-    told = command("claims", damaged)
-    assert told.exit_code == 0
-    assert "not run here" in told.stdout
-    assert NOTE in " ".join(told.stdout.split())
+    printed = command("claims", damaged)
+    assert printed.exit_code == 0
+    assert "not run here" in printed.stdout
+    assert NOTE in " ".join(printed.stdout.split())
 
 
 def test_reproduce(damaged: Path) -> None:
@@ -93,5 +93,9 @@ def test_the_report(damaged: Path) -> None:
 
 
 def test_the_explorer(damaged: Path) -> None:
-    (one,) = Shelf(damaged).judgements()
-    assert (one.verdict, one.missing, one.finding.note) == (Verdict.NOT_RUN, 1, f"{NOTE} No verdict is recorded.")
+    (judgement,) = Shelf(damaged).judgements()
+    assert (judgement.verdict, judgement.missing, judgement.finding.note) == (
+        Verdict.NOT_RUN,
+        1,
+        f"{NOTE} No verdict is recorded.",
+    )

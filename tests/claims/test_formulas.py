@@ -26,21 +26,21 @@ OLD_FORMS = re.compile(
 def texts() -> Iterator[tuple[str, str]]:
     """What the ledger says, with the claim that says it."""
     studies.load()
-    for one in claims():
-        yield one.id, one.says
-        for erratum in one.errata:
-            yield from ((one.id, text) for text in (erratum.printed, erratum.right, erratum.why))
-        yield from ((one.id, text) for text in (*one.chosen, one.alone))
+    for claim in claims():
+        yield claim.id, claim.says
+        for erratum in claim.errata:
+            yield from ((claim.id, text) for text in (erratum.printed, erratum.right, erratum.why))
+        yield from ((claim.id, text) for text in (*claim.chosen, claim.alone))
 
 
 def neighbours() -> Iterator[tuple[str, str]]:
     studies.load()
-    return ((one.id, other.says) for one in claims() for other in one.neighbours)
+    return ((claim.id, other.says) for claim in claims() for other in claim.neighbours)
 
 
 def other_texts() -> Iterator[tuple[str, str]]:
     """What pages typeset beside the statements: earlier rules of checks, and the findings that lead the report."""
-    yield from ((one.id, rule) for one in claims() for rule in one.history)
+    yield from ((claim.id, rule) for claim in claims() for rule in claim.history)
     yield from ((highlight.claim, highlight.says) for highlight in HIGHLIGHTS)
 
 
@@ -81,8 +81,8 @@ def test_every_text_has_its_dollar_signs_in_pairs() -> None:
 def test_no_formula_is_left_in_plain_text() -> None:
     for id, text in texts():
         words = "\n".join(piece.text for piece in pieces(text) if not piece.is_formula)
-        found = OLD_FORMS.search(words)
-        assert found is None, f"{id}: {found and found[0]!r} in {text}"
+        match = OLD_FORMS.search(words)
+        assert match is None, f"{id}: {match and match[0]!r} in {text}"
 
 
 @pytest.mark.parametrize("old", ["A = exp(Q (K_1 (x) K_2)^T / d).", "m <= n", "at least sqrt(q)", "from D1", "c_exp"])

@@ -16,14 +16,14 @@ TEXT = "55f2a26a44b7cc28aee45af941a72cfa4caa9f0379cca6a2e9cafd658a09116c"
 
 @pytest.mark.parametrize("id", CLAIMS)
 def test_the_verdict_is_the_recorded_one(id: str) -> None:
-    found = evidence(CLAIMS[id], KEPT)
-    if found is None and any(cell.arguments.get("text", TEXT) != TEXT for cell in CLAIMS[id].cells()):
+    cells = evidence(CLAIMS[id], KEPT)
+    if cells is None and any(cell.arguments.get("text", TEXT) != TEXT for cell in CLAIMS[id].cells()):
         pytest.skip("the runs learned the documentation of another Python than this one")
-    assert found is not None, "there are cells whose runs are not kept: `python -m tests.claims.full_runs` adds them"
-    finding = CLAIMS[id].judged(found)
+    assert cells is not None, "there are cells whose runs are not kept: `python -m tests.claims.full_runs` adds them"
+    finding = CLAIMS[id].judged(cells)
     assert finding.verdict is expected()[id], finding
     if finding.verdict is Verdict.UNDECIDED:  # on what does not decide for the claim, nothing near it may hold
-        beside = [CLAIMS[id].check(found, **other.constants).verdict for other in CLAIMS[id].neighbours]
+        beside = [CLAIMS[id].check(cells, **other.constants).verdict for other in CLAIMS[id].neighbours]
         assert Verdict.HOLDS not in beside
         return
     assert {f"rejected: {other.says}" for other in CLAIMS[id].neighbours} <= finding.numbers.keys()

@@ -22,12 +22,14 @@ def test_the_index_is_that_of_the_ledger() -> None:
 
 def test_claims_come_back_from_the_index_without_their_code(monkeypatch, empty, tmp_path: Path) -> None:
     erratum = Erratum("a < b", "a ≤ b", "They may be equal.", "equal", rank=Rank.STATEMENT, at="Equation 2")
-    one = declare(errata=[erratum], neighbours=[Neighbour("zero", {})], history=["Once it was four."], chosen=["n = 5"])
+    declared = declare(
+        errata=[erratum], neighbours=[Neighbour("zero", {})], history=["Once it was four."], chosen=["n = 5"]
+    )
     other = declare("Definition 2", paper="selection", profile="full", defines=["separatrix.tensor_attention"])
     monkeypatch.setattr(index, "INDEX", tmp_path / "index.json")
-    index.INDEX.write_text(index_of([one, other]), "utf-8")
+    index.INDEX.write_text(index_of([declared, other]), "utf-8")
     texts = [field.name for field in fields(Claim) if field.name not in ("cells", "check", "neighbours")]
-    for claim, read in zip([one, other], indexed_claims(), strict=True):
+    for claim, read in zip([declared, other], indexed_claims(), strict=True):
         assert [getattr(read, name) for name in texts] == [getattr(claim, name) for name in texts]
         assert read.command == claim.command
         with pytest.raises(TypeError, match="has no code"):

@@ -12,7 +12,7 @@ import pytest
 from separatrix import claims as room
 from separatrix import studies
 from separatrix.claims import PAPERS, modules
-from separatrix.claims.ledger import Erratum, Finding, Found, Interval, Rank, Verdict, claim, claims, identity
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Interval, Rank, Verdict, claim, claims, identity
 from separatrix.claims.reproduce import needed, reproduce
 from separatrix.claims.verdicts import Judgement, Recorded, differences, expected, judge, records
 from separatrix.errors import ArgumentError, SeparatrixError
@@ -40,17 +40,26 @@ def test_the_eleven_verdicts() -> None:
 
 
 def test_a_claim_registers_what_it_says(empty) -> None:
-    made = declare(
+    declared = declare(
         "Theorem 3.5",
         part="the bound",
         profile="full",
         figures=["bound"],
         errata=[Erratum("n", "n + 1", "one too few", shown_by="n is too few", rank=Rank.STATEMENT)],
     )
-    assert claims() == [made]
-    assert (made.id, made.figures) == ("kronecker/theorem-3.5/the-bound", ("bound",))
-    assert made.errata == (Erratum("n", "n + 1", "one too few", shown_by="n is too few", rank=Rank.STATEMENT),)
-    assert made.command == "separatrix reproduce --profile full --only kronecker/theorem-3.5/the-bound"
+    assert claims() == [declared]
+    assert (declared.id, declared.figures) == ("kronecker/theorem-3.5/the-bound", ("bound",))
+    assert declared.errata == (Erratum("n", "n + 1", "one too few", shown_by="n is too few", rank=Rank.STATEMENT),)
+    assert declared.command == "separatrix reproduce --profile full --only kronecker/theorem-3.5/the-bound"
+
+
+def test_the_package_of_a_claim_is_its_paper(empty) -> None:
+    declared = claim(where="Lemma 1", says="x", cells=list, home="separatrix.claims.selection.lemma_1")
+    assert declared(lambda cells: Finding(Verdict.HOLDS)).id == "selection/lemma-1"
+    with pytest.raises(
+        TypeError, match="the paper must be one of separation, kronecker, selection, beyond, not 'tests'"
+    ):
+        claim(where="Lemma 1", says="x", cells=list)(lambda cells: Finding(Verdict.HOLDS))
 
 
 @pytest.mark.parametrize(
@@ -67,9 +76,9 @@ def test_claims_are_chosen_by_paper_and_id(empty) -> None:
     for paper in reversed(PAPERS):
         declare("Lemma 1", paper=paper)
         declare("Lemma 2", paper=paper)
-    assert [one.paper for one in claims()] == [paper for paper in PAPERS for _ in range(2)]
-    assert [one.id for one in claims("selection")] == ["selection/lemma-1", "selection/lemma-2"]
-    assert [one.id for one in claims(only=["kronecker/lemma-2"])] == ["kronecker/lemma-2"]
+    assert [claim.paper for claim in claims()] == [paper for paper in PAPERS for _ in range(2)]
+    assert [claim.id for claim in claims("selection")] == ["selection/lemma-1", "selection/lemma-2"]
+    assert [claim.id for claim in claims(only=["kronecker/lemma-2"])] == ["kronecker/lemma-2"]
     with pytest.raises(
         ArgumentError, match="--paper: expected 'separation', 'kronecker', 'selection' or 'beyond', got 'cookbook'"
     ):
@@ -115,24 +124,24 @@ def test_modules_are_listed_without_being_imported(tmp_path: Path, monkeypatch: 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.create(tmp_path / "results") as made:
-        yield made
+    with Store.create(tmp_path / "results") as created:
+        yield created
 
 
 def test_a_claim_is_not_run_until_its_cells_are_done(empty, store: Store) -> None:
-    made = declare()
+    declared = declare()
     for kept in (None, store):
-        one = judge(made, kept)
-        assert (one.verdict, one.missing, len(one.keys)) == (Verdict.NOT_RUN, 5, 5)
-        assert one.finding.note == "Of 5 cells, 5 have not been run. No verdict is recorded."
-    one = reproduce([made], store, in_process(), profile="quick").judgements[0]
-    assert (one.verdict, one.missing, dict(one.finding.numbers)) == (Verdict.HOLDS, 0, {"least": 1.0})
-    assert one.seconds > 0
-    assert one.keys == tuple(number.cell(seed=seed, x=1.0).key for seed in range(5))
+        judgement = judge(declared, kept)
+        assert (judgement.verdict, judgement.missing, len(judgement.keys)) == (Verdict.NOT_RUN, 5, 5)
+        assert judgement.finding.note == "Of 5 cells, 5 have not been run. No verdict is recorded."
+    judgement = reproduce([declared], store, in_process(), profile="quick").judgements[0]
+    assert (judgement.verdict, judgement.missing, dict(judgement.finding.numbers)) == (Verdict.HOLDS, 0, {"least": 1.0})
+    assert judgement.seconds > 0
+    assert judgement.keys == tuple(number.cell(seed=seed, x=1.0).key for seed in range(5))
 
 
 def test_what_the_check_is_given(empty, store: Store) -> None:
-    seen: list[Found] = []
+    seen: list[CellResult] = []
 
     @claim(
         paper="selection",
@@ -140,21 +149,21 @@ def test_what_the_check_is_given(empty, store: Store) -> None:
         says="x",
         cells=lambda: [number.cell(seed=3, x=1.0), number.cell(seed=2, x=5)],
     )
-    def look(found: Sequence[Found]) -> Finding:
-        seen.extend(found)
+    def look(cells: Sequence[CellResult]) -> Finding:
+        seen.extend(cells)
         return Finding(Verdict.ILLUSTRATED)
 
     reproduce([look], store, in_process(), profile="quick")
-    assert seen == [Found({"x": 1.0}, 3, {"y": 4.0}), Found({"x": 5.0}, 2, {"y": 7.0})]
+    assert seen == [CellResult({"x": 1.0}, 3, {"y": 4.0}), CellResult({"x": 5.0}, 2, {"y": 7.0})]
 
 
 def test_a_failed_cell_leaves_it_undecided_and_is_a_difference(empty, store: Store) -> None:
-    made = declare(cells=lambda: [fails.cell(seed=seed, when=1) for seed in range(3)])
-    done = reproduce([made], store, in_process(), profile="quick")
-    (one,) = done.judgements
-    assert (one.verdict, one.failed, one.missing) == (Verdict.UNDECIDED, 1, 0)
-    assert differences([one], {made.id: Verdict.HOLDS}, "quick", everything=True) == [
-        f"{made.id}: undecided, and holds is recorded. Of 3 cells, 1 failed."
+    declared = declare(cells=lambda: [fails.cell(seed=seed, when=1) for seed in range(3)])
+    done = reproduce([declared], store, in_process(), profile="quick")
+    (judgement,) = done.judgements
+    assert (judgement.verdict, judgement.failed, judgement.missing) == (Verdict.UNDECIDED, 1, 0)
+    assert differences([judgement], {declared.id: Verdict.HOLDS}, "quick", everything=True) == [
+        f"{declared.id}: undecided, and holds is recorded. Of 3 cells, 1 failed."
     ]
 
 
@@ -167,35 +176,35 @@ def test_profiles(empty, store: Store, tmp_path: Path) -> None:
     assert needed([quick, full], "quick") == list(quick.cells())
     assert len(needed([quick, full], "full")) == 6  # one cell is of both
     first = reproduce([quick, full], store, in_process(), profile="quick")
-    assert [one.verdict for one in first.judgements] == [Verdict.HOLDS, Verdict.NOT_RUN]
+    assert [judgement.verdict for judgement in first.judgements] == [Verdict.HOLDS, Verdict.NOT_RUN]
     recorded = {quick.id: Verdict.HOLDS, full.id: Verdict.FAILS_AS_PRINTED}
     assert differences(first.judgements, recorded, "quick", everything=True) == []
     assert len(differences(first.judgements, recorded, "full", everything=True)) == 1
 
 
 def test_full_results_in_the_store_are_used_by_the_quick_profile(empty, store: Store) -> None:
-    made = declare(profile="full")
-    assert reproduce([made], store, in_process(), profile="full").tally.done == 5
-    again = reproduce([made], store, in_process(), profile="quick")
+    declared = declare(profile="full")
+    assert reproduce([declared], store, in_process(), profile="full").tally.done == 5
+    again = reproduce([declared], store, in_process(), profile="quick")
     assert (again.tally.done, again.judgements[0].verdict) == (0, Verdict.HOLDS)
-    assert differences(again.judgements, {made.id: Verdict.ILLUSTRATED}, "quick", everything=False) == [
-        f"{made.id}: holds, and illustrated is recorded."
+    assert differences(again.judgements, {declared.id: Verdict.ILLUSTRATED}, "quick", everything=False) == [
+        f"{declared.id}: holds, and illustrated is recorded."
     ]
 
 
-def breaks(found: Sequence[Found]) -> Finding:
+def breaks(cells: Sequence[CellResult]) -> Finding:
     raise KeyError("no such number")
 
 
-def corrects(found: Sequence[Found]) -> Finding:
+def corrects(cells: Sequence[CellResult]) -> Finding:
     return Finding(Verdict.HOLDS_CORRECTED)
 
 
-def corrects_asymptotically(found: Sequence[Found]) -> Finding:
+def corrects_asymptotically(cells: Sequence[CellResult]) -> Finding:
     return Finding(Verdict.HOLDS_ASYMPTOTICALLY_CORRECTED)
 
 
-def shows_what_is_not_asked(found: Sequence[Found]) -> Finding:
+def shows_what_is_not_asked(cells: Sequence[CellResult]) -> Finding:
     return Finding(Verdict.HOLDS, shows={"a": True})
 
 
@@ -210,23 +219,23 @@ def shows_what_is_not_asked(found: Sequence[Found]) -> Finding:
 )
 def test_a_check_that_breaks_is_told(empty, store: Store, check: Any, told: str) -> None:
     options = {"paper": "kronecker", "says": "x", "cells": lambda: [number.cell(seed=0, x=1.0)]}
-    made = claim(where="Lemma 1", **options)(check)
-    (one,) = reproduce([made], store, in_process(), profile="quick").judgements
-    assert one.verdict is Verdict.UNDECIDED
-    assert one.problem is not None
-    (sentence,) = differences([one], {made.id: Verdict.UNDECIDED}, "quick", everything=True)
+    declared = claim(where="Lemma 1", **options)(check)
+    (judgement,) = reproduce([declared], store, in_process(), profile="quick").judgements
+    assert judgement.verdict is Verdict.UNDECIDED
+    assert judgement.problem is not None
+    (sentence,) = differences([judgement], {declared.id: Verdict.UNDECIDED}, "quick", everything=True)
     assert told in sentence
 
 
 def test_a_record_in_the_old_word_differs_from_a_claim_that_holds_only_asymptotically(empty) -> None:
     """Until verdicts had two attributes, such a claim was recorded as "holds corrected": readable, and a difference."""
     slip = Erratum("x", "y", "z", shown_by="a", rank=Rank.PROOF)
-    made = claim(paper="kronecker", where="Lemma 1", says="x", cells=list, errata=[slip])(
-        lambda found: Finding(Verdict.HOLDS_ASYMPTOTICALLY, shows={"a": True})
+    declared = claim(paper="kronecker", where="Lemma 1", says="x", cells=list, errata=[slip])(
+        lambda cells: Finding(Verdict.HOLDS_ASYMPTOTICALLY, shows={"a": True})
     )
-    one = Judgement(made, made.judged([]), ("k",), 0.0)
-    assert differences([one], {made.id: Verdict("holds corrected")}, "quick", everything=True) == [
-        f"{made.id}: holds asymptotically when corrected, and holds corrected is recorded."
+    judgement = Judgement(declared, declared.judged([]), ("k",), 0.0)
+    assert differences([judgement], {declared.id: Verdict("holds corrected")}, "quick", everything=True) == [
+        f"{declared.id}: holds asymptotically when corrected, and holds corrected is recorded."
     ]
 
 
@@ -247,39 +256,41 @@ def test_a_record_in_the_old_word_differs_from_a_claim_that_holds_only_asymptoti
 )
 def test_misprints_are_judged_once(empty, verdict: Verdict, shows: dict[str, bool], found: Verdict) -> None:
     errata = [Erratum("x", "y", "z", shown_by=name, rank=Rank.PROOF) for name in "ab"]
-    made = claim(paper="kronecker", where="Lemma 1", says="x", cells=list, errata=errata)(
-        lambda found: Finding(verdict, {"n": 1}, "As it is.", shows)
+    declared = claim(paper="kronecker", where="Lemma 1", says="x", cells=list, errata=errata)(
+        lambda cells: Finding(verdict, {"n": 1}, "As it is.", shows)
     )
-    finding = made.judged([])
+    finding = declared.judged([])
     assert finding.verdict is found
     assert finding.numbers == {"n": 1, **{f"misprint shown: {name}": "yes" if shows[name] else "no" for name in shows}}
-    hidden = [name for name, shown in shows.items() if not shown]
-    told = f"These cells do not show the misprint: {', '.join(hidden)}." if hidden else "As it is."
-    assert finding.note == told
+    hidden = [name for name, is_shown in shows.items() if not is_shown]
+    note = f"These cells do not show the misprint: {', '.join(hidden)}." if hidden else "As it is."
+    assert finding.note == note
 
 
 def test_a_check_that_passes_must_speak_of_every_misprint(empty) -> None:
     errata = [Erratum("x", "y", "z", shown_by="a", rank=Rank.PROOF)]
-    made = claim(paper="kronecker", where="Lemma 1", says="x", cells=list, errata=errata)(
-        lambda found: Finding(Verdict.HOLDS)
+    declared = claim(paper="kronecker", where="Lemma 1", says="x", cells=list, errata=errata)(
+        lambda cells: Finding(Verdict.HOLDS)
     )
     with pytest.raises(TypeError, match=r"shown by \['a'\], and its check shows \[\]"):
-        made.judged([])
+        declared.judged([])
 
 
 def test_a_claim_without_cells_could_not_be_wrong(empty, store: Store) -> None:
-    one = judge(declare(cells=list), store)
-    assert one.problem is not None
-    assert "declares no cells" in one.problem
+    judgement = judge(declare(cells=list), store)
+    assert judgement.problem is not None
+    assert "declares no cells" in judgement.problem
 
 
 def test_records_and_claims_must_match(empty) -> None:
-    made = declare()
-    one = Judgement(made, Finding(Verdict.HOLDS), ("k",), 0.0)
-    assert differences([one], {}, "quick", everything=True) == [f"{made.id}: holds, and no verdict is recorded."]
-    stale = {made.id: Verdict.HOLDS, "kronecker/lemma-0": Verdict.HOLDS}
-    assert differences([one], stale, "quick", everything=False) == []
-    assert differences([one], stale, "quick", everything=True) == [
+    declared = declare()
+    judgement = Judgement(declared, Finding(Verdict.HOLDS), ("k",), 0.0)
+    assert differences([judgement], {}, "quick", everything=True) == [
+        f"{declared.id}: holds, and no verdict is recorded."
+    ]
+    stale = {declared.id: Verdict.HOLDS, "kronecker/lemma-0": Verdict.HOLDS}
+    assert differences([judgement], stale, "quick", everything=False) == []
+    assert differences([judgement], stale, "quick", everything=True) == [
         "kronecker/lemma-0: holds is recorded, and there is no such claim."
     ]
 
@@ -305,10 +316,10 @@ def test_a_record_may_have_its_day_and_its_reason(tmp_path: Path) -> None:
 
 def test_a_record_of_the_full_profile_has_its_day_and_an_undecided_one_its_reason() -> None:
     studies.load()
-    for one in claims():
-        record = records()[one.id]
-        assert record.on is not None or one.profile == "quick", one.id
-        assert bool(record.why) == (record.verdict is Verdict.UNDECIDED), one.id
+    for judged_claim in claims():
+        record = records()[judged_claim.id]
+        assert record.on is not None or judged_claim.profile == "quick", judged_claim.id
+        assert bool(record.why) == (record.verdict is Verdict.UNDECIDED), judged_claim.id
 
 
 def _rests() -> set[str]:
@@ -341,16 +352,16 @@ def test_a_bad_record_is_named(tmp_path: Path, text: str, told: str) -> None:
 
 
 def test_seconds_are_for_figures_and_no_check_sees_them(empty, tmp_path: Path) -> None:
-    seen: list[Found] = []
+    seen: list[CellResult] = []
 
     @claim(paper="kronecker", where="Lemma 1", says="It is.", cells=lambda: [number.cell(seed=0, x=1.0)],
            figures=["clock"])  # fmt: skip
-    def check(found: Sequence[Found]) -> Finding:
-        seen.extend(found)
+    def check(cells: Sequence[CellResult]) -> Finding:
+        seen.extend(cells)
         return Finding(Verdict.HOLDS)
 
-    def clock(found: Sequence[Found]) -> Drawing:
-        seen.extend(found)
+    def clock(cells: Sequence[CellResult]) -> Drawing:
+        seen.extend(cells)
         return Drawing(go.Figure(), "A clock.", {})
 
     with Store.create(tmp_path) as store:

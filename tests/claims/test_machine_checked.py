@@ -60,9 +60,9 @@ def test_the_statements_are_those_of_the_record() -> None:
 
 
 def test_the_report_names_the_theorem_and_its_file() -> None:
-    shown = str(statement(recalled(CLAIMS["kronecker/lemma-d.6"], records()), tag))
+    html = str(statement(recalled(CLAIMS["kronecker/lemma-d.6"], records()), tag))
     for proof in proofs_of("kronecker/lemma-d.6"):
-        assert f"{proof.theorem} ({proof.file})" in shown
+        assert f"{proof.theorem} ({proof.file})" in html
     assert "Coq" not in str(statement(recalled(CLAIMS["kronecker/lemma-b.1"], records()), tag))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from separatrix import studies
 from separatrix.claims import ledger
-from separatrix.claims.ledger import Claim, Finding, Found, Neighbour, Verdict, claim
+from separatrix.claims.ledger import CellResult, Claim, Finding, Neighbour, Verdict, claim
 from tests.claims.cells import ran, recorded
 from tests.lab.experiments import number
 
@@ -20,45 +20,43 @@ CLAIMS = dict(ledger._REGISTRY)
 OPEN = (Verdict.ILLUSTRATED, Verdict.NOT_REPRODUCED)
 """Verdicts of claims that no program decides, whose neighbours may be rejected by a check that decides nothing."""
 QUICK = sorted(
-    (id, at)
-    for id, one in CLAIMS.items()
-    if one.profile == "quick" and one.paper != "beyond"
-    for at in range(len(one.neighbours))
+    id
+    for id, registered in CLAIMS.items()
+    if registered.profile == "quick" and registered.paper != "beyond" and registered.neighbours
 )
 """The neighbours of claims beyond the papers are tested in `tests/studies`, on the cells that run there."""
 
 
-@pytest.mark.parametrize("id", sorted(CLAIMS))
-def test_a_claim_has_neighbours_or_says_why_not(id: str) -> None:
-    one = CLAIMS[id]
-    assert bool(one.neighbours) != bool(one.alone)
-    said = [other.says for other in one.neighbours]
-    assert len(said) == len(set(said)), "the evidence names a neighbour by what it says"
-    arguments = list(inspect.signature(one.check).parameters)[1:]
-    for other in one.neighbours:
-        assert other.constants
-        assert other.constants.keys() <= set(arguments), "a neighbour differs by arguments of the check"
+def test_a_claim_has_neighbours_or_says_why_not() -> None:
+    for id, registered in CLAIMS.items():
+        assert bool(registered.neighbours) != bool(registered.alone), id
+        statements = [neighbour.says for neighbour in registered.neighbours]
+        assert len(statements) == len(set(statements)), f"{id}: the evidence names a neighbour by what it says"
+        arguments = list(inspect.signature(registered.check).parameters)[1:]
+        for neighbour in registered.neighbours:
+            assert neighbour.constants, id
+            assert neighbour.constants.keys() <= set(arguments), f"{id}: a neighbour differs by arguments of the check"
 
 
 TURNING = {"turned", "better", "worse", "strong", "weak", "orders", "together", "nearer", "stays", "carrying"}
 """Arguments by which a neighbour turns a comparison round, or exchanges two parts: to reject that shows little."""
 
 
-@pytest.mark.parametrize("id", sorted(id for id, one in CLAIMS.items() if one.neighbours))
-def test_some_neighbour_is_near(id: str) -> None:
-    assert any(not other.constants.keys() <= TURNING for other in CLAIMS[id].neighbours)
+def test_some_neighbour_is_near() -> None:
+    for id, registered in CLAIMS.items():
+        if registered.neighbours:
+            assert any(not neighbour.constants.keys() <= TURNING for neighbour in registered.neighbours), id
 
 
-@pytest.mark.parametrize(("id", "at"), QUICK, ids=lambda value: str(value))
-def test_the_check_rejects_the_neighbour(id: str, at: int) -> None:
+@pytest.mark.parametrize("id", QUICK)
+def test_the_check_rejects_every_neighbour(id: str) -> None:
     """On the evidence on which the claim has its recorded verdict. A claim that is decided is rejected by failing."""
-    one = CLAIMS[id]
-    neighbour = one.neighbours[at]
-    verdict = one.check(ran(id), **neighbour.constants).verdict
     rejecting = {Verdict.FAILS_AS_PRINTED, Verdict.NOT_REPRODUCED}
     if recorded()[id] in OPEN:
         rejecting.add(Verdict.UNDECIDED)
-    assert verdict in rejecting, f"{neighbour.says}: {verdict}"
+    for neighbour in CLAIMS[id].neighbours:
+        verdict = CLAIMS[id].check(ran(id), **neighbour.constants).verdict
+        assert verdict in rejecting, f"{neighbour.says}: {verdict}"
 
 
 def test_a_neighbour_that_is_not_rejected_leaves_the_claim_undecided(empty: dict[str, Claim]) -> None:
@@ -72,15 +70,15 @@ def test_a_neighbour_that_is_not_rejected_leaves_the_claim_undecided(empty: dict
         cells=lambda: [number.cell(seed=0, x=1.0)],
         neighbours=neighbours,
     )
-    def below(found: Sequence[Found], bound: float = 4.0) -> Finding:
-        return ledger.holds_if(all(one.result["y"] < bound for one in found), {"bound": bound})
+    def below(cells: Sequence[CellResult], bound: float = 4.0) -> Finding:
+        return ledger.holds_if(all(cell.result["y"] < bound for cell in cells), {"bound": bound})
 
-    finding = below.judged([Found({"x": 1.0}, 0, {"y": 3.0})])
+    finding = below.judged([CellResult({"x": 1.0}, 0, {"y": 3.0})])
     assert finding.verdict is Verdict.UNDECIDED
     assert finding.numbers["rejected: below 2"] == "yes"
     assert finding.numbers["rejected: below 5"] == "no"
     assert "below 5" in finding.note
-    assert [below.accepts(other, [Found({"x": 1.0}, 0, {"y": 3.0})]) for other in neighbours] == [False, True]
+    assert [below.accepts(other, [CellResult({"x": 1.0}, 0, {"y": 3.0})]) for other in neighbours] == [False, True]
 
 
 def test_a_proof_makes_of_a_check_that_holds_a_claim_that_is_proved(empty: dict[str, Claim]) -> None:
@@ -92,11 +90,11 @@ def test_a_proof_makes_of_a_check_that_holds_a_claim_that_is_proved(empty: dict[
         proof="Lemma 1",
         alone="It is a test.",
     )
-    def positive(found: Sequence[Found]) -> Finding:
-        return ledger.holds_if(found[0].result["y"] > 0, {"y": 1.0})
+    def positive(cells: Sequence[CellResult]) -> Finding:
+        return ledger.holds_if(cells[0].result["y"] > 0, {"y": 1.0})
 
-    assert positive.judged([Found({}, 0, {"y": 1.0})]).verdict is Verdict.PROVED
-    assert positive.judged([Found({}, 0, {"y": -1.0})]).verdict is Verdict.FAILS_AS_PRINTED
+    assert positive.judged([CellResult({}, 0, {"y": 1.0})]).verdict is Verdict.PROVED
+    assert positive.judged([CellResult({}, 0, {"y": -1.0})]).verdict is Verdict.FAILS_AS_PRINTED
 
 
 def test_code_that_is_what_a_definition_says_makes_of_a_check_that_holds_a_claim_that_is_defined_here(
@@ -110,22 +108,22 @@ def test_code_that_is_what_a_definition_says_makes_of_a_check_that_holds_a_claim
         defines=["separatrix.tensor_attention"],
         alone="It is a test.",
     )
-    def positive(found: Sequence[Found]) -> Finding:
-        return ledger.holds_if(found[0].result["y"] > 0, {"y": 1.0})
+    def positive(cells: Sequence[CellResult]) -> Finding:
+        return ledger.holds_if(cells[0].result["y"] > 0, {"y": 1.0})
 
-    assert positive.judged([Found({}, 0, {"y": 1.0})]).verdict is Verdict.DEFINED
-    assert positive.judged([Found({}, 0, {"y": -1.0})]).verdict is Verdict.FAILS_AS_PRINTED
+    assert positive.judged([CellResult({}, 0, {"y": 1.0})]).verdict is Verdict.DEFINED
+    assert positive.judged([CellResult({}, 0, {"y": -1.0})]).verdict is Verdict.FAILS_AS_PRINTED
 
 
-@pytest.mark.parametrize("id", sorted(id for id, one in CLAIMS.items() if one.defines))
-def test_what_a_definition_names_is_there(id: str) -> None:
-    for name in CLAIMS[id].defines:
-        home, _, thing = name.rpartition(".")
-        assert callable(getattr(import_module(home), thing)), name
+def test_what_a_definition_names_is_there() -> None:
+    for id, registered in CLAIMS.items():
+        for name in registered.defines:
+            home, _, attribute = name.rpartition(".")
+            assert callable(getattr(import_module(home), attribute, None)), f"{id}: there is no {name}"
 
 
 def test_what_is_not_reproduced_lists_what_was_chosen(empty: dict[str, Claim]) -> None:
-    def not_found(found: Sequence[Found]) -> Finding:
+    def not_found(cells: Sequence[CellResult]) -> Finding:
         return Finding(Verdict.NOT_REPRODUCED)
 
     options = {"paper": "kronecker", "says": "It is.", "cells": lambda: [number.cell(seed=0, x=1.0)]}
@@ -141,6 +139,6 @@ def test_proofs_are_in_the_documents(root: Path) -> None:
         for line in (root / "docs/derivations/proofs.md").read_text("utf-8").splitlines()
         if line.startswith("#")
     }
-    proofs = {one.proof for one in CLAIMS.values() if one.proof}
+    proofs = {claim.proof for claim in CLAIMS.values() if claim.proof}
     assert proofs
     assert proofs <= headings

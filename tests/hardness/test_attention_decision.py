@@ -33,22 +33,22 @@ def drawn(n: int, d: int, seed: int, density: float = 0.5) -> tuple[torch.Tensor
 @pytest.mark.parametrize(("pad", "blanks"), [(None, None), (2, (1, 1)), (0, (0, 3)), (7, (2, 1))])
 def test_outputs_are_the_formula(pad: int | None, blanks: tuple[int, int] | None) -> None:
     a, b, c = drawn(4, 5, 0)
-    made = pad_for_attention(GapMaxIP(a, b, c, 3, 0.5), 11.0, pad=pad, blanks=blanks)
+    padded = pad_for_attention(GapMaxIP(a, b, c, 3, 0.5), 11.0, pad=pad, blanks=blanks)
     w, (m_b, m_c) = 5 if pad is None else pad, blanks or (6, 5)
     y = 11.0 / (5 + w)
     S = torch.exp(y * inner_products(a, b, c).double()).sum((1, 2))
     expected = S / (S + 6 * m_c + m_b * 5 + m_b * m_c * math.exp(w * y))
-    assert torch.allclose(made.outputs(), expected, rtol=1e-12)
-    assert torch.allclose(made.log_outputs(), expected.log(), atol=1e-12)
-    assert torch.allclose(literal(made.query, made.keys, made.values)[0][:, 0], expected, rtol=1e-12)
-    assert max(float(one.abs().max()) for one in (made.query, *made.keys)) == pytest.approx(made.bound)
+    assert torch.allclose(padded.outputs(), expected, rtol=1e-12)
+    assert torch.allclose(padded.log_outputs(), expected.log(), atol=1e-12)
+    assert torch.allclose(literal(padded.query, padded.keys, padded.values)[0][:, 0], expected, rtol=1e-12)
+    assert max(float(tensor.abs().max()) for tensor in (padded.query, *padded.keys)) == pytest.approx(padded.bound)
 
 
 def test_the_values_are_a_column_wise_kronecker_product() -> None:
     """1 on the pairs of vectors, 0 on every pair with a blank, in the order of Definition 2.4."""
     a, b, c = drawn(2, 3, 0)
-    made = pad_for_attention(GapMaxIP(a, b, c, 3, 0.5), 1.0)
-    v = column_kronecker(*made.values)[:, 0]
+    padded = pad_for_attention(GapMaxIP(a, b, c, 3, 0.5), 1.0)
+    v = column_kronecker(*padded.values)[:, 0]
     for j, k in product(range(8), range(6)):
         assert v[j + k * 8] == float(j < 4 and k < 3)
 
@@ -58,12 +58,12 @@ def test_log_outputs_where_the_outputs_underflow() -> None:
     ones = torch.ones(1, 40)
     instance = GapMaxIP(torch.arange(40)[None] < 3, ones, ones, 3, 1 / 3)
     beta = 4000.0
-    made = pad_for_attention(instance, beta)
+    padded = pad_for_attention(instance, beta)
     S = mpmath.exp(3 * beta / 80)
     exact = mpmath.log(S / (S + 2 + mpmath.exp(beta / 2)))
     assert exact < math.log(5e-324)  # No float64 is so small.
-    assert made.log_outputs().item() == pytest.approx(float(exact), rel=1e-12)
-    assert made.log_outputs().item() > log_threshold(instance, beta, 40) + math.log(2)
+    assert padded.log_outputs().item() == pytest.approx(float(exact), rel=1e-12)
+    assert padded.log_outputs().item() > log_threshold(instance, beta, 40) + math.log(2)
 
 
 @settings(max_examples=80, deadline=None)
@@ -72,9 +72,9 @@ def test_every_row_that_is_in_a_case_is_decided(n: int, d: int, seed: int, densi
     a, b, c = drawn(n, d, seed, density)
     threshold = data.draw(st.floats(0.2, d))
     epsilon = data.draw(st.sampled_from([0.01, 1 / d, 0.3, 0.5, 1.0]))
-    found = hardness.gap_maxip_by_attention(a, b, c, threshold, epsilon)
-    assert found.dtype == torch.bool
-    for answer, case in zip(found.tolist(), gap_maxip(GapMaxIP(a, b, c, threshold, epsilon)), strict=True):
+    decisions = hardness.gap_maxip_by_attention(a, b, c, threshold, epsilon)
+    assert decisions.dtype == torch.bool
+    for answer, case in zip(decisions.tolist(), gap_maxip(GapMaxIP(a, b, c, threshold, epsilon)), strict=True):
         assert case is None or answer == case
 
 
@@ -106,10 +106,10 @@ def test_a_smaller_beta_decides_wrongly(monkeypatch: pytest.MonkeyPatch) -> None
     sizes = attention_decision.attention_sizes
 
     def small(*inputs):
-        made = sizes(*inputs)
-        pairs = (made.keys[0] - 1) * (made.keys[1] - 1)
+        call = sizes(*inputs)
+        pairs = (call.keys[0] - 1) * (call.keys[1] - 1)
         return attention_decision.AttentionSizes(
-            made.queries, made.keys, made.width, made.beta * math.log(pairs / 16) / math.log(16 * pairs), 0.0, made.work
+            call.queries, call.keys, call.width, call.beta * math.log(pairs / 16) / math.log(16 * pairs), 0.0, call.work
         )
 
     ones = torch.ones(40, 10)
@@ -131,8 +131,8 @@ def test_the_triple_is_one_that_reaches_the_threshold(seed: int) -> None:
 
 
 def test_some_instances_of_that_test_are_yes_and_some_no() -> None:
-    found = {triple_by_attention(GapMaxIP(*drawn(5, 9, seed, 0.7), 6, 1 / 6)) is None for seed in range(20)}
-    assert found == {True, False}
+    outcomes = {triple_by_attention(GapMaxIP(*drawn(5, 9, seed, 0.7), 6, 1 / 6)) is None for seed in range(20)}
+    assert outcomes == {True, False}
 
 
 @pytest.mark.parametrize(("n_b", "n_c", "where"), [(30, 1, "row 0 of a: "), (5, 5, "row 0 of a with row 0 of b: ")])
@@ -152,12 +152,12 @@ def test_both_roads_decide_alike(seed: int) -> None:
     instance = OrthogonalVectors(*sets)
     orthogonal = inner_products(*sets) == 0
     direct = triple_by_attention(to_maxip(instance))
-    made = to_gap_maxip(instance, Protocol(5, 3))
-    rows = triple_by_attention(made.instance)
+    reduction = to_gap_maxip(instance, Protocol(5, 3))
+    rows = triple_by_attention(reduction.instance)
     assert (direct is None) == (rows is None) == (not orthogonal.any())
     if direct is not None and rows is not None:
         assert orthogonal[direct]
-        assert orthogonal[made.triple(rows)]
+        assert orthogonal[reduction.triple(rows)]
 
 
 def test_bad_calls_are_refused() -> None:

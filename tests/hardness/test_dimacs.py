@@ -29,7 +29,9 @@ from separatrix.hardness.orthogonal_vectors import to_orthogonal_vectors
 
 LITERALS = st.integers(-9, 9).filter(bool)
 FORMULAS = st.builds(
-    lambda clauses, extra: Formula(max([abs(one) for clause in clauses for one in clause] + [0]) + extra, clauses),
+    lambda clauses, extra: Formula(
+        max([abs(literal) for clause in clauses for literal in clause] + [0]) + extra, clauses
+    ),
     st.lists(st.lists(LITERALS, max_size=4).map(tuple), max_size=6).map(tuple),
     st.integers(0, 3),
 )
@@ -40,7 +42,7 @@ def test_what_is_written_is_read_again(formula: Formula) -> None:
     assert parse_dimacs(dimacs(formula)) == formula
 
 
-@given(FORMULAS.filter(lambda one: all(one.clauses)))
+@given(FORMULAS.filter(lambda formula: all(formula.clauses)))
 def test_the_reader_agrees_with_python_sat(formula: Formula) -> None:
     assert [list(clause) for clause in parse_dimacs(dimacs(formula)).clauses] == CNF(
         from_string=dimacs(formula)
@@ -210,8 +212,8 @@ def test_a_clause_of_many_literals_takes_as_many_steps_as_one_of_few() -> None:
     read = [calls_of(lambda text=text: parse_dimacs(text)) for text in texts]
     assert read[0] == read[1]
     formulas = [parse_dimacs(text) for text in texts]
-    made = [calls_of(lambda formula=formula: to_orthogonal_vectors(formula)) for formula in formulas]
-    assert made[0] == made[1]
+    calls = [calls_of(lambda formula=formula: to_orthogonal_vectors(formula)) for formula in formulas]
+    assert calls[0] == calls[1]
 
 
 def test_a_word_after_the_last_clause_is_told_wherever_it_stands() -> None:

@@ -112,8 +112,8 @@ def test_cosines_and_sines_to_four_units(denominator: int) -> None:
     with mpmath.workdps(40):
         for numerator, found_c, found_s in zip(p.tolist(), c.tolist(), s.tolist(), strict=True):
             angle = 2 * mpmath.mpf(numerator) / denominator
-            for found, true in ((found_c, mpmath.cospi(angle)), (found_s, mpmath.sinpi(angle))):
-                assert abs(found - true) <= 4 * mpmath.mpf(2) ** -53 * abs(true)
+            for computed, true in ((found_c, mpmath.cospi(angle)), (found_s, mpmath.sinpi(angle))):
+                assert abs(computed - true) <= 4 * mpmath.mpf(2) ** -53 * abs(true)
 
 
 @pytest.mark.parametrize(("modulus", "n"), [(2, 1), (2, 4), (3, 4), (4, 4), (5, 4), (6, 3), (9, 3), (17, 2), (40, 1)])
@@ -267,8 +267,8 @@ def test_the_table_of_the_derivation(root: Path) -> None:
         k, F = int(order), int(count)
         assert int(width) == k * F + 1
         assert int(single.replace(" ", "")) == largest_modulus(k, F, torch.float32)
-        whole = 2**31 if double == "$2^{31}$" else int(double.replace(" ", ""))
-        assert whole == largest_modulus(k, F, torch.float64)
+        modulus = 2**31 if double == "$2^{31}$" else int(double.replace(" ", ""))
+        assert modulus == largest_modulus(k, F, torch.float64)
 
 
 def test_sharpness_in_exact_arithmetic_and_in_floats() -> None:
@@ -285,10 +285,10 @@ def test_sharpness_in_exact_arithmetic_and_in_floats() -> None:
 @pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 4), (2, 3, 4)])
 def test_shapes(shape: tuple[int, ...]) -> None:
     x = torch.ones(shape, dtype=torch.int32)
-    found = hardness.match3_by_attention(x, 3)
-    assert found.shape == shape
-    assert found.dtype == torch.bool
-    assert found.all()
+    labels = hardness.match3_by_attention(x, 3)
+    assert labels.shape == shape
+    assert labels.dtype == torch.bool
+    assert labels.all()
 
 
 def test_residues_are_reduced_exactly() -> None:

@@ -82,12 +82,12 @@ def test_the_law_of_a_planted_pair(order: int, modulus: int) -> None:
     else:
         law = {(a,): 1 / len(starts) for a in starts}
         seen = [(row[0],) for row in x.tolist()]
-    each = 1e-7 / (4 * len(law))
+    level = 1e-7 / (4 * len(law))
     for wanted in (False, True):
         counts = Counter(pair for pair, is_match in zip(seen, label.tolist(), strict=True) if is_match == wanted)
         assert counts.keys() == law.keys()
         for pair, probability in law.items():
-            low, high = binom.ppf(each, 30_000, probability), binom.isf(each, 30_000, probability)
+            low, high = binom.ppf(level, 30_000, probability), binom.isf(level, 30_000, probability)
             assert low <= counts[pair] <= high
 
 

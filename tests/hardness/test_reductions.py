@@ -23,7 +23,9 @@ from separatrix.hardness.orthogonal_vectors import (
 )
 
 LITERALS = st.integers(-7, 7).filter(bool)
-FORMULAS = st.lists(st.lists(LITERALS, max_size=4).map(tuple), max_size=12).map(lambda one: Formula(7, tuple(one)))
+FORMULAS = st.lists(st.lists(LITERALS, max_size=4).map(tuple), max_size=12).map(
+    lambda clauses: Formula(7, tuple(clauses))
+)
 
 
 def solvable(formula: Formula) -> bool:
@@ -34,20 +36,20 @@ def solvable(formula: Formula) -> bool:
 
 @pytest.mark.parametrize("variables", range(14))
 def test_the_parts_are_all_variables_in_order(variables: int) -> None:
-    found = parts(variables)
-    assert [one for part in found for one in part] == list(range(1, variables + 1))
-    assert max(map(len, found)) - min(map(len, found)) <= 1
+    split = parts(variables)
+    assert [variable for part in split for variable in part] == list(range(1, variables + 1))
+    assert max(map(len, split)) - min(map(len, split)) <= 1
 
 
 @settings(max_examples=60, deadline=None)
 @given(FORMULAS)
 def test_every_triple_is_orthogonal_exactly_if_its_assignment_satisfies(formula: Formula) -> None:
-    found = inner_products(*(getattr(to_orthogonal_vectors(formula), one) for one in "abc"))
+    products = inner_products(*(getattr(to_orthogonal_vectors(formula), name) for name in "abc"))
     seen = set()
-    for triple in product(*map(range, found.shape)):
+    for triple in product(*map(range, products.shape)):
         assignment = assignment_of(formula, triple)
         seen.add(assignment)
-        assert formula.holds(assignment) == (found[triple] == 0)
+        assert formula.holds(assignment) == (products[triple] == 0)
     assert len(seen) == 2**formula.variables
 
 
@@ -71,29 +73,29 @@ def test_planted_and_random_formulas(variables: int, clauses: int, seed: int) ->
 
 
 def test_the_random_formulas_are_of_both_kinds() -> None:
-    found = {solvable(random_formula(12, clauses, 3, seed)) for clauses in (50, 70) for seed in range(6)}
-    assert found == {True, False}
+    answers = {solvable(random_formula(12, clauses, 3, seed)) for clauses in (50, 70) for seed in range(6)}
+    assert answers == {True, False}
 
 
 @given(st.integers(1, 5), st.integers(1, 9), st.integers(0, 2**32 - 1))
 def test_the_direct_road_subtracts_from_m(n: int, m: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     a, b, c = (torch.randint(0, 2, (n + extra, m), generator=generator) for extra in range(3))
-    made = to_maxip(OrthogonalVectors(a, b, c))
-    assert made.dimension == 3 * m
-    assert torch.equal(inner_products(made.a, made.b, made.c), m - inner_products(a, b, c))
-    assert (made.low, made.high) == (m - 1, m)
-    assert None not in gap_maxip(made)
-    assert gap_maxip(made) == (inner_products(a, b, c) == 0).flatten(1).any(1).tolist()
+    instance = to_maxip(OrthogonalVectors(a, b, c))
+    assert instance.dimension == 3 * m
+    assert torch.equal(inner_products(instance.a, instance.b, instance.c), m - inner_products(a, b, c))
+    assert (instance.low, instance.high) == (m - 1, m)
+    assert None not in gap_maxip(instance)
+    assert gap_maxip(instance) == (inner_products(a, b, c) == 0).flatten(1).any(1).tolist()
 
 
 def test_inner_products_are_the_definition() -> None:
     generator = torch.Generator().manual_seed(0)
     a, b, c = (torch.randint(0, 2, (n, 5), generator=generator) for n in (3, 4, 2))
-    found = inner_products(a, b, c)
+    products = inner_products(a, b, c)
     for i, j, k in product(range(3), range(4), range(2)):
-        assert found[i, j, k] == sum(int(a[i, x] and b[j, x] and c[k, x]) for x in range(5))
-    assert largest_products(GapMaxIP(a, b, c, 2, 0.5)).tolist() == found.flatten(1).amax(1).tolist()
+        assert products[i, j, k] == sum(int(a[i, x] and b[j, x] and c[k, x]) for x in range(5))
+    assert largest_products(GapMaxIP(a, b, c, 2, 0.5)).tolist() == products.flatten(1).amax(1).tolist()
 
 
 @given(st.integers(1, 300))

@@ -17,7 +17,9 @@ from separatrix.hardness.dimacs import dimacs
 from separatrix.hardness.sat import chain_sizes, decide_formula
 
 LITERALS = st.integers(-5, 5).filter(bool)
-FORMULAS = st.lists(st.lists(LITERALS, max_size=3).map(tuple), max_size=9).map(lambda one: Formula(5, tuple(one)))
+FORMULAS = st.lists(st.lists(LITERALS, max_size=3).map(tuple), max_size=9).map(
+    lambda clauses: Formula(5, tuple(clauses))
+)
 
 
 def solvable(formula: Formula) -> bool:
@@ -28,19 +30,19 @@ def solvable(formula: Formula) -> bool:
 @settings(max_examples=100, deadline=None)
 @given(FORMULAS, st.sampled_from(["direct", "protocol"]))
 def test_small_formulas_by_either_road(formula: Formula, road: str) -> None:
-    found = decide_formula(formula, road=road)
-    assert bool(found) == found.satisfiable == solvable(formula)
-    assert (found.assignment is not None) == found.satisfiable
-    assert found.assignment is None or formula.holds(found.assignment)
+    decision = decide_formula(formula, road=road)
+    assert bool(decision) == decision.satisfiable == solvable(formula)
+    assert (decision.assignment is not None) == decision.satisfiable
+    assert decision.assignment is None or formula.holds(decision.assignment)
 
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(("variables", "clauses"), [(13, 50), (15, 66), (18, 76), (18, 100)])
 def test_larger_formulas(variables: int, clauses: int, seed: int) -> None:
     planted, _ = planted_formula(variables, clauses, 3, seed)
-    found = decide_formula(planted)
-    assert found.assignment is not None
-    assert planted.holds(found.assignment)
+    decision = decide_formula(planted)
+    assert decision.assignment is not None
+    assert planted.holds(decision.assignment)
     drawn = random_formula(variables, clauses, 3, seed)
     assert bool(decide_formula(drawn)) == solvable(drawn)
 
@@ -82,12 +84,12 @@ def test_satisfiable_reads_a_file_and_tells_the_sizes(tmp_path: Path) -> None:
     formula, _ = planted_formula(7, 10, 3, 0)
     file = tmp_path / "seven.cnf"
     file.write_text(dimacs(formula))
-    found = hardness.satisfiable(file)
-    assert found
-    assert [step.problem for step in found.steps] == ["CNF", "3OV", "Gap-MaxIP", "attention"]
-    assert found.steps[1].sizes == "8, 4 and 4 vectors of dimension 10"
-    assert found.steps[2].sizes == "8, 4 and 4 vectors of dimension 30, threshold 10, against at most 9"
-    assert "8 queries, 5 and 5 keys of width 40" in found.steps[3].sizes
+    decision = hardness.satisfiable(file)
+    assert decision
+    assert [step.problem for step in decision.steps] == ["CNF", "3OV", "Gap-MaxIP", "attention"]
+    assert decision.steps[1].sizes == "8, 4 and 4 vectors of dimension 10"
+    assert decision.steps[2].sizes == "8, 4 and 4 vectors of dimension 30, threshold 10, against at most 9"
+    assert "8 queries, 5 and 5 keys of width 40" in decision.steps[3].sizes
     by_protocol = hardness.satisfiable(file, road="protocol")
     assert by_protocol
     assert "5 parts of 2, F_7, codes of length 6, 49 words" in by_protocol.steps[2].sizes

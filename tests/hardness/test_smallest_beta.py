@@ -72,7 +72,7 @@ def test_above_the_border_every_multiset_of_products_is_on_its_side(n: int, d: i
     y = (beta_on_exact_outputs(pairs, low, high, 2 * d) * (1 + CLOSE) + CLOSE) / (2 * d)
     sums: dict[bool, list[float]] = {True: [], False: []}
     for products in combinations_with_replacement([*range(low + 1), *range(high, d + 1)], pairs):
-        sums[products[-1] >= high].append(math.fsum(math.exp(y * one) for one in products))
+        sums[products[-1] >= high].append(math.fsum(math.exp(y * product) for product in products))
     assert min(sums[True]) > max(sums[False])
 
 

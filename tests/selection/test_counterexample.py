@@ -29,13 +29,13 @@ def test_every_narrow_net_is_caught(T: int, d: int, seed: int, data: st.DataObje
     q = data.draw(st.integers(1, T).filter(lambda q: (T - q + 1) * d > 1))
     k = data.draw(st.integers(1, (T - q + 1) * d - 1))
     net = FCN(T, q, d, [k, 16], activation=nn.Tanh, generator=seed, dtype=torch.float64)
-    found = fcn_counterexample(net, T, q, d)
-    one, first = _errors(net, found.first, T, q, d)
-    two, second = _errors(net, found.second, T, q, d)
-    torch.testing.assert_close(one, two, rtol=0, atol=1e-9)
-    assert found.errors == pytest.approx((first, second), abs=1e-9)
-    assert found.loss == pytest.approx(1.0, abs=1e-9)
-    assert max(first, second) >= found.loss
+    counterexample = fcn_counterexample(net, T, q, d)
+    first_error, first = _errors(net, counterexample.first, T, q, d)
+    two, second = _errors(net, counterexample.second, T, q, d)
+    torch.testing.assert_close(first_error, two, rtol=0, atol=1e-9)
+    assert counterexample.errors == pytest.approx((first, second), abs=1e-9)
+    assert counterexample.loss == pytest.approx(1.0, abs=1e-9)
+    assert max(first, second) >= counterexample.loss
     assert max(first, second) ** 2 >= 1 / (2 * q)
 
 
@@ -47,11 +47,11 @@ def test_the_constant_is_the_norms_at_the_proofs_scale(q: int) -> None:
     with torch.no_grad():
         net[1].weight.zero_()
         net[1].bias.zero_()
-    found = fcn_counterexample(net, T, q, d, token_norm=0.5)
-    assert found.errors == pytest.approx((1 / (2 * q),) * 2, abs=1e-12)
-    assert found.loss == pytest.approx(1 / (2 * q), abs=1e-12)
-    assert found.loss**2 < 1 / (2 * q)
-    assert float(found.first[: T * d].reshape(T, d).norm(dim=1).max()) == pytest.approx(0.5, abs=1e-12)
+    counterexample = fcn_counterexample(net, T, q, d, token_norm=0.5)
+    assert counterexample.errors == pytest.approx((1 / (2 * q),) * 2, abs=1e-12)
+    assert counterexample.loss == pytest.approx(1 / (2 * q), abs=1e-12)
+    assert counterexample.loss**2 < 1 / (2 * q)
+    assert float(counterexample.first[: T * d].reshape(T, d).norm(dim=1).max()) == pytest.approx(0.5, abs=1e-12)
 
 
 class _Own(nn.Module):
@@ -73,10 +73,10 @@ def test_any_module_will_do_and_keeps_its_mode() -> None:
     T, q, d = 9, 3, 2
     net = _Own(T * d + q, 13, d).train()
     net.norm.eval()
-    found = fcn_counterexample(net, T, q, d)
-    assert found.first.dtype == torch.float32
-    assert found.loss == pytest.approx(1.0, abs=1e-4)
-    assert max(found.errors) >= found.loss
+    counterexample = fcn_counterexample(net, T, q, d)
+    assert counterexample.first.dtype == torch.float32
+    assert counterexample.loss == pytest.approx(1.0, abs=1e-4)
+    assert max(counterexample.errors) >= counterexample.loss
     assert net.training
     assert not net.norm.training
 

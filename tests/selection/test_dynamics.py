@@ -76,11 +76,11 @@ def test_the_loss_falls_at_the_theorems_rates(sizes: tuple[int, int, int], relat
 
 
 def test_a_run_goes_on_from_where_it_stood() -> None:
-    whole = population_dynamics(30, 3, 2, 0.01, 900)
+    uninterrupted = population_dynamics(30, 3, 2, 0.01, 900)
     first = population_dynamics(30, 3, 2, 0.01, 400)
     rest = population_dynamics(30, 3, 2, 0.01, 500, start=(first.alpha[-1], first.C[-1]))
-    np.testing.assert_allclose(rest.alpha, whole.alpha[400:], rtol=0, atol=1e-12)
-    np.testing.assert_allclose(rest.loss, whole.loss[400:], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(rest.alpha, uninterrupted.alpha[400:], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(rest.loss, uninterrupted.loss[400:], rtol=0, atol=1e-12)
 
 
 def test_the_flow_is_the_limit_of_small_steps() -> None:

@@ -111,9 +111,9 @@ def test_a_net_is_what_its_widths_say() -> None:
 
 def test_a_net_leaves_the_global_generator_alone() -> None:
     before = torch.get_rng_state()
-    one, two = FCN(3, 2, 2, [5], generator=3), FCN(3, 2, 2, [5], generator=3)
+    first, two = FCN(3, 2, 2, [5], generator=3), FCN(3, 2, 2, [5], generator=3)
     assert torch.equal(before, torch.get_rng_state())
-    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), two.parameters(), strict=True))
 
 
 def test_the_average_of_a_subset_of_all_tokens_is_their_mean() -> None:

@@ -34,9 +34,9 @@ def test_the_first_error_is_the_nets_own() -> None:
 
 def test_a_seed_is_a_run_and_the_global_generator_stays() -> None:
     before = torch.get_rng_state()
-    one, two, other = (list(train_fcn(dataclasses.replace(SMALL, seed=seed)))[-1] for seed in (1, 1, 2))
-    assert one == two
-    assert one != other
+    first, two, other = (list(train_fcn(dataclasses.replace(SMALL, seed=seed)))[-1] for seed in (1, 1, 2))
+    assert first == two
+    assert first != other
     assert torch.equal(before, torch.get_rng_state())
 
 

@@ -25,9 +25,9 @@ def _compare(n: int, T: int, q: int, d: int, width: int, seed: int, std: float) 
     loss.backward()
     inputs = Inputs(X.mT.contiguous(), E, y, subset_weights(E, y))
     with torch.no_grad():
-        found, dW, dV = batch_gradient(model.W, model.V, inputs)
+        value, dW, dV = batch_gradient(model.W, model.V, inputs)
         again = batch_loss(model.W, model.V, inputs)
-    torch.testing.assert_close(found, loss.detach(), rtol=0, atol=1e-10)
+    torch.testing.assert_close(value, loss.detach(), rtol=0, atol=1e-10)
     torch.testing.assert_close(again, loss.detach(), rtol=0, atol=1e-10)
     torch.testing.assert_close(dW, model.W.grad[:, d:], rtol=0, atol=1e-10)
     torch.testing.assert_close(dV, model.V.grad, rtol=0, atol=1e-10)
@@ -46,8 +46,8 @@ def test_the_gradient_is_autograds_with_any_token_of_the_query(shape: tuple[int,
     assert model.W.grad[:, :3].abs().max() > 1e-3
     inputs = Inputs(X.mT.contiguous(), E, y, subset_weights(E, y), x_query)
     with torch.no_grad():
-        found, dW, dV = batch_gradient(model.W, model.V, inputs)
-    torch.testing.assert_close(found, loss.detach(), rtol=0, atol=1e-10)
+        value, dW, dV = batch_gradient(model.W, model.V, inputs)
+    torch.testing.assert_close(value, loss.detach(), rtol=0, atol=1e-10)
     torch.testing.assert_close(dW, model.W.grad, rtol=0, atol=1e-10)
     torch.testing.assert_close(dV, model.V.grad, rtol=0, atol=1e-10)
 

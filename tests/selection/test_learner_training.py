@@ -33,9 +33,9 @@ def test_every_encoding_trains_and_is_judged_at_every_length(encoding: str) -> N
 
 def test_a_seed_is_a_run_and_the_global_generator_stays() -> None:
     before = torch.get_rng_state()
-    one, two, other = (list(train_learner(changed(seed=seed)))[-1] for seed in (1, 1, 2))
-    assert one == two
-    assert one != other
+    first, two, other = (list(train_learner(changed(seed=seed)))[-1] for seed in (1, 1, 2))
+    assert first == two
+    assert first != other
     assert torch.equal(before, torch.get_rng_state())
 
 

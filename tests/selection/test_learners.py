@@ -102,12 +102,12 @@ def test_from_zero_the_factors_have_no_gradient_and_the_product_has(attention: s
 def test_the_gradient_is_that_of_differences(attention: str) -> None:
     learner, X, E, code = drawn(attention, 5, 2, 8)
     names, values = zip(*learner.named_parameters(), strict=True)
-    held = tuple(value.detach().clone().requires_grad_() for value in values)
+    leaves = tuple(value.detach().clone().requires_grad_() for value in values)
 
-    def output(*given: Tensor) -> Tensor:
-        return torch.func.functional_call(learner, dict(zip(names, given, strict=True)), (X, E, code))
+    def output(*arguments: Tensor) -> Tensor:
+        return torch.func.functional_call(learner, dict(zip(names, arguments, strict=True)), (X, E, code))
 
-    assert torch.autograd.gradcheck(output, held)
+    assert torch.autograd.gradcheck(output, leaves)
 
 
 @pytest.mark.parametrize("attention", ["identity", "relu"])
@@ -119,12 +119,12 @@ def test_a_normaliser_that_vanishes_is_refused(attention: str) -> None:
 
 def test_a_seed_is_a_learner() -> None:
     before = torch.get_rng_state()
-    one, two, other = (SelectionLearner("order 3", 2, 3, generator=seed) for seed in (4, 4, 5))
-    assert all(torch.equal(a, b) for a, b in zip(one.parameters(), two.parameters(), strict=True))
-    assert not torch.equal(one.Q, other.Q)
+    first, two, other = (SelectionLearner("order 3", 2, 3, generator=seed) for seed in (4, 4, 5))
+    assert all(torch.equal(a, b) for a, b in zip(first.parameters(), two.parameters(), strict=True))
+    assert not torch.equal(first.Q, other.Q)
     assert torch.equal(before, torch.get_rng_state())
     # N(0, 1/(d + width)): the mean square of 5 * 5 * 3 + 2 * 2 * 5 numbers is 1/5 to within 6 standard deviations.
-    squares = torch.cat([p.detach().flatten() for p in one.parameters()]).square()
+    squares = torch.cat([p.detach().flatten() for p in first.parameters()]).square()
     assert abs(float(squares.mean()) * 5 - 1) < 6 * math.sqrt(2 / len(squares))
 
 

@@ -47,39 +47,39 @@ def literal_loss(E: torch.Tensor, y: torch.Tensor, alpha: float, C: float, d: in
 def test_the_loss_of_an_encoding_is_the_definitions(T: int, q: int, d: int, width: int, alpha: float, C: float) -> None:
     E = near_orthogonal_encoding(T, width, threshold=0.8, generator=T, dtype=D64).E
     y = all_subsets(T, q)
-    found = encoding_loss(E, y, alpha, C, d)
-    assert found == pytest.approx(literal_loss(E, y, alpha, C, d), rel=1e-12, abs=1e-15)
+    loss = encoding_loss(E, y, alpha, C, d)
+    assert loss == pytest.approx(literal_loss(E, y, alpha, C, d), rel=1e-12, abs=1e-15)
 
 
 @given(st.integers(3, 30), st.floats(0.0, 2.0), st.floats(0.0, 20.0))
 def test_orthonormal_encodings_have_the_closed_form(T: int, alpha: float, C: float) -> None:
     q, d = max(1, T // 4), 3
-    found = encoding_loss(one_hot_encoding(T, dtype=D64), uniform_subsets(5, T, q, 0), alpha, C, d)
-    assert found == pytest.approx(float(population_loss(alpha, C, T, q, d)), rel=1e-9, abs=1e-14)
+    loss = encoding_loss(one_hot_encoding(T, dtype=D64), uniform_subsets(5, T, q, 0), alpha, C, d)
+    assert loss == pytest.approx(float(population_loss(alpha, C, T, q, d)), rel=1e-9, abs=1e-14)
 
 
 def test_the_mean_over_encodings_is_the_tables() -> None:
     """The same two means by the table of overlaps, with encodings of its own: apart by at most 6 standard errors."""
     T, q, d, width, alpha, C = 20, 2, 4, 48, 1.1, 5.0
     table: OverlapTable = overlap_table(T, q, width, threshold=0.6, encodings=60, subsets=60, generator=0, spacing=0.25)
-    found = encoding_losses(T, q, d, width, alpha=alpha, C=C, threshold=0.6, encodings=60, subsets=60, generator=1)
+    losses = encoding_losses(T, q, d, width, alpha=alpha, C=C, threshold=0.6, encodings=60, subsets=60, generator=1)
     at = np.array([alpha]), np.array([C])
     mean, of_mean = (
         float(stochastic_loss(table, *at, d, objective=name)[0]) for name in ("mean of the loss", "loss of the mean")
     )
-    assert abs(found.mean - mean) < 6 * math.sqrt(2) * found.mean_se
-    assert abs(found.of_mean - of_mean) < 6 * math.sqrt(2) * found.of_mean_se
-    assert found.mean == pytest.approx(found.each.mean(), rel=1e-12)
-    assert 0 <= found.rejection_rate < 0.05
-    assert found.of_mean < found.each.min()
+    assert abs(losses.mean - mean) < 6 * math.sqrt(2) * losses.mean_se
+    assert abs(losses.of_mean - of_mean) < 6 * math.sqrt(2) * losses.of_mean_se
+    assert losses.mean == pytest.approx(losses.each.mean(), rel=1e-12)
+    assert 0 <= losses.rejection_rate < 0.05
+    assert losses.of_mean < losses.each.min()
 
 
 def test_the_error_of_the_loss_of_the_mean_is_its_slope_times_that_of_w() -> None:
     """Over 100 repetitions the spread of `of_mean` is its stated error, to within 43% (6 deviations)."""
     sizes = {"alpha": 1.05, "C": 4.0, "threshold": 0.7, "encodings": 8, "subsets": 6}
-    found = [encoding_losses(10, 2, 3, 32, generator=seed, **sizes) for seed in range(100)]
-    spread = np.std([one.of_mean for one in found], ddof=1)
-    assert spread / np.sqrt(np.mean([one.of_mean_se**2 for one in found])) == pytest.approx(1, abs=0.43)
+    draws = [encoding_losses(10, 2, 3, 32, generator=seed, **sizes) for seed in range(100)]
+    spread = np.std([draw.of_mean for draw in draws], ddof=1)
+    assert spread / np.sqrt(np.mean([draw.of_mean_se**2 for draw in draws])) == pytest.approx(1, abs=0.43)
 
 
 @pytest.mark.parametrize(("T1", "q", "d"), [(20, 2, 3), (100, 3, 5), (1000, 3, 5)])
@@ -118,17 +118,17 @@ def test_a_trained_transformer_lies_on_the_sampled_curve() -> None:
         T=T, q=q, d=d, width=width, threshold=0.6, lr=((0, 1.0), (1200, 0.2)), batch=128, steps=1600, seed=1,
         validate_every=1600, validation_T=(), validation_q=(), snapshots=(1600,),
     )  # fmt: skip
-    found = trained_lengths(settings, [T, 32, 64], fixed=3)
+    curves = trained_lengths(settings, [T, 32, 64], fixed=3)
     how = {"threshold": 0.6, "encodings": 30, "subsets": 60}
     state = stochastic_state(T, q, d, width, schedule=[(1200, 1.0), (400, 0.2)], generator=0, **how)
     sampled = sampled_lengths(state, T, [32, 64], q, d, width, generator=1, **how)
-    for length, loss in found.losses.items():
+    for length, loss in curves.losses.items():
         expected = sampled.by_length[length]
-        slack = 6 * math.hypot(found.errors[length], expected.mean_se)
+        slack = 6 * math.hypot(curves.errors[length], expected.mean_se)
         assert abs(loss - expected.mean) < 0.15 * expected.mean + slack
-    assert found.losses[T] < found.losses[32] < found.losses[64]
-    assert found.cosine_W > 0.9
-    assert all(abs(loss - found.losses[T]) < 0.5 * found.losses[T] for loss in found.fixed)
+    assert curves.losses[T] < curves.losses[32] < curves.losses[64]
+    assert curves.cosine_W > 0.9
+    assert all(abs(loss - curves.losses[T]) < 0.5 * curves.losses[T] for loss in curves.fixed)
 
 
 def test_a_subset_is_seen_by_the_loss() -> None:

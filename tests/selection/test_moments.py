@@ -52,8 +52,8 @@ def test_the_moments_are_the_quadrature(T: int, q: int, d: int, one_hot: bool) -
     size = d + E.shape[1]
     W, V = torch.randn(size, size, generator=source, dtype=F64), torch.randn(d, size, generator=source, dtype=F64)
     W[:d, d:] = 0
-    for found, expected in zip(exact_gradient(W, V, E, q), _by_quadrature(W, V, E, q), strict=True):
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    for computed, expected in zip(exact_gradient(W, V, E, q), _by_quadrature(W, V, E, q), strict=True):
+        torch.testing.assert_close(computed, expected, rtol=0, atol=1e-12)
 
 
 def test_attention_that_reads_tokens_is_refused() -> None:

@@ -65,11 +65,11 @@ def overlaps_of(stack: Tensor, subset: Tensor) -> Tensor:
 @cache
 def _codes(stack: Tensor) -> list[Tensor]:
     """The codes e_y = E_y (E_y^T E_y)^{-1} 1 of every subset, for a stack of encodings."""
-    found = []
+    values = []
     for subset in all_subsets(T, Q):
         E_y = stack[:, subset].mT
-        found.append((E_y @ torch.linalg.solve(E_y.mT @ E_y, torch.ones(len(stack), Q, 1, dtype=F64))).squeeze(2))
-    return found
+        values.append((E_y @ torch.linalg.solve(E_y.mT @ E_y, torch.ones(len(stack), Q, 1, dtype=F64))).squeeze(2))
+    return values
 
 
 def _objective(W: Tensor, alpha: Tensor, stack: Tensor, objective: Objective) -> Tensor:

@@ -64,9 +64,9 @@ def test_tokens_are_standard_normal() -> None:
 def test_a_seed_is_a_batch_and_the_global_generator_stays() -> None:
     before = torch.get_rng_state()
     task = SparseTokenSelection(8, 2, 2)
-    one, two, other = (task.batch(4, generator=seed) for seed in (5, 5, 6))
-    assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
-    assert not torch.equal(one.X, other.X)
+    first, two, other = (task.batch(4, generator=seed) for seed in (5, 5, 6))
+    assert all(torch.equal(a, b) for a, b in zip(first, two, strict=True))
+    assert not torch.equal(first.X, other.X)
     assert torch.equal(before, torch.get_rng_state())
 
 

@@ -45,9 +45,9 @@ def _settings(encoding: str, optimiser: str, initial: str) -> TrainingSettings:
     return dataclasses.replace(SMALL, encoding=encoding, optimiser=optimiser, initial=initial)
 
 
-def _same(one: Record, two: Record) -> bool:
-    weights = [record.weights for record in (one, two)]
-    plain = [dataclasses.replace(record, weights=None) for record in (one, two)]
+def _same(first: Record, two: Record) -> bool:
+    weights = [record.weights for record in (first, two)]
+    plain = [dataclasses.replace(record, weights=None) for record in (first, two)]
     if (weights[0] is None) != (weights[1] is None):
         return False
     matrices = zip(*weights, strict=True) if weights[0] is not None and weights[1] is not None else []
@@ -136,31 +136,33 @@ def test_a_run_is_the_plain_autograd_loop_on_the_same_data(
     assert [record.step for record in records] == [0, 10, 20, 30, 40]
 
 
-def _split(made: Iterable[Record | Checkpoint]) -> tuple[list[Record], list[Checkpoint]]:
-    found = list(made)
-    return [one for one in found if isinstance(one, Record)], [one for one in found if isinstance(one, Checkpoint)]
+def _split(yielded: Iterable[Record | Checkpoint]) -> tuple[list[Record], list[Checkpoint]]:
+    items = list(yielded)
+    return [item for item in items if isinstance(item, Record)], [
+        item for item in items if isinstance(item, Checkpoint)
+    ]
 
 
 @pytest.mark.parametrize(("encoding", "optimiser", "initial"), KINDS)
 def test_a_run_goes_on_from_any_state_bit_for_bit(encoding: str, optimiser: str, initial: str) -> None:
     query = "drawn" if initial == "random" else "zero"
     settings = dataclasses.replace(_settings(encoding, optimiser, initial), query=query)
-    whole = {record.step: record for record in train(settings)}
+    uninterrupted = {record.step: record for record in train(settings)}
     for every in (7, 10, 16, 33, 100):
         records, states = _split(resumable(settings, checkpoint_every=every))
         assert [state.step for state in states] == [*range(every, settings.steps, every), settings.steps]
-        assert all(_same(record, whole[record.step]) for record in records)
+        assert all(_same(record, uninterrupted[record.step]) for record in records)
         for state in states:
             # A state survives being written and read, and is not changed by the run that goes on from it.
-            read = Checkpoint.of_tensors(state.step, {name: one.numpy() for name, one in state.tensors().items()})
-            before = {name: one.clone() for name, one in read.tensors().items()}
+            read = Checkpoint.of_tensors(state.step, {name: tensor.numpy() for name, tensor in state.tensors().items()})
+            before = {name: tensor.clone() for name, tensor in read.tensors().items()}
             after, later = _split(resumable(settings, start=read, checkpoint_every=every))
-            assert [record.step for record in after] == [step for step in whole if step > state.step]
-            assert all(_same(record, whole[record.step]) for record in after)
-            assert all(torch.equal(one, before[name]) for name, one in read.tensors().items())
-            for one, two in zip(later, [other for other in states if other.step > state.step], strict=True):
-                assert one.step == two.step
-                assert all(torch.equal(tensor, two.tensors()[name]) for name, tensor in one.tensors().items())
+            assert [record.step for record in after] == [step for step in uninterrupted if step > state.step]
+            assert all(_same(record, uninterrupted[record.step]) for record in after)
+            assert all(torch.equal(tensor, before[name]) for name, tensor in read.tensors().items())
+            for state_again, two in zip(later, [other for other in states if other.step > state.step], strict=True):
+                assert state_again.step == two.step
+                assert all(torch.equal(tensor, two.tensors()[name]) for name, tensor in state_again.tensors().items())
 
 
 def test_a_state_of_another_run_is_refused() -> None:
@@ -255,9 +257,9 @@ def test_a_run_leaves_threads_and_generators_as_they_were() -> None:
 
 
 def test_seeds_give_different_runs_and_the_same_seed_the_same() -> None:
-    one, two, other = (list(train(dataclasses.replace(SMALL, seed=seed)))[-1] for seed in (5, 5, 6))
-    assert _same(one, two)
-    assert one.loss != other.loss
+    first, two, other = (list(train(dataclasses.replace(SMALL, seed=seed)))[-1] for seed in (5, 5, 6))
+    assert _same(first, two)
+    assert first.loss != other.loss
 
 
 def test_the_papers_settings() -> None:

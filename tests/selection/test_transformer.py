@@ -52,8 +52,12 @@ def test_the_transformer_is_its_definition(T: int, d: int, seed: int, data: st.D
     X, y, _ = SparseTokenSelection(T, q, d).batch(2, generator=seed, dtype=F64)
     model = _model(d, 12, seed)
     W, V = model.W.detach(), model.V.detach()
-    one, each = torch.randn(d, dtype=F64), torch.randn(2, d, dtype=F64)
-    for x_query, tokens in ((None, torch.zeros(2, d, dtype=F64)), (one, one.expand(2, d)), (each, each)):
+    shared, per_example = torch.randn(d, dtype=F64), torch.randn(2, d, dtype=F64)
+    for x_query, tokens in (
+        (None, torch.zeros(2, d, dtype=F64)),
+        (shared, shared.expand(2, d)),
+        (per_example, per_example),
+    ):
         expected = torch.stack([_written_out(W, V, X[n], y[n].tolist(), E, tokens[n]) for n in range(2)])
         torch.testing.assert_close(model(X, y, E, x_query), expected, rtol=0, atol=1e-11)
 
@@ -135,11 +139,11 @@ def test_the_construction_with_one_hot_codes_is_exact_in_the_limit() -> None:
 def test_overlaps_leave_the_subset_out() -> None:
     E = near_orthogonal_encoding(5, 30, threshold=0.6, generator=0, dtype=F64).E
     y = torch.tensor([[0, 3], [1, 2]])
-    found = overlaps(E, y)
+    products = overlaps(E, y)
     for n, outside in enumerate(([1, 2, 4], [0, 3, 4])):
         E_y = E[y[n]].T
         e_y = E_y @ torch.linalg.inv(E_y.T @ E_y) @ torch.ones(2, dtype=F64)
-        torch.testing.assert_close(found[n], E[outside] @ e_y)
+        torch.testing.assert_close(products[n], E[outside] @ e_y)
 
 
 def test_an_encoding_that_cannot_separate_is_refused() -> None:

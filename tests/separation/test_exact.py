@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.separation import CrossAttention, Probabilities, SelfAttention
+from tests.pairwise import pairwise
 from tests.separation.literal import attention, enumerate_probabilities, sign_vectors
 
 PAPER = {"a0": 0.01, "a1": 1.2, "b": 0.2, "c": 0.8}
@@ -61,10 +62,11 @@ AWKWARD = [
 ]
 
 
-@pytest.mark.parametrize("weights", ["identity", "ones"])
-@pytest.mark.parametrize("parameters", AWKWARD, ids=str)
-@pytest.mark.parametrize(("n", "d"), [(9, 5), (16, 6), (8, 6)])
-def test_parameters_outside_the_theorems(weights: str, parameters: dict[str, float], n: int, d: int) -> None:
+@pytest.mark.parametrize(
+    ("weights", "parameters", "shape"), pairwise(["identity", "ones"], AWKWARD, [(9, 5), (16, 6), (8, 6)])
+)
+def test_parameters_outside_the_theorems(weights: str, parameters: dict[str, float], shape: tuple[int, int]) -> None:
+    n, d = shape
     check(SelfAttention(n, d, 3, **parameters, weights=weights, strict=False))
 
 
@@ -167,9 +169,9 @@ def test_special_classes_matter() -> None:
     assert SelfAttention(200, 12, 15, 0.01, 1.2, 0.2, 0.8).success_probability().success == pytest.approx(
         0.469, abs=1e-3
     )
-    found = SelfAttention(200, 12, 15, 0.6, 1.2, 0.2, 0.8, strict=False)
-    assert found.success_probability().success == pytest.approx(0.425, abs=1e-3)
-    shares = [(bad / whole, good / whole) for _, (bad, whole), (good, _) in found._mixture().joint]
+    setting = SelfAttention(200, 12, 15, 0.6, 1.2, 0.2, 0.8, strict=False)
+    assert setting.success_probability().success == pytest.approx(0.425, abs=1e-3)
+    shares = [(bad / total, good / total) for _, (bad, total), (good, _) in setting._mixture().joint]
     cases = [(1 - bad) ** 15 - (1 - bad - good) ** 15 for bad, good in shares]
     assert cases == pytest.approx([0.469, 0.420], abs=1e-3)
     check(SelfAttention(36, 8, 15, 0.65, 1.2, 0.2, 0.8, strict=False))
@@ -180,10 +182,10 @@ def test_one_class_by_hand() -> None:
 
     With tau = 0.9 a positive y_2 and y_1 fires all; y = (1, -1) and (-1, -1) never; (-1, 1) gives 1 - w <= 1/2.
     """
-    found = CrossAttention(2, 2, 3, a0=0.05, a1=2).success_probability()
+    probability = CrossAttention(2, 2, 3, a0=0.05, a1=2).success_probability()
     quiet = 0.75**3
-    close(found, Probabilities(1 - quiet, quiet, quiet, quiet, 0.0))
-    assert found.success == 0
+    close(probability, Probabilities(1 - quiet, quiet, quiet, quiet, 0.0))
+    assert probability.success == 0
 
 
 @pytest.mark.parametrize("n", [10**3, 10**9, 10**30, 10**100])
@@ -220,8 +222,8 @@ def test_complements_are_as_precise() -> None:
 
 
 def test_the_width_enters_only_through_the_power() -> None:
-    found = [SelfAttention(200, 12, m, **PAPER).success_probability().lin_silent_on_d1 for m in (1, 2, 3)]
-    assert found == pytest.approx([found[0], found[0] ** 2, found[0] ** 3], abs=1e-15)
+    probabilities = [SelfAttention(200, 12, m, **PAPER).success_probability().lin_silent_on_d1 for m in (1, 2, 3)]
+    assert probabilities == pytest.approx([probabilities[0], probabilities[0] ** 2, probabilities[0] ** 3], abs=1e-15)
 
 
 class TestOtherWeights:
@@ -263,7 +265,9 @@ class TestOtherWeights:
 def test_a_share_that_rounds_to_one_is_not_one(m: int) -> None:
     """All but one in 10^17 sign vectors are bad: what is left is what 256 bits give."""
     setting = SelfAttention(200, 58, m, "1.04", "2.56", "1.81", "0.75", "identity", strict=False)
-    found, failure = setting.success_probability(), setting.log10_failure()
+    probability, failure = setting.success_probability(), setting.log10_failure()
     for name in ("success", "exp_silent_on_d0", "lin_silent_on_d0", "exp_fires_on_d1"):
-        assert getattr(found, name) == pytest.approx(-math.expm1(math.log(10) * getattr(failure, name)), abs=1e-15)
-    assert 0 < found.success <= found.exp_silent_on_d0 < 1e-15
+        assert getattr(probability, name) == pytest.approx(
+            -math.expm1(math.log(10) * getattr(failure, name)), abs=1e-15
+        )
+    assert 0 < probability.success <= probability.exp_silent_on_d0 < 1e-15

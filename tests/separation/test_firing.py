@@ -50,10 +50,10 @@ def test_thresholds_are_those_of_the_exact_signs(n, d, a, b, c, kind, own) -> No
     if classes.number[own] == 0 or classes.size[own] == 0:
         return
     for network in networks:
-        found = firing_thresholds(network, classes, own, (1, -1))
+        thresholds = firing_thresholds(network, classes, own, (1, -1))
         for signs in SIGNS:
-            expected = [literal(network, classes, own, signs, P2) for P2 in range(len(found[signs]))]
-            assert list(found[signs]) == expected, signs
+            expected = [literal(network, classes, own, signs, P2) for P2 in range(len(thresholds[signs]))]
+            assert list(thresholds[signs]) == expected, signs
 
 
 @pytest.mark.parametrize("n", [3, 10**20, 10**100 - 7, 10**100])

@@ -45,8 +45,8 @@ def test_values_are_mpmaths(n: int, form: Form) -> None:
 def test_signs_are_mpmaths(n: int, form: Form) -> None:
     with mpmath.workdps(400):
         value = literal(n, form)
-        found = sign(n, form)
-        assert found == mpmath.sign(value) if abs(value) > mpmath.mpf(10) ** -300 else found == 0
+        computed = sign(n, form)
+        assert computed == mpmath.sign(value) if abs(value) > mpmath.mpf(10) ** -300 else computed == 0
 
 
 @settings(max_examples=25)

@@ -67,18 +67,18 @@ def test_so_it_is_in_softmax_regression(mechanism: str) -> None:
 
 @pytest.mark.parametrize("setting", [*SETTINGS, SoftmaxRegression(30, 2)])
 def test_examples_are_labelled_and_in_their_ranges(setting: Any) -> None:
-    found = draw_examples(setting, 50, torch.Generator().manual_seed(1))
-    assert found.label.tolist() == [-1.0] * 50 + [1.0] * 50
-    assert (found.multiplicity.sum(1) == setting.n).all()
+    examples = draw_examples(setting, 50, torch.Generator().manual_seed(1))
+    assert examples.label.tolist() == [-1.0] * 50 + [1.0] * 50
+    assert (examples.multiplicity.sum(1) == setting.n).all()
     if isinstance(setting, SoftmaxRegression):
         log_n = torch.tensor(setting.n, dtype=torch.float64).log()
-        largest = (found.keys.squeeze(-1) / log_n).amax(1)
+        largest = (examples.keys.squeeze(-1) / log_n).amax(1)
         assert (largest[:50] <= 1.4).all()
         torch.testing.assert_close(largest[50:], torch.full((50,), 4.0).double())
-        assert ((found.keys.squeeze(-1) / log_n > 1.4).sum(1)[50:] == 1).all()
+        assert ((examples.keys.squeeze(-1) / log_n > 1.4).sum(1)[50:] == 1).all()
         return
     unit = torch.tensor(setting.n, dtype=torch.float64).log() ** (1 if isinstance(setting, CrossAttention) else 0.5)
-    a = found.queries[:, 0, 0] / unit
+    a = examples.queries[:, 0, 0] / unit
     assert (a[:50] <= 0.09).all()
     assert (a[50:] >= float(setting.a1)).all()
     assert (a[50:] <= float(setting.a1) + 1).all()
@@ -106,7 +106,7 @@ def test_seeds_do_not_touch_one_another_nor_the_global_generator() -> None:
     (alone,) = learn(SETTINGS[0], "softmax", "y and X", seeds=[6], **how)
     assert torch.equal(state, torch.get_rng_state())
     assert together == learn(SETTINGS[0], "softmax", "y and X", seeds=[5, 6], **how)
-    assert [one.seed for one in together] == [5, 6]
+    assert [learned.seed for learned in together] == [5, 6]
     assert (together[1].train, together[1].held_out, together[1].signs) == (alone.train, alone.held_out, alone.signs)
     assert together[1].loss == pytest.approx(alone.loss, rel=1e-6)
     assert together[0].loss != together[1].loss
@@ -127,9 +127,9 @@ def test_training_lowers_the_loss(setting: Any, trained: Literal["y", "y and X"]
 def test_linear_attention_learns_its_length_and_no_other() -> None:
     setting = SelfAttention(60, 5, 8, **SELF, weights="ones")
     for mechanism in BOTH:
-        found = learn(setting, mechanism, "y", examples=16, steps=300, seeds=[1, 2], factors=(1, 64))
-        for one in found:
-            here, there = (estimate.value for estimate in one.held_out)
+        models = learn(setting, mechanism, "y", examples=16, steps=300, seeds=[1, 2], factors=(1, 64))
+        for model in models:
+            here, there = (estimate.value for estimate in model.held_out)
             assert here > 0.95
             assert there > 0.95 if mechanism == "softmax" else there < 0.6
 
@@ -137,10 +137,10 @@ def test_linear_attention_learns_its_length_and_no_other() -> None:
 @pytest.mark.parametrize("setting", [SETTINGS[0], SETTINGS[3], CrossAttention(400, 5, 1, a0="0.09", a1=2)])
 @pytest.mark.parametrize("mechanism", BOTH)
 def test_by_hand_separates_by_the_papers_networks(setting: Any, mechanism: Literal["softmax", "linear"]) -> None:
-    found = by_hand(setting, mechanism)
-    assert found.K is not None
+    weights = by_hand(setting, mechanism)
+    assert weights.K is not None
     y = torch.zeros(setting.d, 1, dtype=torch.float64)
-    y[0] = found.K
+    y[0] = weights.K
     network = softmax_network if mechanism == "softmax" else linear_network
     for a, fires in ((0.0, False), (0.09, False), (float(setting.a1), True), (float(setting.a1) + 1, True)):
         for j3 in (0, 3):

@@ -17,8 +17,8 @@ from separatrix.separation.mechanisms import MECHANISMS, Mechanism, linear, orde
 from separatrix.separation.outcomes import Outcome, outcome, simulate_outcome
 from separatrix.separation.sign_vectors import fired_by_class, projected_by_class, sign_vectors
 
-EVERY = [*(one for one in MECHANISMS if one.symmetric), random_features(16, seed=3)]
-NAMES = [one.name for one in EVERY]
+EVERY = [*(mechanism for mechanism in MECHANISMS if mechanism.symmetric), random_features(16, seed=3)]
+NAMES = [mechanism.name for mechanism in EVERY]
 SELF = {"a0": "0.05", "a1": "1.2", "b": "0.2", "c": "0.8"}
 Setting = SelfAttention | CrossAttention
 
@@ -50,9 +50,11 @@ def literal(setting: Setting, mechanism: Mechanism, which: Literal[0, 1], j3: in
 def test_projections_are_the_librarys(setting: Setting, mechanism: Mechanism) -> None:
     g = setting.d - (2 if isinstance(setting, SelfAttention) else 1)
     for which in (0, 1):
-        found = projected_by_class(setting, mechanism, which)
+        projections = projected_by_class(setting, mechanism, which)
         for j3 in range(setting.n):
-            np.testing.assert_allclose(found[j3 % g], literal(setting, mechanism, which, j3), rtol=1e-9, atol=1e-9)
+            np.testing.assert_allclose(
+                projections[j3 % g], literal(setting, mechanism, which, j3), rtol=1e-9, atol=1e-9
+            )
 
 
 def brute_force(setting: Setting, mechanism: Mechanism) -> Outcome:
@@ -60,13 +62,13 @@ def brute_force(setting: Setting, mechanism: Mechanism) -> Outcome:
     n, m, tau = setting.n, setting.m, setting.threshold
     used = {"it": mechanism, "lin": linear("identity")}
     fired = {
-        (name, which, j): literal(setting, one, which, j) > tau
-        for name, one in used.items()
+        (name, which, j): literal(setting, mechanisms, which, j) > tau
+        for name, mechanisms in used.items()
         for which in (0, 1)
         for j in range(n)
     }
-    for name, one in used.items():
-        nearest = min(abs(literal(setting, one, which, 0) - tau).min() for which in (0, 1))
+    for name, mechanisms in used.items():
+        nearest = min(abs(literal(setting, mechanisms, which, 0) - tau).min() for which in (0, 1))
         assert nearest > 1e-9, f"{name} ties with tau"
 
     def silent(mask: Any) -> float:
@@ -86,10 +88,10 @@ def brute_force(setting: Setting, mechanism: Mechanism) -> Outcome:
 @pytest.mark.parametrize("mechanism", EVERY, ids=NAMES)
 @pytest.mark.parametrize("setting", SETTINGS)
 def test_outcomes_are_those_of_brute_force(setting: Setting, mechanism: Mechanism) -> None:
-    found, expected = (
-        dataclasses.astuple(one) for one in (outcome(setting, mechanism), brute_force(setting, mechanism))
+    probabilities, expected = (
+        dataclasses.astuple(result) for result in (outcome(setting, mechanism), brute_force(setting, mechanism))
     )
-    assert found == pytest.approx(expected, abs=1e-12)
+    assert probabilities == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -105,10 +107,10 @@ def test_outcomes_are_those_of_brute_force(setting: Setting, mechanism: Mechanis
 )
 def test_softmax_is_the_papers_own_network(setting: Setting) -> None:
     """By another way entirely: counts of signs there, enumeration here; sums tie with tau in both."""
-    found, expected = outcome(setting, softmax()), setting.success_probability()
-    assert found.success == pytest.approx(expected.success, abs=1e-13)
-    assert found.fires_on_d1 == pytest.approx(expected.exp_fires_on_d1, abs=1e-13)
-    assert found.silent_on_d0 == pytest.approx(expected.exp_silent_on_d0, abs=1e-13)
+    probabilities, expected = outcome(setting, softmax()), setting.success_probability()
+    assert probabilities.success == pytest.approx(expected.success, abs=1e-13)
+    assert probabilities.fires_on_d1 == pytest.approx(expected.exp_fires_on_d1, abs=1e-13)
+    assert probabilities.silent_on_d0 == pytest.approx(expected.exp_silent_on_d0, abs=1e-13)
 
 
 @pytest.mark.parametrize(
@@ -124,12 +126,12 @@ def test_a_tie_with_tau_is_silence(mechanism: Mechanism) -> None:
 
 @pytest.mark.parametrize("setting", [*SETTINGS, SelfAttention(200, 12, 15, **SELF)])
 def test_relu_is_the_identity_and_the_identity_never_succeeds(setting: Setting) -> None:
-    found = outcome(setting, linear("identity"))
-    assert outcome(setting, linear("relu")) == found
-    assert found.success == 0
+    probabilities = outcome(setting, linear("identity"))
+    assert outcome(setting, linear("relu")) == probabilities
+    assert probabilities.success == 0
 
 
-@pytest.mark.parametrize("mechanism", [one for one in EVERY if one.symmetric], ids=[*NAMES[:-1]])
+@pytest.mark.parametrize("mechanism", [mechanism for mechanism in EVERY if mechanism.symmetric], ids=[*NAMES[:-1]])
 def test_classes_can_be_exchanged(mechanism: Mechanism) -> None:
     one_by_one = dataclasses.replace(mechanism, symmetric=False)
     for setting in SETTINGS[1], SETTINGS[3]:

@@ -14,21 +14,21 @@ from separatrix.separation import CrossAttention, SelfAttention, SoftmaxRegressi
 def test_the_grid_is_exact_success_and_the_edge_its_first_crossing() -> None:
     settings = [SelfAttention(64, 10, 15, a0=a0, a1=1, b="0.2", c="0.8", strict=False) for a0 in ("0.05", "0.4", 1)]
     values, level = ["0.1", "0.4", "0.7", "1", "1.5", "2.5"], 0.3
-    found = phase(settings, "a1", values, level)
-    assert found.values == tuple(values)
-    for setting, column, edge in zip(settings, found.success, found.edges, strict=True):
+    diagram = phase(settings, "a1", values, level)
+    assert diagram.values == tuple(values)
+    for setting, column, edge in zip(settings, diagram.success, diagram.edges, strict=True):
         exact = [dataclasses.replace(setting, a1=a1).success_probability().success for a1 in values]
         assert list(column) == exact
         reached = [a1 for a1, success in zip(values, exact, strict=True) if success >= level]
         assert edge.value == (reached[0] if reached else None)
-    assert {edge.value for edge in found.edges} == {"0.7", "1", None}, "the grid shows all kinds of column"
+    assert {edge.value for edge in diagram.edges} == {"0.7", "1", None}, "the grid shows all kinds of column"
 
 
 def test_columns_may_differ_in_anything_and_candidates_be_finer() -> None:
     settings = [CrossAttention(n, 2, m, a0="0.01", a1=3) for n, m in ((16, 7), (10**20, 50))]
     level = 0.6
-    found = phase(settings, "d", [2, 5, 9, 17], level, candidates=[2, 3, 4, 5, 6, 7, 8, 9, 17])
-    for setting, edge in zip(settings, found.edges, strict=True):
+    diagram = phase(settings, "d", [2, 5, 9, 17], level, candidates=[2, 3, 4, 5, 6, 7, 8, 9, 17])
+    for setting, edge in zip(settings, diagram.edges, strict=True):
         success = {
             d: dataclasses.replace(setting, d=d, strict=False).success_probability().success for d in range(2, 18)
         }
@@ -37,9 +37,9 @@ def test_columns_may_differ_in_anything_and_candidates_be_finer() -> None:
 
 
 def test_certified_bounds_count_from_below() -> None:
-    found = phase([SoftmaxRegression(200, 1)], "m", [1, 4], 0.9)
-    assert found.success[0] == tuple(one.low.success for one in found.columns[0])
-    assert found.edges[0].value == 4
+    diagram = phase([SoftmaxRegression(200, 1)], "m", [1, 4], 0.9)
+    assert diagram.success[0] == tuple(bracket.low.success for bracket in diagram.columns[0])
+    assert diagram.edges[0].value == 4
 
 
 @pytest.mark.parametrize(

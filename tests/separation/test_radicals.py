@@ -33,8 +33,8 @@ def test_sign_against_many_digits(n: int, terms: list[tuple[int, Fraction, int]]
 def test_equal_powers_cancel(r: int, q: int, e: Fraction, coefficient: int) -> None:
     """n^e = r^{q e}: written in two ways, the difference is zero; with one unit more it is not."""
     n = r**q
-    whole, rest = divmod(q * e, 1)
-    numerator, denominator = (Fraction(r) ** int(whole)).as_integer_ratio()
+    integer, rest = divmod(q * e, 1)
+    numerator, denominator = (Fraction(r) ** int(integer)).as_integer_ratio()
     same = [(coefficient * denominator, e, 0), (-coefficient * numerator, rest / q, 0)]
     assert sign(n, same) == 0
     assert sign(n, [*same, (1, Fraction(-2), 1)]) == 1
@@ -81,8 +81,8 @@ def test_fixed_point_error(n: int, e: Fraction, logs: int) -> None:
 def test_tails_of_a_binomial(N: int) -> None:
     for k in (0, 1, N // 3, N // 2 - 40, N // 2, N // 2 + 1, N // 2 + 90, N - 1, N):
         expected = Fraction(sum(comb(N, j) for j in range(k, N + 1)), 2**N)
-        found = EXTENDED.mpf(tails(N)[k]) / total(N)
-        assert abs(found * expected.denominator / expected.numerator - 1) < EXTENDED.mpf(10) ** -55
+        share = EXTENDED.mpf(tails(N)[k]) / total(N)
+        assert abs(share * expected.denominator / expected.numerator - 1) < EXTENDED.mpf(10) ** -55
         point = EXTENDED.mpf(exactly(N, k)) / total(N)
         assert abs(point * 2**N / comb(N, k) - 1) < EXTENDED.mpf(10) ** -55
     assert tails(N)[N + 1] == tails(N)[N + 2] == 0

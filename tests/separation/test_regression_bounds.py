@@ -83,42 +83,42 @@ def test_jensen_and_the_chord_hold_any_law_of_p() -> None:
 
 def test_exp_fires_exactly() -> None:
     for n, m in ((4, 1), (100, 4), (10**100, 230)):
-        found = SoftmaxRegression(n, m).success_probability()
-        assert found.low.exp_fires_on_d1 == found.high.exp_fires_on_d1 == found.exp_fires_on_d1 == 1 - 0.5**m
+        bracket = SoftmaxRegression(n, m).success_probability()
+        assert bracket.low.exp_fires_on_d1 == bracket.high.exp_fires_on_d1 == bracket.exp_fires_on_d1 == 1 - 0.5**m
 
 
 def test_a_tau_near_one_is_not_claimed_to_be_exact() -> None:
-    found = SoftmaxRegression(100, 3, tau="0.9999").success_probability()
-    assert (found.low.exp_fires_on_d1, found.high.exp_fires_on_d1) == (0.0, 0.875)
-    assert found.low.success == 0 < found.high.success
+    bracket = SoftmaxRegression(100, 3, tau="0.9999").success_probability()
+    assert (bracket.low.exp_fires_on_d1, bracket.high.exp_fires_on_d1) == (0.0, 0.875)
+    assert bracket.low.success == 0 < bracket.high.success
     never = SoftmaxRegression(100, 3, tau=1).success_probability()
     assert (never.exp_fires_on_d1, never.lin_silent_on_d0, never.success) == (0.0, 1.0, 0.0)
 
 
 @pytest.mark.parametrize("n", [100, 300, 1000, 2000])
 def test_the_brackets_of_figure_three_are_narrow(n: int) -> None:
-    found = SoftmaxRegression(n, log_width(n)).success_probability()
-    assert 0 <= found.high.success - found.low.success < {100: 0.03, 300: 2e-3, 1000: 1e-6, 2000: 1e-6}[n]
-    assert found.low.success <= found.success <= found.high.success
+    bracket = SoftmaxRegression(n, log_width(n)).success_probability()
+    assert 0 <= bracket.high.success - bracket.low.success < {100: 0.03, 300: 2e-3, 1000: 1e-6, 2000: 1e-6}[n]
+    assert bracket.low.success <= bracket.success <= bracket.high.success
 
 
 def test_success_is_certain_in_the_limit() -> None:
-    found = SoftmaxRegression(10**100, log_width(10**100)).success_probability()
-    assert found.low.success == found.high.success == 1 - 0.5**230
+    bracket = SoftmaxRegression(10**100, log_width(10**100)).success_probability()
+    assert bracket.low.success == bracket.high.success == 1 - 0.5**230
 
 
 def test_wide_networks_are_silent_no_more_often() -> None:
-    found = [SoftmaxRegression(100, m).success_probability() for m in (1, 5, 25)]
+    brackets = [SoftmaxRegression(100, m).success_probability() for m in (1, 5, 25)]
     for name in ("lin_silent_on_d1", "exp_silent_on_d0", "lin_silent_on_d0"):
         for end in ("low", "high"):
-            assert [getattr(getattr(f, end), name) for f in found] == sorted(
-                (getattr(getattr(f, end), name) for f in found), reverse=True
+            assert [getattr(getattr(f, end), name) for f in brackets] == sorted(
+                (getattr(getattr(f, end), name) for f in brackets), reverse=True
             )
 
 
 def test_a_negative_tau_fires_always() -> None:
-    found = SoftmaxRegression(50, 2, tau=-2, strict=False).success_probability()
-    assert found.high.lin_silent_on_d1 == found.high.exp_silent_on_d0 == found.high.success == 0.0
+    bracket = SoftmaxRegression(50, 2, tau=-2, strict=False).success_probability()
+    assert bracket.high.lin_silent_on_d1 == bracket.high.exp_silent_on_d0 == bracket.high.success == 0.0
 
 
 @pytest.mark.parametrize("n", [20, 100])

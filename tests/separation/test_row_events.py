@@ -59,11 +59,11 @@ def test_the_chance_of_a_row_is_that_of_all_sign_vectors(model, network, row, n,
         j0 = {"special": j, "own class": j + g, "other class": j + 1, "other": j + 1}[row]
     c = attention_by_definition(data, W, network)[2][j0] / unit
     a = "1.7" if model == "cross" else "1.1"
-    found = one_row(model, network, row, n=n, g=g, a=a, tau=tau, b="0.3", c="0.7")
+    row_chances = one_row(model, network, row, n=n, g=g, a=a, tau=tau, b="0.3", c="0.7")
     for last in last_signs:
         reaches, exceeds = enumerated(c, float(tau), last)
-        assert float(found.reaches(last)) == pytest.approx(reaches, abs=1e-15)
-        assert float(found.exceeds(last)) == pytest.approx(exceeds, abs=1e-15)
+        assert float(row_chances.reaches(last)) == pytest.approx(reaches, abs=1e-15)
+        assert float(row_chances.exceeds(last)) == pytest.approx(exceeds, abs=1e-15)
 
 
 def test_a_tie_reaches_and_does_not_exceed() -> None:
@@ -72,9 +72,9 @@ def test_a_tie_reaches_and_does_not_exceed() -> None:
     row = [Fraction(1, n)] + [Fraction(1, g)] * g
     tau = Fraction(1, n) + Fraction(1, 2)
     sums = [sum(s * x for s, x in zip(signs, row, strict=True)) for signs in product((1, -1), repeat=g + 1)]
-    found = one_row("cross", "lin", "other", n=n, g=g, a="0.05", tau=str(tau))
-    assert float(found.reaches()) == sum(x >= tau for x in sums) / len(sums)
-    assert float(found.exceeds()) == sum(x > tau for x in sums) / len(sums)
+    row_chances = one_row("cross", "lin", "other", n=n, g=g, a="0.05", tau=str(tau))
+    assert float(row_chances.reaches()) == sum(x >= tau for x in sums) / len(sums)
+    assert float(row_chances.exceeds()) == sum(x > tau for x in sums) / len(sums)
     assert sum(x == tau for x in sums) > 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import pytest
@@ -149,6 +149,24 @@ def test_widths_are_rounded_down(n: int, delta: str | None, least: int, m: int) 
     assert m == max(math.floor(math.log(n / float(delta or 1))), least)
 
 
+@pytest.mark.parametrize("constant", ["1.01", "1.5", "3.48", "7/3", 2])
+@pytest.mark.parametrize("n", [2, 200, 10**40])
+def test_a_width_has_the_constant_of_definition_3_7(n: int, constant: str | int) -> None:
+    """Against logarithms of 60 digits, for n and at the least n for which the width is one larger."""
+    with localcontext(prec=60):
+        C = Decimal(Fraction(constant).numerator) / Fraction(constant).denominator
+        m = math.floor(C * Decimal(n).ln())
+        assert log_width(n, constant=constant) == max(m, 1)
+        edge = math.ceil(((m + 1) / C).exp())
+    assert [log_width(at, constant=constant) for at in (edge - 1, edge)] == [max(m, 1), m + 1]
+
+
+@pytest.mark.parametrize("constant", [0, -1, "x"])
+def test_a_width_needs_a_positive_constant(constant: object) -> None:
+    with pytest.raises(ArgumentError, match="constant: expected"):
+        log_width(200, constant=constant)  # type: ignore[arg-type]
+
+
 def test_a_width_needs_a_sensible_delta() -> None:
     for delta in (0, -1, 300):
         with pytest.raises(ArgumentError, match="delta: expected 0 < delta <= n"):
@@ -180,8 +198,8 @@ class TestDataSets:
         assert ((Ax0 >= 1) & (Ax0 <= 1.4)).all()
         assert Ax0.max() - Ax0.min() > 0.35
         assert Ax1[d1.special].item() == pytest.approx(4)
-        others = torch.cat([Ax1[: d1.special], Ax1[d1.special + 1 :]])
-        assert ((others >= 1) & (others <= 1.4)).all()
+        other_rows = torch.cat([Ax1[: d1.special], Ax1[d1.special + 1 :]])
+        assert ((other_rows >= 1) & (other_rows <= 1.4)).all()
 
     @pytest.mark.parametrize("kind", GOOD)
     def test_seeds_decide(self, kind: str) -> None:
@@ -237,35 +255,35 @@ class TestBoundary:
 
     def test_the_smallest_width_by_scanning(self) -> None:
         for level in (0.3, 0.7, 0.76):
-            found = boundary(self.SETTING, "m", level)
+            edge = boundary(self.SETTING, "m", level)
             every = [dataclasses.replace(self.SETTING, m=m).success_probability().success for m in range(1, 60)]
-            assert found.value == next(m for m, p in enumerate(every, 1) if p >= level)
-            assert found.success >= level > found.success_before
-            assert found.before == found.value - 1
+            assert edge.value == next(m for m, p in enumerate(every, 1) if p >= level)
+            assert edge.success >= level > edge.success_before
+            assert edge.before == edge.value - 1
 
     def test_the_smallest_d_by_scanning(self) -> None:
         setting = SelfAttention(n=5040, d=12, m=15, **PAPER)
-        found = boundary(setting, "d", 0.9)
+        edge = boundary(setting, "d", 0.9)
         widths = _candidates(setting, "d")
         assert all((5040 % (d - 2)) == 0 for d in widths)
-        assert found.value == next(
+        assert edge.value == next(
             d for d in widths if dataclasses.replace(setting, d=d).success_probability().success >= 0.9
         )
 
     def test_a1(self) -> None:
-        found = boundary(self.SETTING, "a1", 0.5)
-        assert found.value - found.before == Decimal("0.001")
-        assert found.looked_at < 150
+        edge = boundary(self.SETTING, "a1", 0.5)
+        assert edge.value - edge.before == Decimal("0.001")
+        assert edge.looked_at < 150
 
     def test_never(self) -> None:
-        found = boundary(self.SETTING, "m", 0.99)
-        assert found.value is found.before is None
-        assert found.success == pytest.approx(0.78, abs=0.02)
-        assert 5 < found.best < 30
+        edge = boundary(self.SETTING, "m", 0.99)
+        assert edge.value is edge.before is None
+        assert edge.success == pytest.approx(0.78, abs=0.02)
+        assert 5 < edge.best < 30
 
     def test_already(self) -> None:
-        found = boundary(self.SETTING, "m", 0.5, candidates=[15, 20])
-        assert (found.value, found.before, found.success_before) == (15, None, None)
+        edge = boundary(self.SETTING, "m", 0.5, candidates=[15, 20])
+        assert (edge.value, edge.before, edge.success_before) == (15, None, None)
 
     def test_regression_uses_the_certified_end(self) -> None:
         setting = SoftmaxRegression(1000, 1)

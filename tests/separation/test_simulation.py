@@ -79,19 +79,19 @@ def literal_regression(setting: SoftmaxRegression, trials: int, seed: int, share
 @pytest.mark.parametrize("shared_signs", [True, False])
 @pytest.mark.parametrize("setting", ATTENTION, ids=str)
 def test_attention_is_the_literal_simulation(setting: SelfAttention | CrossAttention, shared_signs: bool) -> None:
-    found = setting.simulate(150, seed=3, shared_signs=shared_signs)
-    assert found == literal_attention(setting, 150, 3, shared_signs)
+    estimates = setting.simulate(150, seed=3, shared_signs=shared_signs)
+    assert estimates == literal_attention(setting, 150, 3, shared_signs)
     # Estimates of 0 and 1 would prove nothing.
-    assert sum(0 < getattr(found, part).hits < 150 for part in PARTS) >= 2
+    assert sum(0 < getattr(estimates, part).hits < 150 for part in PARTS) >= 2
 
 
 @pytest.mark.parametrize("shared_signs", [True, False])
 @pytest.mark.parametrize(("n", "m", "tau"), [(30, 3, 0.25), (100, 4, 0.1), (9, 2, 0.4)])
 def test_regression_is_the_literal_simulation(n: int, m: int, tau: float, shared_signs: bool) -> None:
     setting = SoftmaxRegression(n, m, tau)
-    found = setting.simulate(150, seed=3, shared_signs=shared_signs)
-    assert found == literal_regression(setting, 150, 3, shared_signs)
-    assert 0 < found.success.hits < 150
+    estimates = setting.simulate(150, seed=3, shared_signs=shared_signs)
+    assert estimates == literal_regression(setting, 150, 3, shared_signs)
+    assert 0 < estimates.success.hits < 150
 
 
 @pytest.mark.parametrize("setting", ATTENTION[:2] + ATTENTION[7:9], ids=str)
@@ -146,8 +146,12 @@ def test_every_tenth_setting_of_other_panels(name: str) -> None:
 )
 def test_regression_lies_in_its_bracket(n: int, m: int, tau: float, shared_signs: bool) -> None:
     setting = SoftmaxRegression(n, m, tau)
-    found = setting.success_probability(shared_signs=shared_signs)
-    plausible(setting.simulate(20_000 if n < 1000 else 500, seed=5, shared_signs=shared_signs), found.low, found.high)
+    probability = setting.success_probability(shared_signs=shared_signs)
+    plausible(
+        setting.simulate(20_000 if n < 1000 else 500, seed=5, shared_signs=shared_signs),
+        probability.low,
+        probability.high,
+    )
 
 
 def test_the_same_seed_gives_the_same_trials() -> None:
@@ -168,11 +172,11 @@ def test_signs_are_fair_and_independent() -> None:
 def test_wilson_solves_its_equation(hits: int, trials: int) -> None:
     """The ends are where |p - hits/trials| is z standard deviations of p."""
     z = 1.959963984540054
-    found = wilson(hits, trials)
-    assert found.low <= found.value == float(found) <= found.high
-    for end in (found.low, found.high):
+    interval = wilson(hits, trials)
+    assert interval.low <= interval.value == float(interval) <= interval.high
+    for end in (interval.low, interval.high):
         if 0 < end < 1:
-            assert abs(end - found.value) == pytest.approx(z * math.sqrt(end * (1 - end) / trials), rel=1e-9)
+            assert abs(end - interval.value) == pytest.approx(z * math.sqrt(end * (1 - end) / trials), rel=1e-9)
 
 
 def test_what_cannot_be_simulated() -> None:

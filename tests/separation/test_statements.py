@@ -40,13 +40,13 @@ def exact(reading: Reading, values: Values) -> dict[str, Tensor]:
 def test_the_entries_of_self_attention_are_those_of_the_definition(n, d, weights, network, data) -> None:
     a = (0.05, 1.2)[data]
     values = Values(n, d, Fraction("0.05"), Fraction("1.2"), Fraction("0.3"), Fraction("0.7"), n // 2, n // 2)
-    found = exact(Reading(data, weights, network, ()), values)
+    entries = exact(Reading(data, weights, network, ()), values)
     W = torch.ones(d, d).double() if weights == "ones" else torch.eye(d).double()
     u, f, c = attention_by_definition(self_attention_input(n, d, a, 0.3, 0.7, n // 2), W, network)
     unit = math.log(n)
-    torch.testing.assert_close(found["u"] * (1 if network == "exp" else unit), u, rtol=1e-11, atol=0)
-    torch.testing.assert_close(found["f"], f, rtol=1e-11, atol=0)
-    torch.testing.assert_close(found["c"] * math.sqrt(unit), c, rtol=1e-11, atol=1e-15)
+    torch.testing.assert_close(entries["u"] * (1 if network == "exp" else unit), u, rtol=1e-11, atol=0)
+    torch.testing.assert_close(entries["f"], f, rtol=1e-11, atol=0)
+    torch.testing.assert_close(entries["c"] * math.sqrt(unit), c, rtol=1e-11, atol=1e-15)
 
 
 @pytest.mark.parametrize("network", ["exp", "lin"])
@@ -54,17 +54,17 @@ def test_the_entries_of_self_attention_are_those_of_the_definition(n, d, weights
 @pytest.mark.parametrize("j2", [0, 3])
 def test_the_entries_of_cross_attention_are_those_of_the_definition(n, d, network, j2) -> None:
     values = Values(n, d, Fraction("0.05"), Fraction(3), Fraction(0), Fraction(0), j2, n - 2)
-    found = exact(Reading(1, "cross", network, ()), values)
+    entries = exact(Reading(1, "cross", network, ()), values)
     u, f, c = attention_by_definition(cross_attention_input(n, d, 3.0, j2, n - 2), torch.eye(d).double(), network)
-    torch.testing.assert_close(found["u"] * (1 if network == "exp" else math.log(n)), u, rtol=1e-11, atol=0)
-    torch.testing.assert_close(found["f"], f, rtol=1e-11, atol=0)
-    torch.testing.assert_close(found["c"], c, rtol=1e-11, atol=1e-15)
+    torch.testing.assert_close(entries["u"] * (1 if network == "exp" else math.log(n)), u, rtol=1e-11, atol=0)
+    torch.testing.assert_close(entries["f"], f, rtol=1e-11, atol=0)
+    torch.testing.assert_close(entries["c"], c, rtol=1e-11, atol=1e-15)
 
 
 def one_line(line: Line, n: int = 12, d: int = 6) -> tuple[int, int, float | None]:
     values = Values(n, d, Fraction("0.05"), Fraction("1.2"), Fraction("0.3"), Fraction("0.7"), 4, 4)
-    found = evaluate(Reading(1, "ones", "exp", (line,)), values)["x"]
-    return found.compared, found.violations, found.ratio
+    comparison = evaluate(Reading(1, "ones", "exp", (line,)), values)["x"]
+    return comparison.compared, comparison.violations, comparison.ratio
 
 
 def test_at_most_means_at_most() -> None:
@@ -78,15 +78,15 @@ def test_at_most_means_at_most() -> None:
 
 
 def test_places_are_counted() -> None:
-    one = {0: Fraction(10**9)}
-    assert one_line(Line("x", "u", at(), "<=", lambda v: one))[0] == 144
-    assert one_line(Line("x", "u", at(row=False), "<=", lambda v: one))[0] == 132
-    assert one_line(Line("x", "u", at(row=True, key=False), "<=", lambda v: one))[0] == 11
-    assert one_line(Line("x", "u", at(row=False, same_class=True), "<=", lambda v: one))[0] == 11 * 3
-    assert one_line(Line("x", "c", at(column="own"), "<=", lambda v: one))[0] == 12
-    assert one_line(Line("x", "c", at(row=True, column="own other"), "<=", lambda v: one))[0] == 4
-    assert one_line(Line("x", "c", at(column="last"), "<=", lambda v: one))[0] == 12
-    assert one_line(Line("x", "c", at(column="other"), "<=", lambda v: one), n=7, d=3) == (0, 0, None)
+    billion = {0: Fraction(10**9)}
+    assert one_line(Line("x", "u", at(), "<=", lambda v: billion))[0] == 144
+    assert one_line(Line("x", "u", at(row=False), "<=", lambda v: billion))[0] == 132
+    assert one_line(Line("x", "u", at(row=True, key=False), "<=", lambda v: billion))[0] == 11
+    assert one_line(Line("x", "u", at(row=False, same_class=True), "<=", lambda v: billion))[0] == 11 * 3
+    assert one_line(Line("x", "c", at(column="own"), "<=", lambda v: billion))[0] == 12
+    assert one_line(Line("x", "c", at(row=True, column="own other"), "<=", lambda v: billion))[0] == 4
+    assert one_line(Line("x", "c", at(column="last"), "<=", lambda v: billion))[0] == 12
+    assert one_line(Line("x", "c", at(column="other"), "<=", lambda v: billion), n=7, d=3) == (0, 0, None)
 
 
 def test_a_number_of_places_is_compared_row_by_row() -> None:

@@ -43,23 +43,25 @@ def test_no_tau_does_better(setting: SelfAttention | CrossAttention, mechanism: 
     own = setting.threshold
     M1, M0 = (projected_by_class(setting, mechanism, which) for which in (1, 0))
     values = np.unique(np.concatenate([*M0.values()]))
-    for margin, found in zip(margins, tuned_separation(setting, mechanism, margins), strict=True):
+    for margin, separation in zip(margins, tuned_separation(setting, mechanism, margins), strict=True):
         gamma = margin * own
-        assert found.margin == margin
-        if found.tau is None:
-            assert found.separates == 0
+        assert separation.margin == margin
+        if separation.tau is None:
+            assert separation.separates == 0
         else:
-            assert separates(setting, M1, M0, found.tau * own, gamma) == pytest.approx(found.separates, abs=1e-12)
+            assert separates(setting, M1, M0, separation.tau * own, gamma) == pytest.approx(
+                separation.separates, abs=1e-12
+            )
         grid = np.linspace(values.min() - 0.1, values.max() + 0.5, 60)
         # A little more margin than asked for, so that rounding at the edge cannot help the competitor.
         best = max(separates(setting, M1, M0, tau, gamma * 1.01) for tau in (*grid, *(values[::3] + 1.02 * gamma)))
-        assert best <= found.separates + 1e-12
+        assert best <= separation.separates + 1e-12
 
 
 def test_a_wider_margin_is_harder() -> None:
     margins = (1e-6, 1e-4, 1e-2, 0.1, 0.5)
     for setting in SETTINGS:
-        rates = [one.separates for one in tuned_separation(setting, linear("taylor2"), margins)]
+        rates = [separation.separates for separation in tuned_separation(setting, linear("taylor2"), margins)]
         assert rates == sorted(rates, reverse=True)
         assert rates[0] > 0
 

@@ -53,13 +53,13 @@ PAPERS = {
 
 def modules(paper: str | None = None) -> list[str]:
     """The names of the modules that hold the papers' claims, or one paper's claims; nothing is imported."""
-    found: list[str] = []
+    names: list[str] = []
     for package in sorted(iter_modules(__path__, f"{__name__}.")):
         name = package.name.rpartition(".")[2]
         if package.ispkg and paper in (None, name):
             folders = [f"{folder}/{name}" for folder in __path__]
-            found += sorted(module.name for module in iter_modules(folders, f"{package.name}."))
-    return found
+            names += sorted(module.name for module in iter_modules(folders, f"{package.name}."))
+    return names
 
 
 def load(paper: str | None = None) -> None:

@@ -1,7 +1,7 @@
-"""What cells cost, so that a run can say how much of it is left: seconds for each experiment, measured once.
+"""The cost of cells in seconds for each experiment, from which a run estimates its remaining time.
 
 ``python -m separatrix.claims.costs STORE > src/separatrix/claims/costs.toml`` measures them anew from a store. They are
-weights: a machine that is twice as fast is found out by the run itself.
+relative weights; the run itself measures the speed of the machine.
 
 >>> cost = costs()
 >>> from separatrix.lab.cell import Cell
@@ -25,7 +25,7 @@ COSTS = Path(__file__).with_name("costs.toml")
 
 
 def costs(path: Path = COSTS) -> Callable[[Cell], float]:
-    """A function that gives the seconds a cell takes, about; the mean of all for an experiment without a record."""
+    """Return a function that estimates the seconds of a cell; experiments without a record get the mean."""
     known = {name: float(seconds) for name, seconds in tomlfile.load(path).items()}
     usual = sum(known.values()) / len(known)
 
@@ -36,22 +36,22 @@ def costs(path: Path = COSTS) -> Callable[[Cell], float]:
 
 
 def _steps(cell: Cell) -> int:
-    """How many steps a cell trains for, which is what it costs; 1 for cells that do not train."""
+    """The number of training steps of a cell; 1 for cells that do not train."""
     steps = cell.arguments.get("steps")
     return steps if isinstance(steps, int) and steps > 0 else 1
 
 
 def measured(store: Store) -> str:
-    """The costs that the cells of a store have had, as the file has them: seconds a cell, or a step where it trains."""
-    found: dict[str, list[tuple[float, int]]] = defaultdict(list)
+    """The measured costs of the cells of a store, in the format of the file: seconds per cell or per training step."""
+    seconds_and_steps: dict[str, list[tuple[float, int]]] = defaultdict(list)
     for record in store.records(status="done"):
-        found[record.cell.experiment].append((record.seconds or 0.0, _steps(record.cell)))
+        seconds_and_steps[record.cell.experiment].append((record.seconds or 0.0, _steps(record.cell)))
     lines = [
-        f'"{name}" = {max(1e-9, sum(took for took, _ in ones) / sum(steps for _, steps in ones)):.2g}'
-        for name, ones in sorted(found.items())
+        f'"{name}" = {max(1e-9, sum(took for took, _ in pairs) / sum(steps for _, steps in pairs)):.2g}'
+        for name, pairs in sorted(seconds_and_steps.items())
     ]
     return "\n".join(
-        ["# Seconds a cell, or a step of one that trains: `separatrix.claims.costs` measures them.", *lines]
+        ["# Seconds per cell, or per step of a cell that trains: `separatrix.claims.costs` measures them.", *lines]
     )
 
 

@@ -62,11 +62,11 @@ def slips(paper: str | None = None) -> list[Slip]:
 
 def slips_of(some: Iterable[Claim]) -> list[Slip]:
     """The errata of some claims, each slip once, in the order of the claims."""
-    found: dict[tuple[str, ...], list[tuple[Claim, Erratum]]] = {}
+    places_by_slip: dict[tuple[str, ...], list[tuple[Claim, Erratum]]] = {}
     for claim in some:
         for erratum in claim.errata:
-            found.setdefault(_identity(claim, erratum), []).append((claim, erratum))
-    return [Slip(tuple(places)) for places in found.values()]
+            places_by_slip.setdefault(_identity(claim, erratum), []).append((claim, erratum))
+    return [Slip(tuple(places)) for places in places_by_slip.values()]
 
 
 def _identity(claim: Claim, erratum: Erratum) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""The index of the ledger: all that is said of each claim, without the code that checks it.
+"""The index of the ledger: the declarations of all claims, without the code that checks them.
 
 `separatrix claims` lists recorded verdicts from it, so that it need not import the modules of the claims, nor torch and
 scipy, which they compute with. `python -m tests.docs.refresh --made` writes it from the ledger, and a test compares the
@@ -19,15 +19,15 @@ from separatrix.claims.ledger import Claim, Erratum, Rank
 
 INDEX = Path(__file__).with_name("index.json")
 _CODE = ("cells", "check", "neighbours")
-"""What a claim has that the index leaves out: code, and the arguments that are given to it."""
+"""The fields of a claim that the index omits: code and its arguments."""
 
 
 def index_of(claims: Iterable[Claim]) -> str:
     """The index of some claims as JSON: a list with an object for each claim, in their order."""
-    kept = [field.name for field in fields(Claim) if field.name not in (*_CODE, "errata")]
+    names = [field.name for field in fields(Claim) if field.name not in (*_CODE, "errata")]
     entries = [
-        {**{name: getattr(one, name) for name in kept}, "errata": [asdict(erratum) for erratum in one.errata]}
-        for one in claims
+        {**{name: getattr(claim, name) for name in names}, "errata": [asdict(erratum) for erratum in claim.errata]}
+        for claim in claims
     ]
     return json.dumps(entries, indent=1, ensure_ascii=False) + "\n"
 
@@ -40,9 +40,9 @@ def indexed_claims(paper: str | None = None) -> list[Claim]:
 
 
 def _claim(entry: dict[str, Any]) -> Claim:
-    kept: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
-    kept["errata"] = tuple(Erratum(**{**one, "rank": Rank(one["rank"])}) for one in entry["errata"])
-    return Claim(**kept, cells=_no_code, check=_no_code)
+    values: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}
+    values["errata"] = tuple(Erratum(**{**erratum, "rank": Rank(erratum["rank"])}) for erratum in entry["errata"])
+    return Claim(**values, cells=_no_code, check=_no_code)
 
 
 def _no_code(*_: object) -> NoReturn:

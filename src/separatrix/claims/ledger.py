@@ -6,20 +6,19 @@ A module of claims reads::
     def lemma_9(n: int, seed: int) -> dict[str, float]: ...
 
     @claim(
-        paper="kronecker",
         where="Lemma 9",
         says="The sum of ... is at most n^2.",
-        cells=lambda: (lemma_9.cell(seed=0, n=n) for n in (8, 16)),
+        cells=cell_grid(lemma_9, {"n": (8, 16)}),
         figures=("lemma_9_sums",),
         neighbours=(Neighbour("at most n", {"power": 1}),),
     )
-    def lemma_9_holds(found: Sequence[Found], power: int = 2) -> Finding:
-        worst = max(one.result["sum"] / one.parameters["n"] ** power for one in found)
+    def lemma_9_holds(cells: Sequence[CellResult], power: int = 2) -> Finding:
+        worst = max(cell.result["sum"] / cell.parameters["n"] ** power for cell in cells)
         return holds_if(worst <= 1, {"largest sum / bound": worst})
 
-A check is a function of what its cells measured and of the constants of the statement, which are its further arguments.
-A neighbour is the statement with other constants, which is wrong: the check must reject it on the same evidence, or the
-evidence is too weak to tell the two apart, and nothing is decided.
+A check is a function of the results of its cells and of the constants of the statement, which are its other arguments.
+A neighbour is a false statement with other constants. The check must reject it on the same evidence; otherwise the
+evidence is too weak to distinguish the two, and the claim is undecided.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ Profile = Literal["quick", "full"]
 
 
 class Verdict(StrEnum):
-    """What we find of a claim.
+    """The verdict on a claim.
 
     A statement that holds has two independent attributes: whether it holds at every size or only asymptotically, and
     whether errata correct what is printed (`is_corrected`).
@@ -115,7 +114,7 @@ class Interval:
 
 
 class Rank(StrEnum):
-    """How much an erratum matters, the most first."""
+    """The rank of an erratum, the most important first."""
 
     STATEMENT = "changes a statement"
     PROOF = "repairs a proof"
@@ -154,7 +153,7 @@ class Erratum:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A wrong statement near the right one: what it says instead, and the arguments of the check by which they differ.
+    """A false statement close to the claim: what it says instead, and the arguments of the check that express it.
 
     The check must reject it on the evidence on which it accepts the claim.
     """
@@ -164,10 +163,10 @@ class Neighbour:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What came out of one cell of a claim: its parameters, its seed, its result with the arrays loaded.
+class CellResult:
+    """The result of one cell of a claim, with its parameters and its seed; arrays are loaded.
 
-    `seconds` is provenance: a figure may draw it, and a check is never given it.
+    `seconds` is the running time: a figure may draw it, but a check never receives it.
     """
 
     parameters: Mapping[str, Any]
@@ -178,12 +177,12 @@ class Found:
 
 @dataclass(frozen=True)
 class Finding:
-    """A verdict with its evidence: numbers by name, and a sentence where they do not speak for themselves.
+    """A verdict with its evidence: numbers by name, and a note where they need an explanation.
 
-    A check speaks of what is right; `shows` says, for each misprint, whether its cells contradict what is printed.
+    A check judges the corrected statement; `shows` says, for each misprint, whether its cells contradict the printed
+    text.
 
-    `comparable` is False for a claim on data that differ between machines, if the recorded verdict is of other data
-    than these.
+    `comparable` is False for a claim on data that differ between machines, if the recorded verdict rests on other data.
     """
 
     verdict: Verdict
@@ -194,7 +193,7 @@ class Finding:
 
 
 def holds_if(
-    held: bool,
+    passed: bool,
     numbers: Mapping[str, float | str | Interval],
     note: str = "",
     *,
@@ -205,7 +204,7 @@ def holds_if(
     >>> holds_if(2 + 2 == 4, {"sum": 4}).verdict.value
     'holds'
     """
-    return Finding(Verdict.HOLDS if held else Verdict.FAILS_AS_PRINTED, numbers, note, shows or {})
+    return Finding(Verdict.HOLDS if passed else Verdict.FAILS_AS_PRINTED, numbers, note, shows or {})
 
 
 @dataclass(frozen=True)
@@ -214,7 +213,7 @@ class Claim:
 
     `says` is in our own words. `profile` is the smallest one that runs its cells. `figures` are names that the report
     knows. `check` judges what is right, `judged` what is printed; `errata` are the misprints by which they differ.
-    `home` is the module that declares the claim, whose name tells the place.
+    `home` is the module that declares the claim, and is named after the place.
 
     `neighbours` are wrong statements that the check rejects; `alone` says why there are none. `proof` is the heading of
     the proof in the documents, if there is one. `defines` are the objects of the library that are what a definition
@@ -240,16 +239,16 @@ class Claim:
     defines: tuple[str, ...] = ()
     history: tuple[str, ...] = ()
 
-    def judged(self, found: Sequence[Found]) -> Finding:
-        """The finding on what is printed.
+    def judged(self, cells: Sequence[CellResult]) -> Finding:
+        """Judge the printed statement, by the check of the corrected one and by the errata.
 
-        Where the check passes or illustrates, every misprint must be shown; if one is not, nothing is decided. If it
-        passes, errata make the verdict a corrected one, which still says whether the claim holds only asymptotically;
-        without misprints a claim that holds is defined here or proved where the declaration says so. If the check fails
-        or does not decide, that is the verdict. A wrong neighbour that the check does not reject on the same evidence
-        leaves a claim undecided that it does not reject.
+        If the check passes or illustrates, the cells must show every misprint; otherwise the claim is undecided. If the
+        check passes and there are errata, the verdict is a corrected one, which still says whether the claim holds only
+        asymptotically. Without errata, a claim that holds is `defined here` or `proved` if its declaration says so. If
+        the check fails or is undecided, so is the claim. A claim that the check accepts is undecided if the check also
+        accepts a wrong neighbour on the same evidence.
         """
-        finding = self.check(found)
+        finding = self.check(cells)
         names = {erratum.shown_by for erratum in self.errata}
         if finding.verdict.is_corrected or finding.verdict in (Verdict.PROVED, Verdict.DEFINED):
             raise TypeError(f"claim {self.id}: a check holds or fails; errata and a proof say whether it is corrected")
@@ -260,43 +259,43 @@ class Claim:
             raise TypeError(
                 f"claim {self.id}: its errata are shown by {sorted(names)}, and its check shows {sorted(finding.shows)}"
             )
-        told = {f"misprint shown: {name}": "yes" if shown else "no" for name, shown in finding.shows.items()}
-        finding = replace(finding, numbers={**finding.numbers, **told})
-        hidden = [name for name, shown in finding.shows.items() if not shown] if passes else []
+        evidence = {f"misprint shown: {name}": "yes" if is_shown else "no" for name, is_shown in finding.shows.items()}
+        finding = replace(finding, numbers={**finding.numbers, **evidence})
+        hidden = [name for name, is_shown in finding.shows.items() if not is_shown] if passes else []
         if hidden:
             note = f"These cells do not show the misprint: {', '.join(hidden)}."
             return replace(finding, verdict=Verdict.UNDECIDED, note=note)
-        finding = self._beside_neighbours(finding, found)
+        finding = self._beside_neighbours(finding, cells)
         if finding.verdict is Verdict.HOLDS and not names and (self.defines or self.proof):
             return replace(finding, verdict=Verdict.DEFINED if self.defines else Verdict.PROVED)
         if finding.verdict in _CORRECTED and names:
             return replace(finding, verdict=_CORRECTED[finding.verdict])
         return finding
 
-    def accepts(self, neighbour: Neighbour, found: Sequence[Found], verdict: Verdict = Verdict.HOLDS) -> bool:
+    def accepts(self, neighbour: Neighbour, cells: Sequence[CellResult], verdict: Verdict = Verdict.HOLDS) -> bool:
         """Whether the check fails to reject a neighbour on the evidence that gave the claim its verdict.
 
         A neighbour is rejected by failing. Where the claim is only illustrated, leaving it undecided rejects it too.
         """
         rejecting = (*_REJECTS, Verdict.UNDECIDED) if verdict is Verdict.ILLUSTRATED else _REJECTS
-        return self.check(found, **neighbour.constants).verdict not in rejecting
+        return self.check(cells, **neighbour.constants).verdict not in rejecting
 
-    def _beside_neighbours(self, finding: Finding, found: Sequence[Found]) -> Finding:
-        """The finding with what became of the neighbours; undecided if the claim and one of them were accepted."""
+    def _beside_neighbours(self, finding: Finding, cells: Sequence[CellResult]) -> Finding:
+        """The finding with the results of the neighbours; undecided if the check accepts the claim and a neighbour."""
         if finding.verdict is Verdict.UNDECIDED:
             return finding
-        accepted = {one.says: self.accepts(one, found, finding.verdict) for one in self.neighbours}
-        told = {f"rejected: {says}": "no" if taken else "yes" for says, taken in accepted.items()}
-        finding = replace(finding, numbers={**finding.numbers, **told})
-        alike = [says for says, taken in accepted.items() if taken]
+        accepted = {neighbour.says: self.accepts(neighbour, cells, finding.verdict) for neighbour in self.neighbours}
+        evidence = {f"rejected: {says}": "no" if is_accepted else "yes" for says, is_accepted in accepted.items()}
+        finding = replace(finding, numbers={**finding.numbers, **evidence})
+        alike = [says for says, is_accepted in accepted.items() if is_accepted]
         if alike and finding.verdict not in _REJECTS:
-            note = f"These cells do not tell the claim from a wrong one: {'; '.join(alike)}."
+            note = f"These cells do not distinguish the claim from a false one: {'; '.join(alike)}."
             return replace(finding, verdict=Verdict.UNDECIDED, note=note)
         return finding
 
     @property
     def command(self) -> str:
-        """The command that does it again."""
+        """The command that reruns this claim."""
         return f"separatrix reproduce --profile {self.profile} --only {self.id}"
 
 
@@ -310,10 +309,10 @@ _REGISTRY: dict[str, Claim] = {}
 
 def claim(
     *,
-    paper: str,
     where: str,
     says: str,
     cells: Callable[[], Iterable[Cell]],
+    paper: str | None = None,
     profile: Profile = "quick",
     part: str = "",
     figures: Sequence[str] = (),
@@ -328,17 +327,19 @@ def claim(
 ) -> Callable[[Callable[..., Finding]], Claim]:
     """Register the check below as a claim. `part` tells apart several claims about one place.
 
-    `home` is the module that declares the claim, where that is not the module of the check; `Claim` says what the
-    other arguments are.
+    `home` is the module that declares the claim, where that is not the module of the check. `paper` may be left out in
+    a module of the paper's package, such as `separatrix.claims.kronecker`. `Claim` says what the other arguments are.
 
     The id is made from paper, place and part; a mistake in the declaration is the programmer's, a `TypeError`.
     """
 
     def register(check: Callable[..., Finding]) -> Claim:
-        id = identity(paper, where, part)
-        made = Claim(
+        module = home or check.__module__
+        about = paper or module.removeprefix("separatrix.claims.").partition(".")[0]
+        id = identity(about, where, part)
+        registered = Claim(
             id=id,
-            paper=paper,
+            paper=about,
             where=where,
             says=says,
             profile=profile,
@@ -346,7 +347,7 @@ def claim(
             check=check,
             figures=tuple(figures),
             errata=tuple(errata),
-            home=home or check.__module__,
+            home=module,
             neighbours=tuple(neighbours),
             alone=alone,
             proof=proof,
@@ -354,8 +355,8 @@ def claim(
             defines=tuple(defines),
             history=tuple(history),
         )
-        if paper not in PAPERS:
-            raise TypeError(f"claim {id}: the paper must be one of {', '.join(PAPERS)}, not {paper!r}")
+        if about not in PAPERS:
+            raise TypeError(f"claim {id}: the paper must be one of {', '.join(PAPERS)}, not {about!r}")
         if profile not in ("quick", "full"):
             raise TypeError(f"claim {id}: the profile must be 'quick' or 'full', not {profile!r}")
         if not where.strip() or not says.strip():
@@ -364,8 +365,8 @@ def claim(
             raise TypeError(f"claim {id}: it has neighbours, or says why it has none")
         if id in _REGISTRY:
             raise TypeError(f"two claims have the id {id}: give one of them a `part`")
-        _REGISTRY[id] = made
-        return made
+        _REGISTRY[id] = registered
+        return registered
 
     return register
 
@@ -391,12 +392,12 @@ def claims(paper: str | None = None, only: Sequence[str] = ()) -> list[Claim]:
             near = get_close_matches(id, _REGISTRY, n=3)
             hint = f", such as {', '.join(near)}" if near else "; `separatrix claims` lists them"
             raise ArgumentError("--only", expected=f"the id of a claim{hint}", got=id)
-    chosen = [one for one in _REGISTRY.values() if paper in (None, one.paper) and (not only or one.id in only)]
+    chosen = [claim for claim in _REGISTRY.values() if paper in (None, claim.paper) and (not only or claim.id in only)]
     papers = list(PAPERS)
 
-    def order(one: Claim) -> tuple[object, ...]:
+    def order(claim: Claim) -> tuple[object, ...]:
         # What is beyond the papers has no place in them.
-        return papers.index(one.paper), place(one.where) if one.paper != "beyond" else (), one.home
+        return papers.index(claim.paper), place(claim.where) if claim.paper != "beyond" else (), claim.home
 
     return sorted(chosen, key=order)
 

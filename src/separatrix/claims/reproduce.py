@@ -1,4 +1,4 @@
-"""Reproducing the papers: run the cells that the claims lack, and judge every claim."""
+"""Reproduce the papers: run the missing cells of the claims, and judge every claim."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from separatrix.lab.store import Store
 
 @dataclass(frozen=True)
 class Reproduction:
-    """How the run went, and the verdicts."""
+    """The tally of a run, and the verdicts."""
 
     tally: Tally
     judgements: tuple[Judgement, ...]
@@ -45,8 +45,8 @@ def reproduce(
 ) -> Reproduction:
     """Run the missing cells of the claims that the profile covers, then judge all of these claims.
 
-    A claim beyond the profile is judged too, if the store has all of its cells from an earlier run. What a cell costs,
-    about, is what `progress` weighs it by.
+    A claim beyond the profile is judged too, if the store has all of its cells from an earlier run. `cost` estimates
+    the cost of a cell, by which `progress` weighs it.
     """
     tally = run(store, needed(claims, profile), crew, progress=progress, retry_failed=retry_failed, cost=cost)
     return Reproduction(tally, tuple(judge(claim, store) for claim in claims))

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class Kind(StrEnum):
-    """What a sign is: how it is spaced follows from it."""
+    """The kind of a sign, which determines its spacing."""
 
     LETTER = "letter"
     SYMBOL = "symbol"

@@ -133,27 +133,27 @@ def triple_by_attention(instance: GapMaxIP) -> Triple | None:
         SeparatrixError: if inner products in the gap leave no triple to find.
 
     Example:
-        >>> one = torch.tensor([[1, 1, 0], [0, 1, 1], [1, 1, 1]])
-        >>> triple_by_attention(GapMaxIP(one, one, one, 3, 1 / 3))
+        >>> vectors = torch.tensor([[1, 1, 0], [0, 1, 1], [1, 1, 1]])
+        >>> triple_by_attention(GapMaxIP(vectors, vectors, vectors, 3, 1 / 3))
         (2, 2, 2)
     """
     i = _first(decide(instance))
     if i is None:
         return None
-    one = torch.ones(1, instance.dimension, dtype=instance.a.dtype)
+    ones = torch.ones(1, instance.dimension, dtype=instance.a.dtype)
     chosen = instance.a[i].to(instance.b.dtype) * instance.b
-    j = _first(decide(GapMaxIP(chosen, one, instance.c, instance.threshold, instance.epsilon)))
+    j = _first(decide(GapMaxIP(chosen, ones, instance.c, instance.threshold, instance.epsilon)))
     if j is None:
         raise _unkept(f"row {i} of a")
     last = chosen[j].to(instance.c.dtype) * instance.c
-    k = _first(decide(GapMaxIP(last, one, one, instance.threshold, instance.epsilon)))
+    k = _first(decide(GapMaxIP(last, ones, ones, instance.threshold, instance.epsilon)))
     if k is None:
         raise _unkept(f"row {i} of a with row {j} of b")
     return i, j, k
 
 
-def _first(found: Tensor) -> int | None:
-    rows = found.nonzero()
+def _first(mask: Tensor) -> int | None:
+    rows = mask.nonzero()
     return int(rows[0]) if len(rows) else None
 
 

@@ -54,14 +54,14 @@ def best_cheat(protocol: Protocol, alpha: Bits, beta: Bits, gamma: Bits) -> Chea
         (Fraction(1, 2), True)
     """
     mu = protocol.honest(alpha, beta, gamma)
-    first, others = tuple(range(protocol.r)), range(protocol.r, protocol.length)
+    first, later = tuple(range(protocol.r)), range(protocol.r, protocol.length)
     if not any(mu[: protocol.r]):
         raise ArgumentError("alpha, beta, gamma", expected="sets with a common element", got="disjoint ones")
-    free = min(2 * (protocol.r - 1), len(others))
-    check_search("length", math.comb(len(others), free), f"{free} of {len(others)} places")
+    free = min(2 * (protocol.r - 1), len(later))
+    check_search("length", math.comb(len(later), free), f"{free} of {len(later)} places")
     points = tuple(range(protocol.length))
     best: tuple[int, Word] = (-1, ())
-    for chosen in combinations(others, free):
+    for chosen in combinations(later, free):
         values = (*(0,) * protocol.r, *(mu[place] for place in chosen))
         word = evaluate((*first, *chosen), values, points, protocol.p)
         best = max(best, (agreement(mu, word), word))
@@ -91,9 +91,9 @@ def admissible_words(protocol: Protocol) -> list[Word]:
     return [evaluate(at, (*zeros, *tail), points, protocol.p) for tail in tails]
 
 
-def agreement(one: Word, other: Word) -> int:
+def agreement(first: Word, second: Word) -> int:
     """In how many places two words agree."""
-    return sum(x == y for x, y in zip(one, other, strict=True))
+    return sum(x == y for x, y in zip(first, second, strict=True))
 
 
 def check_search(argument: str, tries: int, what: str) -> None:

@@ -48,7 +48,7 @@ class Formula:
         """Whether every clause has a literal that is true under the assignment."""
         if len(assignment) != self.variables:
             raise ArgumentError("assignment", expected=f"{self.variables} values", got=f"{len(assignment)}")
-        return all(any(assignment[abs(one) - 1] == (one > 0) for one in clause) for clause in self.clauses)
+        return all(any(assignment[abs(literal) - 1] == (literal > 0) for literal in clause) for clause in self.clauses)
 
 
 def brute_force(formula: Formula) -> Assignment | None:
@@ -61,7 +61,10 @@ def brute_force(formula: Formula) -> Assignment | None:
     >>> brute_force(Formula(1, ((1,), (-1,)))) is None
     True
     """
-    return next((one for one in product((False, True), repeat=formula.variables) if formula.holds(one)), None)
+    return next(
+        (assignment for assignment in product((False, True), repeat=formula.variables) if formula.holds(assignment)),
+        None,
+    )
 
 
 def random_formula(variables: int, clauses: int, width: int, seed: int) -> Formula:
@@ -103,12 +106,12 @@ def planted_formula(variables: int, clauses: int, width: int, seed: int) -> tupl
         raise ArgumentError("width", expected="at least 1: an empty clause is never satisfied", got=width)
     draw = random.Random(seed)
     hidden = tuple(draw.random() < 0.5 for _ in range(variables))
-    made: list[tuple[int, ...]] = []
-    while len(made) < clauses:
+    drawn: list[tuple[int, ...]] = []
+    while len(drawn) < clauses:
         clause = _clause(draw, variables, width)
-        if any(hidden[abs(one) - 1] == (one > 0) for one in clause):
-            made.append(clause)
-    return Formula(variables, tuple(made)), hidden
+        if any(hidden[abs(literal) - 1] == (literal > 0) for literal in clause):
+            drawn.append(clause)
+    return Formula(variables, tuple(drawn)), hidden
 
 
 def _clause(draw: random.Random, variables: int, width: int) -> tuple[int, ...]:

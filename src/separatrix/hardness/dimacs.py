@@ -35,7 +35,6 @@ _NO_NUMBER = re.compile(r"(?<!\S)(?!(?:0|-?[1-9][0-9]{0,17})(?!\S))\S")
 _COUNT = re.compile(r"0|[1-9][0-9]{0,17}")
 _PROBLEM = "'p cnf VARIABLES CLAUSES', two counts of at most 18 digits"
 
-
 LARGEST_FILE = 1 << 28
 """The most bytes that a file may have: 256 MiB, whose formula takes a few gigabytes of memory."""
 LONGEST_LINE = 1 << 24
@@ -145,9 +144,9 @@ def _lines(file: TextIO, name: str) -> Iterator[tuple[int, str]]:
         if left < 0:
             raise _wrong(name, line, f"at most {LARGEST_FILE:,} characters up to here", "more")
         if not content.isascii():
-            other = next(ord(character) for character in content if not character.isascii())
+            code = next(ord(character) for character in content if not character.isascii())
             # An undecodable byte b is represented by the character 0xdc00 + b.
-            got = f"the byte {other - 0xDC00:#04x}" if 0xDC80 <= other <= 0xDCFF else f"the character {other:#x}"
+            got = f"the byte {code - 0xDC00:#04x}" if 0xDC80 <= code <= 0xDCFF else f"the character {code:#x}"
             raise _wrong(name, line, "ASCII text", got)
         yield line, content
 

@@ -1,6 +1,7 @@
 r"""What the polynomial method costs in the worst case: the degree it needs, and the exponent log_n of its cost.
 
-With entries up to B scores reach R = B^k. The Chebyshev series of exp on [-R, R], cut off at degree g, errs by at most
+With entries up to B scores reach R = B^k. The Chebyshev series of exp on [-R, R], truncated at degree g, has an error
+of at most
 
     tail(g) = 2 sum_{j > g} I_j(R) <= 2 exp(sqrt(h^2 + R^2) - h asinh(h / R)),    h = g + 1,
 
@@ -23,7 +24,6 @@ from collections.abc import Callable
 import numpy as np
 
 from separatrix.attention.near_linear.cost import Shape, exact_cost, polynomial_cost
-from separatrix.attention.near_linear.product_cost import direct
 
 
 def relative_log_tolerance(log_n: float, order: int, bound: float) -> float:
@@ -37,7 +37,8 @@ def _target(radius: float, log_tolerance: float) -> float:
 
 
 def chernoff_degree(radius: float, log_tolerance: float) -> float:
-    """The least h = g + 1, a real number, whose Chernoff bound keeps the tolerance: for n of any size.
+    """The least real h = g + 1 whose Chernoff bound keeps the tolerance; it is computed from ln n, so that n may be of
+    any size.
 
     >>> round(chernoff_degree(1.0, math.log(1e-6)), 2)
     8.73
@@ -82,12 +83,12 @@ def polynomial_exponent(log2_n: int, order: int, bound: float) -> tuple[int, flo
     d = math.ceil(log_n)
     degree = least_degree(bound**order, relative_log_tolerance(log_n, order, bound))
     rank = math.comb(d + degree, degree)
-    flops = polynomial_cost(_shape(log2_n, order), direct(rank), True).flops
+    flops = polynomial_cost(_shape(log2_n, order), rank, True).flops
     return degree, math.log(rank) / log_n, math.log(flops) / log_n
 
 
 def exact_exponent(log2_n: int, order: int) -> float:
-    """log_n of the flops of exact attention; above the order, by the factor 4 d."""
+    """log_n of the flops of exact attention, which exceeds the order because of the factor 4 d."""
     return math.log(exact_cost(_shape(log2_n, order), True).flops) / (log2_n * math.log(2.0))
 
 

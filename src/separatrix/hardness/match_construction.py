@@ -177,8 +177,8 @@ def match_layer(
         rows = phase * F + f
         angles[rows, f], angles[rows, F + f] = A * cos_phase, -A * sin_phase
         sign[rows, 0] = 1.0 - 2.0 * (phase % 2).double()
-    blank, one, flag = torch.zeros(3, width, dtype=torch.float64)
-    blank[-1], one[0], flag[2 * F] = sharp.blank ** (1 / k), 1.0, 1.0
+    blank, ones, flag = torch.zeros(3, width, dtype=torch.float64)
+    blank[-1], ones[0], flag[2 * F] = sharp.blank ** (1 / k), 1.0, 1.0
     with torch.no_grad():
         for parameter in layer.parameters():
             parameter.zero_()
@@ -186,8 +186,8 @@ def match_layer(
         layer.q_proj.bias.copy_(blank)
         for m in range(k - 1):
             layer.get_parameter(f"k_proj.{m}.weight").copy_(angles + torch.outer(blank, flag))
-            layer.get_parameter(f"v_proj.{m}.weight").copy_(-torch.outer(one, flag))
-            layer.get_parameter(f"v_proj.{m}.bias").copy_(one)
+            layer.get_parameter(f"v_proj.{m}.weight").copy_(-torch.outer(ones, flag))
+            layer.get_parameter(f"v_proj.{m}.bias").copy_(ones)
         layer.out_proj.weight.copy_(torch.eye(width))
     return layer
 

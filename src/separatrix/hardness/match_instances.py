@@ -43,9 +43,9 @@ def planted_instances(
     At order 2 the other tokens differ from -x_0, except that one of them is -x_0 where the label is True.
 
     At order 3 the residues v and -x_0 - v are partners. The other tokens are uniform among the residues that differ
-    from x_0 and from their partner and whose partner differs from x_0. Of two partners, an instance has only the one
-    that is drawn first, except that where the label is True one token is the partner of another. So for each j the law
-    of (x_0, x_j) is the same under both labels, and no single pair of tokens tells anything about the label.
+    from x_0 and from their partner and whose partner differs from x_0. An instance never contains both partners of a
+    pair, except that with the label True one token is replaced by the partner of another. So for each j the law of
+    (x_0, x_j) is the same under both labels, and no single pair of tokens tells anything about the label.
 
     Args:
         count: the number of instances.
@@ -72,17 +72,17 @@ def planted_instances(
         return x
 
     first = drawn((count,), None)
-    others = drawn((count, n - 1), first)
+    tail = drawn((count, n - 1), first)
     if order == 2:
-        others[:, 0] = torch.where(label, -first % modulus, others[:, 0])
+        tail[:, 0] = torch.where(label, -first % modulus, tail[:, 0])
     else:
-        partner = (-first.unsqueeze(1) - others) % modulus
-        pair = torch.minimum(others, partner)
+        partner = (-first.unsqueeze(1) - tail) % modulus
+        pair = torch.minimum(tail, partner)
         earliest = (pair.unsqueeze(2) == pair.unsqueeze(1)).int().argmax(2)
-        others = others.gather(1, earliest)
-        others[:, 1] = torch.where(label, (-first - others[:, 0]) % modulus, others[:, 1])
-    place = torch.rand(others.shape, generator=generator).argsort(1)
-    return torch.cat([first.unsqueeze(1), others.gather(1, place)], 1), label
+        tail = tail.gather(1, earliest)
+        tail[:, 1] = torch.where(label, (-first - tail[:, 0]) % modulus, tail[:, 1])
+    place = torch.rand(tail.shape, generator=generator).argsort(1)
+    return torch.cat([first.unsqueeze(1), tail.gather(1, place)], 1), label
 
 
 def _refused(x: Tensor, first: Tensor | None, modulus: int, order: int) -> Tensor:

@@ -75,8 +75,8 @@ def match_labels(x: Tensor, modulus: int, order: int) -> Tensor:
     """
     modulus, order, x = checked(x, modulus, order)
     rows = x.reshape(-1, x.shape[-1]) if x.numel() else x.new_zeros(0, max(1, x.shape[-1]))
-    found = [_labels_of_row(row, modulus, order) for row in rows]
-    return torch.stack(found).reshape(x.shape) if found else torch.zeros_like(x, dtype=torch.bool)
+    labels = [_labels_of_row(row, modulus, order) for row in rows]
+    return torch.stack(labels).reshape(x.shape) if labels else torch.zeros_like(x, dtype=torch.bool)
 
 
 def _labels_of_row(row: Tensor, modulus: int, order: int) -> Tensor:
@@ -85,10 +85,10 @@ def _labels_of_row(row: Tensor, modulus: int, order: int) -> Tensor:
     sums = [values.new_zeros(1)]
     for _ in range(far):
         sums.append(((sums[-1].unsqueeze(1) + values) % modulus).unique())
-    wanted = (-values.unsqueeze(1) - sums[near]) % modulus
-    at = torch.searchsorted(sums[far], wanted).clamp(max=len(sums[far]) - 1)
-    found: Tensor = (sums[far][at] == wanted).any(1)
-    return found[place]
+    targets = (-values.unsqueeze(1) - sums[near]) % modulus
+    at = torch.searchsorted(sums[far], targets).clamp(max=len(sums[far]) - 1)
+    labels: Tensor = (sums[far][at] == targets).any(1)
+    return labels[place]
 
 
 def checked(x: Tensor, modulus: int, order: int) -> tuple[int, int, Tensor]:

@@ -108,12 +108,12 @@ def largest_products(instance: GapMaxIP) -> Tensor:
 def gap_maxip(instance: GapMaxIP) -> list[bool | None]:
     """For each i, True in case 1, False in case 2 and None in between, by the definition.
 
-    >>> one = torch.eye(3)
-    >>> gap_maxip(GapMaxIP(torch.ones(1, 3), one, one, 1, 0.5)), gap_maxip(GapMaxIP(one, one, one, 3, 0.5))
+    >>> eye = torch.eye(3)
+    >>> gap_maxip(GapMaxIP(torch.ones(1, 3), eye, eye, 1, 0.5)), gap_maxip(GapMaxIP(eye, eye, eye, 3, 0.5))
     ([True], [False, False, False])
     """
-    found = largest_products(instance).tolist()
-    return [True if one >= instance.high else False if one <= instance.low else None for one in found]
+    largest = largest_products(instance).tolist()
+    return [True if product >= instance.high else False if product <= instance.low else None for product in largest]
 
 
 def to_maxip(instance: OrthogonalVectors) -> GapMaxIP:
@@ -122,17 +122,17 @@ def to_maxip(instance: OrthogonalVectors) -> GapMaxIP:
     Row i of a set of the result belongs to row i of the same set of the instance.
 
     >>> bits = torch.tensor([[0], [1]])
-    >>> made = to_maxip(OrthogonalVectors(bits, bits, bits))
-    >>> inner_products(made.a, made.b, made.c).flatten().tolist()
+    >>> instance = to_maxip(OrthogonalVectors(bits, bits, bits))
+    >>> inner_products(instance.a, instance.b, instance.c).flatten().tolist()
     [1, 1, 1, 1, 1, 1, 1, 0]
     """
     a, b, c = (vectors.to(torch.uint8) for vectors in (instance.a, instance.b, instance.c))
     m = instance.dimension
-    one = torch.ones(1, m, dtype=torch.uint8)
+    ones = torch.ones(1, m, dtype=torch.uint8)
     return GapMaxIP(
         torch.cat([1 - a, a, a], 1),
-        torch.cat([one.expand(len(b), m), 1 - b, b], 1),
-        torch.cat([one.expand(len(c), m), one.expand(len(c), m), 1 - c], 1),
+        torch.cat([ones.expand(len(b), m), 1 - b, b], 1),
+        torch.cat([ones.expand(len(c), m), ones.expand(len(c), m), 1 - c], 1),
         threshold=m,
         epsilon=1 / m,
     )

@@ -1,4 +1,4 @@
-"""Polynomials and ranks modulo the prime 2^31 - 1, where nothing is rounded."""
+"""Polynomials and ranks modulo the prime 2^31 - 1, in exact arithmetic."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.int64]
-
 
 PRIME = 2**31 - 1
 
@@ -23,10 +22,10 @@ def powers(x: Array, alphas: Array) -> Array:
     for _ in range(int(alphas.max(initial=0))):
         table.append(table[-1] * x % PRIME)
     stacked = np.stack(table)  # (power, n, d)
-    found: Array = np.ones((len(x), len(alphas)), dtype=np.int64)
+    monomials: Array = np.ones((len(x), len(alphas)), dtype=np.int64)
     for coordinate in range(x.shape[1]):
-        found = found * stacked[alphas[:, coordinate], :, coordinate].T % PRIME
-    return found
+        monomials = monomials * stacked[alphas[:, coordinate], :, coordinate].T % PRIME
+    return monomials
 
 
 def polynomial(coefficients: Sequence[int], s: Array) -> Array:

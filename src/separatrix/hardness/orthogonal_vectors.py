@@ -73,9 +73,9 @@ def check_binary(*sets: Tensor) -> None:
         d = sets[0].shape[1]
         if vectors.shape[1] != d:
             raise ArgumentError(name, expected=f"vectors of dimension {d} like a's", got=vectors.shape[1])
-        other = (vectors != 0) & (vectors != 1)
-        if bool(other.any()):
-            at = tuple(other.nonzero()[0].tolist())
+        invalid = (vectors != 0) & (vectors != 1)
+        if bool(invalid.any()):
+            at = tuple(invalid.nonzero()[0].tolist())
             raise ArgumentError(name, expected="zeros and ones alone", got=f"{vectors[at].item()} at {at}")
 
 
@@ -86,8 +86,8 @@ def inner_products(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
         ArgumentError: if there are more than `LARGEST_ORACLE` triples.
 
     Example:
-        >>> one = torch.tensor([[1, 1, 0], [1, 1, 1]])
-        >>> inner_products(one, one, one)[0].tolist()
+        >>> vectors = torch.tensor([[1, 1, 0], [1, 1, 1]])
+        >>> inner_products(vectors, vectors, vectors)[0].tolist()
         [[2, 2], [2, 2]]
     """
     triples = len(a) * len(b) * len(c)
@@ -100,8 +100,8 @@ def inner_products(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
 
 def orthogonal_triple(instance: OrthogonalVectors) -> Triple | None:
     """The first (i, j, k) with <a_i, b_j, c_k> = 0, or None if there is none, found by trying all triples."""
-    found = (inner_products(instance.a, instance.b, instance.c) == 0).nonzero()
-    return None if not len(found) else _triple(found[0])
+    triples = (inner_products(instance.a, instance.b, instance.c) == 0).nonzero()
+    return None if not len(triples) else _triple(triples[0])
 
 
 def _triple(row: Tensor) -> Triple:

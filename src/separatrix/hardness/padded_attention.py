@@ -82,11 +82,11 @@ def pad_for_attention(
         blanks: the number of blanks in each key set; None takes the lemma's n_b and n_c.
 
     Example:
-        >>> one = torch.eye(2)
-        >>> made = pad_for_attention(GapMaxIP(one, one, one, 1, 0.5), beta=8.0)
-        >>> made.bound, tuple(made.query.shape), tuple(made.keys[0].shape)
+        >>> vectors = torch.eye(2)
+        >>> padded = pad_for_attention(GapMaxIP(vectors, vectors, vectors, 1, 0.5), beta=8.0)
+        >>> padded.bound, tuple(padded.query.shape), tuple(padded.keys[0].shape)
         (2.0, (2, 4), (4, 4))
-        >>> [round(u, 4) for u in made.outputs().tolist()]  # (e^2 + 3) / (e^2 + 3 + 8 + 4 e^4)
+        >>> [round(u, 4) for u in padded.outputs().tolist()]  # (e^2 + 3) / (e^2 + 3 + 8 + 4 e^4)
         [0.0439, 0.0439]
     """
     beta = positive("beta", beta)
@@ -107,7 +107,7 @@ def pad_for_attention(
 
     query = side * torch.cat([instance.a.double(), torch.ones(len(instance.a), w).double()], 1)
     sets = tuple(zip((instance.b, instance.c), counts, strict=True))
-    (k1, k2), (v1, v2) = (tuple(make(*one) for one in sets) for make in (keys, column))
+    (k1, k2), (v1, v2) = (tuple(make(*arguments) for arguments in sets) for make in (keys, column))
     return PaddedAttention(query, (k1, k2), (v1, v2), (len(instance.b), len(instance.c)), float(beta), w)
 
 

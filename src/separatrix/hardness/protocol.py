@@ -121,8 +121,8 @@ class Protocol:
     def bill(self) -> Bill:
         """The lengths of the messages."""
         symbol, r = (self.p - 1).bit_length(), self.r
-        said = self.parts * symbol
-        return Bill(self.length * symbol, 2 * (r - 1) * symbol, (self.length - 1).bit_length(), said, said)
+        bits = self.parts * symbol
+        return Bill(self.length * symbol, 2 * (r - 1) * symbol, (self.length - 1).bit_length(), bits, bits)
 
     def encode(self, members: Bits) -> tuple[Word, ...]:
         """The words C(alpha^1), ..., C(alpha^T) of the parts of a set."""

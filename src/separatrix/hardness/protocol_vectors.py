@@ -70,8 +70,8 @@ class ProtocolVectors:
 def protocol_sizes(sizes: Triple, protocol: Protocol) -> ProtocolSizes:
     """The sizes of the instance that `to_gap_maxip` would make, for sets of `sizes` = (n_a, n_b, n_c) vectors.
 
-    >>> made = protocol_sizes((4, 4, 4), Protocol(m=6, parts=3))
-    >>> made.words, made.rows, made.dimension, round(2**made.every_message) == 7**6 * 6
+    >>> sizes = protocol_sizes((4, 4, 4), Protocol(m=6, parts=3))
+    >>> sizes.words, sizes.rows, sizes.dimension, round(2**sizes.every_message) == 7**6 * 6
     (49, 196, 96, True)
     """
     n_a, n_b, n_c = sizes
@@ -80,16 +80,16 @@ def protocol_sizes(sizes: Triple, protocol: Protocol) -> ProtocolSizes:
     known = min(protocol.code.product_degree + 1, protocol.length)
     words = protocol.p ** (known - protocol.r)
     dimension = protocol.length * min(n_b, messages) * min(n_c, messages)
-    every = 2 * protocol.parts * math.log2(protocol.p) + math.log2(protocol.length)
-    return ProtocolSizes(words, words * n_a, dimension, every)
+    every_message = 2 * protocol.parts * math.log2(protocol.p) + math.log2(protocol.length)
+    return ProtocolSizes(words, words * n_a, dimension, every_message)
 
 
 def to_gap_maxip(instance: OrthogonalVectors, protocol: Protocol) -> ProtocolVectors:
     """The instance of Gap-MaxIP for an instance of 3OV, by the protocol.
 
     >>> bits = torch.tensor([[1, 0, 1, 0], [0, 1, 0, 0]])
-    >>> made = to_gap_maxip(OrthogonalVectors(bits, bits, bits), Protocol(m=4, parts=2))
-    >>> made.instance.threshold, made.instance.epsilon, tuple(made.instance.a.shape)
+    >>> reduction = to_gap_maxip(OrthogonalVectors(bits, bits, bits), Protocol(m=4, parts=2))
+    >>> reduction.instance.threshold, reduction.instance.epsilon, tuple(reduction.instance.a.shape)
     (6, 0.5, (98, 24))
     """
     words = admissible_words(protocol)
@@ -105,20 +105,20 @@ def to_gap_maxip(instance: OrthogonalVectors, protocol: Protocol) -> ProtocolVec
         value = (alice[:, place, None] * pairs % protocol.p).sum(-1) % protocol.p
         a.append((merlin[:, place, None, None] == value).flatten(0, 1))
         sends_b, sends_c = (
-            torch.nn.functional.one_hot(of, len(said)).bool() for of, said in ((of_b, said_b), (of_c, said_c))
+            torch.nn.functional.one_hot(of, len(messages)).bool() for of, messages in ((of_b, said_b), (of_c, said_c))
         )
         b.append(sends_b[:, :, None].expand(-1, -1, len(said_c)).flatten(1))
         c.append(sends_c[:, None, :].expand(-1, len(said_b), -1).flatten(1))
     all_a, all_b, all_c = (torch.cat(parts, 1).to(torch.uint8) for parts in (a, b, c))
-    made = GapMaxIP(all_a, all_b, all_c, protocol.length, float(1 - protocol.soundness_bound))
-    return ProtocolVectors(made, protocol, tuple(words))
+    reduced = GapMaxIP(all_a, all_b, all_c, protocol.length, float(1 - protocol.soundness_bound))
+    return ProtocolVectors(reduced, protocol, tuple(words))
 
 
 def _symbols(vectors: Tensor, protocol: Protocol) -> Tensor:
     """The symbols of all parts of each vector at each place, (n, N, T), by the code's generator matrix."""
     r = protocol.r
     unit = [tuple(int(row == column) for column in range(r)) for row in range(r)]
-    generator = torch.tensor([protocol.code.encode(one) for one in unit])  # (r, N)
+    generator = torch.tensor([protocol.code.encode(message) for message in unit])  # (r, N)
     filled = torch.nn.functional.pad(vectors.long(), (0, protocol.parts * r - protocol.m))
     words: Tensor = filled.unflatten(1, (protocol.parts, r)) @ generator % protocol.p
     return words.transpose(1, 2)

@@ -115,19 +115,19 @@ def evaluate(at: Word, values: Word, points: Word, p: int) -> Word:
     weights = []
     for i, x in enumerate(at):
         weight = 1
-        for j, other in enumerate(at):
+        for j, other_point in enumerate(at):
             if i != j:
-                weight = weight * (x - other) % p
+                weight = weight * (x - other_point) % p
         weights.append(pow(weight, -1, p))
     known = dict(zip(at, values, strict=True))
-    found = []
+    evaluated = []
     for point in points:
         if point in known:
-            found.append(known[point] % p)
+            evaluated.append(known[point] % p)
             continue
-        whole = 1
+        product = 1
         for x in at:
-            whole = whole * (point - x) % p
+            product = product * (point - x) % p
         terms = (value * weight * pow(point - x, -1, p) for x, value, weight in zip(at, values, weights, strict=True))
-        found.append(whole * sum(terms) % p)
-    return tuple(found)
+        evaluated.append(product * sum(terms) % p)
+    return tuple(evaluated)

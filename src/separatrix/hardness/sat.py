@@ -43,7 +43,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Decision:
-    """The decision about a formula; it is true in a condition if the formula is satisfiable.
+    """The decision about a formula; `bool(decision)` says whether the formula is satisfiable.
 
     Attributes:
         satisfiable: whether the formula is satisfiable.
@@ -83,8 +83,8 @@ def satisfiable(path: str | Path, *, road: Road = "direct") -> Decision:
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     file = Path(folder) / "small.cnf"
         ...     _ = file.write_text("p cnf 3 4\\n1 2 0\\n-1 2 0\\n-2 3 0\\n-1 -3 0\\n")
-        ...     found = satisfiable(file)
-        >>> found.satisfiable, found.assignment
+        ...     decision = satisfiable(file)
+        >>> decision.satisfiable, decision.assignment
         (True, (False, True, True))
     """
     formula = read_admitted(path, lambda variables, clauses: _fitting(variables, clauses, road))
@@ -111,9 +111,9 @@ def decide_formula(formula: Formula, *, road: Road = "direct") -> Decision:
     if road == "direct":
         triple = triple_by_attention(to_maxip(vectors))
     else:
-        made = to_gap_maxip(vectors, _protocol(vectors.dimension))
-        rows = triple_by_attention(made.instance)
-        triple = None if rows is None else made.triple(rows)
+        reduction = to_gap_maxip(vectors, _protocol(vectors.dimension))
+        rows = triple_by_attention(reduction.instance)
+        triple = None if rows is None else reduction.triple(rows)
     if triple is None:
         return Decision(False, None, sizes.steps)
     assignment = assignment_of(formula, triple)
@@ -149,11 +149,11 @@ def chain_sizes(variables: int, clauses: int, road: Road) -> ChainSizes:
     steps = [cnf, vectors]
     if road == "protocol":
         protocol = _protocol(m)
-        made = protocol_sizes((n_a, n_b, n_c), protocol)
-        queries, dimension, words = made.rows, made.dimension, made.words
+        sizes = protocol_sizes((n_a, n_b, n_c), protocol)
+        queries, dimension, words = sizes.rows, sizes.dimension, sizes.words
         threshold, epsilon = protocol.length, float(1 - protocol.soundness_bound)
-        said = f"{protocol.parts} parts of {protocol.r}, F_{protocol.p}, codes of length {protocol.length}"
-        steps.append(Step("protocol", f"{said}, {words:,} words of Merlin's"))
+        description = f"{protocol.parts} parts of {protocol.r}, F_{protocol.p}, codes of length {protocol.length}"
+        steps.append(Step("protocol", f"{description}, {words:,} words of Merlin's"))
     low, high = levels(threshold, epsilon)
     gap = f"threshold {high}, against at most {low}"
     steps.append(Step("Gap-MaxIP", f"{queries:,}, {n_b:,} and {n_c:,} vectors of dimension {dimension:,}, {gap}"))

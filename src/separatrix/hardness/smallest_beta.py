@@ -103,9 +103,9 @@ def printed_beta(n: int, dimension: int, threshold: float, epsilon: float, *, ro
 def least_of_case_1(n: int, dimension: int, low: int, high: int) -> GapMaxIP:
     """The instance of case 1 with the least output: one a, n vectors b and c, one pair at `high`, all others at 0."""
     ones = (torch.arange(dimension) < high).to(torch.uint8)
-    others = torch.zeros(n, dimension, dtype=torch.uint8)
-    others[0] = ones
-    return GapMaxIP(ones[None], others, others, high, 1 - low / high)
+    zeros = torch.zeros(n, dimension, dtype=torch.uint8)
+    zeros[0] = ones
+    return GapMaxIP(ones[None], zeros, zeros, high, 1 - low / high)
 
 
 def largest_of_case_2(n: int, dimension: int, low: int, high: int, *, pairs: tuple[int, int] | None = None) -> GapMaxIP:

@@ -1,4 +1,4 @@
-"""What T, q and d must be together, and what a generator may be, for all of this package.
+"""The checks of T, q, d and generators that this package shares.
 
 >>> sizes(10, 3)
 (10, 3, 1)

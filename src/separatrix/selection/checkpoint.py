@@ -1,4 +1,4 @@
-"""The state of a training run: all that the rest of it depends on, so that a run can go on from it bit for bit.
+"""The complete state of a training run, from which the run can be continued bit for bit.
 
 That is the weights, the optimiser's moments, the states of the generators and the window of losses since the last
 record. A state is a few tensors by name, which the caller of `separatrix.selection.training.resumable` may keep
@@ -48,15 +48,15 @@ class Checkpoint:
 
     def fits(self, other: Checkpoint) -> bool:
         """Say whether two states have tensors of the same names and shapes, as those of one run have."""
-        shapes = [{name: tensor.shape for name, tensor in one.tensors().items()} for one in (self, other)]
+        shapes = [{name: tensor.shape for name, tensor in checkpoint.tensors().items()} for checkpoint in (self, other)]
         return shapes[0] == shapes[1]
 
     @classmethod
     def of_tensors(cls, step: int, tensors: Mapping[str, Any]) -> Self:
         """Make a state from its tensors by name, or from arrays of the same numbers."""
-        given = {name: torch.as_tensor(value).clone() for name, value in tensors.items()}
-        moments = [given[f"moments.{k}"] for k in range(sum(name.startswith("moments.") for name in given))]
-        return cls(step, moments=tuple(moments), **{name: given[name] for name in _TENSORS})
+        copies = {name: torch.as_tensor(value).clone() for name, value in tensors.items()}
+        moments = [copies[f"moments.{k}"] for k in range(sum(name.startswith("moments.") for name in copies))]
+        return cls(step, moments=tuple(moments), **{name: copies[name] for name in _TENSORS})
 
 
 def generator_from(state: Tensor) -> torch.Generator:

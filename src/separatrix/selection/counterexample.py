@@ -65,8 +65,8 @@ def fcn_counterexample(module: nn.Module, T: int, q: int, d: int, *, token_norm:
 
     Example:
         >>> from separatrix.selection.fcn import FCN
-        >>> found = fcn_counterexample(FCN(T=4, q=2, d=1, widths=[2, 9]), T=4, q=2, d=1)
-        >>> round(found.loss, 5), max(found.errors) >= found.loss
+        >>> counterexample = fcn_counterexample(FCN(T=4, q=2, d=1, widths=[2, 9]), T=4, q=2, d=1)
+        >>> round(counterexample.loss, 5), max(counterexample.errors) >= counterexample.loss
         (1.0, True)
     """
     T, q, d = sizes(T, q, d)

@@ -73,12 +73,7 @@ def one_hot_encoding(T: int, *, dtype: torch.dtype = torch.float32) -> Tensor:
 
 
 def near_orthogonal_encoding(
-    T: int,
-    width: int,
-    *,
-    threshold: float,
-    generator: torch.Generator | int,
-    dtype: torch.dtype = torch.float32,
+    T: int, width: int, *, threshold: float, generator: torch.Generator | int, dtype: torch.dtype = torch.float32
 ) -> NearOrthogonal:
     """Draw T vectors of {+-1/sqrt(width)}^width with |<e_i, e_j>| <= threshold (Definition 2.3), by rejection.
 

@@ -35,7 +35,7 @@ _DATA, _POINTS, _INITIAL = range(3)
 
 @dataclass(frozen=True)
 class FCNSettings:
-    """One training of a fully-connected net: the task, the net, Adam, and how it is judged.
+    """The settings of the training of a fully-connected net: the task, the net, Adam and the evaluation.
 
     Attributes:
         T: The length of a sequence.
@@ -48,7 +48,7 @@ class FCNSettings:
         steps: The number of updates.
         seed: What the data and the first weights are drawn from.
         evaluate_every: The number of updates from one record to the next.
-        evaluation_points: The number of examples that the net is judged by.
+        evaluation_points: The number of evaluation examples.
     """
 
     T: int

@@ -103,8 +103,9 @@ def encoding_losses(
         generator: the source of randomness, or a seed.
 
     Example:
-        >>> found = encoding_losses(10, 2, 3, 32, alpha=1.1, C=4.0, threshold=0.5, encodings=6, subsets=20, generator=0)
-        >>> len(found.each), found.of_mean < found.mean
+        >>> drawn = {"threshold": 0.5, "encodings": 6, "subsets": 20, "generator": 0}
+        >>> losses = encoding_losses(10, 2, 3, 32, alpha=1.1, C=4.0, **drawn)
+        >>> len(losses.each), losses.of_mean < losses.mean
         (6, True)
     """
     T, q, d = sizes(T, q, d)
@@ -117,14 +118,14 @@ def encoding_losses(
         candidates += drawn.candidates
         rows.append(_means(drawn.E, uniform_subsets(subsets, T, q, source), C))
     w, r = np.array(rows).T
-    each = _loss(w, r, alpha, q, d)
+    losses = _loss(w, r, alpha, q, d)
     flat = T / (q * (T - q))
     of_mean, slope = _loss(w.mean(), flat * w.mean() ** 2, alpha, q, d), _mean_slope(w.mean(), flat, alpha, q, d)
     root = encodings**0.5
     return EncodingLosses(
-        each,
-        float(each.mean()),
-        float(each.std(ddof=1)) / root,
+        losses,
+        float(losses.mean()),
+        float(losses.std(ddof=1)) / root,
         float(of_mean),
         abs(slope) * float(w.std(ddof=1)) / root,
         1 - encodings * T / candidates,

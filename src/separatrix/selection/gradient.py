@@ -83,12 +83,12 @@ def batch_gradient(W: Tensor, V: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor
     """
     X, E = inputs.X, inputs.E
     n, d, _ = X.shape
-    codes, S, pooled, shown, f, R = _forward(W, V, inputs)
+    codes, S, pooled, shown_codes, f, R = _forward(W, V, inputs)
     loss = R.square().sum() / (2 * n)
     R = R / n
     along = (R * f).sum(1, keepdim=True)
     dV = torch.cat([R.mT @ pooled, (R.mT @ S) @ E], 1)
-    dA = (R @ shown).sub_(along)
+    dA = (R @ shown_codes).sub_(along)
     dA.unsqueeze(1).baddbmm_((R @ V[:, :d]).unsqueeze(1), X)
     dA.mul_(S)
     on_tokens, on_encodings = torch.bmm(dA.unsqueeze(1), X.mT).squeeze(1).mT, (dA @ E).mT
@@ -111,7 +111,7 @@ def _forward(W: Tensor, V: Tensor, inputs: Inputs) -> tuple[Tensor, Tensor, Tens
     logits.unsqueeze(1).baddbmm_(U[:, None, :d], X)
     S = torch.softmax(logits, 1)
     pooled = torch.bmm(S.unsqueeze(1), X.mT).squeeze(1)
-    shown = V[:, d:] @ E.mT
-    f = torch.addmm(pooled @ V[:, :d].mT, S, shown.mT)
+    shown_codes = V[:, d:] @ E.mT
+    f = torch.addmm(pooled @ V[:, :d].mT, S, shown_codes.mT)
     target = X.gather(2, y.unsqueeze(1).expand(-1, d, -1)).mean(2)
-    return codes, S, pooled, shown, f, f - target
+    return codes, S, pooled, shown_codes, f, f - target

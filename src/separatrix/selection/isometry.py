@@ -116,8 +116,8 @@ def _enumerated_isometry(G: Tensor, q: int) -> float:
 def _enumerated_pairs(G: Tensor, shapes: list[tuple[int, int]]) -> float:
     largest = 0.0
     for a, b in shapes:
-        for S, others in _with_complements(G.shape[0], a):
-            S_prime = others[all_subsets(len(others), b)]
+        for S, complement in _with_complements(G.shape[0], a):
+            S_prime = complement[all_subsets(len(complement), b)]
             blocks = G[S.view(1, -1, 1), S_prime.unsqueeze(1)]
             largest = max(largest, float(torch.linalg.matrix_norm(blocks, 2).max()))
     return largest

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from separatrix.checks import positive
+from separatrix.checks import positive, whole
 from separatrix.errors import ArgumentError
 from separatrix.selection.arguments import sizes
 from separatrix.selection.dynamics import time_to_loss
@@ -46,6 +46,7 @@ __all__ = [
     "slow_curve_loss",
     "slow_curve_time",
     "steps_allowed",
+    "stochastic_time_law",
     "tail_constant",
     "time_law",
 ]
@@ -70,14 +71,14 @@ def broken_hypotheses(T: int, q: int, d: int, eta: float, epsilon: float | None 
         >>> broken_hypotheses(T=32, q=2, d=2, eta=0.1)
         {'eta': 'Theorem 3.1 asks for eta <= 1/(20 d^2) = 0.0125.'}
     """
-    said = {}
+    sizes = {}
     if not 2 <= q < T / 4:
-        said["q"] = f"Theorem 3.1 asks for 2 <= q < T/4 = {T / 4:g}."
+        sizes["q"] = f"Theorem 3.1 asks for 2 <= q < T/4 = {T / 4:g}."
     if eta > 1 / (20 * d**2):
-        said["eta"] = f"Theorem 3.1 asks for eta <= 1/(20 d^2) = {1 / (20 * d**2):.3g}."
+        sizes["eta"] = f"Theorem 3.1 asks for eta <= 1/(20 d^2) = {1 / (20 * d**2):.3g}."
     if epsilon is not None and q < T and epsilon >= (most := d * T / (100 * (T - q) * q)):
-        said["epsilon"] = f"Theorem 3.1 asks for epsilon < d T / (100 (T - q) q) = {most:.3g}."
-    return said
+        sizes["epsilon"] = f"Theorem 3.1 asks for epsilon < d T / (100 (T - q) q) = {most:.3g}."
+    return sizes
 
 
 def steps_allowed(T: int, d: int, lr: float, epsilon: float) -> float:
@@ -179,8 +180,8 @@ def slow_curve_after(steps: float, T: int, q: int, d: int, lr: float) -> SlowCur
         lr: the learning rate eta.
 
     Example:
-        >>> found = slow_curve_after(10**9, T=20, q=2, d=2, lr=0.0125)
-        >>> round(found.loss / (tail_constant(20, 0.0125) / 10**9), 2)
+        >>> point = slow_curve_after(10**9, T=20, q=2, d=2, lr=0.0125)
+        >>> round(point.loss / (tail_constant(20, 0.0125) / 10**9), 2)
         1.0
     """
     T, q, d = sizes(T, q, d)
@@ -236,6 +237,31 @@ def time_law(T: int, q: int, d: int, lr: float, epsilon: float) -> float:
     a, b, c = d - e * (N + 1), 2 * e * N, -e * N
     w = 2 * -c / (b + math.sqrt(b * b - 4 * a * c))
     return slow_curve_time(1 - w, T, q, d) / positive("lr", lr)
+
+
+def stochastic_time_law(T: int, q: int, d: int, width: int, lr: float, epsilon: float) -> float:
+    r"""The number of steps to the loss epsilon with stochastic encodings of dimension d_e, in the limit of large d_e.
+
+    With N = T/q - 1, x = q s and C = log(N x/w) where the loss is epsilon, it is exactly
+
+        (d_e/eta) [ T/(2 d) + 1/(4 epsilon) + (q/d) (2 C - 1 - ((1/x - 1)^2 + 1)/(2 N)) ].
+
+    The last term is of lower order: it is at most 2 q C/d, and C is a logarithm of T and epsilon.
+
+    Args:
+        T: the number of tokens.
+        q: the number of tokens to average.
+        d: the dimension of a token.
+        width: the dimension d_e of an encoding.
+        lr: the learning rate eta.
+        epsilon: the loss to reach, below that on the plateau.
+
+    Example:
+        >>> law = stochastic_time_law(T=10_000, q=2, d=5, width=1000, lr=0.5, epsilon=1e-4)
+        >>> round(law / (1000 * (10_000 / (2 * 5) + 1 / (4 * 1e-4)) / 0.5), 3)
+        1.002
+    """
+    return time_law(T, q, d, lr, epsilon) * whole("width", width, low=1) / (T - 1)
 
 
 @dataclass(frozen=True)

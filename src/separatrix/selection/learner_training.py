@@ -9,7 +9,8 @@ determines every number of a run. A run that diverges, or whose normaliser vanis
 
 encoding: "one-hot"; "fixed", near-orthogonal signs drawn once; "stochastic", drawn afresh each step; "sinusoidal";
 "learned", which starts as "fixed" and trains with the rest; "rotary" (`separatrix.selection.position_codes`). A longer
-sequence takes more rows of the same encoding, which training never saw, or fresh ones when stochastic.
+sequence uses further rows of the same encoding, which do not occur in training; with stochastic encodings it uses new
+ones.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ _DATA, _ENCODING, _POINTS, _JUDGED, _FIXED, _INITIAL = range(6)
 
 @dataclass(frozen=True)
 class LearnerSettings:
-    """One training of an attention: the task, the attention, the encoding, Adam, and how it is judged.
+    """The settings of a training run: the task, the attention, the encoding, Adam and the evaluation.
 
     Attributes:
         T: The length of a sequence.
@@ -71,9 +72,9 @@ class LearnerSettings:
         batch: The examples of a batch.
         steps: The number of updates.
         seed: What every number of the run comes from.
-        lengths: The lengths that the run is judged at besides T.
+        lengths: Further lengths, besides T, at which the run is evaluated.
         record_every: The number of updates from one record to the next.
-        evaluation_points: The number of examples that the run is judged by at each length.
+        evaluation_points: The number of evaluation examples at each length.
     """
 
     T: int
@@ -180,8 +181,8 @@ class _Model(nn.Module):
 
     def loss(self, inputs: _Inputs) -> Tensor:
         """The loss of each example (n,)."""
-        each: Tensor = 0.5 * (self(inputs) - subset_average(inputs.X, inputs.y)).square().sum(1)
-        return each
+        losses: Tensor = 0.5 * (self(inputs) - subset_average(inputs.X, inputs.y)).square().sum(1)
+        return losses
 
 
 def train_learner(settings: LearnerSettings) -> Iterator[LearnerRecord]:
@@ -222,8 +223,8 @@ def _judged(model: _Model, points: dict[int, list[_Inputs]], step: int) -> Learn
     losses, errors = {}, {}
     try:
         for T, parts in points.items():
-            each = torch.cat([model.loss(inputs) for inputs in parts]).double()
-            losses[T], errors[T] = float(each.mean()), float(each.std()) / len(each) ** 0.5
+            sample_losses = torch.cat([model.loss(inputs) for inputs in parts]).double()
+            losses[T], errors[T] = float(sample_losses.mean()), float(sample_losses.std()) / len(sample_losses) ** 0.5
     except SeparatrixError as refused:
         return LearnerRecord(step, losses, errors, _count(model), f"Stopped at step {step}: {refused}")
     return LearnerRecord(step, losses, errors, _count(model))
@@ -253,7 +254,7 @@ def _batches(settings: LearnerSettings, table: Tensor | None) -> Iterator[_Input
 
 
 def _points(settings: LearnerSettings, T: int, table: Tensor | None) -> list[_Inputs]:
-    """The examples that a run is judged on at one length, with the same tokens for every encoding."""
+    """The evaluation examples of a run at one length, with the same tokens for every encoding."""
     data, encodings = derived_generator(settings.seed, _POINTS), derived_generator(settings.seed, _JUDGED)
     n = settings.evaluation_points // EVALUATION_PARTS
     return list(_drawn(settings, EVALUATION_PARTS, n, T, table, data, encodings))

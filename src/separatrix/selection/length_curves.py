@@ -176,8 +176,8 @@ def sampled_lengths(
 
     Example:
         >>> drawn = {"threshold": 0.6, "encodings": 4, "subsets": 16, "generator": 0}
-        >>> found = sampled_lengths((1.05, 5.0), 10, [20], 2, 3, 32, **drawn)
-        >>> found.by_length[20].mean > found.by_length[10].mean
+        >>> curves = sampled_lengths((1.05, 5.0), 10, [20], 2, 3, 32, **drawn)
+        >>> curves.by_length[20].mean > curves.by_length[10].mean
         True
     """
     alpha, C = state

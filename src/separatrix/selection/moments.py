@@ -57,21 +57,21 @@ def exact_gradient(W: Tensor, V: Tensor, E: Tensor, q: int) -> tuple[Tensor, Ten
     S = torch.softmax(codes @ W[d:, d:].mT @ E.mT, 1)
     Y_over_q = torch.zeros_like(S).scatter(1, y, 1 / q)
     V_x, V_e = V[:, :d], V[:, d:]
-    seen = S @ E
+    pooled = S @ E
     weight = (Y_over_q * S).sum(1)
     power = S.square().sum(1)
-    shown = seen @ V_e.mT
-    loss = 0.5 * (d / q - 2 * V_x.trace() * weight + V_x.square().sum() * power + shown.square().sum(1)).mean()
+    output = pooled @ V_e.mT
+    loss = 0.5 * (d / q - 2 * V_x.trace() * weight + V_x.square().sum() * power + output.square().sum(1)).mean()
     dV_x = power.mean() * V_x - weight.mean() * torch.eye(d, dtype=V.dtype)
-    dV_e = V_e @ (seen.mT @ seen) / n
+    dV_e = V_e @ (pooled.mT @ pooled) / n
 
     def J(u: Tensor) -> Tensor:
         return S * (u - (S * u).sum(1, keepdim=True))
 
-    pull = V_x.trace() * Y_over_q - V_x.square().sum() * S - shown @ V_e @ E.mT
+    pull = V_x.trace() * Y_over_q - V_x.square().sum() * S - output @ V_e @ E.mT
     dU_e = -J(pull) @ E
     trace_J = 1 - power
-    dU_x = trace_J.unsqueeze(1) * (shown @ V_x) - J(Y_over_q) @ E @ V_e.mT + J(S) @ E @ V_e.mT @ V_x
+    dU_x = trace_J.unsqueeze(1) * (output @ V_x) - J(Y_over_q) @ E @ V_e.mT + J(S) @ E @ V_e.mT @ V_x
     dW = torch.zeros_like(W)
     dW[:, d:] = torch.cat([dU_x, dU_e], 1).mT @ codes / n
     return loss, dW, torch.cat([dV_x, dV_e], 1)

@@ -144,7 +144,7 @@ class Blocks:
         tokens: torch.Generator,
         queries: torch.Generator,
     ) -> None:
-        # One buffer for each block made ahead and one for the block in use: fresh memory costs a fault a page.
+        # There is one buffer for each block made in advance and one for the block in use, which avoids page faults.
         shape = (BLOCK, settings.batch, settings.d, settings.T)
         buffers = itertools.cycle([torch.empty(shape) for _ in range(AHEAD + 1)])
         self._tokens = Prefetch(lambda generator: next(buffers).normal_(generator=generator), tokens)

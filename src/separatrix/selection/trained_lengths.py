@@ -69,8 +69,8 @@ def trained_lengths(settings: TrainingSettings, lengths: Sequence[int], *, fixed
     Example:
         >>> run = TrainingSettings(T=8, q=2, d=2, width=16, threshold=0.8, batch=8, steps=50, validation_T=(),
         ...                        validation_q=(), validate_every=50, snapshots=(50,))
-        >>> found = trained_lengths(run, [8, 12], fixed=2)
-        >>> list(found.losses), len(found.fixed)
+        >>> curves = trained_lengths(run, [8, 12], fixed=2)
+        >>> list(curves.losses), len(curves.fixed)
         ([8, 12], 2)
     """
     if settings.steps not in settings.snapshots:
@@ -84,11 +84,11 @@ def trained_lengths(settings: TrainingSettings, lengths: Sequence[int], *, fixed
     for T in lengths:
         parts = [_part(last.weights, _encoding(T, settings, source), settings, source) for _ in range(ENCODINGS)]
         losses[T], errors[T] = _mean(parts)
-    each = []
+    curves = []
     for _ in range(fixed):
         E = _encoding(settings.T, settings, source)
-        each.append(_mean([_part(last.weights, E, settings, source) for _ in range(FIXED_PARTS)]))
-    means, spreads = zip(*each, strict=True) if each else ((), ())
+        curves.append(_mean([_part(last.weights, E, settings, source) for _ in range(FIXED_PARTS)]))
+    means, spreads = zip(*curves, strict=True) if curves else ((), ())
     return TrainedLengths(losses, errors, means, spreads, last.cosine_W, last.cosine_V)
 
 

@@ -69,9 +69,9 @@ class Record:
 def train(settings: TrainingSettings) -> Generator[Record, None, None]:
     """Train the transformer and yield records every settings.validate_every steps, at the snapshots and at the end."""
     with closing(resumable(settings)) as run:
-        for made in run:
-            if isinstance(made, Record):
-                yield made
+        for record in run:
+            if isinstance(record, Record):
+                yield record
 
 
 def resumable(
@@ -95,14 +95,16 @@ def resumable(
     saved = frozenset([*range(apart, settings.steps, apart), settings.steps])
     done = frozenset() if start is None else {start.step}  # a state was yielded after the record of its step
 
-    def made(step: int) -> Iterator[Record | Checkpoint]:
+    def records_at(step: int) -> Iterator[Record | Checkpoint]:
         if step in recorded:
             yield run.record()
         if step in saved:
             yield run.state()
 
     try:
-        yield from advance(run.update, made, start=run.step, steps=settings.steps, recorded=(recorded | saved) - done)
+        yield from advance(
+            run.update, records_at, start=run.step, steps=settings.steps, recorded=(recorded | saved) - done
+        )
     finally:
         run.blocks.close()
 
@@ -147,7 +149,7 @@ class _TrainingRun:
     def record(self, stopped: str | None = None) -> Record:
         """The record of the step, after which a new window of losses begins. A stopped run is not validated."""
         with _one_thread():
-            made = Record(
+            record = Record(
                 self.step,
                 self.total / self.count if self.count else None,
                 self.settings.rate(self.step),
@@ -157,7 +159,7 @@ class _TrainingRun:
                 stopped,
             )
         self.total, self.count = 0.0, 0
-        return made
+        return record
 
     def validated(self) -> dict[str, float]:
         tokens = query_tokens(self.settings, self.step, self.settings.validation_batch)

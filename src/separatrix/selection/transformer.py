@@ -23,13 +23,7 @@ from separatrix.errors import ArgumentError
 from separatrix.selection.arguments import seeded
 from separatrix.selection.encodings import near_orthogonal_stack, subset_code
 
-__all__ = [
-    "SelectionTransformer",
-    "StochasticSelectionTransformer",
-    "cosine",
-    "ground_truth",
-    "selection_loss",
-]
+__all__ = ["SelectionTransformer", "StochasticSelectionTransformer", "cosine", "ground_truth", "selection_loss"]
 
 
 class SelectionTransformer(nn.Module):

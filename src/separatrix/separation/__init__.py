@@ -113,8 +113,8 @@ def __getattr__(name: str) -> object:
     """Load a name that needs torch when it is first used (PEP 562)."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    globals()[name] = found = getattr(_import_module(f"{__name__}.{_HOMES[name]}"), name)
-    return found
+    globals()[name] = value = getattr(_import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -73,11 +73,11 @@ def _tail(N: int, k: int) -> Any:
         return EXTENDED.zero
     if min(isqrt(100 * N), 100 * N // (2 * k - N)) > _MOST_TERMS:
         raise SeparatrixError(f"The binomial tail P[X >= {k}] of N = {N} needs more than {_MOST_TERMS} terms.")
-    one = term = series = 1 << 320
+    unit = term = series = 1 << 320
     j = k
     # The ratios decrease, so the remaining terms sum to at most term * ratio / (1 - ratio).
-    while j < N and term * (N - j) > (one >> 220) * (2 * j + 1 - N):
+    while j < N and term * (N - j) > (unit >> 220) * (2 * j + 1 - N):
         term = term * (N - j) // (j + 1)
         series += term
         j += 1
-    return binomial_point(N, k) * series / one
+    return binomial_point(N, k) * series / unit

@@ -51,11 +51,7 @@ class Boundary:
 
 
 def boundary(
-    setting: AnySetting,
-    parameter: Literal["d", "m", "a1"],
-    level: float,
-    *,
-    candidates: Sequence[Number] | None = None,
+    setting: AnySetting, parameter: Literal["d", "m", "a1"], level: float, *, candidates: Sequence[Number] | None = None
 ) -> Boundary:
     """Search for the smallest value of a parameter at which success >= level, all others as in `setting`.
 
@@ -73,27 +69,27 @@ def boundary(
 
     Example:
         >>> setting = SelfAttention(n=256, d=18, m=15, a0=0.01, a1=1.2, b=0.2, c=0.8)
-        >>> found = boundary(setting, "d", 0.95)
-        >>> found.value, found.before, round(found.success, 3)
+        >>> edge = boundary(setting, "d", 0.95)
+        >>> edge.value, edge.before, round(edge.success, 3)
         (66, 34, 0.985)
         >>> boundary(setting, "m", 0.99).value is None
         True
     """
     if not 0 < level < 1:
-        raise ArgumentError("level", expected="strictly between 0 and 1", got=level)
+        raise ArgumentError("level", expected="strictly between 0 and 1", got=repr(level))
     if parameter not in {field.name for field in dataclasses.fields(setting)} & {"d", "m", "a1"}:
-        raise ArgumentError("parameter", expected='"d", "m" or "a1", and one the setting has', got=parameter)
+        raise ArgumentError("parameter", expected='"d", "m" or "a1", and one the setting has', got=repr(parameter))
     values = _candidates(setting, parameter) if candidates is None else candidates
     exactly = [exact(value, "candidates") for value in values]
     if not exactly or any(x >= y for x, y in pairwise(exactly)):
-        raise ArgumentError("candidates", expected="increasing values, at least one", got=candidates)
+        raise ArgumentError("candidates", expected="increasing values, at least one", got=repr(candidates))
     known: dict[int, float] = {}
 
     def success(index: int) -> float:
         if index not in known:
             changed: dict[str, Any] = {parameter: values[index], "strict": False}
-            found = dataclasses.replace(setting, **changed).success_probability()
-            known[index] = found.low.success if isinstance(found, Bracket) else found.success
+            probability = dataclasses.replace(setting, **changed).success_probability()
+            known[index] = probability.low.success if isinstance(probability, Bracket) else probability.success
         return known[index]
 
     coarse = _coarse(len(values))

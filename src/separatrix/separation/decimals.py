@@ -39,15 +39,17 @@ def exact(value: Number, argument: str) -> Fraction:
         separatrix.errors.ArgumentError: b: expected a finite int, float, str, Decimal or Fraction, got nan.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal | Fraction):
-        raise ArgumentError(argument, expected=_KINDS, got=value)
+        raise ArgumentError(argument, expected=_KINDS, got=repr(value))
     try:
         return Fraction(repr(float(value))) if isinstance(value, float) else Fraction(value)
     except (ValueError, OverflowError, ZeroDivisionError) as error:
-        raise ArgumentError(argument, expected=_KINDS, got=value) from error
+        raise ArgumentError(argument, expected=_KINDS, got=repr(value)) from error
 
 
-def log_width(n: int, delta: Number | None = None, least: int = 1) -> int:
-    """The width m that the paper writes as m = log n, or as m = max(log(n / delta), least): **rounded down**.
+def log_width(n: int, delta: Number | None = None, least: int = 1, *, constant: Number = 1) -> int:
+    """The width m that the paper writes as m = log n, m = C log(n / delta) or m = max(log(n / delta), least).
+
+    It is **rounded down**, exactly.
 
     The paper does not say how it rounds. This package rounds all such widths in this function.
 
@@ -55,13 +57,20 @@ def log_width(n: int, delta: Number | None = None, least: int = 1) -> int:
         n: the number of tokens.
         delta: the paper's failure probability delta; None stands for 1, which gives log n.
         least: the width is not smaller than this.
+        constant: the C of Definition 3.7.
 
     Example:
         >>> log_width(1000), log_width(200, delta=0.01), log_width(200, delta=0.01, least=15), log_width(10**100)
         (6, 9, 15, 230)
+        >>> log_width(1000, constant="1.5"), log_width(1000, delta="0.01", constant=2)
+        (10, 23)
     """
     n = whole("n", n, low=1)
     share = Fraction(1) if delta is None else exact(delta, "delta")
     if not 0 < share <= n:
-        raise ArgumentError("delta", expected="0 < delta <= n", got=delta)
-    return max(floor_log(n / share), least)
+        raise ArgumentError("delta", expected="0 < delta <= n", got=repr(delta))
+    C = exact(constant, "constant")
+    if C <= 0:
+        raise ArgumentError("constant", expected="a positive number", got=repr(constant))
+    # floor(C log x) = floor(floor(log x^p) / q) for C = p / q.
+    return max(floor_log((n / share) ** C.numerator) // C.denominator, least)

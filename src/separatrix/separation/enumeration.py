@@ -90,15 +90,7 @@ class _RowSums:
 
 
 def enumerated_mixture(
-    n: int,
-    d: int,
-    a0: Fraction,
-    a1: Fraction,
-    b: Fraction,
-    c: Fraction,
-    tau: Fraction,
-    logs: int,
-    weights: Matrix,
+    n: int, d: int, a0: Fraction, a1: Fraction, b: Fraction, c: Fraction, tau: Fraction, logs: int, weights: Matrix
 ) -> Mixture:
     """The shares of the sign vectors by case, for any matrix Q K^T.
 

@@ -34,13 +34,13 @@ def probabilities(mixture: Mixture, m: int, shared_signs: bool) -> Probabilities
         shared_signs: whether the four networks use the same y.
     """
     d1, d0 = (
-        [(float(case), _log_rest(part, whole), _log_rest(other, whole)) for case, (part, whole), (other, _) in cases]
+        [(float(case), _log_rest(part, total), _log_rest(other, total)) for case, (part, total), (other, _) in cases]
         for cases in (mixture.d1, mixture.d0)
     )
     if shared_signs:
         success = fsum(
-            float(case) * _silent(_log_rest(bad, whole), m) * _fires(_log_rest(good, whole - bad), m)
-            for case, (bad, whole), (good, _) in mixture.joint
+            float(case) * _silent(_log_rest(bad, total), m) * _fires(_log_rest(good, total - bad), m)
+            for case, (bad, total), (good, _) in mixture.joint
             if good
         )
     else:
@@ -55,11 +55,11 @@ def probabilities(mixture: Mixture, m: int, shared_signs: bool) -> Probabilities
     )
 
 
-def _log_rest(part: Any, whole: Any) -> float:
+def _log_rest(part: Any, total: Any) -> float:
     """The logarithm ln(1 - part / whole) of exact counts, accurate also where the share is near 1."""
-    if part == whole:
+    if part == total:
         return -inf
-    return log1p(-float(part / whole)) if 2 * part < whole else log(float((whole - part) / whole))
+    return log1p(-float(part / total)) if 2 * part < total else log(float((total - part) / total))
 
 
 def _silent(log_rest: float, m: int) -> float:
@@ -76,8 +76,8 @@ def log10_failures(mixture: Mixture, m: int, shared_signs: bool) -> Probabilitie
     """The value of log10(1 - probability) for each of the five probabilities; -inf where the complement is zero."""
     joint, d1, d0 = (
         [
-            (real(case), EXTENDED.mpf(part) / whole, EXTENDED.mpf(other) / whole)
-            for case, (part, whole), (other, _) in cases
+            (real(case), EXTENDED.mpf(part) / total, EXTENDED.mpf(other) / total)
+            for case, (part, total), (other, _) in cases
         ]
         for cases in (mixture.joint, mixture.d1, mixture.d0)
     )

@@ -48,17 +48,17 @@ def draw_examples(setting: AttentionSetting | SoftmaxRegression, count: int, gen
     """Draw `count` elements of D0, followed by `count` elements of D1.
 
     >>> from separatrix.separation.cross_attention import CrossAttention
-    >>> found = draw_examples(CrossAttention(20, 5, 1, a0=0.05, a1=2), 3, torch.Generator().manual_seed(0))
-    >>> found.queries.shape, found.keys.shape, found.label.tolist()
+    >>> examples = draw_examples(CrossAttention(20, 5, 1, a0=0.05, a1=2), 3, torch.Generator().manual_seed(0))
+    >>> examples.queries.shape, examples.keys.shape, examples.label.tolist()
     (torch.Size([6, 2, 5]), torch.Size([6, 5, 5]), [-1.0, -1.0, -1.0, 1.0, 1.0, 1.0])
-    >>> (found.queries[:, 0, 0] / math.log(20)).tolist() <= [0.05] * 3 + [3.0] * 3
+    >>> (examples.queries[:, 0, 0] / math.log(20)).tolist() <= [0.05] * 3 + [3.0] * 3
     True
     """
     n = setting.n
     label = torch.ones(2 * count, dtype=torch.float64)
     label[:count] = -1
-    each = n if isinstance(setting, SoftmaxRegression) else 1
-    uniform = torch.rand(2 * count, each, generator=generator, dtype=torch.float64)
+    rows_each = n if isinstance(setting, SoftmaxRegression) else 1
+    uniform = torch.rand(2 * count, rows_each, generator=generator, dtype=torch.float64)
     j3 = torch.randint(0, n, (2 * count,), generator=generator)
     if isinstance(setting, SoftmaxRegression):
         Ax = math.log(n) * (1 + 0.4 * uniform)
@@ -94,7 +94,7 @@ def _scaled(tokens: Tensor, a: Tensor) -> Tensor:
 def stack(drawn: list[Examples]) -> Examples:
     """Stack several draws along a new first dimension."""
     names = ("queries", "keys", "multiplicity", "label")
-    return Examples(*(torch.stack([getattr(one, name) for one in drawn]) for name in names))
+    return Examples(*(torch.stack([getattr(example, name) for example in drawn]) for name in names))
 
 
 def initial_weights(setting: AttentionSetting | SoftmaxRegression) -> Tensor:

@@ -85,8 +85,8 @@ def firing_thresholds(network: Network, classes: Classes, own: int, last_signs: 
         able = [line for line in lines if line.largest + last * line.last > -line.error]
         for first in (1, -1):
             for own_sign in (1, -1):
-                each = [[never] * (N[1] + 1), *(line.thresholds(first, own_sign, last) for line in able)]
-                table[first, own_sign, last] = tuple(map(min, zip(*each, strict=True)))
+                thresholds = [[never] * (N[1] + 1), *(line.thresholds(first, own_sign, last) for line in able)]
+                table[first, own_sign, last] = tuple(map(min, zip(*thresholds, strict=True)))
     return table
 
 
@@ -128,10 +128,14 @@ class _Line:
         self.range = (0, N[0]) if query != 0 else (1, N[0]) if query_sign > 0 else (0, 0)
         a, b, c, tau = network.a, network.b, network.c, network.tau
         at_query = 0 if query is None else classes.size[query]
-        others = classes.size[own] - 1
+        other_members = classes.size[own] - 1
         # Z as multiples of the four weights; the last one, of the remaining keys, is an integer.
         (q_special, i_special), (q_own, i_own), (q_query, i_query) = row.special, row.own, row.query
-        q_own, q_query, q_rest = others * q_own, at_query * q_query, (network.n - 1 - others - at_query) * row.rest
+        q_own, q_query, q_rest = (
+            other_members * q_own,
+            at_query * q_query,
+            (network.n - 1 - other_members - at_query) * row.rest,
+        )
         self.Z = ((q_special, i_special), (q_own, i_own), (q_query, i_query), (q_rest, 0))
         of_size = b * row.rest * classes.size[0], b * row.rest * classes.size[1]
         self.centre = of_size[0] * N[0] + of_size[1] * N[1] + query_sign * b * row.rest * at_query
@@ -165,7 +169,7 @@ class _Line:
         if low > high or base + slope * high + step * count <= -error:
             return [never] * (count + 1)
         if base + slope * low > error:
-            return [low if one else never for one in allowed]
+            return [low if is_allowed else never for is_allowed in allowed]
         signs = first, own, last
         return [
             self._threshold(signs, base + step * P2, error, P2) if allowed[P2] else never for P2 in range(count + 1)

@@ -81,11 +81,11 @@ def evaluate(n: int, forms: list[Form], digits: int = DIGITS) -> list[tuple[Deci
         L = Decimal(n).ln().sqrt()
         factors = {factor for form in forms for _, factor in form}
         known = {factor: factor.value(L) for factor in factors}
-        found = []
+        products = []
         for form in forms:
             terms = [Decimal(q.numerator) / q.denominator * L**p * known[E] for (p, E), q in form.items()]
-            found.append((sum(terms, Decimal(0)), sum(map(abs, terms), Decimal(0))))
-        return found
+            products.append((sum(terms, Decimal(0)), sum(map(abs, terms), Decimal(0))))
+        return products
 
 
 def ratio(numerator: Decimal, denominator: Decimal) -> Decimal:
@@ -126,8 +126,8 @@ def _is_zero(n: int, form: Form) -> bool:
     parts: dict[object, Fraction] = defaultdict(Fraction)
     for (p, factor), q in form.items():
         if isinstance(factor, Exponential) and (factor.r == 2 or not factor.e):
-            whole, rest = divmod(power * factor.e, 1)
-            parts[p, rest] += q * Fraction(root) ** int(whole)
+            integer, rest = divmod(power * factor.e, 1)
+            parts[p, rest] += q * Fraction(root) ** int(integer)
         else:
             parts[p, factor] += q
     return not any(parts.values())

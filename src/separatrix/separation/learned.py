@@ -98,8 +98,8 @@ def learn(
         >>> from separatrix.separation.self_attention import SelfAttention
         >>> setting = SelfAttention(n=40, d=4, m=8, a0=0.09, a1=1, b=0.2, c=0.8, weights="ones")
         >>> for mechanism in ("softmax", "linear"):
-        ...     [found] = learn(setting, mechanism, "y", examples=16, steps=300, seeds=[1], factors=(1, 64))
-        ...     print(mechanism, *(estimate.value for estimate in (found.signs, *found.held_out)))
+        ...     [learned] = learn(setting, mechanism, "y", examples=16, steps=300, seeds=[1], factors=(1, 64))
+        ...     print(mechanism, *(estimate.value for estimate in (learned.signs, *learned.held_out)))
         softmax 0.5 1.0 1.0
         linear 0.2925 0.99 0.5
     """
@@ -134,14 +134,14 @@ def learn(
         ]
         size = y.norm(dim=1).amax(1)
         return tuple(
-            Learned(seed, shares[i], tuple(one[i] for one in right), signs[i], float(losses[i]), float(size[i]))
+            Learned(seed, shares[i], tuple(share[i] for share in right), signs[i], float(losses[i]), float(size[i]))
             for i, seed in enumerate(seeds)
         )
 
-    [found] = train(
+    [learned] = train(
         parameters, lambda: data, loss, record, steps=steps, recorded={steps}, lr=lambda step: rate * (1 - step / steps)
     )
-    return found
+    return learned
 
 
 def _drawn(setting: LearningSetting, count: int, generators: list[torch.Generator]) -> Examples:
@@ -190,8 +190,8 @@ def by_hand(setting: AttentionSetting, mechanism: Literal["softmax", "linear"]) 
 
     Example:
         >>> from separatrix.separation.cross_attention import CrossAttention
-        >>> found = [by_hand(CrossAttention(n, 5, 1, a0=0.05, a1=2), "linear") for n in (40, 4000)]
-        >>> [round(one.on_d1 / one.on_d0, 2) for one in found], [round(one.K) for one in found]
+        >>> learned = [by_hand(CrossAttention(n, 5, 1, a0=0.05, a1=2), "linear") for n in (40, 4000)]
+        >>> [round(weights.on_d1 / weights.on_d0, 2) for weights in learned], [round(weights.K) for weights in learned]
         ([2.72, 2.86], [21, 2029])
     """
     _check_mechanism(mechanism)

@@ -85,7 +85,7 @@ def softmax(beta: Number = 1) -> Mechanism:
     """
     scale = exact(beta, "beta")
     if scale <= 0:
-        raise ArgumentError("beta", expected="positive", got=beta)
+        raise ArgumentError("beta", expected="positive", got=repr(beta))
 
     def attend(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         return tensor_attention(query, key, value, scale=float(scale))
@@ -123,15 +123,15 @@ def order3(values: Literal["once", "twice"] = "once") -> Mechanism:
         return tensor_attention(query, [key, key], [value, second], scale=1.0)
 
     def weigh(query: Token, tokens: Tokens) -> list[Weighted]:
-        found = []
+        terms = []
         unit = tokens.query_unit + 2 * tokens.key_unit
         counted = list(zip(tokens.keys, tokens.multiplicity, strict=True))
         for (k1, count1), (k2, count2) in product(counted, counted):
             score = sum((q * x * y for q, x, y in zip(query, k1, k2, strict=True) if x and y), Fraction(0))
             value = tuple(x * y for x, y in zip(k1, k2, strict=True)) if values == "twice" else k1
             values_unit = tokens.key_unit * (2 if values == "twice" else 1)
-            found.append(Weighted({(0, Exponential(score, unit)): Fraction(1)}, value, values_unit, count1 * count2))
-        return found
+            terms.append(Weighted({(0, Exponential(score, unit)): Fraction(1)}, value, values_unit, count1 * count2))
+        return terms
 
     return Mechanism(f"order 3, values {values}", attend, weigh)
 

@@ -88,8 +88,8 @@ def outcome(setting: AttentionSetting, mechanism: Mechanism) -> Outcome:
     d1, d0 = (tuple((case[k], _share(fired[which][k]), _share(lin[which][k])) for k in classes) for which in (1, 0))
     both = probabilities(Mixture(tuple(joint), d1, d0), setting.m, True)
     separates = probabilities(Mixture(tuple(alone), d1, d0), setting.m, True).success
-    found = (both.exp_fires_on_d1, both.exp_silent_on_d0, separates, both.success)
-    return Outcome(*map(float, found))
+    values = (both.exp_fires_on_d1, both.exp_silent_on_d0, separates, both.success)
+    return Outcome(*map(float, values))
 
 
 def simulate_outcome(

@@ -68,7 +68,7 @@ def classes(path: str, k: int) -> int:
     if base == "n" and power:
         return int(Decimal(10) ** (Decimal(power) * k))
     if not path.isdigit():
-        raise ArgumentError("path", expected="a number, log n, or n^ and an exponent", got=path)
+        raise ArgumentError("path", expected="a number, log n, or n^ and an exponent", got=repr(path))
     return int(path)
 
 
@@ -103,7 +103,7 @@ def passes(result: Mapping[str, Any], level: float = 0.99) -> float | None:
 
 
 def rare_from(result: Mapping[str, Any], part: str) -> float | None:
-    """log10 of the n from which on the part fails with a chance of at most delta / n; None if it does not."""
+    """log10 of the n from which on the part fails with probability at most delta / n; None if there is none."""
     reached = None
     for log10_n, failure in zip(result["log10_n"], result[part], strict=True):
         small = failure <= math.log10(DELTA) - log10_n

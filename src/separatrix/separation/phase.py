@@ -40,7 +40,10 @@ class Phase:
     def success(self) -> tuple[tuple[float, ...], ...]:
         """The probability of success by column and value; the lower one where there are certified bounds."""
         return tuple(
-            tuple(float(one.low.success if isinstance(one, Bracket) else one.success) for one in column)
+            tuple(
+                float(probability.low.success if isinstance(probability, Bracket) else probability.success)
+                for probability in column
+            )
             for column in self.columns
         )
 
@@ -65,10 +68,10 @@ def phase(
 
     Example:
         >>> settings = [CrossAttention(n, 2, 9, a0=0.01, a1=3) for n in (16, 64)]
-        >>> found = phase(settings, "d", [2, 3, 5, 9, 17], 0.5)
-        >>> [[round(success, 2) for success in column] for column in found.success]
+        >>> diagram = phase(settings, "d", [2, 3, 5, 9, 17], 0.5)
+        >>> [[round(success, 2) for success in column] for column in diagram.success]
         [[0.0, 0.06, 0.51, 0.78, 0.92], [0.0, 0.06, 0.51, 0.89, 0.92]]
-        >>> [edge.value for edge in found.edges]
+        >>> [edge.value for edge in diagram.edges]
         [5, 5]
     """
     if not settings:
@@ -76,8 +79,8 @@ def phase(
     if not values:
         raise ArgumentError("values", expected="at least one", got=values)
     looked_at = values if candidates is None else candidates
-    edges = tuple(boundary(one, parameter, level, candidates=looked_at) for one in settings)
-    columns = tuple(tuple(_at(one, parameter, value) for value in values) for one in settings)
+    edges = tuple(boundary(setting, parameter, level, candidates=looked_at) for setting in settings)
+    columns = tuple(tuple(_at(setting, parameter, value) for value in values) for setting in settings)
     return Phase(parameter, tuple(values), columns, edges)
 
 

@@ -66,21 +66,21 @@ def _integer_root(n: int, q: int) -> int:
 @lru_cache(maxsize=1024)
 def _split(n: int, e: Fraction) -> tuple[int, tuple[int, int]]:
     """The integer part of q e, where n = r^q, and its fractional part as numerator and denominator."""
-    whole, fraction = divmod(primitive_root(n)[1] * e, 1)
-    return int(whole), (fraction.numerator, fraction.denominator)
+    integer, fraction = divmod(primitive_root(n)[1] * e, 1)
+    return int(integer), (fraction.numerator, fraction.denominator)
 
 
 def _is_zero(n: int, terms: Iterable[Term]) -> bool:
     parts: dict[tuple[int, tuple[int, int]], list[tuple[int, int]]] = defaultdict(list)
     for coefficient, e, logs in terms:
-        whole, fraction = _split(n, e)
-        parts[logs, fraction].append((coefficient, whole))
+        integer, fraction = _split(n, e)
+        parts[logs, fraction].append((coefficient, integer))
     # Dividing by the least power makes all terms integers; fractions with numerators of 10^4 digits would take a
     # hundred times as long.
     r, _ = primitive_root(n)
     for part in parts.values():
-        least = min(whole for _, whole in part)
-        if sum(coefficient * r ** (whole - least) for coefficient, whole in part):
+        least = min(integer for _, integer in part)
+        if sum(coefficient * r ** (integer - least) for coefficient, integer in part):
             return False
     return True
 

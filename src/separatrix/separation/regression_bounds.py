@@ -121,12 +121,12 @@ def single_vector(n: int, tau: float) -> SingleVector:
     of_n, of_others = _binomial(n), _binomial(n - 1)
     lin1, bad = [], []
     for s in (1, -1):
-        given = linear_sums.fires(n - 1, -4.0 * (s - tau))
+        firing = linear_sums.fires(n - 1, -4.0 * (s - tau))
         shift = slice(1, None) if s > 0 else slice(None, -1)
-        lin1.append([float(of_others @ p) for p in given])
-        bad.append([float(of_others @ (1 - (1 - p0[shift]) * (1 - p1))) for p0, p1 in zip(on_d0, given, strict=True)])
-    found = (np.mean(lin1, axis=0), [of_n @ p for p in exp0], [of_n @ p for p in lin0], np.mean(bad, axis=0), bad[1])
-    bounds = zip(worst, found, strict=True)
+        lin1.append([float(of_others @ p) for p in firing])
+        bad.append([float(of_others @ (1 - (1 - p0[shift]) * (1 - p1))) for p0, p1 in zip(on_d0, firing, strict=True)])
+    shares = (np.mean(lin1, axis=0), [of_n @ p for p in exp0], [of_n @ p for p in lin0], np.mean(bad, axis=0), bad[1])
+    bounds = zip(worst, shares, strict=True)
     return _single({name: _slack(float(low), float(high), worst[name]) for name, (low, high) in bounds}, worst)
 
 

@@ -51,15 +51,15 @@ class OneRow:
         return self._chance(last, 0)
 
     def _chance(self, last: int | None, least: int) -> Any:
-        other = self.row.queries == "other class"
-        N = self.g - 1 - other
+        is_other_class = self.row.queries == "other class"
+        N = self.g - 1 - is_other_class
         share = tails(N)
-        found, patterns = EXTENDED.mpf(0), 0
+        probability, patterns = EXTENDED.mpf(0), 0
         lasts = ((1, -1) if last is None else (last,)) if self.network.c else (1,)
-        for signs in product((1, -1), (1, -1), (1, -1) if other else (0,), lasts):
+        for signs in product((1, -1), (1, -1), (1, -1) if is_other_class else (0,), lasts):
             patterns += 1
-            found += share[self._least_count(signs, N, least)]
-        return found / (patterns * total(N))
+            probability += share[self._least_count(signs, N, least)]
+        return probability / (patterns * total(N))
 
     def _least_count(self, signs: tuple[int, ...], N: int, least: int) -> int:
         """The least P at which the sum has a sign of at least `least`; N + 1 if there is none."""
@@ -96,16 +96,7 @@ class OneRow:
 
 
 def one_row(
-    model: str,
-    network: str,
-    row: str,
-    *,
-    n: int,
-    g: int,
-    a: str,
-    tau: str,
-    b: str = "0.2",
-    c: str = "0.8",
+    model: str, network: str, row: str, *, n: int, g: int, a: str, tau: str, b: str = "0.2", c: str = "0.8"
 ) -> OneRow:
     """A row of a model ("ones", "identity" or "cross"), of F_exp or F_lin, on D0 or D1 (a is a_0 or a_1).
 
@@ -113,7 +104,7 @@ def one_row(
     alike. In self-attention tau, a, b and c are in units of sqrt(log n).
     """
     if n % g:
-        raise ArgumentError("g", expected="a divisor of n", got=g)
+        raise ArgumentError("g", expected="a divisor of n", got=repr(g))
     threshold = Fraction(tau)
     if model == "cross":
         exp, lin = cross_attention_networks(n, Fraction(a), threshold)
@@ -122,7 +113,7 @@ def one_row(
         exp, lin = self_attention_networks(n, Fraction(a), Fraction(b), Fraction(c), threshold, 0, weights)
     chosen = exp if network == "exp" else lin
     names = {"other": ("all but one", "all"), "special": ("special", "all")}.get(row, (row,))
-    kind = next((one for one in chosen.rows if one.queries in names), None)
+    kind = next((row for row in chosen.rows if row.queries in names), None)
     if kind is None or (row == "other class" and g < 2):
-        raise ArgumentError("row", expected=f"a kind of row that {model} has with g = {g}", got=row)
+        raise ArgumentError("row", expected=f"a kind of row that {model} has with g = {g}", got=repr(row))
     return OneRow(chosen, kind, g)

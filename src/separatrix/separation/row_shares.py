@@ -40,16 +40,16 @@ def paper_row(setting: AttentionSetting, which: Literal[0, 1], query: Query, *, 
 
 def any_row(setting: AttentionSetting, which: Literal[0, 1], query: Query, mechanism: Mechanism) -> list[float]:
     """The shares of a row under any mechanism, from the tokens themselves; a pair counts for its first key."""
-    found = tokens(setting, which, 0)
-    weighted = mechanism.weigh(found.queries[0 if query == "special" else -1], found)
-    pairs = len(weighted) // len(found.keys)
+    row_tokens = tokens(setting, which, 0)
+    weighted = mechanism.weigh(row_tokens.queries[0 if query == "special" else -1], row_tokens)
+    pairs = len(weighted) // len(row_tokens.keys)
     # j3 comes first, then one key of each class that has others, its own (0) before the rest.
     first_has_others = class_sizes(setting)[0] > 1
-    classed = not isinstance(setting, CrossAttention) and setting.weights == "identity" and len(found.queries) > 1
-    kinds = [0, *([1] * first_has_others), *([3] * (len(found.keys) - 1 - first_has_others))]
+    classed = not isinstance(setting, CrossAttention) and setting.weights == "identity" and len(row_tokens.queries) > 1
+    kinds = [0, *([1] * first_has_others), *([3] * (len(row_tokens.keys) - 1 - first_has_others))]
     if query == "other" and classed and kinds[-1] == 3:
         kinds[-1] = 2
-    shares = _shares(setting.n, [one.weight for one in weighted], [one.count for one in weighted])
+    shares = _shares(setting.n, [token.weight for token in weighted], [token.count for token in weighted])
     answer = [0.0] * len(KINDS)
     for i, share in enumerate(shares):
         answer[kinds[i // pairs]] += share
@@ -73,8 +73,8 @@ def _form(network: Network, weight: Weight) -> Form:
 def _shares(n: int, weights: Sequence[Form], counts: Sequence[int]) -> list[float]:
     """count * weight over the sum of all of them."""
     present = [i for i, count in enumerate(counts) if count]
-    found = evaluate(n, [weights[i] for i in present])
+    values = evaluate(n, [weights[i] for i in present])
     with localcontext(Context(prec=DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN)):  # as wide as the weights themselves
-        parts = {i: value * counts[i] for i, (value, _) in zip(present, found, strict=True)}
+        parts = {i: value * counts[i] for i, (value, _) in zip(present, values, strict=True)}
         total = sum(parts.values(), Decimal(0))
     return [float(ratio(parts[i], total)) if i in parts else 0.0 for i in range(len(counts))]

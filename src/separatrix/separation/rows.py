@@ -120,10 +120,10 @@ def cross_attention_networks(n: int, a: Fraction, tau: Fraction) -> tuple[Networ
     ([('special', (4, 0), 1), ('all but one', (1, 0), 1)], (Fraction(0, 1), Fraction(3, 1)))
     """
     T, D = tau.numerator, tau.denominator
-    others = _linear_row("all but one", 1, 1, 1, 1)
+    all_but_one = _linear_row("all but one", 1, 1, 1, 1)
     scale = a.denominator
-    softmax = (Row("special", (1, 1), _ONE, _ONE, 1), others)
-    linear = (_linear_row("special", int((1 + a) * scale), scale, scale, scale), others)
+    softmax = (Row("special", (1, 1), _ONE, _ONE, 1), all_but_one)
+    linear = (_linear_row("special", int((1 + a) * scale), scale, scale, scale), all_but_one)
     return Network(n, D, D, 0, T, 0, (_ZERO, a), softmax), Network(n, D, D, 0, T, 0, (_ZERO,), linear)
 
 

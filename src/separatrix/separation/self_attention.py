@@ -79,7 +79,7 @@ This breaks Definition D.1 (n = (d - 2) t).
             object.__setattr__(self, name, whole(name, getattr(self, name), low=low))
         if isinstance(self.weights, str):
             if self.weights not in ("identity", "ones"):
-                raise ArgumentError("weights", expected='"identity", "ones" or a d x d matrix', got=self.weights)
+                raise ArgumentError("weights", expected='"identity", "ones" or a d x d matrix', got=repr(self.weights))
         else:
             object.__setattr__(self, "weights", _matrix(self.weights, self.d))
         values = self.values()
@@ -237,7 +237,7 @@ def _matrix(weights: object, d: int) -> Matrix:
     try:
         matrix = tuple(tuple(exact(x, "weights") for x in row) for row in cast(Any, rows))
     except TypeError as error:
-        raise ArgumentError("weights", expected=expected, got=weights) from error
+        raise ArgumentError("weights", expected=expected, got=repr(weights)) from error
     if len(matrix) != d or any(len(row) != d for row in matrix):
         raise ArgumentError("weights", expected=expected, got=f"{len(matrix)} rows of {sorted({*map(len, matrix)})}")
     return matrix

@@ -163,11 +163,11 @@ def _queries(setting: AttentionSetting, mechanism: Mechanism, which: Which, spec
 def _query(setting: AttentionSetting, query: Token, data: Tokens, mechanism: Mechanism) -> _Query:
     coefficients: list[dict[tuple[int, Factor], Fraction]] = [defaultdict(Fraction) for _ in query]
     total: dict[tuple[int, Factor], Fraction] = defaultdict(Fraction)
-    for one in mechanism.weigh(query, data):
-        for i, x in enumerate(one.value):
-            for key, q in times(one.weight, one.count * x, one.unit).items():
+    for weighted in mechanism.weigh(query, data):
+        for i, x in enumerate(weighted.value):
+            for key, q in times(weighted.weight, weighted.count * x, weighted.unit).items():
                 coefficients[i][key] += q
-        for key, q in times(one.weight, Fraction(one.count)).items():
+        for key, q in times(weighted.weight, Fraction(weighted.count)).items():
             total[key] += q
     if not any(total.values()):
         raise SeparatrixError(f"The weights of {mechanism.name} are all zero at these parameters: it is not defined.")

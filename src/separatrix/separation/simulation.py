@@ -70,10 +70,10 @@ def self_attention_rows(n: int, d: int, a: float, b: float, c: float, special: T
         >>> rows.multiplicity.tolist()  # the classes have 3, 2, 2 rows, and one of the second is j3
         [[1.0, 3.0, 1.0, 2.0]]
     """
-    g, each = d - 2, torch.arange(len(special))
+    g, batch = d - 2, torch.arange(len(special))
     A = torch.zeros(len(special), g + 1, d, dtype=torch.float64)
     A[:, 0, 0] = a
-    A[each, 0, 1 + special] = b
+    A[batch, 0, 1 + special] = b
     A[:, 1:, 1:-1] = b * torch.eye(g, dtype=torch.float64)
     A[:, :, -1] = c
     A *= math.sqrt(math.log(n))
@@ -91,12 +91,12 @@ def cross_attention_rows(n: int, d: int, a: float, special: Tensor) -> Rows:
         a: the first coordinate of the special query, in units of log n.
         special: for each element, the class of its special key j3.
     """
-    g, each = d - 1, torch.arange(len(special))
+    g, batch = d - 1, torch.arange(len(special))
     A1 = torch.ones(len(special), 2, d, dtype=torch.float64)
     A1[:, :, 0] = torch.tensor([a, 0.0], dtype=torch.float64)
     A2 = torch.zeros(len(special), g + 1, d, dtype=torch.float64)
     A2[:, 0, 0] = 1
-    A2[each, 0, 1 + special] = 1
+    A2[batch, 0, 1 + special] = 1
     A2[:, 1:, 1:] = torch.eye(g, dtype=torch.float64)
     return Rows(A1 * math.log(n), A2, _multiplicity(n, g, special))
 

@@ -111,24 +111,24 @@ class SoftmaxRegression:
             shared_signs: whether the four networks use the same y.
 
         Example:
-            >>> found = SoftmaxRegression(100, 4).success_probability()
-            >>> found.exp_fires_on_d1, round(found.low.success, 2), round(found.high.success, 2)
+            >>> bracket = SoftmaxRegression(100, 4).success_probability()
+            >>> bracket.exp_fires_on_d1, round(bracket.low.success, 2), round(bracket.high.success, 2)
             (0.9375, 0.87, 0.9)
         """
         m, tau = self.m, exact(self.tau, "tau")
-        one = single_vector(self.n, float(tau))
-        worst = one.worst
-        lin1, exp0, lin0 = (silent(getattr(one, name), worst[name], m) for name in ("lin1", "exp0", "lin0"))
+        vector = single_vector(self.n, float(tau))
+        worst = vector.worst
+        lin1, exp0, lin0 = (silent(getattr(vector, name), worst[name], m) for name in ("lin1", "exp0", "lin0"))
         fires = self._fires(tau)
         if not shared_signs:
             on_d0 = max(0.0, exp0[0] + lin0[0] - 1), min(exp0[1], lin0[1])
             success = fires[0] * lin1[0] * on_d0[0], fires[1] * lin1[1] * on_d0[1]
         else:
-            no_bad = silent(one.bad, worst["bad"], m)
+            no_bad = silent(vector.bad, worst["bad"], m)
             success = 0.0, min(no_bad[1], fires[1])
             if fires[0] > 0:
                 # No vector is good or bad if the special sign is -1 in all of them and, given that, none is bad.
-                neither = silent(one.bad_if_minus, worst["bad_if_minus"], m)
+                neither = silent(vector.bad_if_minus, worst["bad_if_minus"], m)
                 success = max(0.0, no_bad[0] - 0.5**m * neither[1]), min(success[1], no_bad[1] - 0.5**m * neither[0])
         low, high = zip(fires, lin1, exp0, lin0, success, strict=True)
         return Bracket(Probabilities(*low), Probabilities(*high))
@@ -138,8 +138,8 @@ class SoftmaxRegression:
         if tau >= 1:
             return 0.0, 0.0
         for_it, against = tau.denominator - tau.numerator, tau.denominator + tau.numerator
-        special, others = Fraction(3), Fraction(2, 5)
-        if sign(self.n, [(for_it * (self.n - 1), others, 0), (-against, special, 0)]) > 0:
+        special, other_entries = Fraction(3), Fraction(2, 5)
+        if sign(self.n, [(for_it * (self.n - 1), other_entries, 0), (-against, special, 0)]) > 0:
             return 0.0, 1.0
-        dominates = sign(self.n, [(for_it, special, 0), (-against * (self.n - 1), others, 0)]) > 0
+        dominates = sign(self.n, [(for_it, special, 0), (-against * (self.n - 1), other_entries, 0)]) > 0
         return (1 - 0.5**self.m if dominates else 0.0), 1 - 0.5**self.m

@@ -84,7 +84,7 @@ def at(
     def meant(place: EntryPlace) -> bool:
         v = place.values
         asked = ((row, place.j0 == v.j2), (key, place.j1 == v.j3), (row_is_j3, place.j0 == v.j3))
-        if any(wanted is not None and wanted != found for wanted, found in asked):
+        if any(required is not None and required != actual for required, actual in asked):
             return False
         if same_class is not None and same_class != ((place.j0 - place.j1) % (v.d - 2) == 0):
             return False
@@ -154,14 +154,14 @@ def _tally(
         entries = row[line.quantity]
         here = Counter(which for which, place in zip(entries.which, at, strict=True) if line.where(place))
         holds = {k: _holds(values.n, *entries.different[k], line.relation, bound) for k in here}
-        held = sum(number for k, number in here.items() if holds[k])
+        satisfied = sum(number for k, number in here.items() if holds[k])
         if line.count is None:
             compared += here.total()
-            violations += here.total() - held
+            violations += here.total() - satisfied
             ratios += [_ratio(values.n, *entries.different[k], bound) for k in here]
         elif here:
             compared += 1
-            violations += held != line.count(values)
+            violations += satisfied != line.count(values)
     return LineTally(compared, violations, (min if line.relation == ">=" else max)(ratios, default=None))
 
 
@@ -187,7 +187,7 @@ def _data(reading: Reading, values: Values) -> tuple[list[Row], list[Row], dict[
 
 @dataclass(frozen=True)
 class _Entries:
-    """The entries of a row: the different ones as (numerator, denominator), and which of them each is."""
+    """The distinct entries of a row as (numerator, denominator), and the index of each entry among them."""
 
     different: list[tuple[Sum, Sum]]
     which: list[int]
@@ -214,9 +214,9 @@ def _row(
             alpha[e] += q
             for i, x in key.items():
                 columns[i][e] += q * x
-    total, one = _sum(alpha), _sum({0: 1})
+    total, unit = _sum(alpha), _sum({0: 1})
     return {
-        "u": _Entries.of([(x, one) for x in u]),
+        "u": _Entries.of([(x, unit) for x in u]),
         "f": _Entries.of([(x, total) for x in u]),
         "c": _Entries.of([(_sum(columns[i]), total) for i in range(1, d + 1)]),
     }
@@ -236,8 +236,8 @@ def _holds(n: int, top: Sum, bottom: Sum, relation: str, bound: Sum) -> bool:
         for f, r in bound:
             difference[e + f] -= q * r
     D = math.lcm(*(q.denominator for q in difference.values()))
-    found = sign(n, [(int(q * D), e, 0) for e, q in difference.items()])
-    return found == 0 or found == {"=": 0, "<=": -1, ">=": 1}[relation]
+    comparison = sign(n, [(int(q * D), e, 0) for e, q in difference.items()])
+    return comparison == 0 or comparison == {"=": 0, "<=": -1, ">=": 1}[relation]
 
 
 @lru_cache(maxsize=1 << 16)

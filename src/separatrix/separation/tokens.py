@@ -71,10 +71,10 @@ def tokens(setting: AttentionSetting, which: Literal[0, 1], special: int) -> Tok
 
     Example:
         >>> setting = CrossAttention(4, 3, 1, a0=0, a1=2, strict=False)
-        >>> found = tokens(setting, 1, special=1)
-        >>> [list(map(int, query)) for query in found.queries], [list(map(int, key)) for key in found.keys]
+        >>> row_tokens = tokens(setting, 1, special=1)
+        >>> [list(map(int, query)) for query in row_tokens.queries], [list(map(int, key)) for key in row_tokens.keys]
         ([[2, 1, 1], [0, 1, 1]], [[1, 0, 1], [0, 1, 0], [0, 0, 1]])
-        >>> found.multiplicity
+        >>> row_tokens.multiplicity
         (1, 2, 1)
     """
     values, sizes = setting.values(), class_sizes(setting)

@@ -57,7 +57,7 @@ def tuned_separation(setting: AttentionSetting, mechanism: Mechanism, margins: S
         >>> from separatrix.separation.mechanisms import linear, softmax
         >>> setting = CrossAttention(n=200, d=11, m=9, a0=0.01, a1=3)
         >>> for mechanism in (softmax(), linear("identity")):
-        ...     [round(one.separates, 3) for one in tuned_separation(setting, mechanism, (0.001, 0.1))]
+        ...     [round(separation.separates, 3) for separation in tuned_separation(setting, mechanism, (0.001, 0.1))]
         [0.925, 0.925]
         [0.198, 0.0]
     """
@@ -67,7 +67,7 @@ def tuned_separation(setting: AttentionSetting, mechanism: Mechanism, margins: S
     on_d1, on_d0 = (projected_by_class(setting, mechanism, which) for which in (1, 0))
     case = {k: size / setting.n for k, size in enumerate(class_sizes(setting))}
     values = np.unique(np.concatenate(list(on_d0.values())))
-    found = []
+    separations = []
     for margin in margins:
         gamma, m = margin * setting.threshold, setting.m
         # Values that differ by rounding alone count as one, so u lies above them by a small part of the margin.
@@ -82,5 +82,5 @@ def tuned_separation(setting: AttentionSetting, mechanism: Mechanism, margins: S
                 separates += case[k1] * case[k0] * (silent**m - neither**m)
         best = int(separates.argmax())
         tau = float((u[best] + gamma) / setting.threshold) if separates[best] > 0 else None
-        found.append(Tuned(margin, tau, float(separates[best])))
-    return tuple(found)
+        separations.append(Tuned(margin, tau, float(separates[best])))
+    return tuple(separations)

@@ -9,5 +9,5 @@ from separatrix.claims.kronecker import section_1_1
 
 def test_the_experiment_sees_an_order_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(section_1_1, "max_order", lambda n, bound: 9)
-    found = section_1_1.rule(log2_n=20, bounds=[2.0], seed=0)
-    assert found["order"] != found["solved"]
+    result = section_1_1.rule(log2_n=20, bounds=[2.0], seed=0)
+    assert result["order"] != result["solved"]

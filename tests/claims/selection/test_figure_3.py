@@ -18,11 +18,11 @@ def test_the_whole_run_runs() -> None:
 
 def test_a_start_that_leans_to_the_truth_is_not_that_of_the_figure() -> None:
     """The end is put where the whole run has it; the start is that of the seed."""
-    found = []
-    for one in ran("selection/figure-8/first-1-000-steps"):
+    cells = []
+    for cell in ran("selection/figure-8/first-1-000-steps"):
         ends = {"cosine_W": 0.999, "cosine_V": 0.999, "off_W": 0.01, "off_V": 0.01}
-        changed = {name: [*one.result[name][:-1], end] for name, end in ends.items()} | {"kept": 0.01}
-        found.append(replace(one, result={**one.result, **changed}))
-    assert figure_3.figure_3.check(found).verdict is HOLDS
-    leaning = [replace(one, result={**one.result, "cosine_V": [0.5, *one.result["cosine_V"][1:]]}) for one in found]
+        changed = {name: [*cell.result[name][:-1], end] for name, end in ends.items()} | {"kept": 0.01}
+        cells.append(replace(cell, result={**cell.result, **changed}))
+    assert figure_3.figure_3.check(cells).verdict is HOLDS
+    leaning = [replace(cell, result={**cell.result, "cosine_V": [0.5, *cell.result["cosine_V"][1:]]}) for cell in cells]
     assert figure_3.figure_3.check(leaning).verdict is NOT_REPRODUCED

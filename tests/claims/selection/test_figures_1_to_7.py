@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from separatrix.claims import ledger
-from separatrix.claims.ledger import Finding, Found
+from separatrix.claims.ledger import CellResult, Finding
 from separatrix.claims.selection import figures_1_to_7
 from tests.claims.cells import ran, shortened
 from tests.claims.changes import HOLDS, NOT_REPRODUCED, UNDECIDED
 
 OURS = {claim.id: claim for claim in ledger.claims("selection") if claim.home == figures_1_to_7.__name__}
-FULL = sorted(id for id, one in OURS.items() if one.profile == "full")
+FULL = sorted(id for id, claim in OURS.items() if claim.profile == "full")
 
 
 @pytest.mark.parametrize("id", FULL)
@@ -29,13 +29,13 @@ def test_a_full_claim_runs(id: str) -> None:
 
 def _edited(id: str, encoding: str, edit: Callable[[dict[str, Any]], None]) -> Finding:
     """The verdict after the result of one architecture's runs was edited."""
-    found = []
-    for one in ran(id):
-        result = {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in one.result.items()}
-        if one.parameters["encoding"] == encoding:
+    cells = []
+    for cell in ran(id):
+        result = {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in cell.result.items()}
+        if cell.parameters["encoding"] == encoding:
             edit(result)
-        found.append(replace(one, result=result))
-    return OURS[id].judged(found)
+        cells.append(replace(cell, result=result))
+    return OURS[id].judged(cells)
 
 
 def test_the_checks_of_the_runs_see_what_they_speak_of() -> None:
@@ -52,9 +52,9 @@ def test_the_checks_of_the_runs_see_what_they_speak_of() -> None:
 
 def _pair(
     free: float, fixed: float, tasks: Sequence[str], seeds: int = 1, growth: float = 0.1, **more: Any
-) -> list[Found]:
+) -> list[CellResult]:
     """Runs of both architectures that fall from 1 to the given ends and stay there, each task above the one before."""
-    made = []
+    cells = []
     for encoding, end in (("stochastic", free), ("fixed", fixed)):
         for seed in range(seeds):
             losses = np.concatenate([np.geomspace(1, end, 15), np.full(85, end)])
@@ -64,8 +64,8 @@ def _pair(
                 "validation": losses[:, None] * (1 + growth * np.arange(len(tasks))),
                 "stopped": None,
             }
-            made.append(Found({"encoding": encoding, "threshold": 0.4, "initial": "zero", **more}, seed, result))
-    return made
+            cells.append(CellResult({"encoding": encoding, "threshold": 0.4, "initial": "zero", **more}, seed, result))
+    return cells
 
 
 def test_the_floor_of_fixed_encodings_is_read_off_every_length() -> None:
@@ -102,9 +102,9 @@ def test_a_random_start_must_end_where_zero_does(id: str) -> None:
 
 @pytest.mark.parametrize("id", FULL)
 def test_a_run_that_diverged_decides_nothing(id: str) -> None:
-    found = _pair(0.01, 0.2, ["T=250", "q=5"], seeds=2)
-    found[-1].result["stopped"] = "The run diverged."  # type: ignore[index]
-    assert OURS[id].judged(found).verdict is UNDECIDED
+    pair = _pair(0.01, 0.2, ["T=250", "q=5"], seeds=2)
+    pair[-1].result["stopped"] = "The run diverged."  # type: ignore[index]
+    assert OURS[id].judged(pair).verdict is UNDECIDED
 
 
 def test_full_training_cells_are_the_papers() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from separatrix.claims.ledger import Found
+from separatrix.claims.ledger import CellResult
 from separatrix.claims.selection import theorem_3_5
 from tests.claims.cells import shortened
 from tests.claims.changes import FAILS, HOLDS
@@ -12,13 +12,13 @@ from tests.claims.changes import FAILS, HOLDS
 
 def test_the_transformer_must_go_below_the_nets_with_fewer_parameters() -> None:
     """After twenty steps it has learned nothing; of what twenty steps leave of the nets the rest is true."""
-    found = shortened("selection/theorem-3.5/trained-nets")
+    cells = shortened("selection/theorem-3.5/trained-nets")
     check = theorem_3_5.theorem_3_5_trained.check
 
-    def with_transformer(**to: float) -> list[Found]:
-        return [replace(one, result={**one.result, **to}) if "width" in one.result else one for one in found]
+    def with_transformer(**to: float) -> list[CellResult]:
+        return [replace(cell, result={**cell.result, **to}) if "width" in cell.result else cell for cell in cells]
 
-    assert check(found).verdict is FAILS
+    assert check(cells).verdict is FAILS
     assert check(with_transformer(squared_error=0.002)).verdict is HOLDS
     assert check(with_transformer(squared_error=0.002), part=0.01).verdict is FAILS
     assert check(with_transformer(squared_error=0.002, parameters=6071)).verdict is FAILS
@@ -26,11 +26,11 @@ def test_the_transformer_must_go_below_the_nets_with_fewer_parameters() -> None:
 
 def test_trained_nets_may_come_near_the_infimum() -> None:
     """A net at its floor stays above it, and not a twentieth above."""
-    found = [
-        replace(one, result={**one.result, "squared_error": one.result["floor"], "standard_error": 0.005})
-        if "floor" in one.result
-        else one
-        for one in shortened("selection/theorem-3.5/trained-nets")
+    cells = [
+        replace(cell, result={**cell.result, "squared_error": cell.result["floor"], "standard_error": 0.005})
+        if "floor" in cell.result
+        else cell
+        for cell in shortened("selection/theorem-3.5/trained-nets")
     ]
-    assert theorem_3_5._judged(found, 0, 1).verdict is HOLDS
-    assert theorem_3_5._judged(found, 0, 1, 1.05).verdict is FAILS
+    assert theorem_3_5._judged(cells, 0, 1).verdict is HOLDS
+    assert theorem_3_5._judged(cells, 0, 1, 1.05).verdict is FAILS

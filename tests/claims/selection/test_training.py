@@ -18,5 +18,5 @@ def test_a_diverged_run_is_tabulated() -> None:
 
 
 def test_an_interval_needs_no_more_than_two_seeds() -> None:
-    found = training.interval([1.0, 2.0])
-    assert (found.value, round(found.high, 3)) == (1.5, 7.853)  # t_{0.975, 1} = 12.706, times 1/2
+    estimate = training.interval([1.0, 2.0])
+    assert (estimate.value, round(estimate.high, 3)) == (1.5, 7.853)  # t_{0.975, 1} = 12.706, times 1/2

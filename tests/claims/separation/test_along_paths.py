@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from separatrix.claims import load
-from separatrix.claims.ledger import Found, claims
+from separatrix.claims.ledger import CellResult, claims
 from tests.claims.cells import ran
 from tests.claims.changes import FAILS, UNDECIDED, constant_along_paths, every, judge
 
@@ -36,12 +36,12 @@ BOUNDED = [f"separation/{place}" for place in ("lemma-d.12", "theorem-d.13", "th
 EXISTENCE = ["separation/theorem-1.1", "separation/theorem-1.2"]
 
 
-def with_part(cell: Found, part: str, counts: list[object]) -> Found:
+def with_part(cell: CellResult, part: str, counts: list[object]) -> CellResult:
     """A cell with other counts of a part of its lemma: entries compared, those against it, entry over bound."""
     return replace(cell, result={**cell.result, "right": {**cell.result["right"], part: counts}})
 
 
-def first_part(cell: Found) -> str:
+def first_part(cell: CellResult) -> str:
     return str(next(iter(cell.result["right"])))
 
 

@@ -18,8 +18,8 @@ from tests.claims.changes import UNDECIDED, every
 
 
 def test_a_constant_that_is_neither_refuted_nor_shown_leaves_it_open() -> None:
-    found = every(ran("separation/lemma-4.1"), too_small=[1.3, 1.3])
-    assert lemmas_4_1_and_4_2.lemma_4_1.check(found, C=1.4).verdict is UNDECIDED
+    cells = every(ran("separation/lemma-4.1"), too_small=[1.3, 1.3])
+    assert lemmas_4_1_and_4_2.lemma_4_1.check(cells, C=1.4).verdict is UNDECIDED
 
 
 @cache
@@ -35,18 +35,18 @@ def share_beyond(u: Tensor, C: float) -> float:
 
 @pytest.mark.parametrize("n", [2, 3, 5, 10, 16])
 def test_the_constants_against_all_sign_vectors(n: int) -> None:
-    found = lemmas_4_1_and_4_2.entries(n=n, seed=0)
+    result = lemmas_4_1_and_4_2.entries(n=n, seed=0)
     for special in (0, 1):
         equal = torch.ones(n, dtype=torch.float64)
         if special:
             equal[-1] = 4
-        C = found["too_small"][special]
+        C = result["too_small"][special]
         assert share_beyond(equal, C) > 0.01 / n >= share_beyond(equal, C + 2e-4)
         for high in range(n - special + 1):
             u = equal.clone()
             u[:high] = 1.4
-            assert share_beyond(u, found["enough"][special]) <= 0.01 / n
-            assert n * float((u / u.sum()).square().sum()) <= found["squares"][special] + 1e-12
+            assert share_beyond(u, result["enough"][special]) <= 0.01 / n
+            assert n * float((u / u.sum()).square().sum()) <= result["squares"][special] + 1e-12
 
 
 @pytest.mark.parametrize("n", [2, 5, 6, 30, 57, 150])
@@ -71,11 +71,11 @@ def test_the_lower_bound_on_a_tail(N: int, k: int) -> None:
 
 @pytest.mark.parametrize("n", [2, 3, 4, 7, 100, 2000])
 def test_the_special_weight_of_softmax_regression_against_all_others(n: int) -> None:
-    found = lemmas_4_1_and_4_2.entries(n=n, seed=0)
-    others = (n - 1) * n**1.4
-    least = (n**4 - others) / (n**4 + others)
-    assert found["above_half"] == (least > 0.5)
-    assert found["least"] == pytest.approx(least, rel=1e-12)
-    for said in ("0.2", "0.86"):
-        leads = lemmas_4_1_and_4_2._special_leads(n, Fraction(said), Fraction(4))
-        assert leads == (least >= float(said))
+    result = lemmas_4_1_and_4_2.entries(n=n, seed=0)
+    other_entries = (n - 1) * n**1.4
+    least = (n**4 - other_entries) / (n**4 + other_entries)
+    assert result["above_half"] == (least > 0.5)
+    assert result["least"] == pytest.approx(least, rel=1e-12)
+    for statement in ("0.2", "0.86"):
+        leads = lemmas_4_1_and_4_2._special_leads(n, Fraction(statement), Fraction(4))
+        assert leads == (least >= float(statement))

@@ -1,9 +1,9 @@
-"""Corollary D.2 of Alman and Song: the degree of a polynomial that is exp on [-B, B] up to a relative error.
+"""Corollary D.2 of Alman and Song: the degree of a polynomial that approximates exp on [-B, B].
 
-With L = log(1 / eps), a polynomial of degree g exists if the Chebyshev series of exp on [-B, B], cut off at g, errs by
-less than eps exp(-B): that is an upper bound on the least degree. Two lower bounds hold for every polynomial P of
-degree g with |P / exp - 1| <= eps on [-B, B]. The first: with n = g + 1, the alternating sum of P over the n + 1
-extrema of the n-th Chebyshev polynomial vanishes, the ends counted half, so that eps is at least
+Let L = log(1 / eps). A polynomial of degree g exists if the Chebyshev series of exp on [-B, B], truncated at degree g,
+has an error below eps exp(-B). This gives an upper bound on the least degree. Two lower bounds hold for every
+polynomial P of degree g with |P / exp - 1| <= eps on [-B, B]. The first: with n = g + 1, the alternating sum of P over
+the n + 1 extrema of the n-th Chebyshev polynomial vanishes, the ends counted half, so that eps is at least
 
     |sum of +-exp| / (sum of exp) = 2 (I_n(B) + I_3n(B) + ...) / (I_0(B) + 2 I_2n(B) + ...),
 
@@ -20,16 +20,17 @@ from decimal import Decimal, localcontext
 import numpy as np
 from scipy.special import ive  # type: ignore[import-untyped]
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.hardness.exponents import least_degree
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
 ENOUGH, LEAST = 3.0, 0.5
-"""Multiples of the formula: with the first a polynomial exists, below the second none does."""
+"""Multiples of the formula: a polynomial exists at `ENOUGH` times the degree, and none below `LEAST` times the degree.
+"""
 _DIGITS = 120
 _TRIED = 20.0
-"""Up to this B the polynomial is evaluated, in decimals."""
+"""The largest B at which the polynomial is evaluated, in decimal arithmetic."""
 
 
 def formula(L: float, B: float) -> float:
@@ -73,7 +74,7 @@ def needed(L: float, B: float) -> int:
 
 
 def relative_error(B: float, degree: int) -> float:
-    """The largest |P / exp - 1| over points of [-B, B], P the Chebyshev series of exp cut off; in decimals.
+    """The largest |P / exp - 1| over points of [-B, B], in decimals; P is the truncated Chebyshev series of exp.
 
     >>> relative_error(1.0, 8) < 1e-6 < relative_error(1.0, 5)
     True
@@ -95,7 +96,7 @@ def relative_error(B: float, degree: int) -> float:
 
 
 def _bessel(k: int, half: Decimal) -> Decimal:
-    """I_k(2 half), by its series."""
+    """The modified Bessel function I_k(2 half), by its power series."""
     term = half**k / math.factorial(k)
     total, m = Decimal(0), 0
     while abs(term) > abs(total) * Decimal(10) ** -_DIGITS:
@@ -107,7 +108,7 @@ def _bessel(k: int, half: Decimal) -> Decimal:
 
 @experiment(version=1, name="kronecker.corollary_d2")
 def degrees(B: float, L: float, seed: int) -> dict[str, float | int | None]:
-    """The degree that suffices and the one below which none does; and the error of the polynomial of the formula."""
+    """Return a sufficient degree, a lower bound on every degree, and the error at 3 times the formula's degree."""
     degree = math.floor(ENOUGH * formula(L, B))
     tried = B <= _TRIED and L <= 10 * _TRIED
     return {
@@ -119,7 +120,7 @@ def degrees(B: float, L: float, seed: int) -> dict[str, float | int | None]:
 
 
 def degree_cells() -> Iterator[Cell]:
-    """B just above 1 and large, eps just below 0.1 and tiny, and log(1 / eps) next to B, where the formula turns."""
+    """Cells with B near 1 and large, eps near 0.1 and tiny, and log(1 / eps) near B, where the formula switches."""
     for B in (1.01, 2.0, 5.0, 20.0, 80.0, 200.0):
         for L in (math.log(10.001), 0.1 * B, 0.999 * B, B, 1.001 * B, 1.5 * B, 3 * B, 10 * B, 40 * B, 200 * B):
             if math.log(10) < L <= 500:
@@ -127,7 +128,6 @@ def degree_cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="kronecker",
     where="Corollary D.2",
     says=r"For $B > 1$ and $\epsilon < 0.1$ some polynomial of a degree of order $\max\lbrace "
     r"\frac{\log(1/\epsilon)}{\log(\log(1/\epsilon) / B)}, B \rbrace$ approximates $\exp$ on $[-B, B]$ up to a "
@@ -156,10 +156,10 @@ def degree_cells() -> Iterator[Cell]:
         Neighbour("the degree is as printed", {"degree": "printed"}),
     ),
 )
-def corollary_d_2(found: Sequence[Found], degree: str = "right") -> Finding:
-    """No cell may need more than 3 times the formula, or do with less than half of it."""
+def corollary_d_2(cells: Sequence[CellResult], degree: str = "right") -> Finding:
+    """Check that 3 times the formula is sufficient in every cell, and that half of it is not."""
     chosen = _FORMULAS[degree]
-    rows = [(one.parameters["L"], one.parameters["B"], one.result) for one in found]
+    rows = [(cell.parameters["L"], cell.parameters["B"], cell.result) for cell in cells]
     most = max(result["enough"] / chosen(L, B) for L, B, result in rows)
     least = min(result["needed"] / chosen(L, B) for L, B, result in rows)
     missed = sum(math.log(result["error"]) > -L for L, _, result in rows if result["error"])
@@ -169,11 +169,13 @@ def corollary_d_2(found: Sequence[Found], degree: str = "right") -> Finding:
         "largest degree that is enough / formula": most,
         "least degree that is needed / formula": least,
         "polynomials of 3 times the formula that were evaluated": sum(r["error"] is not None for _, _, r in rows),
-        "of these, beyond eps": missed,
+        "of these polynomials, those with an error above eps": missed,
         "largest printed degree / one that is enough": str(over),
     }
-    held = most <= ENOUGH and least >= LEAST and not missed
-    return holds_if(held, numbers, shows={"the printed degree is undefined or a hundred times too large": over > 100})
+    within_bounds = most <= ENOUGH and least >= LEAST and not missed
+    return holds_if(
+        within_bounds, numbers, shows={"the printed degree is undefined or a hundred times too large": over > 100}
+    )
 
 
 _FORMULAS: dict[str, Callable[[float, float], float]] = {

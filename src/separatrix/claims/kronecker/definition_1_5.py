@@ -1,35 +1,34 @@
-"""Definition 1.5 of Alman and Song: attention of order k, and both algorithms of the library against it."""
+"""Definition 1.5 of Alman and Song: attention of order k, compared with both algorithms of the library."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 import separatrix as sx
 from separatrix.attention.reference import column_kronecker
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
-from separatrix.lab.cell import Cell
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.lab.registry import experiment
 
 _TOLERANCE = 1e-9
 """The tolerance that the polynomial method is given."""
-
 
 ROUNDING = 1e-12
 """The largest rounding error of float64 that is allowed, for values up to 1 and a few thousand terms."""
 
 
 def draw(order: int, n: int, d: int, seed: int) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Entries uniform in [-1, 1]: a query, order - 1 keys, order - 1 values."""
+    """Draw a query, order - 1 key sets and order - 1 value sets with entries uniform in [-1, 1]."""
     generator = torch.Generator().manual_seed(seed)
     query, *rest = (2 * torch.rand(n, d, generator=generator, dtype=torch.float64) - 1 for _ in range(2 * order - 1))
     return query, rest[: order - 1], rest[order - 1 :]
 
 
 def literal(A: Tensor, values: Sequence[Tensor], D: Tensor | None = None) -> Tensor:
-    """D^-1 A (V_1 (x) ... (x) V_{k-1}) of a materialised A, with D = diag(A 1) unless given.
+    """Return D^-1 A (V_1 (x) ... (x) V_{k-1}) for an explicit matrix A; D defaults to diag(A 1).
 
     >>> literal(torch.tensor([[1.0, 3.0]]), [torch.tensor([[0.0], [4.0]])]).item()
     3.0
@@ -41,12 +40,12 @@ def literal(A: Tensor, values: Sequence[Tensor], D: Tensor | None = None) -> Ten
 
 @experiment(version=1, name="kronecker.definition_1_5")
 def order_k(order: int, n: int, d: int, seed: int) -> dict[str, float]:
-    """The largest difference between the definition, every matrix written out, and each algorithm of the library."""
+    """Return the largest difference between the definition in explicit matrices and each algorithm of the library."""
     Q, K, V = draw(order, n, d, seed)
     S = Q @ column_kronecker(*K).mT
     out = literal(torch.exp(S / d), V)
     polynomial = sx.certified_attention(Q, K, V, tolerance=_TOLERANCE, method="polynomial")
-    # The printed brackets, read as leniently as they can be: the division by d is outside of exp in A, inside in D.
+    # The most lenient reading of the printed brackets divides by d outside of exp in A and inside of exp in D.
     printed = literal(torch.exp(S) / d, V, torch.diag(torch.exp(S / d).sum(1)))
     return {
         "exact": float((sx.tensor_attention(Q, K, V) - out).abs().max()),
@@ -56,18 +55,15 @@ def order_k(order: int, n: int, d: int, seed: int) -> dict[str, float]:
     }
 
 
-def _order_cells() -> Iterator[Cell]:
-    for order, n, d in ((2, 60, 5), (2, 7, 1), (3, 20, 4), (3, 7, 3), (4, 9, 4), (4, 5, 2), (5, 6, 3), (5, 4, 2)):
-        yield order_k.cell(seed=0, order=order, n=n, d=d)
-
-
 @claim(
-    paper="kronecker",
     where="Definition 1.5",
     says=r"Attention of order $k$ has $n^{k - 1}$ weights for each query, in proportion to $\exp$ of the mean "
     "product of $k$ entries, and averages the rows of the column-wise Kronecker product of $k - 1$ value sets with "
     "them. Both algorithms of the library compute it, for $k = 2$ to $5$.",
-    cells=_order_cells,
+    cells=cell_grid(
+        order_k,
+        {"order n d": ((2, 60, 5), (2, 7, 1), (3, 20, 4), (3, 7, 3), (4, 9, 4), (4, 5, 2), (5, 6, 3), (5, 4, 2))},
+    ),
     figures=("definition_errors",),
     errata=(
         Erratum(
@@ -84,16 +80,16 @@ def _order_cells() -> Iterator[Cell]:
     ),
     neighbours=(Neighbour(r"the division by $d$ is outside of $\exp$ in $A$, as printed", {"formula": "printed"}),),
 )
-def definition_1_5(found: Sequence[Found], formula: str = "exact") -> Finding:
-    exact = max(one.result[formula] for one in found)
-    polynomial = max(one.result["polynomial"] for one in found)
-    beyond = sum(one.result["polynomial"] > one.result["certificate"] for one in found)
-    printed = min(one.result["printed"] for one in found if one.parameters["d"] > 1)
+def definition_1_5(cells: Sequence[CellResult], formula: str = "exact") -> Finding:
+    exact = max(cell.result[formula] for cell in cells)
+    polynomial = max(cell.result["polynomial"] for cell in cells)
+    beyond = sum(cell.result["polynomial"] > cell.result["certificate"] for cell in cells)
+    printed = min(cell.result["printed"] for cell in cells if cell.parameters["d"] > 1)
     numbers: dict[str, float | str] = {
         "largest error, exact": exact,
         "largest error, polynomial": polynomial,
-        "cells beyond their certificate": beyond,
-        "least difference of the printed formula, d > 1": printed,
+        "cells whose error exceeds the certificate": beyond,
+        "least difference of the printed formula for d > 1": printed,
     }
-    held = exact <= ROUNDING and not beyond and polynomial <= _TOLERANCE
-    return holds_if(held, numbers, shows={"the printed formula is another one for d > 1": printed > _TOLERANCE})
+    agree = exact <= ROUNDING and not beyond and polynomial <= _TOLERANCE
+    return holds_if(agree, numbers, shows={"the printed formula is another one for d > 1": printed > _TOLERANCE})

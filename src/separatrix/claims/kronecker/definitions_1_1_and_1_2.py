@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 
 import separatrix as sx
+from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.kronecker.lemma_e_2 import inputs
-from separatrix.claims.ledger import Finding, Found, Neighbour, claim, holds_if
-from separatrix.lab.cell import Cell
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if
 from separatrix.lab.registry import experiment
 
 
 @experiment(version=1, name="kronecker.definition_1_1")
 def entry_by_entry(n: int, d: int, B: float, tolerance: float, corner: bool, seed: int) -> dict[str, float]:
-    """Definition 1.1 in loops over its indices, against the library; and variants of it that are not it.
+    """Compare the library with Definition 1.1 in loops over its indices, and with wrong variants of it.
 
-    `undivided` has no division by d, `dotted` multiplies two dot products in the place of the triple product, `swapped`
-    has V_2 (x) V_1 for V_1 (x) V_2, `bare` leaves D out.
+    `undivided` omits the division by d, `dotted` replaces the triple product by a product of two dot products,
+    `swapped` replaces V_1 (x) V_2 by V_2 (x) V_1, and `bare` omits D.
     """
     Q, K1, K2, V1, V2 = inputs(n, d, B, corner, 5, seed)
     out = {name: torch.zeros(n, d, dtype=torch.float64) for name in ("it", "undivided", "dotted", "swapped", "bare")}
@@ -40,26 +40,29 @@ def entry_by_entry(n: int, d: int, B: float, tolerance: float, corner: bool, see
     exact = sx.tensor_attention(Q, [K1, K2], [V1, V2])
     certified = sx.certified_attention(Q, [K1, K2], [V1, V2], tolerance=tolerance)
     return {
-        **{name: float((exact - made).abs().max()) for name, made in out.items()},
+        **{name: float((exact - output).abs().max()) for name, output in out.items()},
         "approximate": float((certified.output - out["it"]).abs().max()),
         "certificate": certified.certificate.total,
         "largest": float(max(x.abs().max() for x in (Q, K1, K2, V1, V2))),
     }
 
 
-def _cells() -> Iterator[Cell]:
-    for n, d, B, corner in (
-        (1, 1, 1.0, False),
-        (2, 3, 0.5, False),
-        (5, 2, 1.5, True),
-        (6, 3, 2.0, False),
-        (4, 1, 2.5, True),
-    ):
-        yield entry_by_entry.cell(seed=0, n=n, d=d, B=B, tolerance=1e-4, corner=corner)
+_cells = cell_grid(
+    entry_by_entry,
+    {
+        "n d B corner": (
+            (1, 1, 1.0, False),
+            (2, 3, 0.5, False),
+            (5, 2, 1.5, True),
+            (6, 3, 2.0, False),
+            (4, 1, 2.5, True),
+        )
+    },
+    tolerance=1e-4,
+)
 
 
 @claim(
-    paper="kronecker",
     where="Definition 1.1",
     says=r"Attention of order 3 has $n^2$ weights for each query, in proportion to $\exp$ of the mean product of "
     "three entries, and averages the rows of the column-wise Kronecker product of two value sets with them.",
@@ -72,14 +75,13 @@ def _cells() -> Iterator[Cell]:
         Neighbour("without $D$", {"formula": "bare"}),
     ),
 )
-def definition_1_1(found: Sequence[Found], formula: str = "it") -> Finding:
-    """Loops over all indices against the library's attention."""
-    worst = max(one.result[formula] for one in found)
+def definition_1_1(cells: Sequence[CellResult], formula: str = "it") -> Finding:
+    """Compare the library's attention with loops over all indices."""
+    worst = max(cell.result[formula] for cell in cells)
     return holds_if(worst <= 1e-12, {"largest difference from the loops": worst})
 
 
 @claim(
-    paper="kronecker",
     where="Definition 1.2",
     says=r"The problem $\operatorname{ATAttC}(n, d, B, \epsilon_a)$ is to find, for five matrices with entries up to "
     r"$B$, a matrix whose every entry is within $\epsilon_a$ of attention of order 3.",
@@ -90,15 +92,15 @@ def definition_1_1(found: Sequence[Found], formula: str = "it") -> Finding:
         Neighbour("the error is that of attention without the division by $d$", {"to": "undivided"}),
     ),
 )
-def definition_1_2(found: Sequence[Found], bound: float = 1.0, to: str = "it") -> Finding:
-    """The library's approximation must be within its tolerance of the loops, on inputs that reach the bound B."""
+def definition_1_2(cells: Sequence[CellResult], bound: float = 1.0, to: str = "it") -> Finding:
+    """Check that the library's approximation is within its tolerance, on inputs that attain the bound B."""
     late = sum(
-        (one.result["approximate"] if to == "it" else one.result[to]) > one.parameters["tolerance"] for one in found
+        (cell.result["approximate"] if to == "it" else cell.result[to]) > cell.parameters["tolerance"] for cell in cells
     )
-    beyond = sum(one.result["certificate"] > one.parameters["tolerance"] for one in found)
-    reach = max(one.result["largest"] / one.parameters["B"] for one in found)
+    beyond = sum(cell.result["certificate"] > cell.parameters["tolerance"] for cell in cells)
+    reach = max(cell.result["largest"] / cell.parameters["B"] for cell in cells)
     numbers: dict[str, float | str] = {
-        "inputs": len(found),
+        "inputs": len(cells),
         "inputs with an error above eps_a": late,
         "inputs with a certificate above eps_a": beyond,
         "largest entry / B": reach,

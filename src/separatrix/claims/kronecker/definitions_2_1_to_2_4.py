@@ -1,74 +1,67 @@
-"""Definitions 2.1 to 2.4 of Alman and Song: the four products, as the printed indices say, at random integers.
+"""Definitions 2.1 to 2.4 of Alman and Song: the four products, compared with the printed indices at random integers.
 
-The library has an operator for each of them; where it uses PyTorch's own (the entrywise product, the Kronecker
-product), that one is compared.
+The entrywise product and the Kronecker product are PyTorch's operators, the other two are the library's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 
 from separatrix.attention.reference import column_kronecker, tensor_scores
+from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.kronecker.lemma_c_3 import integers
-from separatrix.claims.ledger import Claim, Finding, Found, Neighbour, claim, holds_if
-from separatrix.lab.cell import Cell
+from separatrix.claims.ledger import CellResult, Claim, Finding, Neighbour, claim, holds_if
 from separatrix.lab.registry import experiment
 
 
 @experiment(version=1, name="kronecker.definitions_2")
 def products(n: int, d: int, seed: int) -> dict[str, int]:
-    """Entries that differ between the operators and the printed indices, and between those and wrong ones."""
+    """Count the entries in which the operators differ from the printed index formulas, and from wrong ones."""
     generator = torch.Generator().manual_seed(seed)
     A, B, C = (integers(generator, 64, n, d) for _ in range(3))
     rows, columns = range(n), range(d)
     tensor = tensor_scores(A, [B, C], 1)
     big, small = torch.kron(B, A), column_kronecker(A, B)
-    found = dict.fromkeys(
+    differing = dict.fromkeys(
         ("entrywise", "matrix", "tensor", "dotted", "kronecker", "turned", "column", "other_order"), 0
     )
     for i in rows:
         for a in columns:
-            found["entrywise"] += int((A * B)[i, a] != A[i, a] * B[i, a])
-            found["matrix"] += int((A * B)[i, a] != sum(int(A[i, b] * B[b % n, a]) for b in columns))
+            differing["entrywise"] += int((A * B)[i, a] != A[i, a] * B[i, a])
+            differing["matrix"] += int((A * B)[i, a] != sum(int(A[i, b] * B[b % n, a]) for b in columns))
     for i in rows:
         for j in rows:
             for a in columns:
                 entry = int(A[i, a] * B[j, a])
-                found["column"] += int(small[i + j * n, a] != entry)
-                found["other_order"] += int(small[i * n + j, a] != entry)
+                differing["column"] += int(small[i + j * n, a] != entry)
+                differing["other_order"] += int(small[i * n + j, a] != entry)
                 for b in columns:
                     entry = int(A[i, a] * B[j, b])
-                    found["kronecker"] += int(big[i + j * n, a + b * d] != entry)
-                    found["turned"] += int(torch.kron(A, B)[i + j * n, a + b * d] != entry)
+                    differing["kronecker"] += int(big[i + j * n, a + b * d] != entry)
+                    differing["turned"] += int(torch.kron(A, B)[i + j * n, a + b * d] != entry)
             for k in rows:
                 entry = sum(int(A[i, a] * B[j, a] * C[k, a]) for a in columns)
-                found["tensor"] += int(tensor[i, j, k] != entry)
-                found["dotted"] += int(tensor[i, j, k] != int(A[i] @ B[j]) * int(A[i] @ C[k]))
-    return found
-
-
-def _cells() -> Iterator[Cell]:
-    for n, d in ((1, 1), (2, 3), (3, 2), (4, 1)):
-        yield products.cell(seed=0, n=n, d=d)
+                differing["tensor"] += int(tensor[i, j, k] != entry)
+                differing["dotted"] += int(tensor[i, j, k] != int(A[i] @ B[j]) * int(A[i] @ C[k]))
+    return differing
 
 
 def _operator(where: str, says: str, defines: str, right: str, wrong: str, instead: str) -> Claim:
-    """A definition of an operator: no entry may differ from the printed indices."""
+    """Register the definition of an operator: no entry may differ from the printed index formula."""
 
     @claim(
-        paper="kronecker",
         where=where,
         says=says,
-        cells=_cells,
+        cells=cell_grid(products, {"n d": ((1, 1), (2, 3), (3, 2), (4, 1))}),
         defines=(defines,),
         neighbours=(Neighbour(instead, {"indices": wrong}),),
         home=__name__,
     )
-    def check(found: Sequence[Found], indices: str = right) -> Finding:
-        differ = sum(one.result[indices] for one in found)
-        return holds_if(not differ, {"matrices": len(found), "entries that differ": differ})
+    def check(cells: Sequence[CellResult], indices: str = right) -> Finding:
+        differ = sum(cell.result[indices] for cell in cells)
+        return holds_if(not differ, {"matrices": len(cells), "entries that differ": differ})
 
     return check
 

@@ -1,11 +1,11 @@
-"""Hypothesis 4.1 of Alman and Song (strong exponential time): how the chain from SAT to attention grows."""
+"""Hypothesis 4.1 of Alman and Song (strong exponential time): the sizes of the reductions from SAT to attention."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim
 from separatrix.hardness import attention_decision, maxip, orthogonal_vectors
 from separatrix.hardness.protocol import Protocol
 from separatrix.hardness.protocol_vectors import protocol_sizes
@@ -13,12 +13,12 @@ from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
 _DENSITY = 4.27
-"""Clauses a variable at which random 3-SAT turns from satisfiable to not: the hardest."""
+"""Clauses per variable at the satisfiability threshold of random 3-SAT, where instances are hardest."""
 
 
 @experiment(version=1, name="kronecker.chain_sizes")
 def sizes(variables: list[int], seed: int) -> dict[str, list[float]]:
-    """Numbers in each problem of the chain, log2, for v variables and 4.27 v clauses of three literals."""
+    """Return log2 of the size of each problem of the chain, for v variables and 4.27 v clauses of three literals."""
     rows = [_sizes(v) for v in variables]
     return {name: [row[name] for row in rows] for name in rows[0]}
 
@@ -29,9 +29,9 @@ def _sizes(variables: int) -> dict[str, float]:
     total = n_a + n_b + n_c
     direct = attention_decision.attention_sizes(n_a, (n_b, n_c), 3 * m, m - 1, m)
     protocol = Protocol(m, -(-m // 2))
-    made = protocol_sizes((n_a, n_b, n_c), protocol)
+    sizes = protocol_sizes((n_a, n_b, n_c), protocol)
     by_protocol = attention_decision.attention_sizes(
-        made.rows, (n_b, n_c), made.dimension, *maxip.levels(protocol.length, 0.5)
+        sizes.rows, (n_b, n_c), sizes.dimension, *maxip.levels(protocol.length, 0.5)
     )
     return {
         "clauses": m,
@@ -39,9 +39,9 @@ def _sizes(variables: int) -> dict[str, float]:
         "orthogonal_vectors": math.log2(total * m),
         "direct_maxip": math.log2(total * 3 * m),
         "direct_work": math.log2(direct.work),
-        "protocol_maxip": math.log2((made.rows + n_b + n_c) * made.dimension),
+        "protocol_maxip": math.log2((sizes.rows + n_b + n_c) * sizes.dimension),
         "protocol_work": math.log2(by_protocol.work),
-        "every_message": made.every_message,
+        "every_message": sizes.every_message,
         "direct_bound": direct.bound,
         "protocol_bound": by_protocol.bound,
     }
@@ -56,11 +56,11 @@ FEWER = Neighbour(
 )
 
 
-def conditional(found: Sequence[Found], note: str, exponent: float) -> Finding:
-    """Illustrated if the chain takes at most 16 m 2^(exponent v) multiplications."""
-    (one,) = found
-    v, work = one.parameters["variables"], one.result["direct_work"]
-    rows = list(zip(v, work, one.result["clauses"], strict=True))
+def conditional(cells: Sequence[CellResult], note: str, exponent: float) -> Finding:
+    """Return *illustrated* if the chain takes at most 16 m 2^(exponent v) multiplications."""
+    (cell,) = cells
+    v, work = cell.parameters["variables"], cell.result["direct_work"]
+    rows = list(zip(v, work, cell.result["clauses"], strict=True))
     beyond = sum(bits > exponent * variables + math.log2(16 * clauses) for variables, bits, clauses in rows)
     numbers: dict[str, float | str] = {
         "formulas that take more than 16 m 2^v multiplications": f"{beyond} of {len(rows)}",
@@ -73,7 +73,6 @@ def conditional(found: Sequence[Found], note: str, exponent: float) -> Finding:
 
 
 @claim(
-    paper="kronecker",
     where="Hypothesis 4.1",
     says=r"The Strong Exponential Time Hypothesis says that for every $\epsilon > 0$ there is a $k$ such that "
     r"$k$-SAT takes more than $2^{(1 - \epsilon) v}$ time.",
@@ -81,10 +80,10 @@ def conditional(found: Sequence[Found], note: str, exponent: float) -> Finding:
     figures=("chain_sizes",),
     neighbours=(FEWER,),
 )
-def hypothesis_4_1(found: Sequence[Found], exponent: float = 1.0) -> Finding:
-    """A hypothesis; what a program shows is what the chain costs, 2^v times a polynomial."""
+def hypothesis_4_1(cells: Sequence[CellResult], exponent: float = 1.0) -> Finding:
+    """Compute the cost of the chain, which is 2^v times a polynomial."""
     return conditional(
-        found,
+        cells,
         "This is a hypothesis about all algorithms, which no program can decide. We computed the sizes of the chain "
         "from SAT to attention: its work is 2^v times a polynomial, as is the work of trying all assignments.",
         exponent,

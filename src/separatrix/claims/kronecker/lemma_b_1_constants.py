@@ -1,4 +1,4 @@
-"""The constants of Lemma B.1 of Alman and Song: Equations (3), (4), (8) and (9), as printed and as they must be.
+"""The constants of Lemma B.1 of Alman and Song: Equations (3), (4), (8) and (9), as printed and corrected.
 
 Notation as in the paper: d = C ln n, t = C_0 ln n, padding to 2 d, beta = B^3, tau = exp(beta / 2), and t tilde of
 Equation (8).
@@ -10,7 +10,8 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.hardness.padded_attention import log_threshold, pad_for_attention
 from separatrix.hardness.smallest_beta import beta_of_the_rule, largest_of_case_2, least_of_case_1
 from separatrix.lab.cell import Cell
@@ -19,11 +20,11 @@ from separatrix.lab.registry import experiment
 
 @experiment(version=1, name="kronecker.lemma_b1_constants")
 def constants(C: float, C_0: float, epsilon: float, log2_n: list[int], seed: int) -> dict[str, Any]:
-    """Equations (3), (4) and (9) by logarithms to base n: each with C_b the printed square root, and the cube root.
+    """Return Equations (3), (4) and (9) as logarithms to base n, with C_b the printed square root and the cube root.
 
     `equation_9` is log_n exp(0.25 beta eps C_0 / C), which must be 10. `slack` is log_n(t tilde / eps_a), which must
-    not be negative: as printed, with the cube root in place, and with C_a = 2 + C_b^3 (1 - C_0 / C) / 2 + log_n 12 and
-    0.5 for 0.25.
+    not be negative: as printed, with the cube root, and with C_a = 2 + C_b^3 (1 - C_0 / C) / 2 + log_n 12 and 0.5
+    instead of 0.25.
     """
     base = 40 * C / (C_0 * epsilon)
 
@@ -32,24 +33,24 @@ def constants(C: float, C_0: float, epsilon: float, log2_n: list[int], seed: int
         log_t = factor * beta * C_0 / C - math.log(12) - 2 * log_n - beta / 2
         return C_a + log_t / log_n
 
-    found: dict[str, Any] = {"equation_9": {}, "slack": {}}
+    exponents: dict[str, Any] = {"equation_9": {}, "slack": {}}
     logs = [k * math.log(2) for k in log2_n]
     for name, C_b in (("square", math.sqrt(base)), ("cube", math.cbrt(base))):
-        found["equation_9"][name] = 0.25 * C_b**3 * epsilon * C_0 / C
-        found["slack"][name] = max(slack(C_b, 2 + C_b**2 * (1 - C_0 / C), 0.25, log_n) for log_n in logs)
+        exponents["equation_9"][name] = 0.25 * C_b**3 * epsilon * C_0 / C
+        exponents["slack"][name] = max(slack(C_b, 2 + C_b**2 * (1 - C_0 / C), 0.25, log_n) for log_n in logs)
     C_b = math.cbrt(base)
-    found["slack"]["corrected"] = min(
+    exponents["slack"]["corrected"] = min(
         slack(C_b, 2 + C_b**3 * (1 - C_0 / C) / 2 + math.log(12) / log_n, 0.5, log_n) for log_n in logs
     )
-    return found
+    return exponents
 
 
 @experiment(version=1, name="kronecker.lemma_b1_threshold")
 def threshold(n: int, d: int, low: int, high: int, factors: list[float], seed: int) -> dict[str, Any]:
-    """The least output of case 1 and the largest of case 2, as logarithms, with t tilde as printed and with 0.5.
+    """Return the logarithms of the extreme outputs of both cases, relative to t tilde as printed and corrected.
 
-    `factors` multiply the beta from which the corrected rule works. `at_16` is what case 2 may show, error included, in
-    units of t tilde, at the beta of Equation (9): exp(0.5 beta eps t / d) = 16 n^2.
+    `factors` are multiples of the beta from which the corrected rule works. `at_16` is the largest output of case 2
+    plus the error, in units of t tilde, at the beta of Equation (9): exp(0.5 beta eps t / d) = 16 n^2.
     """
     sixteen = 2 * d * math.log(16 * n * n) / (high - low)
     yes, no = least_of_case_1(n, d, low, high), largest_of_case_2(n, d, low, high)
@@ -65,11 +66,6 @@ def threshold(n: int, d: int, low: int, high: int, factors: list[float], seed: i
     }
 
 
-def _constant_cells() -> Iterator[Cell]:
-    for C, C_0, epsilon in ((2.0, 1.0, 0.5), (3.0, 1.0, 0.5), (5.0, 4.5, 0.5), (10.0, 1.0, 0.1), (2.0, 1.0, 1.0)):
-        yield constants.cell(seed=0, C=C, C_0=C_0, epsilon=epsilon, log2_n=[4, 10, 40, 200])
-
-
 def _threshold_cells() -> Iterator[Cell]:
     factors = [round(0.05 * step, 2) for step in range(1, 61)]
     for n, d, low, high in ((16, 20, 5, 10), (16, 20, 8, 10), (8, 12, 5, 6)):
@@ -77,12 +73,15 @@ def _threshold_cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="kronecker",
     where="Lemma B.1",
     part="constants",
     says=r"Equations (3), (4) and (9) say that with $\beta = B^3$ the exponential of Equation (9) is $n^{10}$, and "
     r"the threshold $\tilde{t}$ is at least the error $\epsilon_a$ that is allowed.",
-    cells=_constant_cells,
+    cells=cell_grid(
+        constants,
+        {"C C_0 epsilon": ((2.0, 1.0, 0.5), (3.0, 1.0, 0.5), (5.0, 4.5, 0.5), (10.0, 1.0, 0.1), (2.0, 1.0, 1.0))},
+        log2_n=[4, 10, 40, 200],
+    ),
     errata=(
         Erratum(
             printed=r"$C_b = \sqrt{40 C / (C_0 \epsilon)}$.",
@@ -113,32 +112,34 @@ def _threshold_cells() -> Iterator[Cell]:
     ),
 )
 def lemma_b_1_constants(
-    found: Sequence[Found], root: str = "cube", allowed: str = "corrected", power: float = 10.0
+    cells: Sequence[CellResult], root: str = "cube", allowed: str = "corrected", power: float = 10.0
 ) -> Finding:
-    """The cube root makes Equation (9) true and the square root does not; likewise C_a."""
-    nine = {name: [one.result["equation_9"][name] for one in found] for name in ("square", "cube")}
-    slack = {name: [one.result["slack"][name] for one in found] for name in ("square", "cube", "corrected")}
+    """Check that the cube root and the corrected C_a satisfy the equations, and that the printed ones do not."""
+    nine = {name: [cell.result["equation_9"][name] for cell in cells] for name in ("square", "cube")}
+    slack = {name: [cell.result["slack"][name] for cell in cells] for name in ("square", "cube", "corrected")}
     numbers: dict[str, float | str] = {
-        "log_n of Equation (9), cube root, furthest from 10": max(nine["cube"], key=lambda one: abs(one - 10)),
-        "log_n of Equation (9), square root, nearest to 10": min(nine["square"], key=lambda one: abs(one - 10)),
+        "log_n of Equation (9), cube root, furthest from 10": max(
+            nine["cube"], key=lambda exponent: abs(exponent - 10)
+        ),
+        "log_n of Equation (9), square root, nearest to 10": min(
+            nine["square"], key=lambda exponent: abs(exponent - 10)
+        ),
         "log_n(t tilde / eps_a) as printed, largest": max(slack["square"]),
         "log_n(t tilde / eps_a) with the cube root and the printed C_a, largest": max(slack["cube"]),
         "log_n(t tilde / eps_a) corrected, least": min(slack["corrected"]),
     }
-    held = max(abs(one - power) for one in nine[root]) <= 1e-9 and min(slack[allowed]) >= -1e-9
+    passed = max(abs(exponent - power) for exponent in nine[root]) <= 1e-9 and min(slack[allowed]) >= -1e-9
     shows = {
-        "the square root misses n^10": min(abs(one - 10) for one in nine["square"]) >= 1e-9,
+        "the square root misses n^10": min(abs(exponent - 10) for exponent in nine["square"]) >= 1e-9,
         "with the printed C_a, t tilde is below eps_a": max(*slack["square"], *slack["cube"]) < 0,
     }
-    return holds_if(held, numbers, shows=shows)
+    return holds_if(passed, numbers, shows=shows)
 
 
 @claim(
-    paper="kronecker",
     where="Lemma B.1",
     part="threshold",
-    says=r"With the threshold of Equation (8), the output $u$ is above $2 \tilde{t}$ in case 1 and below it in case "
-    "2.",
+    says=r"With the threshold of Equation (8), the output $u$ is above $2 \tilde{t}$ in case 1 and below it in case 2.",
     cells=_threshold_cells,
     figures=("lemma_b1_outputs",),
     errata=(
@@ -167,23 +168,23 @@ def lemma_b_1_constants(
         Neighbour(r"case 2 with its error is at most $1.7 \tilde{t}$", {"rest": 1.7}),
     ),
 )
-def lemma_b_1_threshold(found: Sequence[Found], rule: str = "corrected", rest: float = 1.75) -> Finding:
-    """At every beta above its border the corrected threshold parts the cases; the printed one does at no beta."""
+def lemma_b_1_threshold(cells: Sequence[CellResult], rule: str = "corrected", rest: float = 1.75) -> Finding:
+    """Check that the corrected threshold separates the cases above its critical beta, the printed one nowhere."""
     right = printed = tried = above = 0
-    for one in found:
-        row = one.result
-        for at, factor in enumerate(one.parameters["factors"]):
+    for cell in cells:
+        row = cell.result
+        for at, factor in enumerate(cell.parameters["factors"]):
             tried += 1
             printed += row["case_2"][at] < row["printed"][at] + math.log(2)
             if factor > 1:
                 above += 1
                 bar = row[rule][at]
                 right += row["case_2"][at] <= bar and row["case_1"][at] >= bar + math.log(3)
-    most = max(one.result["at_16"] for one in found)
+    most = max(cell.result["at_16"] for cell in cells)
     numbers: dict[str, float | str] = {
-        "most of case 2 with its error, in t tilde, at exp(...) = 16 n^2": most,
-        "beta above the border at which the corrected threshold decides": f"{right} of {above}",
-        "beta at which the printed threshold decides, on exact outputs": f"{printed} of {tried}",
+        "largest output of case 2 plus its error, in units of t tilde, at exp(...) = 16 n^2": most,
+        "values of beta above the critical one at which the corrected threshold decides": f"{right} of {above}",
+        "values of beta at which the printed threshold decides from exact outputs": f"{printed} of {tried}",
     }
     shows = {
         "the printed threshold does not decide at every beta": printed < tried,

@@ -7,14 +7,14 @@ Rows of Q, K_1 and K_2 are counted from 0; the first n belong to vectors, the la
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 
 from separatrix.attention.reference import column_kronecker, tensor_scores
-from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
 PROOF = (
@@ -72,30 +72,30 @@ PROOF = (
 
 @experiment(version=1, name="kronecker.lemma_b1_proof")
 def padded(n: int, d: int, beta: float, seed: int) -> dict[str, list[float]]:
-    """Each slip as a pair [printed, right]: by how much it differs from the matrices that are written out."""
+    """Return, for each slip, the pair [printed, right] of distances from the explicit matrices."""
     generator = torch.Generator().manual_seed(seed)
     a, b, c = (torch.rand(3, n, d, generator=generator) < 0.7).double()
-    one, zero = torch.ones(n, d, dtype=torch.float64), torch.zeros(n, d, dtype=torch.float64)
+    ones, zero = torch.ones(n, d, dtype=torch.float64), torch.zeros(n, d, dtype=torch.float64)
     root = beta ** (1 / 3)
-    Q = root * torch.cat([torch.cat([a, one], 1), torch.cat([zero, one], 1)])
-    K1, K2 = (root * torch.cat([torch.cat([x, zero], 1), torch.cat([zero, one], 1)]) for x in (b, c))
+    Q = root * torch.cat([torch.cat([a, ones], 1), torch.cat([zero, ones], 1)])
+    K1, K2 = (root * torch.cat([torch.cat([x, zero], 1), torch.cat([zero, ones], 1)]) for x in (b, c))
     A = torch.exp(Q @ column_kronecker(K1, K2).mT / (2 * d))
     inner = torch.einsum("ia,ja,la->ilj", a, b, c)  # The first key runs fastest.
-    wanted = torch.exp(beta * inner / (2 * d)).flatten(1)
+    weights = torch.exp(beta * inner / (2 * d)).flatten(1)
     first = torch.tensor([j1 + j2 * 2 * n for j2 in range(n) for j1 in range(n)])
     printed_at = torch.tensor([j1 + j2 * n for j2 in range(n) for j1 in range(n)])
     D = torch.exp(tensor_scores(Q, [K1, K2], 1 / (2 * d))).sum((1, 2))
     halves = {"printed": Q[:n, :d] / root, "right": Q[:n, d:] / root}
     return {
-        "blocks of A": [_off(A[:n, : n * n], wanted), _off(A[:n][:, first], wanted)],
-        "index of a pair": [_off(A[:n][:, printed_at], wanted), _off(A[:n][:, first], wanted)],
-        # A vector of n~ ones has no product with A; the sum of its first n~ columns is the most that could be meant.
+        "blocks of A": [_off(A[:n, : n * n], weights), _off(A[:n][:, first], weights)],
+        "index of a pair": [_off(A[:n][:, printed_at], weights), _off(A[:n][:, first], weights)],
+        # A vector of n~ ones cannot be multiplied with A; the most lenient reading sums the first n~ columns.
         "length of the ones": [_off(A[:, : 2 * n].sum(1), D), _off(A.sum(1), D)],
-        "blanks of a query": [_off(halves[name], one) for name in ("printed", "right")],
+        "blanks of a query": [_off(halves[name], ones) for name in ("printed", "right")],
         **_gap(n, beta, d),
         "third vector": [
             _off(torch.exp(beta * torch.einsum("ia,ja,la->ilj", a, b, b) / (2 * d)).flatten(1), A[:n][:, first]),
-            _off(wanted, A[:n][:, first]),
+            _off(weights, A[:n][:, first]),
         ],
     }
 
@@ -105,30 +105,23 @@ def _off(x: torch.Tensor, y: torch.Tensor) -> float:
 
 
 def _gap(n: int, beta: float, d: int) -> dict[str, list[float]]:
-    """By how much an output of case 2 passes the proof's bound on it, at inner products of (1 - eps_a) t or (1 - eps)
-    t.
+    """Return the excess of an output of case 2 over the proof's bound, at inner products (1 - eps_a) t and (1 - eps) t.
 
-    t = d / 2, eps = 1/2, eps_a = n^-2. In units of exp(0.5 beta t / d), an output is exp(-0.5 beta x t / d), which the
-    proof's fourth step bounds by 1 / (16 n^2) where beta is large enough.
+    Here t = d / 2, eps = 1/2 and eps_a = n^-2. In units of exp(0.5 beta t / d), an output is exp(-0.5 beta x t / d),
+    which the fourth step of the proof bounds by 1 / (16 n^2) for large enough beta.
     """
     enough = 2 * 2 * 2 * math.log(16 * n**2)
     return {"which epsilon": [math.exp(-0.25 * enough * x) * 16 * n**2 - 1 for x in (n**-2.0, 0.5)]}
 
 
-def _cells() -> Iterator[Cell]:
-    for n, d, beta in ((2, 4, 3.0), (3, 5, 8.0), (5, 3, 1.0)):
-        yield padded.cell(seed=0, n=n, d=d, beta=beta)
-
-
 @claim(
-    paper="kronecker",
     where="Lemma B.1",
     part="proof",
     says="The proof writes the attention matrix in blocks, bounds its row sums, and tells two cases apart.",
-    cells=_cells,
+    cells=cell_grid(padded, {"n d beta": ((2, 4, 3.0), (3, 5, 8.0), (5, 3, 1.0))}),
     errata=PROOF,
     neighbours=as_printed(PROOF),
 )
-def lemma_b_1_proof(found: Sequence[Found], misprint: str = "") -> Finding:
-    """The matrices written out, entry by entry."""
-    return compared(found, PROOF, misprint=misprint)
+def lemma_b_1_proof(cells: Sequence[CellResult], misprint: str = "") -> Finding:
+    """Compare with the explicit matrices, entry by entry."""
+    return compared(cells, PROOF, misprint=misprint)

@@ -1,21 +1,21 @@
-"""Lemma D.6 of Alman and Song: how errors in the weights A and the row sums D reach the output.
+"""Lemma D.6 of Alman and Song: the error of the output that errors of the weights A and the row sums D cause.
 
-Every comparison is one of fractions: nothing is rounded, and "at most" means at most.
+All comparisons are of fractions, so they are exact.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Literal
 
 import torch
 
 from separatrix.attention.reference import column_kronecker
+from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.kronecker.lemma_d_3 import uniform
 from separatrix.claims.kronecker.lemma_d_5 import EPSILONS
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
-from separatrix.lab.cell import Cell
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.lab.registry import experiment
 
 
@@ -28,10 +28,11 @@ def outputs(
     normaliser: Literal["row sums", "row sums, worst errors", "within eps_D", "unrelated"],
     seed: int,
 ) -> dict[str, float | int]:
-    """Lemma D.6: the largest |D~^-1 A~ V - D^-1 A V| over (eps_A + eps_D) B^2, eps_A = eps_D = `thousandths` / 1000.
+    """Return the largest |D~^-1 A~ V - D^-1 A V| / ((eps_A + eps_D) B^2) at eps_A = eps_D = `thousandths` / 1000.
 
-    The first two kinds have D = diag(A 1) and D~ = diag(A~ 1). "within eps_D" keeps the former, and takes for D~ what
-    the lemma allows at worst, (1 - eps_D) D. In "unrelated" D is a sixteenth of A's row sums, which the lemma allows.
+    The first two values of `normaliser` take D = diag(A 1) and D~ = diag(A~ 1). "within eps_D" takes D = diag(A 1) and
+    the worst D~ that the lemma allows, (1 - eps_D) D. "unrelated" takes for D a sixteenth of the row sums of A, which
+    the lemma allows too.
     """
     generator = torch.Generator().manual_seed(seed)
     a = torch.randint(1, 1001, (n, n * n), generator=generator)
@@ -59,19 +60,18 @@ def outputs(
     return {"violated": int(ratio > 1), "ratio": float(ratio), "epsilon": thousandths / 1000}
 
 
-def _output_cells() -> Iterator[Cell]:
-    for thousandths in EPSILONS:
-        for normaliser in ("row sums", "row sums, worst errors", "within eps_D", "unrelated"):
-            for n, d, bound in ((2, 1, 2), (6, 3, 2), (10, 4, 5)):
-                yield outputs.cell(seed=0, n=n, d=d, bound=bound, thousandths=thousandths, normaliser=normaliser)
-
-
 @claim(
-    paper="kronecker",
     where="Lemma D.6",
     says=r"Relative errors $\epsilon_A$ of the weights and $\epsilon_D$ of the denominators move no entry of the "
     r"output by more than $(\epsilon_A + \epsilon_D) B^2$.",
-    cells=_output_cells,
+    cells=cell_grid(
+        outputs,
+        {
+            "thousandths": EPSILONS,
+            "normaliser": ("row sums", "row sums, worst errors", "within eps_D", "unrelated"),
+            "n d bound": ((2, 1, 2), (6, 3, 2), (10, 4, 5)),
+        },
+    ),
     figures=("output_error",),
     errata=(
         Erratum(
@@ -97,20 +97,20 @@ def _output_cells() -> Iterator[Cell]:
         Neighbour(r"by more than $0.49 (\epsilon_A + \epsilon_D) B^2$", {"factor": 0.49}),
     ),
 )
-def lemma_d_6(found: Sequence[Found], any_sums: bool = False, power: int = 2, factor: float = 1.0) -> Finding:
-    """Holds with row sums; as printed it must not, or there is no erratum to report."""
-    tied = [one.result for one in found if any_sums or str(one.parameters["normaliser"]).startswith("row sums")]
-    free = [one.result for one in found if not str(one.parameters["normaliser"]).startswith("row sums")]
+def lemma_d_6(cells: Sequence[CellResult], any_sums: bool = False, power: int = 2, factor: float = 1.0) -> Finding:
+    """Check that the bound holds with row sums, and that it is exceeded with the printed hypotheses."""
+    tied = [cell.result for cell in cells if any_sums or str(cell.parameters["normaliser"]).startswith("row sums")]
+    free = [cell.result for cell in cells if not str(cell.parameters["normaliser"]).startswith("row sums")]
     beyond = sum(
-        one.result["ratio"] * one.parameters["bound"] ** (2 - power) > factor
-        for one in found
-        if str(one.parameters["normaliser"]).startswith("row sums")
+        cell.result["ratio"] * cell.parameters["bound"] ** (2 - power) > factor
+        for cell in cells
+        if str(cell.parameters["normaliser"]).startswith("row sums")
     )
     numbers: dict[str, float | str] = {
-        "largest error / bound, D and D~ row sums": max(one["ratio"] for one in tied),
-        "largest error / bound, as printed": max(one["ratio"] for one in free),
-        "cells beyond the bound, D and D~ row sums": sum(one["violated"] for one in tied),
-        "cells beyond the bound, as printed": sum(one["violated"] for one in free),
+        "largest error / bound, D and D~ row sums": max(result["ratio"] for result in tied),
+        "largest error / bound, as printed": max(result["ratio"] for result in free),
+        "cells that exceed the bound, D and D~ row sums": sum(result["violated"] for result in tied),
+        "cells that exceed the bound, as printed": sum(result["violated"] for result in free),
     }
-    shows = {"other D and D~ exceed the bound": any(one["violated"] for one in free)}
-    return holds_if(not beyond and not any(one["violated"] for one in tied), numbers, shows=shows)
+    shows = {"other D and D~ exceed the bound": any(result["violated"] for result in free)}
+    return holds_if(not beyond and not any(result["violated"] for result in tied), numbers, shows=shows)

@@ -1,38 +1,37 @@
-"""Lemma E.1 of Alman and Song: P(X . Y . Z) has low rank, with the rank it really needs.
+"""Lemma E.1 of Alman and Song: P(X . Y . Z) has low rank, and the exact value of that rank.
 
-Every factor of a monomial of <u, v, w>^p carries the same multi-index, so C(d + g, g) columns do where the lemma counts
-C(3 (d + g), 3 g). Everything is computed modulo the prime 2^31 - 1 at random points, where nothing is rounded: an
-identity that is false there agrees with probability below 3 (g + 1) / 2^31, and a rank found there is a lower bound on
-the rank over the reals of almost every input.
+All factors of a monomial of <u, v, w>^p have the same multi-index, so C(d + g, g) columns suffice, and the lemma counts
+C(3 (d + g), 3 g). All computations are exact, modulo the prime 2^31 - 1 at random points: a false identity passes with
+probability below 3 (g + 1) / 2^31, and a rank modulo the prime is a lower bound on the rank over the reals for almost
+every input.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from separatrix.attention.near_linear.approximation.monomials import total_degree
 from separatrix.attention.near_linear.paper_rules import paper_rank
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.hardness.modular import PRIME, polynomial, powers, rank_modulo
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
 _ROWS = 5
-"""n in the test of the identity."""
-
+"""The number n of rows in the test of the identity."""
 
 _LARGEST_ELIMINATION = 500
-"""Up to this rank it is shown that no fewer columns do."""
+"""The largest rank up to which the lower bound on the number of columns is computed."""
 
 
 @experiment(version=1, name="kronecker.lemma_e1")
 def low_rank(d: int, degree: int, seed: int) -> dict[str, int | str | None]:
-    """P(M) against U_1 . U_2 . U_3 with C(d + g, g) columns, and the rank that P(M) has when n is large enough.
+    """Compare P(M) with U_1 . U_2 . U_3 of C(d + g, g) columns, and return the rank of P(M) for large enough n.
 
-    `printed_mismatches` is the same with P cut off at the power d, as the lemma's proof prints its sum.
+    `printed_mismatches` is the comparison with P truncated at the power d, as in the printed sum of the lemma's proof.
     """
     rng = np.random.default_rng(seed)
     c = [int(x) for x in rng.integers(1, PRIME, degree + 1)]
@@ -58,7 +57,7 @@ def low_rank(d: int, degree: int, seed: int) -> dict[str, int | str | None]:
         "mismatches": int((product != P).sum()),
         "printed_mismatches": int((polynomial(c[: d + 1], M) != P).sum()),
         "needed": needed,
-        # As text: beyond 2^53 a number in JSON is not safe in every reader.
+        # The count is a string, because some JSON readers round integers above 2^53.
         "printed": str(paper_rank(d, degree, 3)),
         "algorithm": str(math.comb(3 * (degree + d), 3 * d)),
     }
@@ -73,14 +72,10 @@ def _multinomial(alpha: Sequence[int]) -> int:
     return math.factorial(sum(alpha)) // math.prod(math.factorial(a) for a in alpha)
 
 
-def _cells() -> Iterator[Cell]:
-    for d in (1, 2, 3, 4, 6, 8):
-        for degree in (0, 1, 2, 3, 4, 6):
-            yield low_rank.cell(seed=0, d=d, degree=degree)
+_cells = cell_grid(low_rank, {"d": (1, 2, 3, 4, 6, 8), "degree": (0, 1, 2, 3, 4, 6)})
 
 
 @claim(
-    paper="kronecker",
     where="Lemma E.1",
     says=r"For a polynomial $P$ of degree $g$, the tensor $P(X \odot Y \odot Z)$ is $U_1 \odot U_2 \odot U_3$ with "
     r"$\binom{3 (d + g)}{3 g}$ columns, which can be built in time $O(n r g)$. We find that $\binom{d + g}{g}$ "
@@ -93,23 +88,23 @@ def _cells() -> Iterator[Cell]:
     ),
 )
 def lemma_e_1(
-    found: Sequence[Found], fewer: int = 0, most: Callable[[int, int], int] = lambda d, g: paper_rank(d, g, 3)
+    cells: Sequence[CellResult], fewer: int = 0, most: Callable[[int, int], int] = lambda d, g: paper_rank(d, g, 3)
 ) -> Finding:
-    """The count of the lemma, `most`, is an upper bound; ours must be exact wherever it is tested.
+    """Check that the lemma's count, `most`, is an upper bound, and that C(d + g, g) is exact wherever it is tested.
 
-    That another rank than C(d + g, g) is needed was once called undecided, since the lemma itself does not speak of
-    it; it fails the claim now, which says that no fewer columns do.
+    A cell of another rank was once *undecided*, because the lemma does not state the rank. The claim states it, so such
+    a cell fails the claim now.
     """
-    results = [(one.parameters["d"], one.parameters["degree"], one.result) for one in found]
+    results = [(cell.parameters["d"], cell.parameters["degree"], cell.result) for cell in cells]
     mismatches = sum(result["mismatches"] for _, _, result in results)
     wide = sum(result["columns"] > most(d, degree) for d, degree, result in results)
     sharp = [result for _, _, result in results if result["needed"] is not None]
-    other = sum(result["needed"] != result["columns"] - fewer for result in sharp)
+    mismatched = sum(result["needed"] != result["columns"] - fewer for result in sharp)
     saved = max(int(result["printed"]) / result["columns"] for _, _, result in results)
     numbers: dict[str, float | str] = {
         "entries that differ": mismatches,
         "cells with more columns than printed": wide,
-        "cells where C(d + g, g) is shown to be needed": f"{len(sharp) - other} of {len(sharp)}",
+        "cells where C(d + g, g) is shown to be needed": f"{len(sharp) - mismatched} of {len(sharp)}",
         "largest printed count / needed": saved,
         "Algorithm 1's count is the lemma's": "yes"
         if all(result["printed"] == result["algorithm"] for _, _, result in results)
@@ -119,11 +114,10 @@ def lemma_e_1(
         "The printed count is an upper bound. Algorithm 1 writes C(3 (g + d), 3 d), which is the same number: "
         "3 (g + d) - 3 g = 3 d."
     )
-    return holds_if(not (mismatches or wide or other) and bool(sharp), numbers, note)
+    return holds_if(not (mismatches or wide or mismatched) and bool(sharp), numbers, note)
 
 
 @claim(
-    paper="kronecker",
     where="Lemma E.1",
     part="proof",
     says="The proof begins by writing $P$ as a sum of its monomials.",
@@ -140,11 +134,11 @@ def lemma_e_1(
     ),
     neighbours=(Neighbour("the sum goes to $d$, as printed", {"sum_to_g": "printed_mismatches"}),),
 )
-def lemma_e_1_proof(found: Sequence[Found], sum_to_g: str = "mismatches") -> Finding:
-    """The sum to g is P everywhere; the sum to d must differ from it where g > d, or there is nothing to correct."""
-    right = sum(one.result[sum_to_g] for one in found)
-    longer = [one for one in found if one.parameters["degree"] > one.parameters["d"]]
-    differ = sum(one.result["printed_mismatches"] > 0 for one in longer)
+def lemma_e_1_proof(cells: Sequence[CellResult], sum_to_g: str = "mismatches") -> Finding:
+    """Check that the sum to g is P in every cell, and that the sum to d differs from it where g > d."""
+    right = sum(cell.result[sum_to_g] for cell in cells)
+    longer = [cell for cell in cells if cell.parameters["degree"] > cell.parameters["d"]]
+    differ = sum(cell.result["printed_mismatches"] > 0 for cell in longer)
     numbers: dict[str, float | str] = {
         "entries that differ, sum to g": right,
         "cells with g > d where the sum to d is another polynomial": f"{differ} of {len(longer)}",

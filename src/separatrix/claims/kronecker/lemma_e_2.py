@@ -1,7 +1,7 @@
 """Lemma E.2 of Alman and Song: the attention tensor of bounded entries has a low-rank approximation.
 
-P is the Chebyshev series of exp on [-B^3, B^3], cut off at the degree of Corollary D.2 (corrected, times 3), written in
-powers of x. U_1, U_2, U_3 have a column for every monomial, as in Lemma E.1.
+P is the Chebyshev series of exp on [-B^3, B^3], truncated at 3 times the corrected degree of Corollary D.2 and written
+in powers of x. U_1, U_2, U_3 have a column for every monomial, as in Lemma E.1.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from separatrix.attention.near_linear.approximation.monomials import total_degre
 from separatrix.attention.near_linear.paper_rules import paper_rank
 from separatrix.attention.reference import tensor_scores
 from separatrix.claims.kronecker.corollary_d_2 import ENOUGH, formula
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
@@ -34,7 +34,7 @@ def degree_of(B: float, epsilon: float) -> int:
 
 
 def powers_of_exp(R: float, degree: int) -> list[float]:
-    """The coefficients c_0, ..., c_g of the Chebyshev series of exp on [-R, R], cut off at degree g, in powers of x.
+    """The coefficients c_0, ..., c_g, in powers of x, of the Chebyshev series of exp on [-R, R], truncated at degree g.
 
     >>> [round(c, 2) for c in powers_of_exp(1.0, 3)]
     [0.99, 1.0, 0.54, 0.18]
@@ -45,14 +45,14 @@ def powers_of_exp(R: float, degree: int) -> list[float]:
 
 
 def factors(X: Sequence[Tensor], c: Sequence[float]) -> tuple[list[Tensor], int, int]:
-    """U_1, U_2, U_3 with U_1 . U_2 . U_3 = P(X_1 . X_2 . X_3); and two counts of multiplications for a row of one.
+    """Return U_1, U_2, U_3 with U_1 . U_2 . U_3 = P(X_1 . X_2 . X_3), and two counts of multiplications per row.
 
-    A column is made from an earlier one with a single multiplication, which the second count adds up. The first is of
-    Lemma E.1's straightforward way, which multiplies all factors of every monomial.
+    The first count is that of Lemma E.1, which multiplies all factors of every monomial. The second makes each column
+    from an earlier one with a single multiplication.
     """
     alphas = total_degree(X[0].shape[1], len(c) - 1).alphas.tolist()
     place = {tuple(alpha): at for at, alpha in enumerate(alphas)}
-    made = []
+    factors = []
     for x in X:
         columns: list[Tensor] = []
         for alpha in alphas:
@@ -62,15 +62,15 @@ def factors(X: Sequence[Tensor], c: Sequence[float]) -> tuple[list[Tensor], int,
             k = next(i for i, a in enumerate(alpha) if a)
             before = place[tuple(a - (i == k) for i, a in enumerate(alpha))]
             columns.append(columns[before] * x[:, k])
-        made.append(torch.stack(columns, 1))
+        factors.append(torch.stack(columns, 1))
     weights = [c[sum(a)] * math.factorial(sum(a)) / math.prod(map(math.factorial, a)) for a in alphas]
-    made[0] = made[0] * torch.tensor(weights, dtype=made[0].dtype)
+    factors[0] = factors[0] * torch.tensor(weights, dtype=factors[0].dtype)
     straightforward = sum(max(sum(alpha) - 1, 0) for alpha in alphas)
-    return made, straightforward, sum(any(alpha) for alpha in alphas)
+    return factors, straightforward, sum(any(alpha) for alpha in alphas)
 
 
 def inputs(n: int, d: int, B: float, corner: bool, count: int, seed: int) -> list[Tensor]:
-    """Matrices with entries uniform in [-B, B], or all of them B or -B, so that scores of B^3 and -B^3 occur."""
+    """Draw matrices with entries uniform in [-B, B], or all equal to B or -B, so that scores of B^3 and -B^3 occur."""
     generator = torch.Generator().manual_seed(seed)
     drawn = [2 * torch.rand(n, d, generator=generator, dtype=torch.float64) - 1 for _ in range(count)]
     if corner:
@@ -83,7 +83,7 @@ def inputs(n: int, d: int, B: float, corner: bool, count: int, seed: int) -> lis
 
 @experiment(version=1, name="kronecker.lemma_e2")
 def low_rank(n: int, d: int, B: float, epsilon: float, corner: bool, seed: int) -> dict[str, float | int | str]:
-    """The relative error of U_1 . U_2 . U_3 as an approximation of exp(Q . K_1 . K_2 / d), and its rank."""
+    """Return the relative error of U_1 . U_2 . U_3 as an approximation of exp(Q . K_1 . K_2 / d), and its rank."""
     Q, K1, K2 = inputs(n, d, B, corner, 3, seed)
     g = degree_of(B, epsilon)
     (U1, U2, U3), straightforward, incremental = factors((Q / d, K1, K2), powers_of_exp(B**3, g))
@@ -102,7 +102,7 @@ def low_rank(n: int, d: int, B: float, epsilon: float, corner: bool, seed: int) 
 
 @experiment(version=1, name="kronecker.lemma_e2_range")
 def outside(B: float, epsilon: float, seed: int) -> dict[str, float]:
-    """The printed degree for a B and eps that the lemma allows and Corollary D.2 does not."""
+    """Return the printed degree for a B and eps that the lemma allows and Corollary D.2 excludes."""
     L = math.log(1 / epsilon)
     return {"formula": max(L / math.log(L / B**3), B**3), "least_positive": 1.0}
 
@@ -121,7 +121,6 @@ RANGE = "the printed degree is below every constant times 1"
 
 
 @claim(
-    paper="kronecker",
     where="Lemma E.2",
     says=r"For entries up to $B$ the tensor $\exp(Q \odot K_1 \odot K_2 / d)$ has an $(\epsilon, "
     r"r)$-approximation $U_1 \odot U_2 \odot U_3$ with $r$ at most $\binom{3 (g + d)}{3 g}$, $g$ of order "
@@ -152,38 +151,42 @@ RANGE = "the printed degree is below every constant times 1"
         Neighbour("$U_1, U_2, U_3$ take $O(n r)$ time in the way of Lemma E.1", {"time": "straightforward"}),
     ),
 )
-def lemma_e_2(found: Sequence[Found], thirds: int = 3, rank: str = "printed", time: str = "incremental") -> Finding:
-    """No entry beyond eps, no negative one, no more columns than printed; one multiplication an entry is enough."""
-    tensors = [one for one in found if "rank" in one.result]
-    # With a third of the degree the error is that of the first coefficient left out, which bounds it from below.
-    errors = [_error(one, thirds) / one.parameters["epsilon"] for one in tensors]
-    wide = sum(one.result["rank"] > _most(one, rank) for one in tensors)
-    negative = sum(one.result["least"] < 0 for one in tensors)
-    costs = max(one.result[time] for one in tensors)
-    by_degree = sorted((one.result["degree"], one.result["straightforward"]) for one in tensors)
+def lemma_e_2(
+    cells: Sequence[CellResult], thirds: int = 3, rank: str = "printed", time: str = "incremental"
+) -> Finding:
+    """Check the relative errors, the signs, the number of columns, and that one multiplication per entry is enough."""
+    tensors = [cell for cell in cells if "rank" in cell.result]
+    # With a third of the degree, the first omitted coefficient is a lower bound on the error.
+    errors = [_error(cell, thirds) / cell.parameters["epsilon"] for cell in tensors]
+    wide = sum(cell.result["rank"] > _most(cell, rank) for cell in tensors)
+    negative = sum(cell.result["least"] < 0 for cell in tensors)
+    costs = max(cell.result[time] for cell in tensors)
+    by_degree = sorted((cell.result["degree"], cell.result["straightforward"]) for cell in tensors)
     numbers: dict[str, float | str] = {
         "tensors": len(tensors),
         "largest relative error / eps": max(errors),
         "tensors with more columns than printed": wide,
         "tensors with an entry below zero": negative,
-        "multiplications an entry, from an earlier column each": max(one.result["incremental"] for one in tensors),
-        "multiplications an entry, straightforward, by degree": f"{by_degree[0][1]:.2f} at {by_degree[0][0]}, "
+        "multiplications per entry, each column from an earlier one": max(
+            cell.result["incremental"] for cell in tensors
+        ),
+        "multiplications per entry in the way of Lemma E.1, by degree": f"{by_degree[0][1]:.2f} at {by_degree[0][0]}, "
         f"{by_degree[-1][1]:.2f} at {by_degree[-1][0]}",
     }
-    tiny = min(one.result["formula"] / one.result["least_positive"] for one in found if "formula" in one.result)
+    tiny = min(cell.result["formula"] / cell.result["least_positive"] for cell in cells if "formula" in cell.result)
     numbers["least printed degree where the lemma allows B < 1 and eps > 0.1"] = tiny
     shows = {TIME: by_degree[-1][1] > 2 * by_degree[0][1] > 2, RANGE: tiny < 0.01}
     return holds_if(max(errors) <= 1 and not wide and not negative and costs <= 1, numbers, shows=shows)
 
 
-def _error(one: Found, thirds: int) -> float:
+def _error(cell: CellResult, thirds: int) -> float:
     if thirds == 3:
-        return float(one.result["error"])
-    R, g = one.parameters["B"] ** 3, one.result["degree"] * thirds // 3
+        return float(cell.result["error"])
+    R, g = cell.parameters["B"] ** 3, cell.result["degree"] * thirds // 3
     n = g + 1
     return float(2 * iv(n, R) / (iv(0, R) + 2 * iv(2 * n, R) + 2 * iv(4 * n, R)))
 
 
-def _most(one: Found, rank: str) -> int:
-    d, g = one.parameters["d"], one.result["degree"]
-    return int(one.result["printed_rank"]) if rank == "printed" else math.comb(d + g - 1, g)
+def _most(cell: CellResult, rank: str) -> int:
+    d, g = cell.parameters["d"], cell.result["degree"]
+    return int(cell.result["printed_rank"]) if rank == "printed" else math.comb(d + g - 1, g)

@@ -1,15 +1,15 @@
-"""The proofs of Lemmas C.3 and D.5 of Alman and Song: both are right but for an index that their sums run over."""
+"""The proofs of Lemmas C.3 and D.5 of Alman and Song: both are correct except for the index of summation."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 
 from separatrix.attention.reference import column_kronecker
+from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.kronecker.lemma_c_3 import integers
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
-from separatrix.lab.cell import Cell
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.lab.registry import experiment
 
 _COLUMNS = "the columns of A make another matrix, or do not exist"
@@ -19,7 +19,7 @@ _SUM = "the sum over j is n^2 times one entry"
 
 @experiment(version=1, name="kronecker.lemma_c3_proof")
 def outer_products(n: int, d1: int, d2: int, seed: int) -> dict[str, int | bool]:
-    """C = A^T B as a sum of outer products of the rows of A and B; whether columns could take their place."""
+    """Compare C = A^T B with the sum of outer products of the rows of A and B, and with that of their columns."""
     generator = torch.Generator().manual_seed(seed)
     A = column_kronecker(*(integers(generator, 64, n, d1) for _ in range(2)))
     B = column_kronecker(*(integers(generator, 64, n, d2) for _ in range(2)))
@@ -36,7 +36,7 @@ def outer_products(n: int, d1: int, d2: int, seed: int) -> dict[str, int | bool]
 
 @experiment(version=1, name="kronecker.lemma_d5_proof")
 def row_sums(n: int, seed: int) -> dict[str, int]:
-    """Entries (i, l) of a random A at which the sum of A[i, l] over l, and over j with l fixed, is not D[i, i]."""
+    """Count the entries (i, l) at which the sum of A[i, l] over l, or over j with l fixed, is not D[i, i]."""
     A = integers(torch.Generator().manual_seed(seed), 64, n, n * n).abs() + 1
     D = torch.diag(A @ torch.ones(n * n, dtype=torch.int64)).diagonal()
     over_l = torch.stack([A[i].sum() for i in range(n)])
@@ -47,23 +47,12 @@ def row_sums(n: int, seed: int) -> dict[str, int]:
     }
 
 
-def _product_cells() -> Iterator[Cell]:
-    for n, d1, d2 in ((2, 3, 5), (3, 4, 2), (2, 4, 4), (1, 2, 3)):
-        yield outer_products.cell(seed=0, n=n, d1=d1, d2=d2)
-
-
-def _sum_cells() -> Iterator[Cell]:
-    for n in (2, 3, 8):
-        yield row_sums.cell(seed=0, n=n)
-
-
 @claim(
-    paper="kronecker",
     where="Lemma C.3",
     part="proof",
     says=r"The proof writes $A^\top B$ as the sum of $n^2$ products of a vector with a transposed vector, one for "
     "each pair $(i, j)$.",
-    cells=_product_cells,
+    cells=cell_grid(outer_products, {"n d1 d2": ((2, 3, 5), (3, 4, 2), (2, 4, 4), (1, 2, 3))}),
     errata=(
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
@@ -84,26 +73,27 @@ def _sum_cells() -> Iterator[Cell]:
     ),
     neighbours=(Neighbour("it is the sum over the columns, as printed", {"over": "columns"}),),
 )
-def lemma_c_3_proof(found: Sequence[Found], over: str = "rows") -> Finding:
-    """Rows over random integers; columns have another shape wherever n^2 is neither d_1 nor d_2."""
-    differ = sum(one.result["rows_differ"] for one in found)
-    fit = sum(one.result["outer_is_d1_by_d2"] and one.result["columns"] >= one.result["column_length"] for one in found)
-    square = sum(bool(one.result["square"]) for one in found)
+def lemma_c_3_proof(cells: Sequence[CellResult], over: str = "rows") -> Finding:
+    """Check the sum over rows at random integers; a sum over columns has another shape unless n^2 is d_1 or d_2."""
+    differ = sum(cell.result["rows_differ"] for cell in cells)
+    fit = sum(
+        cell.result["outer_is_d1_by_d2"] and cell.result["columns"] >= cell.result["column_length"] for cell in cells
+    )
+    square = sum(bool(cell.result["square"]) for cell in cells)
     numbers: dict[str, float | str] = {
         "entries that differ, over rows": differ,
-        "products that columns fit": f"{fit} of {len(found)}",
-        "products that are square": f"{square} of {len(found)}",
+        "products that columns fit": f"{fit} of {len(cells)}",
+        "products that are square": f"{square} of {len(cells)}",
     }
-    held = not differ if over == "rows" else fit == len(found)
-    return holds_if(held, numbers, shows={_COLUMNS: fit < len(found), _SQUARE: square < len(found)})
+    passed = not differ if over == "rows" else fit == len(cells)
+    return holds_if(passed, numbers, shows={_COLUMNS: fit < len(cells), _SQUARE: square < len(cells)})
 
 
 @claim(
-    paper="kronecker",
     where="Lemma D.5",
     part="proof",
     says=r"The proof compares a row sum of $\tilde{A}$ with one of $A$, entry by entry.",
-    cells=_sum_cells,
+    cells=cell_grid(row_sums, {"n": (2, 3, 8)}),
     errata=(
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
@@ -116,11 +106,11 @@ def lemma_c_3_proof(found: Sequence[Found], over: str = "rows") -> Finding:
     ),
     neighbours=(Neighbour("the second sum runs over $j$, as printed", {"index": "over_j"}),),
 )
-def lemma_d_5_proof(found: Sequence[Found], index: str = "over_l") -> Finding:
-    wrong = sum(one.result[index] for one in found)
-    printed = sum(one.result["over_j"] for one in found)
+def lemma_d_5_proof(cells: Sequence[CellResult], index: str = "over_l") -> Finding:
+    wrong = sum(cell.result[index] for cell in cells)
+    printed = sum(cell.result["over_j"] for cell in cells)
     numbers: dict[str, float | str] = {
-        "rows whose sum over l is not D": sum(one.result["over_l"] for one in found),
-        "entries whose sum over j is not D": f"{printed} of {sum(one.result['entries'] for one in found)}",
+        "rows whose sum over l is not D": sum(cell.result["over_l"] for cell in cells),
+        "entries whose sum over j is not D": f"{printed} of {sum(cell.result['entries'] for cell in cells)}",
     }
     return holds_if(not wrong, numbers, shows={_SUM: printed > 0})

@@ -1,9 +1,9 @@
 """Section 1 of Alman and Song on triples, after Sanford, Hsu and Telgarsky: pairs, triples, and what pairs cannot do.
 
-That attention of order 3 detects triples, and of order 2 pairs, is shown by heads whose weights are given
-(`separatrix.hardness.match_construction`); every decision is compared with an exact solver's. That order 2 does not
-detect triples is a statement about all weights of bounded size, which follows from a lower bound for disjointness: the
-parts of that proof that a program can check, it checks.
+Heads with explicit weights (`separatrix.hardness.match_construction`) show that attention of order 3 detects triples
+and that order 2 detects pairs; every decision is compared with an exact solver. That order 2 does not detect triples is
+a statement about all weights of bounded size. It follows from a lower bound for disjointness, and the steps of that
+proof that a program can check are checked here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 import separatrix as sx
 from separatrix.attention import reference
-from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim, holds_if
 from separatrix.hardness.match_construction import match_features, match_outputs
 from separatrix.hardness.match_instances import adversarial_instances, planted_instances, uniform_instances
 from separatrix.hardness.match_margin import largest_modulus, margin, sharpness
@@ -33,21 +33,21 @@ _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 def _compared(
     x: Tensor, labels: Tensor, modulus: int, order: int, count: int, dtype: Precision, shifted: Tensor | None = None
 ) -> dict[str, Any]:
-    """How many decisions of the head are not the labels; with `shifted`, also how many are not those."""
+    """Count the decisions of the head that differ from the labels, and from the labels `shifted` if these are given."""
     out = match_outputs(x, modulus, order, frequencies=count, dtype=_DTYPES[dtype])
-    found = {
+    counts = {
         "decisions": labels.numel(),
         "matches": int(labels.sum()),
         "wrong": int(((out > 0.5) != labels).sum()),
         "least_at_match": float(out[labels].min()) if labels.any() else None,
         "most_elsewhere": float(out[~labels].max()) if not labels.all() else None,
     }
-    return found if shifted is None else {**found, "wrong_shifted": int(((out > 0.5) != shifted).sum())}
+    return counts if shifted is None else {**counts, "wrong_shifted": int(((out > 0.5) != shifted).sum())}
 
 
 @experiment(version=2, name="kronecker.match_exhaustive")
 def every_instance(order: int, modulus: int, n: int, dtype: Precision, seed: int) -> dict[str, Any]:
-    """All M^n inputs, every position decided by the head and by the definition. Nothing is drawn.
+    """Compare the decisions of the head with the definition, at every position of all M^n inputs.
 
     `wrong_shifted` counts the wrong decisions if the sums had to be 1 modulo M.
     """
@@ -69,7 +69,7 @@ def long_instances(
     kind: Literal["uniform", "planted", "adversarial"],
     seed: int,
 ) -> dict[str, Any]:
-    """Four long inputs, or all of the adversarial ones, every position decided by the head and by the solver."""
+    """Compare the decisions of the head with the solver, on four long inputs or all adversarial inputs."""
     generator = torch.Generator().manual_seed(seed)
     if kind == "uniform":
         x = uniform_instances(4, n, modulus, generator=generator)
@@ -82,12 +82,12 @@ def long_instances(
 
 @experiment(version=1, name="kronecker.match_sharpness")
 def needs(order: int, n: int, frequencies: int, moduli: list[int], seed: int) -> dict[str, Any]:
-    """The margin, the inverse temperature and the entry bound in exact arithmetic, for each modulus."""
+    """Return the margin, the inverse temperature and the entry bound for each modulus, in exact arithmetic."""
     sharp = [sharpness(n, modulus, order, frequencies, None) for modulus in moduli]
     return {
         "margin": [margin(modulus, frequencies) for modulus in moduli],
-        "inverse_temperature": [one.inverse_temperature for one in sharp],
-        "entry_bound": [one.entry_bound for one in sharp],
+        "inverse_temperature": [head.inverse_temperature for head in sharp],
+        "entry_bound": [head.entry_bound for head in sharp],
         "largest_float32": largest_modulus(order, frequencies, torch.float32),
         "largest_float64": largest_modulus(order, frequencies, torch.float64),
     }
@@ -95,7 +95,7 @@ def needs(order: int, n: int, frequencies: int, moduli: list[int], seed: int) ->
 
 @experiment(version=1, name="kronecker.match_drawn")
 def one_triple(n: int, modulus: int, seed: int) -> dict[str, Any]:
-    """One input with one triple through position 0: the attention of position 0 over pairs, the blank last."""
+    """Return the attention weights of position 0 over pairs, the blank last, for an input with one planted triple."""
     x = planted_instances(2, n, modulus, 3, generator=torch.Generator().manual_seed(seed))[0][1]
     sharp = sharpness(n, modulus, 3)
     query, keys, _ = match_features(x, modulus, 3, 1, sharp)
@@ -148,20 +148,23 @@ def _triple_cells() -> Iterator[Cell]:
 _SHIFTED = Neighbour("whether the sum is 1 modulo $M$", {"wrong": "wrong_shifted"})
 
 
-def _decisions(found: Sequence[Found], wrong: str) -> dict[str, float | str]:
-    results = [one.result for one in found if "wrong" in one.result]
-    matches, decisions = (sum(one[name] for one in results) for name in ("matches", "decisions"))
+def _decisions(cells: Sequence[CellResult], wrong: str) -> dict[str, float | str]:
+    results = [cell.result for cell in cells if "wrong" in cell.result]
+    matches, decisions = (sum(result[name] for result in results) for name in ("matches", "decisions"))
     return {
         "decisions compared": decisions,
-        "of them matches": matches,
-        "wrong decisions": sum(one.get(wrong, 0) for one in results),
-        "least output at a match": min(one["least_at_match"] for one in results if one["least_at_match"] is not None),
-        "largest output elsewhere": max(one["most_elsewhere"] for one in results if one["most_elsewhere"] is not None),
+        "decisions at a match": matches,
+        "wrong decisions": sum(result.get(wrong, 0) for result in results),
+        "least output at a match": min(
+            result["least_at_match"] for result in results if result["least_at_match"] is not None
+        ),
+        "largest output elsewhere": max(
+            result["most_elsewhere"] for result in results if result["most_elsewhere"] is not None
+        ),
     }
 
 
 @claim(
-    paper="kronecker",
     where="Section 1",
     part="pairs",
     says="Ordinary attention detects correlated pairs: one head decides at every position $i$ whether some $j$ has "
@@ -169,13 +172,12 @@ def _decisions(found: Sequence[Found], wrong: str) -> dict[str, float | str]:
     cells=_pair_cells,
     neighbours=(_SHIFTED,),
 )
-def pairs(found: Sequence[Found], wrong: str = "wrong") -> Finding:
-    numbers = _decisions(found, wrong)
+def pairs(cells: Sequence[CellResult], wrong: str = "wrong") -> Finding:
+    numbers = _decisions(cells, wrong)
     return holds_if(not numbers["wrong decisions"], numbers)
 
 
 @claim(
-    paper="kronecker",
     where="Section 1",
     part="triples",
     says="Attention of order 3 detects correlated triples: one head decides at every position $i$ whether some "
@@ -184,12 +186,12 @@ def pairs(found: Sequence[Found], wrong: str = "wrong") -> Finding:
     figures=("triple_found", "match_entry_bound"),
     neighbours=(_SHIFTED,),
 )
-def triples(found: Sequence[Found], wrong: str = "wrong") -> Finding:
-    """No decision may be wrong, and the triple that is drawn must be one."""
-    numbers = _decisions(found, wrong)
-    drawn = next(one for one in found if "weights" in one.result)
+def triples(cells: Sequence[CellResult], wrong: str = "wrong") -> Finding:
+    """Check that no decision is wrong, and that the planted triple has the largest weight."""
+    numbers = _decisions(cells, wrong)
+    drawn = next(cell for cell in cells if "weights" in cell.result)
     is_triple = drawn.result["sum"] is not None and drawn.result["sum"] % drawn.parameters["modulus"] == 0
-    single = next(one for one in found if "margin" in one.result and one.parameters["frequencies"] == 1)
+    single = next(cell for cell in cells if "margin" in cell.result and cell.parameters["frequencies"] == 1)
     numbers |= {
         "largest modulus at order 3, width 4": f"{single.result['largest_float32']:,} in float32, "
         f"{single.result['largest_float64']:,} in float64",
@@ -206,10 +208,10 @@ def triples(found: Sequence[Found], wrong: str = "wrong") -> Finding:
 
 @experiment(version=1, name="kronecker.match_disjointness")
 def disjointness(m: int, seed: int) -> dict[str, Any]:
-    """All 4^m pairs of subsets as inputs of Match3, and a random head of order 2 computed by two parties.
+    """Encode all 4^m pairs of subsets as inputs of Match3, and let two parties compute a random head of order 2.
 
-    Alice's token l is 4 l if l is in her set, Bob's is -1 - 4 l if in his, else 1; x_0 = 1, modulo 4 m.
-    `rank` is that of the disjointness matrix modulo a prime, which is at most its rank.
+    Alice's token l is 4 l if l is in her set and 1 otherwise, Bob's is -1 - 4 l if l is in his set and 1 otherwise; x_0
+    = 1, modulo 4 m. `rank` is the rank of the disjointness matrix modulo a prime, a lower bound on its rank.
     """
     M = 4 * m
     sets = torch.tensor(list(itertools.product((0, 1), repeat=m)))
@@ -224,23 +226,22 @@ def disjointness(m: int, seed: int) -> dict[str, Any]:
     generator = torch.Generator().manual_seed(seed)
     d_v = 3
     query, key = (torch.randn(rows, 4, generator=generator, dtype=torch.float64) for rows in (1, 2 * m + 1))
-    held = torch.randn(2 * m + 1, d_v, generator=generator, dtype=torch.float64)
-    whole = sx.tensor_attention(query, key, held, scale=1.0)
+    head_value = torch.randn(2 * m + 1, d_v, generator=generator, dtype=torch.float64)
+    output = sx.tensor_attention(query, key, head_value, scale=1.0)
     share = [torch.exp(query @ key[part].T) for part in (slice(0, m + 1), slice(m + 1, None))]
-    sent = torch.cat([share[0] @ held[: m + 1], share[0].sum(1, keepdim=True)], 1)
-    summed = sent + torch.cat([share[1] @ held[m + 1 :], share[1].sum(1, keepdim=True)], 1)
+    sent = torch.cat([share[0] @ head_value[: m + 1], share[0].sum(1, keepdim=True)], 1)
+    summed = sent + torch.cat([share[1] @ head_value[m + 1 :], share[1].sum(1, keepdim=True)], 1)
     return {
         "inputs": len(x),
         "wrong": int((match_labels(x, M, 3)[:, 0] == disjoint).sum()),
         "rank": rank_modulo(matrix),
         "numbers_sent": sent.numel(),
         "value_width": d_v,
-        "error": float((summed[:, :-1] / summed[:, -1:] - whole).abs().max()),
+        "error": float((summed[:, :-1] / summed[:, -1:] - output).abs().max()),
     }
 
 
 @claim(
-    paper="kronecker",
     where="Section 1",
     part="pairs cannot",
     says="Ordinary attention units cannot detect triples: what a head passes on does not grow with $n$, and what "
@@ -251,24 +252,24 @@ def disjointness(m: int, seed: int) -> dict[str, Any]:
         Neighbour("a head passes on one number fewer", {"more": 0}),
     ),
 )
-def pairs_cannot(found: Sequence[Found], less: int = 0, more: int = 1) -> Finding:
-    """Illustrated if the reduction is right, the matrix of full rank and the head split in value_width + 1 numbers."""
-    results = [(one.parameters["m"], one.result) for one in found]
+def pairs_cannot(cells: Sequence[CellResult], less: int = 0, more: int = 1) -> Finding:
+    """Return *illustrated* if the reduction, the rank of the matrix and the count of numbers sent are correct."""
+    results = [(cell.parameters["m"], cell.result) for cell in cells]
     numbers: dict[str, float | str] = {
-        "inputs of Match3 made from pairs of sets": sum(one["inputs"] for _, one in results),
-        "of them with the wrong answer": sum(one["wrong"] for _, one in results),
+        "inputs of Match3 made from pairs of sets": sum(result["inputs"] for _, result in results),
+        "inputs with the wrong answer": sum(result["wrong"] for _, result in results),
         "bits that disjointness of m elements takes": ", ".join(
-            f"m = {m}: {one['rank'].bit_length() - 1}" for m, one in results
+            f"m = {m}: {result['rank'].bit_length() - 1}" for m, result in results
         ),
-        "numbers that a head passes on": max(one["numbers_sent"] for _, one in results),
-        "largest error of the head computed by two": max(one["error"] for _, one in results),
+        "numbers that a head passes on": max(result["numbers_sent"] for _, result in results),
+        "largest error of the head computed by two parties": max(result["error"] for _, result in results),
     }
     right = all(
-        one["wrong"] == 0
-        and one["rank"] == 2**m - less
-        and one["numbers_sent"] == one["value_width"] + more
-        and one["error"] < 1e-12
-        for m, one in results
+        result["wrong"] == 0
+        and result["rank"] == 2**m - less
+        and result["numbers_sent"] == result["value_width"] + more
+        and result["error"] < 1e-12
+        for m, result in results
     )
     note = (
         "If h heads of value width d_v, with numbers of p bits, decide Match3 at one position for n = 2 m + 1 and M "

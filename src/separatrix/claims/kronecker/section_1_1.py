@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from separatrix.attention.near_linear.paper_rules import max_order
-from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim
 from separatrix.hardness import exponents
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
 _BOUNDS = (1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2.0, 2.25, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0)
@@ -17,9 +17,10 @@ _BOUNDS = (1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2.0, 2.25, 2.5, 3.0, 3.5, 4.0, 5.0
 
 @experiment(version=1, name="kronecker.largest_order")
 def rule(log2_n: int, bounds: list[float], seed: int) -> dict[str, Any]:
-    """For each bound B: the library's order, the rule's solved for k, and log_n of the worst-case flops at it.
+    """Return the library's order, the rule solved for k, and log_n of the worst-case flops, for each bound B.
 
-    B^k < ln n is k < ln ln n / ln B. `above` is the exponent at the next order. Nothing is drawn.
+    B^k < ln
+    n is equivalent to k < ln ln n / ln B. `above` is the exponent at the next order. The computation is deterministic.
     """
     n, log_log_n = 2**log2_n, math.log(log2_n * math.log(2.0))
     orders = [int(max_order(n, bound)) for bound in bounds]
@@ -36,49 +37,45 @@ def rule(log2_n: int, bounds: list[float], seed: int) -> dict[str, Any]:
     }
 
 
-def _cells() -> Iterator[Cell]:
-    for log2_n in range(6, 41, 2):
-        yield rule.cell(seed=0, log2_n=log2_n, bounds=list(_BOUNDS))
-
-
 @claim(
-    paper="kronecker",
     where="Section 1.1",
     part="largest order",
     says=r"With entries up to $B$, the largest order $k$ with $B < (\log n)^{1/k}$ is the one to use: attention of "
     "this order can be computed quickly, and attention of a higher order cannot.",
-    cells=_cells,
+    cells=cell_grid(rule, {"log2_n": range(6, 41, 2)}, bounds=list(_BOUNDS)),
     figures=("largest_order",),
     neighbours=(
         Neighbour(r"the largest order with $B < (\log n)^{1 / (k - 1)}$", {"shift": 1}),
         Neighbour("the next order has an exponent larger by a tenth", {"dearer": 1.1}),
     ),
 )
-def largest_order(found: Sequence[Found], shift: int = 0, dearer: float = 1.0) -> Finding:
-    """Illustrated if the library's rule is the paper's, solved for k, and the next order costs more.
+def largest_order(cells: Sequence[CellResult], shift: int = 0, dearer: float = 1.0) -> Finding:
+    """Return *illustrated* if the library's rule is the paper's, solved for k, and the next order costs more.
 
-    Until it was looked at again this was called "holds asymptotically". That a higher order cannot be computed quickly
-    is a lower bound under a hypothesis, and what is counted here is one method's cost.
+    An earlier version of this check returned `holds asymptotically`. That a higher order cannot be computed quickly is
+    a conditional lower bound, and only the cost of one method is counted here.
     """
-    results = [one.result for one in found]
+    results = [cell.result for cell in cells]
     wrong = sum(
-        ours != theirs + shift for one in results for ours, theirs in zip(one["order"], one["solved"], strict=True)
+        ours != theirs + shift
+        for result in results
+        for ours, theirs in zip(result["order"], result["solved"], strict=True)
     )
     pairs = [
         (at, above)
-        for one in results
-        for at, above in zip(one["exponent"], one["above"], strict=True)
+        for result in results
+        for at, above in zip(result["exponent"], result["above"], strict=True)
         if at is not None and above is not None
     ]
     cheaper = sum(above <= dearer * at for at, above in pairs)
     largest = max(at for at, _ in pairs)
     numbers: dict[str, float | str] = {
-        "pairs (n, B)": sum(len(one["order"]) for one in results),
-        "pairs where the library's order is not the rule's": wrong,
+        "pairs (n, B)": sum(len(result["order"]) for result in results),
+        "pairs where the library's order differs from the rule": wrong,
         "pairs where the next order costs no more": cheaper,
         "exponent at the rule's order, least": min(at for at, _ in pairs),
         "exponent at the rule's order, largest": largest,
-        "its limit at B = (ln n)^(1/k)": max(one["limit_at_border"] for one in results),
+        "its limit at B = (ln n)^(1/k)": max(result["limit_at_border"] for result in results),
     }
     if wrong or cheaper:
         return Finding(Verdict.FAILS_AS_PRINTED, numbers)

@@ -1,14 +1,14 @@
-"""Section 3.1 of Alman and Song: what the steps of the algorithm cost, given U_1, U_2 and U_3 of r columns."""
+"""Section 3.1 of Alman and Song: the cost of the steps of the algorithm, given U_1, U_2 and U_3 of r columns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
-from separatrix.lab.cell import Cell
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.lab.registry import experiment
 
 _SUMS = "the sums take more flops than any multiple of n d"
@@ -17,13 +17,13 @@ _PRODUCTS = "the products take more flops than any multiple of d n d"
 
 @experiment(version=1, name="kronecker.section_3_1")
 def steps(n: int, r: int, d: int, seed: int) -> dict[str, int | float]:
-    """PyTorch's count of the flops of D~ = diag(U_1 (U_2 (x) U_3)^T 1) and of A~ (V_1 (x) V_2), by Lemma C.3."""
+    """Count the flops of D~ = diag(U_1 (U_2 (x) U_3)^T 1) and of A~ (V_1 (x) V_2) by Lemma C.3."""
     generator = torch.Generator().manual_seed(seed)
     U1, U2, U3 = (torch.rand(n, r, generator=generator, dtype=torch.float64) for _ in range(3))
     V1, V2 = (torch.rand(n, d, generator=generator, dtype=torch.float64) for _ in range(2))
-    one = torch.ones(n, 1, dtype=torch.float64)
+    ones = torch.ones(n, 1, dtype=torch.float64)
     with FlopCounterMode(display=False) as sums:
-        D = U1 @ ((U2.mT @ one) * (U3.mT @ one))
+        D = U1 @ ((U2.mT @ ones) * (U3.mT @ ones))
     with FlopCounterMode(display=False) as products:
         out = U1 @ ((U2.mT @ V1) * (U3.mT @ V2))
     A = torch.einsum("ir,jr,lr->ijl", U1, U2, U3)
@@ -39,18 +39,12 @@ def steps(n: int, r: int, d: int, seed: int) -> dict[str, int | float]:
     }
 
 
-def _cells() -> Iterator[Cell]:
-    for n, r, d in ((6, 4, 3), (6, 40, 3), (12, 40, 3), (6, 400, 3), (6, 400, 9), (12, 4000, 2)):
-        yield steps.cell(seed=0, n=n, r=r, d=d)
-
-
 @claim(
-    paper="kronecker",
     where="Section 3.1",
     part="times",
     says=r"Given $U_1$, $U_2$ and $U_3$ of $r$ columns, the sums $\tilde{D}$ are computed in $O(n r)$, "
     r"and $\tilde{A} (V_1 \oslash V_2)$ in $O(\mathcal{T}_{\text{mat}}(r, n, d))$ time, by way of Lemma C.3.",
-    cells=_cells,
+    cells=cell_grid(steps, {"n r d": ((6, 4, 3), (6, 40, 3), (12, 40, 3), (6, 400, 3), (6, 400, 9), (12, 4000, 2))}),
     errata=(
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
@@ -63,8 +57,7 @@ def _cells() -> Iterator[Cell]:
         ),
         Erratum(
             rank=Rank.TYPOGRAPHICAL,
-            printed=r"$\tilde{A} (V_1 \oslash V_2)$ is computed in $O(\mathcal{T}_{\text{mat}}(d, n, d))$ "
-            "time.",
+            printed=r"$\tilde{A} (V_1 \oslash V_2)$ is computed in $O(\mathcal{T}_{\text{mat}}(d, n, d))$ time.",
             right=r"It is computed in $O(\mathcal{T}_{\text{mat}}(r, n, d))$ time, as in Algorithm 1.",
             why=r"The matrices that are multiplied are $r \times n$ and $n \times d$, and then $n \times r$ and $r "
             r"\times d$.",
@@ -76,23 +69,25 @@ def _cells() -> Iterator[Cell]:
         Neighbour(r"$\tilde{A} (V_1 \otimes V_2)$ in $O(T_{\text{mat}}(d, n, d))$, as printed", {"products": "d"}),
     ),
 )
-def section_3_1(found: Sequence[Found], sums: str = "r", products: str = "r") -> Finding:
-    """The flops over what they are of the order of must be one number in all cells: 6 and 6 with r in its place."""
+def section_3_1(cells: Sequence[CellResult], sums: str = "r", products: str = "r") -> Finding:
+    """Check that each flop count divided by its order is the same number in all cells: 6, if the order contains r."""
 
-    def over(one: Found, name: str, size: str) -> float:
-        n, r, d = (one.parameters[key] for key in ("n", "r", "d"))
+    def over(cell: CellResult, name: str, size: str) -> float:
+        n, r, d = (cell.parameters[key] for key in ("n", "r", "d"))
         columns = r if size == "r" else d
-        return float(one.result[name] / (n * columns * (d if name == "products" else 1)))
+        return float(cell.result[name] / (n * columns * (d if name == "products" else 1)))
 
-    spread = {name: {over(one, name, size) for one in found} for name, size in (("sums", sums), ("products", products))}
-    wrong = max(one.result["error"] for one in found)
-    shown = {name: max(over(one, name, "d") for one in found) for name in ("sums", "products")}
+    spread = {
+        name: {over(cell, name, size) for cell in cells} for name, size in (("sums", sums), ("products", products))
+    }
+    wrong = max(cell.result["error"] for cell in cells)
+    printed = {name: max(over(cell, name, "d") for cell in cells) for name in ("sums", "products")}
     numbers: dict[str, float | str] = {
         "flops of D~ / (n r)": ", ".join(f"{x:g}" for x in sorted(spread["sums"])),
         "flops of A~ (V_1 (x) V_2) / (n r d)": ", ".join(f"{x:g}" for x in sorted(spread["products"])),
         "largest relative error of either": wrong,
-        "largest flops of D~ / (n d)": shown["sums"],
-        "largest flops of A~ (V_1 (x) V_2) / (d n d)": shown["products"],
+        "largest flops of D~ / (n d)": printed["sums"],
+        "largest flops of A~ (V_1 (x) V_2) / (d n d)": printed["products"],
     }
-    held = wrong <= 1e-9 and all(len(values) == 1 for values in spread.values())
-    return holds_if(held, numbers, shows={_SUMS: shown["sums"] > 1000, _PRODUCTS: shown["products"] > 1000})
+    passed = wrong <= 1e-9 and all(len(values) == 1 for values in spread.values())
+    return holds_if(passed, numbers, shows={_SUMS: printed["sums"] > 1000, _PRODUCTS: printed["products"] > 1000})

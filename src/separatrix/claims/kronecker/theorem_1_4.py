@@ -1,6 +1,6 @@
-"""Theorem 1.4 of Alman and Song: near-linear time below the border at B = Theta((ln n)^(1/k)).
+"""Theorem 1.4 of Alman and Song: near-linear time below the threshold B = Theta((ln n)^(1/k)).
 
-What is computed is the worst case of the polynomial method (see `separatrix.hardness.exponents`) beside exact
+The worst-case cost of the polynomial method (see `separatrix.hardness.exponents`) is compared with that of exact
 attention, at d = ceil(ln n) and tolerance 1/n.
 """
 
@@ -13,29 +13,27 @@ from typing import Any
 import numpy as np
 
 from separatrix.attention.near_linear.worst_case import worst_case_degree
-from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim
 from separatrix.hardness import exponents
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
 ORDERS = (2, 3, 4)
 
-
 RATIOS = tuple(round(0.04 * step, 2) for step in range(1, 46))
-
 
 _LENGTHS = tuple(range(6, 41, 2))
 
-
 _PATH = (1e1, 1e2, 1e4, 1e8, 1e16, 1e32, 1e64, 1e128, 1e256)
-"""ln n, along B^k = sqrt(ln n), which is o(ln n)."""
+"""The values of ln n on the path B^k = sqrt(ln n), which is o(ln n)."""
 
 
 @experiment(version=1, name="kronecker.threshold")
 def worst_case(order: int, log2_n: int, ratios: list[float], seed: int) -> dict[str, Any]:
-    """For each ratio B / (ln n)^(1/k): the degree, log_n of the rank and of the flops. Nothing is drawn.
+    """Return the degree, log_n of the rank and log_n of the flops for each ratio B / (ln n)^(1/k).
 
-    `border` is the ratio from which exact attention is the cheaper.
+    `border` is the ratio above which exact attention is cheaper. The computation is deterministic.
     """
     root = (log2_n * math.log(2.0)) ** (1 / order)
     rows = [exponents.polynomial_exponent(log2_n, order, ratio * root) for ratio in ratios]
@@ -55,9 +53,9 @@ def worst_case(order: int, log2_n: int, ratios: list[float], seed: int) -> dict[
 
 @experiment(version=1, name="kronecker.threshold_limit")
 def limit(order: int, ratios: list[float], path: list[float], seed: int) -> dict[str, Any]:
-    """The limits as n grows at a given ratio, where they meet exact attention, and the exponents along a path.
+    """Return the limits of the exponents at fixed ratios, their break-even ratio, and exponents on a path.
 
-    `path` has values of ln n; on it B^k = sqrt(ln n). `at_half` is the exponent there at B = (ln n)^(1/k) / 2.
+    `path` holds values of ln n, at which B^k = sqrt(ln n). `at_half` holds the exponents at B = (ln n)^(1/k) / 2.
     """
     return {
         "limit": [exponents.limit_exponent(ratio**order) for ratio in ratios],
@@ -70,29 +68,26 @@ def limit(order: int, ratios: list[float], path: list[float], seed: int) -> dict
 
 @experiment(version=2, name="kronecker.certified_degree")
 def certified(order: int, log2_n: int, ratio: float, seed: int) -> dict[str, int | None]:
-    """The degree that the library's planner certifies in float64, beside that of the formula and one that is measured.
+    """Return the degree that the planner certifies in float64, that of the formula, and the measured least degree.
 
-    The measured one is the least whose Chebyshev polynomial is everywhere near enough to exp: weights that err by at
-    most a part exp(-R) tol / (2 + tol) of the largest make outputs that keep a relative tolerance tol.
+    The measured degree is the least whose Chebyshev polynomial has an error of at most exp(-R) tol / (2 + tol) relative
+    to the largest weight, which keeps the outputs within a relative tolerance tol.
     """
     log_n = log2_n * math.log(2.0)
     bound = ratio * log_n ** (1 / order)
     tolerance = exponents.relative_log_tolerance(log_n, order, bound)
-    R, kept = bound**order, math.exp(tolerance)
+    R, relative = bound**order, math.exp(tolerance)
     x = np.cos(np.linspace(0, np.pi, 2001))
     series = np.polynomial.chebyshev.chebinterpolate(lambda t: np.exp(R * t), 100)
     off = [float(np.abs(np.exp(R * x) - np.polynomial.chebyshev.chebval(x, series[: g + 1])).max()) for g in range(60)]
     return {
-        "certified": worst_case_degree(R, kept),
+        "certified": worst_case_degree(R, relative),
         "exact": exponents.least_degree(R, tolerance),
-        "measured": next((g for g, error in enumerate(off) if error <= kept * math.exp(-R) / (2 + kept)), None),
+        "measured": next((g for g, error in enumerate(off) if error <= relative * math.exp(-R) / (2 + relative)), None),
     }
 
 
-def grid() -> Iterator[Cell]:
-    for order in ORDERS:
-        for log2_n in _LENGTHS:
-            yield worst_case.cell(seed=0, order=order, log2_n=log2_n, ratios=list(RATIOS))
+grid = cell_grid(worst_case, {"order": ORDERS, "log2_n": _LENGTHS}, ratios=list(RATIOS))
 
 
 def _cells() -> Iterator[Cell]:
@@ -104,18 +99,17 @@ def _cells() -> Iterator[Cell]:
                 yield certified.cell(seed=0, order=order, log2_n=log2_n, ratio=ratio)
 
 
-def grid_of(found: Sequence[Found]) -> list[Found]:
+def grid_of(cells: Sequence[CellResult]) -> list[CellResult]:
     """The cells of the phase diagram."""
-    return [one for one in found if "polynomial_exponent" in one.result]
+    return [cell for cell in cells if "polynomial_exponent" in cell.result]
 
 
-def limits_of(found: Sequence[Found]) -> list[Found]:
-    """The cells that have the limits."""
-    return [one for one in found if "limit" in one.result]
+def limits_of(cells: Sequence[CellResult]) -> list[CellResult]:
+    """The cells of the limits."""
+    return [cell for cell in cells if "limit" in cell.result]
 
 
 @claim(
-    paper="kronecker",
     where="Theorem 1.4",
     part="threshold",
     says=r"With $d = O(\log n)$, entries $o((\log n)^{1/3})$ and tolerance $1 / \text{poly}(n)$, tensor attention "
@@ -127,57 +121,57 @@ def limits_of(found: Sequence[Found]) -> list[Found]:
         Neighbour("polynomials of one degree less keep the tolerance", {"fewer": 1}),
     ),
 )
-def theorem_1_4(found: Sequence[Found], path: str = "path", fewer: int = 0) -> Finding:
-    """Holds asymptotically if exponents fall towards 1 along B^k = sqrt(ln n), and at a given ratio to their limit.
+def theorem_1_4(cells: Sequence[CellResult], path: str = "path", fewer: int = 0) -> Finding:
+    """Check that exponents decrease towards 1 along B^k = sqrt(ln n), and to their limit at fixed ratios.
 
-    It would plainly hold if they were within 0.1 of 1 at n = 2^40 already. The exponents rest on a formula for the
-    degree, which must be the least that is measured; until it was looked at again it was compared with the library's
-    planner alone, which has the same formula.
+    The verdict would be *holds* if the exponents were within 0.1 of 1 at n = 2^40. The exponents use a formula for the
+    degree, which must be the measured least degree; an earlier check compared it only with the library's planner, which
+    uses the same formula.
     """
-    limits = limits_of(found)
-    last = {one.parameters["order"]: one for one in grid_of(found) if one.parameters["log2_n"] == max(_LENGTHS)}
+    limits = limits_of(cells)
+    last = {cell.parameters["order"]: cell for cell in grid_of(cells) if cell.parameters["log2_n"] == max(_LENGTHS)}
     falls = all(
-        all(later < earlier for earlier, later in zip(one.result[path], one.result[path][1:], strict=False))
-        and one.result[path][-1] < 1.05
-        for one in limits
+        all(later < earlier for earlier, later in zip(cell.result[path], cell.result[path][1:], strict=False))
+        and cell.result[path][-1] < 1.05
+        for cell in limits
     )
-    reaches_its_limit = all(abs(one.result["at_half"][-1] - one.result["limit_at_half"]) < 1e-6 for one in limits)
-    planned = [one.result for one in found if "certified" in one.result]
-    decided = [one for one in planned if one["certified"] is not None]
-    apart = max(one["certified"] - one["exact"] for one in decided)
-    early = sum(one["certified"] < one["exact"] for one in decided)
-    unlike = sum(one["exact"] - fewer != one["measured"] for one in planned)
+    reaches_its_limit = all(abs(cell.result["at_half"][-1] - cell.result["limit_at_half"]) < 1e-6 for cell in limits)
+    planned = [cell.result for cell in cells if "certified" in cell.result]
+    decided = [plan for plan in planned if plan["certified"] is not None]
+    apart = max(plan["certified"] - plan["exact"] for plan in decided)
+    early = sum(plan["certified"] < plan["exact"] for plan in decided)
+    unlike = sum(plan["exact"] - fewer != plan["measured"] for plan in planned)
     half = {
         order: min(
             (abs(ratio - 0.52), exponent)
-            for ratio, exponent in zip(one.parameters["ratios"], one.result["polynomial_exponent"], strict=True)
+            for ratio, exponent in zip(cell.parameters["ratios"], cell.result["polynomial_exponent"], strict=True)
         )[1]
-        for order, one in last.items()
+        for order, cell in last.items()
     }
 
-    def each(values: dict[int, float]) -> str:
+    def by_order(values: dict[int, float]) -> str:
         return ", ".join(f"k = {order}: {value:.3g}" for order, value in sorted(values.items()))
 
     numbers: dict[str, float | str] = {
-        "exponent at n = 2^40, B = 0.52 (ln n)^(1/k)": each(half),
-        "limit of the exponent at B = 0.5 (ln n)^(1/k)": each(
-            {one.parameters["order"]: one.result["limit_at_half"] for one in limits}
+        "exponent at n = 2^40, B = 0.52 (ln n)^(1/k)": by_order(half),
+        "limit of the exponent at B = 0.5 (ln n)^(1/k)": by_order(
+            {cell.parameters["order"]: cell.result["limit_at_half"] for cell in limits}
         ),
-        "exponent along B^k = sqrt(ln n), ln n = 10": each(
-            {one.parameters["order"]: one.result["path"][0] for one in limits}
+        "exponent along B^k = sqrt(ln n), ln n = 10": by_order(
+            {cell.parameters["order"]: cell.result["path"][0] for cell in limits}
         ),
-        f"exponent along B^k = sqrt(ln n), ln n = {_PATH[-1]:g}": each(
-            {one.parameters["order"]: one.result["path"][-1] for one in limits}
+        f"exponent along B^k = sqrt(ln n), ln n = {_PATH[-1]:g}": by_order(
+            {cell.parameters["order"]: cell.result["path"][-1] for cell in limits}
         ),
-        "exact attention is cheaper from B / (ln n)^(1/k), n = 2^40": each(
-            {order: one.result["border"] for order, one in last.items()}
+        "exact attention is cheaper from B / (ln n)^(1/k), n = 2^40": by_order(
+            {order: cell.result["border"] for order, cell in last.items()}
         ),
-        "exact attention is cheaper from B / (ln n)^(1/k), in the limit": each(
-            {one.parameters["order"]: one.result["border"] for one in limits}
+        "exact attention is cheaper from B / (ln n)^(1/k), in the limit": by_order(
+            {cell.parameters["order"]: cell.result["border"] for cell in limits}
         ),
-        "certified degree above that of exact arithmetic by at most": apart,
+        "certified degree minus the degree in exact arithmetic, at most": apart,
         "planned cells that float64 cannot certify": len(planned) - len(decided),
-        "cells whose degree is not the least that is measured": unlike,
+        "cells whose degree is not the measured least degree": unlike,
     }
     if not (falls and reaches_its_limit) or early or unlike:
         return Finding(Verdict.FAILS_AS_PRINTED, numbers)
@@ -185,7 +179,6 @@ def theorem_1_4(found: Sequence[Found], path: str = "path", fewer: int = 0) -> F
         return Finding(Verdict.HOLDS, numbers)
     note = (
         "The o(1) is about (1 + ln ln x) / ln x with x = ln n / B^k: it tends to zero, but at any n that fits in a "
-        "computer it is of order one. At B = c (ln n)^(1/k) the exponent tends to a constant that depends on c^k "
-        "alone."
+        "computer it is of order one. At B = c (ln n)^(1/k) the exponent tends to a constant that depends on c^k alone."
     )
     return Finding(Verdict.HOLDS_ASYMPTOTICALLY, numbers, note)

@@ -1,8 +1,8 @@
-"""Theorem 1.4 of Alman and Song, at a fixed rank: what the near-linear algorithm does grows linearly in n.
+"""Theorem 1.4 of Alman and Song, at a fixed rank: the work of the near-linear algorithm grows linearly in n.
 
-Flops are counted by PyTorch as they are dispatched, and so are the bytes that are alive at once; those kept between the
-pass over the keys and the pass over the queries are the ones that the backward pass is handed. Seconds are those that
-the store records for cells that do nothing else: they are drawn, and no verdict rests on them.
+Flops and live bytes are counted as PyTorch dispatches operations; the bytes kept between the pass over the keys and the
+pass over the queries are those saved for the backward pass. Times are those that the store records for cells that do
+nothing else; they are drawn in a figure, and no verdict depends on them.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from torch.utils.flop_counter import FlopCounterMode
 from separatrix.attention.near_linear.cost import Shape, exact_cost
 from separatrix.attention.near_linear.live_bytes import LiveBytes
 
-# Not by way of the package, which imports these when they are first asked for: a cell would be timed with that.
+# Imported directly and not through the package, whose lazy import would count towards the time of a cell.
 from separatrix.attention.operator import certified_attention, plan_attention, tensor_attention
-from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
 _COMPARED = 2.0**27
-"""Up to so many scores the output is compared with exact attention's, and exact attention is timed."""
+"""The largest number of scores at which the output is compared with exact attention, and exact attention is timed."""
 
 
 def _inputs(n: int, d: int, order: int, seed: int) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """A query, k - 1 key sets and as many value sets, entries uniform in [-1, 1]."""
+    """Draw a query, k - 1 key sets and k - 1 value sets with entries uniform in [-1, 1]."""
     generator = torch.Generator().manual_seed(seed)
-    made = [2 * torch.rand(n, d, generator=generator, dtype=torch.float64) - 1 for _ in range(2 * order - 1)]
-    return made[0], made[1:order], made[order:]
+    matrices = [2 * torch.rand(n, d, generator=generator, dtype=torch.float64) - 1 for _ in range(2 * order - 1)]
+    return matrices[0], matrices[1:order], matrices[order:]
 
 
 @experiment(version=5, name="kronecker.linear_growth")
 def near_linear(n: int, d: int, order: int, tolerance: float, seed: int) -> dict[str, float | int | None]:
-    """The polynomial method, counted: flops, bytes of its states, most bytes alive at once, certified error.
+    """Return the flops, the bytes of the states, the peak live bytes and the certified error of the polynomial method.
 
-    Flops of planning, which are of order 2 alone and linear in n too, are counted apart.
+    The flops of planning, which occur at order 2 only and are linear in n too, are counted separately.
     """
     query, keys, values = _inputs(n, d, order, seed)
     inputs = [x.requires_grad_() for x in (query, *keys, *values)]
@@ -52,8 +52,10 @@ def near_linear(n: int, d: int, order: int, tolerance: float, seed: int) -> dict
         plan_attention(query, keys, values, tolerance=tolerance, method="polynomial")
     with FlopCounterMode(display=False) as counter, LiveBytes(inputs) as live, saved_tensors_hooks(note, lambda x: x):
         result = certified_attention(query, keys, values, tolerance=tolerance, method="polynomial")
-    given = {x.data_ptr() for x in (*inputs, result.output)}
-    states = [x for place, x in saved.items() if place not in given and x.shape[-2:] == (result.plan.rank, d + 1)]
+    inputs_and_output = {x.data_ptr() for x in (*inputs, result.output)}
+    states = [
+        x for place, x in saved.items() if place not in inputs_and_output and x.shape[-2:] == (result.plan.rank, d + 1)
+    ]
     error = None
     if float(n) ** order <= _COMPARED:
         with torch.no_grad():
@@ -75,7 +77,7 @@ def near_linear(n: int, d: int, order: int, tolerance: float, seed: int) -> dict
 
 @experiment(version=1, name="kronecker.wall_time")
 def attended(n: int, d: int, order: int, tolerance: float | None, seed: int) -> dict[str, float | str]:
-    """Attention and no more, so that the seconds of the cell are its own; exact where there is no tolerance."""
+    """Compute attention and nothing else, for the time of the cell; without a tolerance it is exact."""
     query, keys, values = _inputs(n, d, order, seed)
     if tolerance is None:
         return {"timed": "exact", "largest": float(tensor_attention(query, keys, values).abs().max())}
@@ -86,7 +88,7 @@ def attended(n: int, d: int, order: int, tolerance: float | None, seed: int) -> 
 def _cells() -> Iterator[Cell]:
     for order in (2, 3, 4):
         for n in (128, 256, 512, 1024, 2048, 4096, 8192):
-            yield near_linear.cell(seed=0, n=n, d=6, order=order, tolerance=2e-4)
+            yield near_linear.cell(seed=0, n=n, d=6, order=order, tolerance=1e-4)
         for n in (64, 128, 256, 512, 1024, 2048, 4096, 8192):
             yield attended.cell(seed=0, n=n, d=6, order=order, tolerance=3e-4)
             if float(n) ** order <= _COMPARED:
@@ -94,7 +96,6 @@ def _cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="kronecker",
     where="Theorem 1.4",
     part="linear growth",
     says="With bounded entries, Algorithm 1 approximates attention in time almost linear in $n$: at a given rank "
@@ -111,39 +112,42 @@ def _cells() -> Iterator[Cell]:
         "The tolerance was 3e-4 until the certificate covered gradients too: at order 4 this tolerance then takes "
         "another degree at n = 128 than at larger n, which says nothing about growth. It was changed to 2e-4 after "
         "this was seen.",
+        "The tolerance was 2e-4 until plans no longer subtracted small means of the keys: at order 2 it then takes "
+        "another degree at n <= 1024 than beyond. It was changed to 1e-4 after this was seen.",
     ),
 )
-def linear_growth(found: Sequence[Found], power: float = 1.0) -> Finding:
-    """PyTorch's count of the flops divided by n^power must not change with n; the error against exact attention."""
-    found = [one for one in found if "counted_flops" in one.result]
-    unequal = sum(one.result["counted_flops"] != one.result["planned_flops"] for one in found)
+def linear_growth(cells: Sequence[CellResult], power: float = 1.0) -> Finding:
+    """Check that the flop count divided by n^power does not depend on n, and that certificates hold."""
+    cells = [cell for cell in cells if "counted_flops" in cell.result]
+    unequal = sum(cell.result["counted_flops"] != cell.result["planned_flops"] for cell in cells)
     slopes = {
-        (one.parameters["order"], one.result["counted_flops"] / (one.parameters["n"] ** power * one.result["rank"]))
-        for one in found
+        (cell.parameters["order"], cell.result["counted_flops"] / (cell.parameters["n"] ** power * cell.result["rank"]))
+        for cell in cells
     }
-    per_rank = {(one.parameters["order"], one.result["state_bytes"] / one.result["rank"]) for one in found}
-    orders = {one.parameters["order"] for one in found}
-    ranks = {(one.parameters["order"], one.result["rank"]) for one in found}
+    per_rank = {(cell.parameters["order"], cell.result["state_bytes"] / cell.result["rank"]) for cell in cells}
+    orders = {cell.parameters["order"] for cell in cells}
+    ranks = {(cell.parameters["order"], cell.result["rank"]) for cell in cells}
     states = sum(
-        one.result["state_bytes"] != 8 * one.result["rank"] * (one.parameters["d"] + 1) * (one.parameters["order"] - 1)
-        for one in found
+        cell.result["state_bytes"]
+        != 8 * cell.result["rank"] * (cell.parameters["d"] + 1) * (cell.parameters["order"] - 1)
+        for cell in cells
     )
-    held = max(one.result["peak_bytes"] / one.result["planned_bytes"] for one in found)
-    late = sum(one.result["certificate"] > one.parameters["tolerance"] for one in found)
-    compared = [one.result for one in found if one.result["error"] is not None]
-    beyond = sum(one["error"] > one["certificate"] for one in compared)
+    peak = max(cell.result["peak_bytes"] / cell.result["planned_bytes"] for cell in cells)
+    late = sum(cell.result["certificate"] > cell.parameters["tolerance"] for cell in cells)
+    compared = [cell.result for cell in cells if cell.result["error"] is not None]
+    beyond = sum(result["error"] > result["certificate"] for result in compared)
     numbers: dict[str, float | str] = {
-        "runs": len(found),
-        "runs whose flops are not the plan's": unequal,
+        "runs": len(cells),
+        "runs whose flop count differs from the plan": unequal,
         "runs whose states are not 8 r (d + 1) (k - 1) bytes": states,
-        "flops a token and rank, by order": ", ".join(f"{order}: {slope:g}" for order, slope in sorted(slopes)),
+        "flops per token and rank, by order": ", ".join(f"{order}: {slope:g}" for order, slope in sorted(slopes)),
         "rank, by order": ", ".join(f"{order}: {rank}" for order, rank in sorted(ranks)),
-        "most bytes alive at once / the plan's bound, largest": held,
-        "most bytes alive at once beside inputs and output, by n at order 3": ", ".join(
-            f"{one.parameters['n']}: {one.result['peak_bytes']:,}" for one in found if one.parameters["order"] == 3
+        "peak live bytes / the plan's bound, largest": peak,
+        "peak live bytes without inputs and output, by n at order 3": ", ".join(
+            f"{cell.parameters['n']}: {cell.result['peak_bytes']:,}" for cell in cells if cell.parameters["order"] == 3
         ),
-        "runs beyond the tolerance": late,
-        "runs whose error is beyond the certificate": f"{beyond} of {len(compared)}",
+        "runs whose error exceeds the tolerance": late,
+        "runs whose error exceeds the certificate": f"{beyond} of {len(compared)}",
     }
     linear = len(slopes) == len(per_rank) == len(orders)
     if late or beyond or not linear:

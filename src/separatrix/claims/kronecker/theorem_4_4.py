@@ -8,67 +8,59 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim
 from separatrix.hardness.reed_solomon import ReedSolomon, next_prime
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
 DRAWS = 6
-"""Random triples of sets a cell, of each kind."""
-
+"""The number of random triples of sets of each kind per cell."""
 
 PRINTED_DISTANCE = Fraction(1, 100)
-"""The relative distance that Theorem 4.4 promises."""
+"""The relative distance in Theorem 4.4."""
 
 
 @experiment(version=1, name="kronecker.codes")
 def code(r: int, stretch: int, seed: int) -> dict[str, float]:
-    """The four properties of Theorem 4.4 for the code of length `stretch` r, on random messages."""
+    """Check the four properties of Theorem 4.4 for the code of length `stretch` r, on random messages."""
     length = stretch * r
-    made = ReedSolomon(r, length, next_prime(length))
+    code = ReedSolomon(r, length, next_prime(length))
     draw = random.Random(seed)
-    messages = [tuple(draw.randrange(made.p) for _ in range(r)) for _ in range(3 * DRAWS)]
-    words = [made.encode(message) for message in messages]
+    messages = [tuple(draw.randrange(code.p) for _ in range(r)) for _ in range(3 * DRAWS)]
+    words = [code.encode(message) for message in messages]
     triples = [words[at : at + 3] for at in range(0, len(words), 3)]
-    products = [tuple(math.prod(symbols) % made.p for symbols in zip(*triple, strict=True)) for triple in triples]
+    products = [tuple(math.prod(symbols) % code.p for symbols in zip(*triple, strict=True)) for triple in triples]
     distances = [
-        sum(x != y for x, y in zip(one, other, strict=True))
-        for at, one in enumerate(products)
+        sum(x != y for x, y in zip(product, other, strict=True))
+        for at, product in enumerate(products)
         for other in products[:at]
-        if one != other
+        if product != other
     ]
     return {
         "not_systematic": sum(word[:r] != message for word, message in zip(words, messages, strict=True)),
-        "not_closed": sum(not made.is_product_word(product) for product in products),
-        "too_near": sum(distance < made.product_distance for distance in distances),
+        "not_closed": sum(not code.is_product_word(product) for product in products),
+        "too_near": sum(distance < code.product_distance for distance in distances),
         "rate": r / length,
-        "distance": made.product_distance / length,
-        "field": made.p,
+        "distance": code.product_distance / length,
+        "field": code.p,
     }
 
 
-def _code_cells() -> Iterator[Cell]:
-    for r in (1, 2, 4, 8, 16):
-        for stretch in (4, 6):
-            yield code.cell(seed=0, r=r, stretch=stretch)
-
-
 @claim(
-    paper="kronecker",
     where="Theorem 4.4",
     says="There are systematic codes over a fixed field, of constant rate and distance, whose triple products lie in "
     "another such code; both are encoded and checked in polynomial time.",
-    cells=_code_cells,
+    cells=cell_grid(code, {"r": (1, 2, 4, 8, 16), "stretch": (4, 6)}),
     neighbours=(Neighbour("rate and distance are both at least 1/5", {"promised": Fraction(1, 5)}),),
 )
-def theorem_4_4(found: Sequence[Found], promised: Fraction = PRINTED_DISTANCE) -> Finding:
-    """Reed-Solomon codes have all four properties but the fixed field, so the theorem is illustrated by them."""
-    broken = sum(one.result[name] for one in found for name in ("not_systematic", "not_closed", "too_near"))
-    least = min(min(one.result["rate"], one.result["distance"]) for one in found)
-    fields = sorted({int(one.result["field"]) for one in found})
+def theorem_4_4(cells: Sequence[CellResult], promised: Fraction = PRINTED_DISTANCE) -> Finding:
+    """Return *illustrated* if Reed-Solomon codes have all four properties except the fixed field."""
+    broken = sum(cell.result[name] for cell in cells for name in ("not_systematic", "not_closed", "too_near"))
+    least = min(min(cell.result["rate"], cell.result["distance"]) for cell in cells)
+    fields = sorted({int(cell.result["field"]) for cell in cells})
     numbers: dict[str, float | str] = {
         "words that break a property": broken,
         "least relative rate or distance": least,

@@ -1,23 +1,25 @@
-"""Theorem 4.7 of Alman and Song: Gap-MaxIP is hard; how its instances grow, the two cases, and the time."""
+"""Theorem 4.7 of Alman and Song: Gap-MaxIP is hard.
+
+The claims are about the sizes of its instances, the two cases, and the time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
 import torch
 
+from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.kronecker.hypothesis_4_1 import size_cells
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, Verdict, claim, holds_if
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, Verdict, claim, holds_if
 from separatrix.hardness.orthogonal_vectors import OrthogonalVectors, inner_products
 from separatrix.hardness.protocol import Protocol
 from separatrix.hardness.protocol_vectors import to_gap_maxip
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
 
 @claim(
-    paper="kronecker",
     where="Theorem 4.7",
     says="Unless the Strong Exponential Time Hypothesis fails, no algorithm solves Gap-MaxIP with $d$ and $t$ of "
     r"order $\log n$ and $\epsilon = 1/2$ in time $n^{3 - \delta}$, for any $\delta > 0$.",
@@ -26,17 +28,17 @@ from separatrix.lab.registry import experiment
     alone="The theorem is a lower bound for all algorithms: no program that we could run would tell $n^{3 - "
     r"\delta}$ from $n^{2 - \delta}$.",
 )
-def theorem_4_7(found: Sequence[Found]) -> Finding:
-    """Illustrated by the reduction itself: its cases are checked apart, here is how it grows."""
-    (one,) = found
-    made, every = one.result["protocol_maxip"], one.result["every_message"]
-    shrunk = min(large - small for large, small in zip(every, made, strict=True))
+def theorem_4_7(cells: Sequence[CellResult]) -> Finding:
+    """Compute the sizes of the reduction; another claim checks its two cases."""
+    (cell,) = cells
+    protocol, every_message = cell.result["protocol_maxip"], cell.result["every_message"]
+    shrunk = min(large - small for large, small in zip(every_message, protocol, strict=True))
     numbers: dict[str, float | str] = {
-        "variables": f"up to {one.parameters['variables'][-1]}",
-        "log2 of the numbers in Gap-MaxIP by the protocol": made[-1],
-        "log2 of them by the direct road": one.result["direct_maxip"][-1],
-        "log2 of the dimension with every message indexed": every[-1],
-        "log2 saved by indexing only those that occur, at least": shrunk,
+        "variables": f"up to {cell.parameters['variables'][-1]}",
+        "log2 of the numbers in Gap-MaxIP by the protocol": protocol[-1],
+        "log2 of the numbers in Gap-MaxIP by the direct reduction": cell.result["direct_maxip"][-1],
+        "log2 of the dimension with every message indexed": every_message[-1],
+        "log2 of the factor saved by indexing only messages that occur, at least": shrunk,
     }
     if shrunk < 0:
         return Finding(Verdict.UNDECIDED, numbers, "Indexing the messages that occur saved nothing.")
@@ -51,13 +53,13 @@ def theorem_4_7(found: Sequence[Found]) -> Finding:
 
 @experiment(version=1, name="kronecker.protocol_vectors")
 def vectors(n: int, m: int, parts: int, seed: int) -> dict[str, int]:
-    """The largest inner product over Merlin's words, for each triple of random vectors, by whether it is orthogonal."""
+    """Return the largest inner product over Merlin's words of each triple of random vectors, orthogonal or not."""
     generator = torch.Generator().manual_seed(seed)
     a, b, c = (torch.rand(3, n, m, generator=generator) < 0.6).long()
     protocol = Protocol(m, parts)
-    made = to_gap_maxip(OrthogonalVectors(a, b, c), protocol)
-    found = inner_products(made.instance.a, made.instance.b, made.instance.c)
-    best = found.unflatten(0, (len(made.words), n)).amax(0)
+    reduction = to_gap_maxip(OrthogonalVectors(a, b, c), protocol)
+    products = inner_products(reduction.instance.a, reduction.instance.b, reduction.instance.c)
+    best = products.unflatten(0, (len(reduction.words), n)).amax(0)
     orthogonal = inner_products(a, b, c) == 0
     half = protocol.length / 2
     return {
@@ -67,14 +69,14 @@ def vectors(n: int, m: int, parts: int, seed: int) -> dict[str, int]:
         "orthogonal_above_half": int((best[orthogonal] > half).sum()),
         "others_above_half": int((best[~orthogonal] > half).sum()),
         "others_below_full": int((best[~orthogonal] < protocol.length).sum()),
-        "dimension": made.instance.dimension,
+        "dimension": reduction.instance.dimension,
         "full": protocol.length,
     }
 
 
 @experiment(version=1, name="kronecker.theorem_4_7_time")
 def exponents(m: int, c: int, inverse_delta: int, share: int, seed: int) -> dict[str, str]:
-    """log2 of the two sides of the last inequality of Theorem 4.7's proof, exact.
+    """Return log2 of both sides of the last inequality in the proof of Theorem 4.7, exactly.
 
     Sets of 2^(m/c) vectors become n = 2^(m/c + kappa m); delta_OV = delta / 2, and kappa = delta / (share c) stands for
     the O(log^2 log(1/eps) / log(1/eps)).
@@ -91,24 +93,12 @@ def exponents(m: int, c: int, inverse_delta: int, share: int, seed: int) -> dict
     }
 
 
-def _vector_cells() -> Iterator[Cell]:
-    for n, m, parts in ((2, 4, 2), (3, 6, 3), (4, 5, 3), (4, 8, 4), (2, 6, 2)):
-        yield vectors.cell(seed=0, n=n, m=m, parts=parts)
-
-
-def _time_cells() -> Iterator[Cell]:
-    for c in (2, 10):
-        for inverse_delta in (1, 4, 100):
-            yield exponents.cell(seed=0, m=1000, c=c, inverse_delta=inverse_delta, share=8)
-
-
 @claim(
-    paper="kronecker",
     where="Theorem 4.7",
     part="cases",
     says="The inner product of the protocol's vectors counts the outcomes of the coins with which Alice accepts, so "
     "its largest value over Merlin's words tells orthogonal triples from the others.",
-    cells=_vector_cells,
+    cells=cell_grid(vectors, {"n m parts": ((2, 4, 2), (3, 6, 3), (4, 5, 3), (4, 8, 4), (2, 6, 2))}),
     errata=(
         Erratum(
             printed=r"If $\alpha, \beta, \gamma$ are orthogonal the inner product is at most $m/2$; otherwise it is "
@@ -124,30 +114,29 @@ def _time_cells() -> Iterator[Cell]:
     ),
     neighbours=(Neighbour("the two cases are exchanged, as printed", {"exchanged": True}),),
 )
-def theorem_4_7_cases(found: Sequence[Found], exchanged: bool = False) -> Finding:
-    """The right cases must hold for every triple, and the printed ones fail for some."""
+def theorem_4_7_cases(cells: Sequence[CellResult], exchanged: bool = False) -> Finding:
+    """Check that the corrected cases hold for every triple, and that some triple contradicts the printed cases."""
     total = {
-        name: sum(one.result[name] for one in found) for name in found[0].result if name not in ("dimension", "full")
+        name: sum(cell.result[name] for cell in cells) for name in cells[0].result if name not in ("dimension", "full")
     }
     right = total["orthogonal_below_full"] + total["others_above_half"]
     printed = total["orthogonal_above_half"] + total["others_below_full"]
     numbers: dict[str, float | str] = {
         "orthogonal triples": total["orthogonal"],
         "other triples": total["others"],
-        "triples against the exchanged cases": right,
-        "triples against the printed cases": printed,
+        "triples that contradict the exchanged cases": right,
+        "triples that contradict the printed cases": printed,
     }
-    held = not (printed if exchanged else right) and bool(total["orthogonal"] and total["others"])
-    return holds_if(held, numbers, shows={"triples contradict the printed cases": printed > 0})
+    passed = not (printed if exchanged else right) and bool(total["orthogonal"] and total["others"])
+    return holds_if(passed, numbers, shows={"triples contradict the printed cases": printed > 0})
 
 
 @claim(
-    paper="kronecker",
     where="Theorem 4.7",
     part="time",
     says="The last step of the proof shows that the time that orthogonal vectors need is the time that Gap-MaxIP is "
     "claimed to need.",
-    cells=_time_cells,
+    cells=cell_grid(exponents, {"c": (2, 10), "inverse_delta": (1, 4, 100)}, m=1000, share=8),
     errata=(
         Erratum(
             printed=r"$(2^{m/c})^{3 - \delta_{\text{OV}}} = n^3 / 2^{m (\delta_{\text{OV}} / c - O(\cdots))} \le "
@@ -164,15 +153,15 @@ def theorem_4_7_cases(found: Sequence[Found], exchanged: bool = False) -> Findin
     ),
     neighbours=(Neighbour(r"the $O(\cdots)$ is subtracted, as printed", {"sign": "minus"}),),
 )
-def theorem_4_7_time(found: Sequence[Found], sign: str = "plus") -> Finding:
-    """Exact rational exponents: with plus and at least it holds, with minus or at most it does not."""
-    rows = [{name: Fraction(value) for name, value in one.result.items()} for one in found]
+def theorem_4_7_time(cells: Sequence[CellResult], sign: str = "plus") -> Finding:
+    """Check that the display holds with plus and "at least", and fails with minus or "at most", in exact arithmetic."""
+    rows = [{name: Fraction(value) for name, value in cell.result.items()} for cell in cells]
     wrong = sum(row[sign] != row["orthogonal_vectors"] or row["orthogonal_vectors"] < row["claimed"] for row in rows)
     printed = sum(
         row["minus"] != row["orthogonal_vectors"] and row["orthogonal_vectors"] > row["claimed"] for row in rows
     )
     numbers: dict[str, float | str] = {
-        "cells against plus and at least": wrong,
-        "cells against minus and at most": f"{printed} of {len(rows)}",
+        "cells that contradict plus and at least": wrong,
+        "cells that contradict minus and at most": f"{printed} of {len(rows)}",
     }
     return holds_if(not wrong, numbers, shows={"minus and at most are wrong in every cell": printed == len(rows)})

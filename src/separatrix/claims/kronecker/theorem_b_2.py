@@ -1,9 +1,11 @@
-"""Theorem B.2 of Alman and Song: the lower bound, and where the chain's instances lie in the plane of n and B.
+"""Theorem B.2 of Alman and Song: the lower bound, and the chain's instances in the plane of n and B.
 
-Two families. `constant gap` is what Theorem 4.7 promises: t = ln n, d = 2 t, eps = 1/2, padded to 2 d as in Lemma
-B.1. `direct road` is what runs: 3-SAT at 4.27 clauses a variable, v = 3 log2 n, so d = 3 m, t = m, eps = 1/m, with
-m = 4.27 v, padded to 4 m. For each, the B at which the rank of the polynomial method, certified for any scores so
-large, passes n^2, so that it is no longer subcubic, and the least B at which the instances are decided at all.
+There are two
+families. `constant gap` has the parameters of Theorem 4.7: t = ln n, d = 2 t, eps = 1/2, padded to 2 d as in Lemma B.1.
+`direct road` has the parameters of the reduction that runs: 3-SAT with 4.27 clauses per variable, v = 3 log2 n, so d =
+3 m, t = m, eps = 1/m, with m = 4.27 v, padded to 4 m. For each family we compute the B at which the worst-case rank of
+the polynomial method exceeds n^2, so that it is no longer subcubic, and the least B at which attention decides the
+instances.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Iterator, Sequence
 
 import separatrix as sx
 from separatrix.claims.kronecker.theorem_1_3 import theorem_1_3
-from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim
 from separatrix.errors import SeparatrixError
 from separatrix.hardness import exponents
 from separatrix.hardness.attention_decision import attention_sizes
@@ -27,13 +29,13 @@ from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
 _TOLERANCE = 0.1
-"""Enough to decide: with one blank, outputs are above 0.47 or below 0.06."""
+"""An error that still allows a decision: with one blank, outputs are above 0.47 or below 0.06."""
 _HIGHEST = 6.0
-"""The largest B at which a border is looked for."""
+"""The largest B at which the rank border is searched."""
 
 
 def rank_border(log2_n: int, width: int, share: float, log_tolerance: float) -> float:
-    """The B at which C(width + g, g) passes n^2, g the least degree for scores up to share B^3.
+    """The B at which C(width + g, g) exceeds n^2, where g is the least degree for scores up to share B^3.
 
     >>> round(rank_border(20, 28, 0.5, -20 * math.log(2)), 2)
     2.07
@@ -48,7 +50,7 @@ def rank_border(log2_n: int, width: int, share: float, log_tolerance: float) -> 
 
 @experiment(version=1, name="kronecker.lower_bound")
 def plane(log2_n: int, seed: int) -> dict[str, float]:
-    """The borders in B for both families at n = 2^log2_n. Nothing is drawn."""
+    """Return both values of B for both families at n = 2^log2_n. The computation is deterministic."""
     log_n = log2_n * math.log(2)
     t = 2 * math.ceil(log_n / 2)
     d = 2 * t
@@ -66,18 +68,20 @@ def plane(log2_n: int, seed: int) -> dict[str, float]:
 
 @experiment(version=1, name="kronecker.chain_rank")
 def measured(variables: int, seed: int) -> dict[str, float]:
-    """One formula: the B at which the library's plan for its attention passes n^2, and the B that decides it."""
+    """Return the B at which the rank of the library's plan for one formula exceeds n^2, and the B that decides it."""
     formula = random_formula(variables, math.ceil(4.27 * variables), 3, seed)
     instance = to_maxip(to_orthogonal_vectors(formula))
     n = len(instance.a)
     sizes = attention_sizes(n, (len(instance.b), len(instance.c)), instance.dimension, instance.low, instance.high)
 
     def rank(bound: float) -> float:
-        made = pad_for_attention(instance, bound**3, pad=instance.high, blanks=(1, 1))
+        padded = pad_for_attention(instance, bound**3, pad=instance.high, blanks=(1, 1))
         try:
-            plan = sx.plan_attention(made.query, made.keys, made.values, tolerance=_TOLERANCE, method="polynomial")
+            plan = sx.plan_attention(
+                padded.query, padded.keys, padded.values, tolerance=_TOLERANCE, method="polynomial"
+            )
         except SeparatrixError:
-            return math.inf  # No rank up to the largest that is tried.
+            return math.inf  # No rank up to the largest one tried is enough.
         return math.inf if plan.rank is None else plan.rank
 
     border = exponents.border(lambda bound: rank(bound) <= n * n, 0.25, 3.0, steps=7)
@@ -96,12 +100,11 @@ def _cells() -> Iterator[Cell]:
         yield plane.cell(seed=0, log2_n=log2_n)
     for variables in (6, 9, 12):
         yield measured.cell(seed=0, variables=variables)
-    # Order 3 of the phase diagram, which the lower bound's curves are drawn into.
+    # The phase diagram at order 3, in which the curves of the lower bound are drawn.
     yield from (cell for cell in theorem_1_3.cells() if cell.arguments["order"] == 3)
 
 
 @claim(
-    paper="kronecker",
     where="Theorem B.2",
     says=r"Assuming the Strong Exponential Time Hypothesis, tensor attention with $d$ of order $\log n$, entries up "
     r"to a constant times $(\log n)^{1/3}$ and an error that is a power of $1/n$ cannot be computed in time $n^{3 - "
@@ -112,26 +115,28 @@ def _cells() -> Iterator[Cell]:
         Neighbour("the rank exceeds $n^2$ already below 0.3 times the $B$ that decides Gap-MaxIP", {"below": 0.3}),
     ),
 )
-def theorem_b_2(found: Sequence[Found], below: float = 1.0) -> Finding:
-    """Illustrated if, on the chain's instances, the rank passes n^2 below the B that decides them, at every n."""
-    rows = [one.result for one in found if "cube_root" in one.result]
-    chain = [one.result for one in found if "deciding" in one.result]
+def theorem_b_2(cells: Sequence[CellResult], below: float = 1.0) -> Finding:
+    """Return *illustrated* if, at every n, the rank exceeds n^2 below the B that decides the chain's instances."""
+    rows = [cell.result for cell in cells if "cube_root" in cell.result]
+    chain = [cell.result for cell in cells if "deciding" in cell.result]
     early = sum(
         row["constant_rank"] >= below * row["constant_exact"] or row["direct_rank"] >= below * row["direct_exact"]
         for row in rows
     )
-    reached = sum(one["rank_reaches"] for one in chain)
+    reached = sum(formula["rank_reaches"] for formula in chain)
     last = rows[-1]
     numbers: dict[str, float | str] = {
         "lengths at which rank n^2 reaches a B that decides": early,
         "formulas that a rank up to n^2 would decide": f"{reached} of {len(chain)}",
-        "constant gap, n = 2^40: rank passes n^2 at B / (ln n)^(1/3)": last["constant_rank"] / last["cube_root"],
+        "constant gap, n = 2^40: rank exceeds n^2 from B / (ln n)^(1/3)": last["constant_rank"] / last["cube_root"],
         "constant gap, n = 2^40: exact outputs decide from B / (ln n)^(1/3)": last["constant_exact"]
         / last["cube_root"],
-        "direct road, n = 2^40: rank passes n^2 at B": last["direct_rank"],
-        "direct road, n = 2^40: exact outputs decide from B": last["direct_exact"],
-        "formulas: rank passes n^2 at B": ", ".join(f"{one['border']:.2f} (n = {one['n']:g})" for one in chain),
-        "formulas: decided at B": ", ".join(f"{one['deciding']:.2f}" for one in chain),
+        "direct reduction, n = 2^40: rank exceeds n^2 from B": last["direct_rank"],
+        "direct reduction, n = 2^40: exact outputs decide from B": last["direct_exact"],
+        "formulas: rank exceeds n^2 from B": ", ".join(
+            f"{formula['border']:.2f} (n = {formula['n']:g})" for formula in chain
+        ),
+        "formulas: decided from B": ", ".join(f"{formula['deciding']:.2f}" for formula in chain),
     }
     if early or reached:
         return Finding(Verdict.UNDECIDED, numbers, "The polynomial method would decide the chain's instances.")

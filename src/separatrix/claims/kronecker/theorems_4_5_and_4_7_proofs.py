@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.hardness.orthogonal_vectors import OrthogonalVectors
 from separatrix.hardness.protocol import Protocol
 from separatrix.hardness.protocol_vectors import protocol_sizes, to_gap_maxip
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
 _RANGE = "[n / T] is not the systematic part"
@@ -21,7 +21,7 @@ _SUM = "the sizes of three sets add up to three times one"
 
 @experiment(version=1, name="kronecker.protocol_sizes")
 def sizes(n: int, m: int, parts: int, seed: int) -> dict[str, int | bool]:
-    """What the systematic part of a codeword holds, and the dimension of the vectors of Theorem 4.7.
+    """Return the length of the systematic part of a codeword, and the dimension of the vectors of Theorem 4.7.
 
     A part of the universe has r = m / T elements; the first r entries of its codeword are its bits. `coordinates`
     counts the triples (i_B, i_C, j) of messages and coins, every message indexed, and `every` is the library's count of
@@ -34,7 +34,7 @@ def sizes(n: int, m: int, parts: int, seed: int) -> dict[str, int | bool]:
     of_part = [bits[k * protocol.r : (k + 1) * protocol.r] for k in range(parts)]
     messages = list(itertools.product(range(protocol.p), repeat=parts))
     coordinates = sum(1 for _ in itertools.product(messages, messages, range(protocol.length)))
-    made = to_gap_maxip(OrthogonalVectors(a, b, c), protocol).instance
+    instance = to_gap_maxip(OrthogonalVectors(a, b, c), protocol).instance
     return {
         "systematic": all(
             tuple(word[: protocol.r]) == bits for word, bits in zip(protocol.encode(bits), of_part, strict=True)
@@ -45,19 +45,16 @@ def sizes(n: int, m: int, parts: int, seed: int) -> dict[str, int | bool]:
         "coordinates": coordinates,
         "every": round(2 ** protocol_sizes((n, n, n), protocol).every_message),
         "printed": 2 * len(messages) ** 2 * protocol.length,
-        "indexed": made.dimension,
+        "indexed": instance.dimension,
         "three_sets": len(a) + len(b) + len(c),
         "one_set": len(a),
     }
 
 
-def _cells() -> Iterator[Cell]:
-    for n, m, parts in ((2, 4, 2), (5, 4, 2), (6, 2, 1), (5, 6, 3)):
-        yield sizes.cell(seed=0, n=n, m=m, parts=parts)
+_cells = cell_grid(sizes, {"n m parts": ((2, 4, 2), (5, 4, 2), (6, 2, 1), (5, 6, 3))})
 
 
 @claim(
-    paper="kronecker",
     where="Theorem 4.5",
     part="proof",
     says="The proof encodes the $m / T$ bits of each part of the universe; they are the first entries of its codeword.",
@@ -74,21 +71,20 @@ def _cells() -> Iterator[Cell]:
     ),
     neighbours=(Neighbour("the first $n / T$ entries, as printed", {"entries": "n_over_T"}),),
 )
-def theorem_4_5_proof(found: Sequence[Found], entries: str = "m_over_T") -> Finding:
-    """The library's codes are systematic in just r places; n is the number of vectors of an instance here."""
-    plain = sum(not one.result["systematic"] for one in found)
-    other = sum(one.result[entries] != one.result["r"] for one in found)
-    printed = sum(one.result["n_over_T"] != one.result["r"] for one in found)
+def theorem_4_5_proof(cells: Sequence[CellResult], entries: str = "m_over_T") -> Finding:
+    """Check that the library's codes are systematic in exactly r places; n is the number of vectors of an instance."""
+    plain = sum(not cell.result["systematic"] for cell in cells)
+    mismatched = sum(cell.result[entries] != cell.result["r"] for cell in cells)
+    printed = sum(cell.result["n_over_T"] != cell.result["r"] for cell in cells)
     numbers: dict[str, float | str] = {
         "protocols whose codewords do not begin with the bits": plain,
-        "protocols with another number of bits than m / T": other,
-        "protocols with another number of bits than n / T": f"{printed} of {len(found)}",
+        "protocols whose number of bits is not m / T": mismatched,
+        "protocols whose number of bits is not n / T": f"{printed} of {len(cells)}",
     }
-    return holds_if(not plain and not other, numbers, shows={_RANGE: printed > 0})
+    return holds_if(not plain and not mismatched, numbers, shows={_RANGE: printed > 0})
 
 
 @claim(
-    paper="kronecker",
     where="Theorem 4.7",
     part="sizes",
     says="The vectors of the proof have a coordinate for every pair of messages and every outcome of the coins, "
@@ -114,15 +110,17 @@ def theorem_4_5_proof(found: Sequence[Found], entries: str = "m_over_T") -> Find
     ),
     neighbours=(Neighbour("$2 (T')^2 m$ in all, as printed", {"dimension": "printed"}),),
 )
-def theorem_4_7_sizes(found: Sequence[Found], dimension: str = "every") -> Finding:
-    """Triples of messages and coins are counted one by one; no instance of the library has more coordinates."""
-    other = sum(one.result[dimension] != one.result["coordinates"] for one in found)
-    wide = sum(one.result["indexed"] > one.result["coordinates"] for one in found)
-    twice = sum(one.result["printed"] == 2 * one.result["coordinates"] for one in found)
-    added = sum(one.result["three_sets"] == 3 * one.result["one_set"] for one in found)
+def theorem_4_7_sizes(cells: Sequence[CellResult], dimension: str = "every") -> Finding:
+    """Count the triples of messages and coins, and check that no instance of the library has more coordinates."""
+    mismatched = sum(cell.result[dimension] != cell.result["coordinates"] for cell in cells)
+    wide = sum(cell.result["indexed"] > cell.result["coordinates"] for cell in cells)
+    twice = sum(cell.result["printed"] == 2 * cell.result["coordinates"] for cell in cells)
+    added = sum(cell.result["three_sets"] == 3 * cell.result["one_set"] for cell in cells)
     numbers: dict[str, float | str] = {
-        "protocols with another number of coordinates": other,
+        "protocols whose number of coordinates differs": mismatched,
         "instances with more coordinates": wide,
-        "protocols with half the printed dimension": f"{twice} of {len(found)}",
+        "protocols with half the printed dimension": f"{twice} of {len(cells)}",
     }
-    return holds_if(not other and not wide, numbers, shows={_TWICE: twice == len(found), _SUM: added == len(found)})
+    return holds_if(
+        not mismatched and not wide, numbers, shows={_TWICE: twice == len(cells), _SUM: added == len(cells)}
+    )

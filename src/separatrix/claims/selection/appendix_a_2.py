@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, claim, holds_if
-from separatrix.lab.cell import Cell
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import near_orthogonal_encoding
 from separatrix.selection.moments import exact_gradient
@@ -16,16 +16,16 @@ from separatrix.selection.task import SparseTokenSelection
 from separatrix.selection.transformer import SelectionTransformer
 
 _SIGMAS = 6.0
-"""A normal variable is farther from its mean with probability 2e-9."""
+"""The accepted distance in standard errors; a normal variable exceeds it with probability 2e-9."""
 
 
 @experiment(version=2, name="selection.one_query_or_many")
 def one_or_many(T: int, q: int, d: int, width: int, samples: int, seed: int) -> dict[str, float]:
-    """Appendix A.2: the sampled loss of the task with T queries, and its slope in a direction, against T times ours.
+    """Compare the sampled loss and slope of the task with T queries with T times those of one query.
 
-    The position block of W is random and its token rows are zero, so that our own loss and gradient are exact means
-    over all subsets and all tokens. A slope is the derivative along a random direction of (W, V). ``loss_ratio`` is the
-    mean over T times ours, and ``loss_error`` its standard error.
+    The position block of W is random and its token rows are zero, so that the loss and gradient of the one-query task
+    are exact means over all subsets and all tokens. A slope is the derivative along a random direction of (W, V).
+    ``loss_ratio`` is the mean loss divided by T times the one-query loss, and ``loss_error`` its standard error.
     """
     source = torch.Generator().manual_seed(seed)
     E = near_orthogonal_encoding(T, width, threshold=0.8, generator=source, dtype=torch.float64).E
@@ -38,7 +38,7 @@ def one_or_many(T: int, q: int, d: int, width: int, samples: int, seed: int) -> 
     X, y, target = SparseTokenSelection(T, q, d).original_batch(samples, generator=source, dtype=torch.float64)
     model = SelectionTransformer(d, width, dtype=torch.float64)
 
-    # Twice backwards gives each input's own slope: once in t, then in the weight v of the input.
+    # Differentiating twice, in t and then in the weight v of an input, gives the slope of each input.
     t = torch.zeros((), dtype=torch.float64, requires_grad=True)
     v = torch.ones(samples, dtype=torch.float64, requires_grad=True)
     moved = {"W": W + t * along[0], "V": V + t * along[1]}
@@ -54,27 +54,21 @@ def one_or_many(T: int, q: int, d: int, width: int, samples: int, seed: int) -> 
     return result
 
 
-def _query_cells() -> Iterator[Cell]:
-    for T, q, d, width in ((3, 1, 1, 8), (5, 2, 2, 12), (7, 3, 1, 16)):
-        yield one_or_many.cell(seed=0, T=T, q=q, d=d, width=width, samples=4000)
-
-
 @claim(
-    paper="selection",
     where="Appendix A.2",
     says="On the original task, with $T$ queries in each sequence, the population loss is $T$ times that of the "
     "task with one query, so that gradient descent differs only in the scale of its rate.",
-    cells=_query_cells,
+    cells=cell_grid(one_or_many, {"T q d width": ((3, 1, 1, 8), (5, 2, 2, 12), (7, 3, 1, 16))}, samples=4000),
     neighbours=(Neighbour("$T - 1$ times", {"fewer": 1}),),
 )
-def appendix_a_2(found: Sequence[Found], fewer: int = 0) -> Finding:
-    """The mean of the original loss, and of its slope, within six standard errors of T - fewer times ours."""
+def appendix_a_2(cells: Sequence[CellResult], fewer: int = 0) -> Finding:
+    """Check that the mean loss and slope are within six standard errors of T - fewer times those of one query."""
     far = max(
-        abs(one.result[f"{name}_ratio"] - (1 - fewer / one.parameters["T"])) / one.result[f"{name}_error"]
-        for one in found
+        abs(cell.result[f"{name}_ratio"] - (1 - fewer / cell.parameters["T"])) / cell.result[f"{name}_error"]
+        for cell in cells
         for name in ("loss", "slope")
     )
-    apart = max(abs(one.result["loss_ratio"] - 1) for one in found)
+    apart = max(abs(cell.result["loss_ratio"] - 1) for cell in cells)
     numbers: dict[str, float | str] = {
         "largest distance, in standard errors": far,
         "largest |ratio of the losses / T - 1|": apart,

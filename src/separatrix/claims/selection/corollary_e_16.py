@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.claims.selection.corollary_e_8 import upper_end
 from separatrix.claims.selection.unseparated import SHOWN, equal_cell, shown, signs_cell, unseparated
 from separatrix.lab.cell import Cell
@@ -40,7 +40,7 @@ def worst_encoding(q: int, delta: float, seed: int) -> dict[str, float]:
     T goes from 4 q + 1 to 1000 q, epsilon from a thousandth of the largest that is allowed to nearly that, and C from
     the corollary's bound on; the mean weight is anywhere that the overlaps allow. d drops out.
     """
-    found = {"induction": 0.0, "rounded": 0.0, "equal": 0.0}
+    largest = {"induction": 0.0, "rounded": 0.0, "equal": 0.0}
     for T, share, later in itertools.product((4 * q + 1, 8 * q, 1000 * q), (0.9999, 1e-3), (0.0, 2.0)):
         x = 0.1 * math.sqrt(share)
         c = worst_overlap(q, delta)
@@ -58,9 +58,9 @@ def worst_encoding(q: int, delta: float, seed: int) -> dict[str, float]:
             front = q * (T - q) / (2 * T * x**2)
             for name, choices in (("induction", alphas), ("rounded", (1 - 0.1 * x, 1 + 1.6 * x))):
                 losses = (front * ((1 - q * alpha * s) ** 2 / q + alpha**2 * squares) for alpha in choices)
-                found[name] = max(found[name], *losses)
-            found["equal"] = max(found["equal"], uneven - 1)
-    return found
+                largest[name] = max(largest[name], *losses)
+            largest["equal"] = max(largest["equal"], uneven - 1)
+    return largest
 
 
 @experiment(version=1, name="selection.corollary_e16_drawn")
@@ -70,12 +70,12 @@ def drawn(T: int, q: int, d: int, width: int, threshold: float, share: float, se
     x = 0.1 * math.sqrt(share)
     E = near_orthogonal_stack(6, T, width, threshold=threshold, generator=seed, dtype=torch.float64).E
     y = all_subsets(T, q)
-    c = max(float(overlaps(one, y).abs().max()) for one in E)
+    c = max(float(overlaps(cell, y).abs().max()) for cell in E)
     C = math.log((T - q) / q / x) / (1 - c)
-    weights = [1 / (q + torch.exp(-C * (1 - overlaps(one, y))).sum(1)) for one in E]
+    weights = [1 / (q + torch.exp(-C * (1 - overlaps(cell, y))).sum(1)) for cell in E]
     s = float(torch.stack(weights).mean())
     alpha = (T - q) * s / (T * q * s * s - 2 * q * s + 1)
-    return {"overlap": c, "loss": max(encoding_loss(one, y, alpha, C, d) for one in E) / epsilon}
+    return {"overlap": c, "loss": max(encoding_loss(cell, y, alpha, C, d) for cell in E) / epsilon}
 
 
 def _cells() -> Iterator[Cell]:
@@ -89,7 +89,6 @@ def _cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="selection",
     where="Corollary E.16",
     says=r"After the time of Theorem E.6, the transformer with any one encoding that has the $(q, \delta)$-property "
     r"has a loss of at most $\epsilon$, so that one fixed set of encodings is enough for all inputs.",
@@ -97,9 +96,8 @@ def _cells() -> Iterator[Cell]:
     errata=(
         unseparated(
             "Corollary E.16",
-            r"Under the conditions of Theorem E.6, $q = \Theta(1)$ and $\delta < 1/10$ among them, the loss with "
-            "any one "
-            r"encoding that has the $(q, \delta)$-property is at most $\epsilon$, for any $\epsilon$.",
+            r"Under the conditions of Theorem E.6, $q = \Theta(1)$ and $\delta < 1/10$ among them, the loss with any "
+            r"one encoding that has the $(q, \delta)$-property is at most $\epsilon$, for any $\epsilon$.",
         ),
         Erratum(
             rank=Rank.PROOF,
@@ -126,21 +124,21 @@ def _cells() -> Iterator[Cell]:
     ),
 )
 def corollary_e_16(
-    found: Sequence[Found], most: float = 1.0, alpha: str = "induction", every_q: bool = False
+    cells: Sequence[CellResult], most: float = 1.0, alpha: str = "induction", every_q: bool = False
 ) -> Finding:
     """The largest loss over overlaps, alpha, T, q, delta and epsilon, corners included; and drawn encodings.
 
     Where overlaps may be above 1, the least loss over alpha and C; with `every_q`, the loss there is judged too.
     """
-    worst = [one for one in found if "induction" in one.result]
-    largest = max(one.result[alpha] for one in worst)
-    real = max(one.result["loss"] for one in found if "loss" in one.result)
-    rounded = max(one.result["rounded"] for one in worst)
-    unequal = max(one.result["equal"] for one in worst)
-    beyond, beyond_numbers = shown(found)
+    worst = [cell for cell in cells if "induction" in cell.result]
+    largest = max(cell.result[alpha] for cell in worst)
+    real = max(cell.result["loss"] for cell in cells if "loss" in cell.result)
+    rounded = max(cell.result["rounded"] for cell in worst)
+    unequal = max(cell.result["equal"] for cell in worst)
+    beyond, beyond_numbers = shown(cells)
     numbers: dict[str, float | str] = {
         "settings": len(worst),
-        "largest loss / epsilon, alpha within (IH2)": max(one.result["induction"] for one in worst),
+        "largest loss / epsilon, alpha within (IH2)": max(cell.result["induction"] for cell in worst),
         "largest loss / epsilon, alpha within Corollary E.8": rounded,
         "drawn encodings: largest loss / epsilon": real,
         "largest (sum of squares outside) / (1 - q s)^2 (T - q), less 1": unequal,
@@ -148,6 +146,6 @@ def corollary_e_16(
     }
     shows = {EQUAL: unequal > 0.1, ALONE: rounded > 1.01, SHOWN: beyond}
     if every_q:
-        late = (max(one.result["best"]) for one in found if "best" in one.result)
+        late = (max(cell.result["best"]) for cell in cells if "best" in cell.result)
         largest = max(largest, *late)
     return holds_if(max(largest, real) <= most, numbers, shows=shows)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if
 from separatrix.claims.selection.theorem_c_3 import dual_vector
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -28,9 +28,9 @@ from separatrix.selection.worst_overlap import dual_overlap, worst_overlap, wors
 def reached(q: int, T: int, delta: float, seed: int) -> dict[str, float]:
     """The worst encoding: its constant by enumeration, its overlap over the formula, and the dual vector's overlap."""
     E, y = worst_overlap_encoding(q, delta, T), torch.arange(q)
-    found = restricted_isometry(E, q)
+    isometry = restricted_isometry(E, q)
     return {
-        "delta": found.upper if found.exact else math.inf,
+        "delta": isometry.upper if isometry.exact else math.inf,
         "overlap": float(overlaps(E, y).max()),
         "dual": _dual(E, y),
     }
@@ -68,9 +68,9 @@ def searched(q: int, steps: int, seed: int) -> dict[str, float]:
 def dual_of_signs(T: int, q: int, width: int, seed: int) -> dict[str, float]:
     """Random signs: their constant by enumeration, and the dual vector's largest overlap over all subsets."""
     E = random_signs(T, width, torch.Generator().manual_seed(seed)).double() / math.sqrt(width)
-    found = restricted_isometry(E, q)
+    isometry = restricted_isometry(E, q)
     every = torch.combinations(torch.arange(T), q)
-    return {"delta": found.upper if found.exact else math.inf, "dual": max(_dual(E, y) for y in every)}
+    return {"delta": isometry.upper if isometry.exact else math.inf, "dual": max(_dual(E, y) for y in every)}
 
 
 def _dual(E: Tensor, y: Tensor) -> float:
@@ -95,7 +95,6 @@ FORMS: Mapping[str, Callable[[int, float], float]] = {
 
 
 @claim(
-    paper="selection",
     where="Corollary E.16",
     part="overlaps",
     says=r"The corollary holds for every encoding by unit vectors with the $(q, \delta)$-property if and only if "
@@ -114,17 +113,17 @@ FORMS: Mapping[str, Callable[[int, float], float]] = {
     ),
 )
 def corollary_e_16_overlaps(
-    found: Sequence[Found], form: str = "exact", factor: float = 1.0, code: str = "dual"
+    cells: Sequence[CellResult], form: str = "exact", factor: float = 1.0, code: str = "dual"
 ) -> Finding:
     """The formula is reached, to rounding, by an encoding of that constant; and no search exceeds it."""
-    attained = [one for one in found if "overlap" in one.result]
-    constants = max(abs(one.result["delta"] / one.parameters["delta"] - 1) for one in attained)
+    attained = [cell for cell in cells if "overlap" in cell.result]
+    constants = max(abs(cell.result["delta"] / cell.parameters["delta"] - 1) for cell in attained)
     apart = max(
-        abs(one.result["overlap"] / (factor * FORMS[form](one.parameters["q"], one.parameters["delta"])) - 1)
-        for one in attained
+        abs(cell.result["overlap"] / (factor * FORMS[form](cell.parameters["q"], cell.parameters["delta"])) - 1)
+        for cell in attained
     )
-    beyond = max(one.result["share"] / factor for one in found if "share" in one.result)
-    duals = max(one.result[code] / dual_overlap(one.result["delta"]) for one in found if code in one.result)
+    beyond = max(cell.result["share"] / factor for cell in cells if "share" in cell.result)
+    duals = max(cell.result[code] / dual_overlap(cell.result["delta"]) for cell in cells if code in cell.result)
     most = max(q for q in range(3, 200) if worst_overlap(q, 0.1) < 1)
     numbers: dict[str, float | str] = {
         "encodings that reach it": len(attained),

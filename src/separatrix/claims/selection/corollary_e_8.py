@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
-from separatrix.claims.misprint_pairs import as_printed, compared
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
+from separatrix.claims.misprint_pairs import as_printed, compared, missed
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.construction import overlaps
@@ -32,9 +32,18 @@ SCALE = (
         printed=r"$C \ge \frac{1 - 2 \delta}{1 - 3 \delta} \log \frac{T - q}{q x}$, which is $\frac{1}{1 - c} \log "
         r"\frac{T - q}{q x}$ for $c = \delta / (1 - 2 \delta)$; the proof of Corollary E.9 repeats it.",
         right=r"With $c = \delta \sqrt{q} / (1 - \delta)$, or the largest overlap that there is.",
-        why=r"The scale is to make $s_+ \ge (1 - x) / q$ by Lemma E.15, whose bound is that of Lemma A.3, "
-        "corrected. With "
-        "the printed scale an encoding with larger overlaps has smaller weights.",
+        why=r"The scale is to make $s_+ \ge (1 - x) / q$ by Lemma E.15, whose bound is that of Lemma A.3, corrected. "
+        "With the printed scale an encoding with larger overlaps has smaller weights.",
+    ),
+    Erratum(
+        rank=Rank.PROOF,
+        at="Corollary E.8, proof: the upper end",
+        shown_by="bound on the upper end",
+        printed=r"$\frac{1 - q s}{q s (T s - 1)} \le \frac{q}{T - q} x$ for $s \ge (1 - x) / q$, in the last display.",
+        right=r"It is at most $\frac{q x}{(1 - x)((1 - x) T - q)}$.",
+        why=r"The denominator $q s (T s - 1)$ is $(T - q) / q$ only at $s = 1/q$, and smaller before; the quotient is "
+        r"largest at $s = (1 - x) / q$. The end of the display, $1 + \frac{8}{5} x$, stands, as $\alpha^\ast$ is at "
+        r"most $1 + \frac{10}{9} x$.",
     ),
 )
 
@@ -49,18 +58,22 @@ def upper_end(s: float, T: int, q: int, kappa: float) -> float:
     return (1 + (1 - kappa / 8) * r) * (T - q) * s / (T * q * s * s - 2 * q * s + 1)
 
 
-@experiment(version=1, name="selection.corollary_e8_ends")
-def ends(q: int, seed: int) -> dict[str, float]:
+@experiment(version=2, name="selection.corollary_e8_ends")
+def ends(q: int, seed: int) -> dict[str, object]:
     """The largest (upper end - 1) / x over mean weights from (1 - x) / q on, T from 4 q + 1 on, and epsilon.
 
-    kappa, which may be any positive number up to 1, is at its worst when it is smallest.
+    kappa, which may be any positive number up to 1, is at its worst when it is smallest. The pair is by how much r, the
+    fraction in the upper end, exceeds its printed and its right bound, relative to it.
     """
-    above = 0.0
+    above, pairs = 0.0, []
     for T, share in itertools.product((4 * q + 1, 6 * q, 40 * q, 1000 * q), (0.9999, 0.25, 1e-4)):
         x = 0.1 * math.sqrt(share)
         weights = (1 - x * np.linspace(1.0, 1e-6, 400)) / q
         above = max(above, *((upper_end(float(s), T, q, 0.0) - 1) / x for s in weights))
-    return {"above": above}
+        r = (1 - q * weights) / (q * weights * (T * weights - 1))
+        bounds = (q * x / (T - q), q * x / ((1 - x) * ((1 - x) * T - q)))
+        pairs.append((1 - bounds[0] / float(r.max()), 1 - bounds[1] / float(r.max())))
+    return {"above": above, "bound on the upper end": missed(pairs)}
 
 
 @experiment(version=1, name="selection.corollary_e8_run")
@@ -91,12 +104,12 @@ def run(T: int, q: int, d: int, width: int, share: float, seed: int) -> dict[str
 def scale(q: int, T: int, delta: float, x: float, seed: int) -> dict[str, object]:
     """(1 - q s_+) / x - 1 at the printed and the right scale, for the encoding with the largest overlap."""
     out = overlaps(worst_overlap_encoding(q, delta, T), torch.arange(q))
-    missed = []
+    short = []
     for c in (delta / (1 - 2 * delta), float(out.max())):
         C = math.log((T - q) / q / x) / (1 - c)
         odds = float(torch.exp(-C * (1 - out)).sum())
-        missed.append(odds / (q + odds) / x - 1)
-    return {"scale that the weights need": missed}
+        short.append(odds / (q + odds) / x - 1)
+    return {"scale that the weights need": short}
 
 
 @experiment(version=1, name="selection.corollary_e8_drawn")
@@ -158,13 +171,12 @@ def _run_cells() -> Iterator[Cell]:
         yield scale.cell(seed=0, q=q, T=4 * q + 1, delta=0.0999, x=1e-12)
 
 
-def _width(one: Found) -> float:
+def _width(cell: CellResult) -> float:
     """The factor d_e of the time, which Theorem E.6 counts as a logarithm; 1 where d_e is about T."""
-    return float(one.parameters["width"]) if "threshold" in one.parameters else 1.0
+    return float(cell.parameters["width"]) if "threshold" in cell.parameters else 1.0
 
 
 @claim(
-    paper="selection",
     where="Corollary E.8",
     says=r"After the time of Theorem E.6, $C$ is at least $\frac{1 - 2 \delta}{1 - 3 \delta} \log \frac{T "
     r"- q}{q x}$, and $\alpha$ lies between $1 - x / 10$ and $1 + 8 x / 5$, with $x^2 = q (T - q) \epsilon / (d T)$.",
@@ -182,7 +194,7 @@ def _width(one: Found) -> float:
     ),
 )
 def corollary_e_8(
-    found: Sequence[Found], above: float = 1.6, below: float = 0.1, in_epsilon: int = 1, misprint: str = ""
+    cells: Sequence[CellResult], above: float = 1.6, below: float = 0.1, in_epsilon: int = 1, misprint: str = ""
 ) -> Finding:
     """The upper end of the induction over its whole range; runs at delta = 0 and with drawn encodings.
 
@@ -190,25 +202,27 @@ def corollary_e_8(
     The width d_e is not a factor of that bound, and with drawn encodings it is the larger part of the time: there it is
     divided by.
     """
-    tops = [one for one in found if "above" in one.result]
-    runs = [one for one in found if "time" in one.result]
-    worst = max(one.result["above"] for one in tops)
-    low, high = min(one.result["low"] for one in runs), max(one.result["high"] for one in runs)
+    tops = [cell for cell in cells if "above" in cell.result]
+    runs = [cell for cell in cells if "time" in cell.result]
+    worst = max(cell.result["above"] for cell in tops)
+    low, high = min(cell.result["low"] for cell in runs), max(cell.result["high"] for cell in runs)
     times = []
-    for one in runs:
-        T, q, d, share = (one.parameters[name] for name in ("T", "q", "d", "share"))
+    for cell in runs:
+        T, q, d, share = (cell.parameters[name] for name in ("T", "q", "d", "share"))
         epsilon = share * d * T / (100 * (T - q) * q)
         bound = (T**2 * d / epsilon + T**2) if in_epsilon else T**2
-        times.append(one.result["time"] * (T**2 * d / epsilon + T**2) / bound / math.log(T * d / epsilon) / _width(one))
+        times.append(
+            cell.result["time"] * (T**2 * d / epsilon + T**2) / bound / math.log(T * d / epsilon) / _width(cell)
+        )
     numbers: dict[str, float | str] = {
         "runs with drawn encodings: largest overlaps": ", ".join(
-            f"{one.result['overlap']:.2f}" for one in runs if "overlap" in one.result
+            f"{cell.result['overlap']:.2f}" for cell in runs if "overlap" in cell.result
         ),
         "upper end of (IH2): largest (alpha - 1) / x": worst,
         "runs: least and largest (alpha - 1) / x afterwards": f"{low:.3f} and {high:.3f}",
         "runs: largest time / its bound": max(times),
-        "steps at which C falls": sum(one.result["fell"] for one in runs),
+        "steps at which C falls": sum(cell.result["fell"] for cell in runs),
     }
     held = worst <= above and high <= above and low >= -below and max(times) <= 1
     held = held and not numbers["steps at which C falls"]
-    return compared(found, SCALE, numbers, held=held, misprint=misprint)
+    return compared(cells, SCALE, numbers, held=held, misprint=misprint)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.claims.misprint_pairs import as_printed, compared
 from separatrix.claims.selection.stochastic_times import drawn_weights, mean_loss, state_in_the_flow
 from separatrix.lab.cell import Cell
@@ -52,11 +52,11 @@ def with_drawn_encodings(T1: int, d: int, epsilons: list[float], seed: int) -> d
     longest = max(DRAWN) * T1
     width = math.ceil(2048 * math.log(longest))
     weights = {times: drawn_weights(times * T1, width, threshold=0.035, subsets=16, seed=seed) for times in (1, *DRAWN)}
-    found = {}
+    losses = {}
     for name, epsilon in zip(("before", "late"), epsilons, strict=True):
         alpha, C = state_in_the_flow(weights[1], T1, d, width, width * T1**2 * d / epsilon)
-        found[name] = [mean_loss(weights[times], alpha, C, times * T1, d) / epsilon for times in DRAWN]
-    return found
+        losses[name] = [mean_loss(weights[times], alpha, C, times * T1, d) / epsilon for times in DRAWN]
+    return losses
 
 
 def _cells() -> Iterator[Cell]:
@@ -66,7 +66,6 @@ def _cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="selection",
     where="Corollary E.9",
     says=r"After the training time of Theorem E.6 for $\epsilon$, the loss at any $T_2$ and $q_2$ up to the largest "
     r"that the encodings allow is $O(T_2^2 \epsilon / T_1^2)$.",
@@ -88,7 +87,7 @@ def _cells() -> Iterator[Cell]:
     ),
 )
 def corollary_e_9(
-    found: Sequence[Found],
+    cells: Sequence[CellResult],
     power: float = 2.0,
     in_T_1: float = 0.0,
     in_epsilon: float = 1.0,
@@ -99,14 +98,14 @@ def corollary_e_9(
     With orthogonal encodings T_2 goes to 250 T_1, with stochastic ones to 128 T_1, where time has d_e, a logarithm of
     Theorem E.6. In T_1 the power is that at a fixed T_2 / T_1.
     """
-    short, long = (one.result for one in found if "trained" in one.result)
-    stochastic = next(one.result for one in found if "trained" not in one.result)
-    grows = max(_power(one["late"], TIMES) for one in (short, long))
+    short, long = (cell.result for cell in cells if "trained" in cell.result)
+    stochastic = next(cell.result for cell in cells if "trained" not in cell.result)
+    grows = max(_power(cell["late"], TIMES) for cell in (short, long))
     in_length = math.log(long["late"][-1] / short["late"][-1]) / math.log(1000 / 50)
     # At T_2 = 10 T_1 and 8 T_1: in longer sequences the loss at the larger epsilon is near its largest value.
     falls = min(
-        1 - math.log10(one["late"][at] / one["before"][at])
-        for one, at in ((short, TIMES.index(10)), (long, TIMES.index(10)), (stochastic, DRAWN.index(8)))
+        1 - math.log10(cell["late"][at] / cell["before"][at])
+        for cell, at in ((short, TIMES.index(10)), (long, TIMES.index(10)), (stochastic, DRAWN.index(8)))
     )
     with_drawn = _power(stochastic["late"], DRAWN)
     numbers: dict[str, float | str] = {
@@ -115,9 +114,9 @@ def corollary_e_9(
         "power of T_1, at a fixed T_2 / T_1": in_length,
         "least power of epsilon": falls,
         "largest loss at (T_2, q_2) / (T_2^2 epsilon / T_1^2)": max(
-            loss / times**2 for one in (short, long) for loss, times in zip(one["longer"], TIMES, strict=True)
+            loss / times**2 for cell in (short, long) for loss, times in zip(cell["longer"], TIMES, strict=True)
         ),
-        "largest training loss / epsilon": max(one["trained"] for one in (short, long)),
+        "largest training loss / epsilon": max(cell["trained"] for cell in (short, long)),
     }
     held = (
         grows <= power + TOLERANCE
@@ -140,6 +139,15 @@ def _power(losses: Sequence[float], times: Sequence[int]) -> float:
 LAST_LINE = (
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
+        at="Corollary E.9, proof: the third term",
+        shown_by="factor 1/2 of the third term",
+        printed=r"$\frac{d}{q_2} \Delta \alpha^2 (q s')^2$ in the line before the last.",
+        right=r"$\frac{d}{2 q_2} \Delta \alpha^2 (q_2 s')^2$.",
+        why=r"The loss has $\frac{d}{2 q_2} (1 - q_2 \alpha s')^2$; and only with the factor $1/2$ is the third term "
+        r"of the last line, with $\frac{32}{25}$, a bound on it.",
+    ),
+    Erratum(
+        rank=Rank.TYPOGRAPHICAL,
         at="Corollary E.9, proof: the last line",
         shown_by="epsilon of the first term",
         printed=r"$\frac{T_2 (T_2 - q_2) q_1^3}{2 q_2^2 T_1 (T_1 - q_1)}$.",
@@ -153,24 +161,22 @@ LAST_LINE = (
         at="Corollary E.9, and the loss in its proof",
         shown_by="q for q_2",
         printed=r"$\alpha^2 \frac{(1 - q s')^2}{T_2 - q_2}$, and $(1 - q s')$ in the terms after it. The corollary "
-        "itself "
-        r"has $T$ and $q$ in its conditions, and the text before it $q_2 > q$.",
+        "itself has $T$ and $q$ in its conditions, and the text before it $q_2 > q$.",
         right=r"$1 - q_2 s'$ in the loss and its terms; $T_1$ and $q_1$ in the conditions and in the text.",
         why="$q_2$ positions have the weight $s'$, so that the others have $1 - q_2 s'$ together; training is with "
-        "$T_1$ "
-        "and $q_1$.",
+        "$T_1$ and $q_1$.",
     ),
 )
 
 
-@experiment(version=3, name="selection.corollary_e9_proof")
+@experiment(version=4, name="selection.corollary_e9_proof")
 def last_line(T1: int, T2: int, q1: int, q2: int, d: int, epsilon: float, seed: int) -> dict[str, object]:
     """The first term of the proof's last line, from the bound on 1 - q_2 s', against the printed and the right one.
 
     `terms` has, over a grid of the w = 1 - q_2 s' and alpha - 1 that Corollary E.8 allows, the largest quotient of each
     of the four terms and its bound in the last line, and that of the loss and the sum of the bounds; `bounds` has the
     bounds over epsilon; `q for q_2` compares the weight outside of the subset at C = 3 with its two forms. The third
-    term is d / (2 q_2) (alpha - 1)^2 (q_2 s')^2, as the loss has it; the line before the last is printed with d / q_2.
+    term is d / (2 q_2) (alpha - 1)^2 (q_2 s')^2; with d / q_2, as it is printed, the terms do not sum to the loss.
     """
     x = math.sqrt((T1 - q1) * q1 * epsilon / (T1 * d))
     spill = (T2 - q2) * q1 / (T1 - q1) * x / q2
@@ -198,6 +204,9 @@ def last_line(T1: int, T2: int, q1: int, q2: int, d: int, epsilon: float, seed: 
     outside = float(weights[q2:].sum())
     return {
         "q for q_2": [abs(1 - q * float(weights[0]) - outside) for q in (q1, q2)],
+        "factor 1/2 of the third term": [
+            float(abs(sum(terms) + share * terms[2] - loss).max() / loss.max()) for share in (1.0, 0.0)
+        ],
         "epsilon of the first term": [
             abs(printed / first - 1) - 1,
             max(abs(exact / first - 1), first / (printed * epsilon) - 1),
@@ -222,7 +231,6 @@ def _proof_cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="selection",
     where="Corollary E.9",
     part="proof",
     says=r"The loss at $T_2$ is at most a sum of four terms, each of order $T_2^2 \epsilon / T_1^2$.",
@@ -242,22 +250,22 @@ def _proof_cells() -> Iterator[Cell]:
     ),
 )
 def corollary_e_9_proof(
-    found: Sequence[Found], misprint: str = "", term: int = -1, factor: float = 1.0, power: float = 2.0
+    cells: Sequence[CellResult], misprint: str = "", term: int = -1, factor: float = 1.0, power: float = 2.0
 ) -> Finding:
     """The first term as printed and as it is right; and all four terms against their bounds, and the loss."""
-    largest = [max(one.result["terms"][at] for one in found) for at in range(4)]
-    lengths = {one.parameters["T2"]: max(one.result["bounds"]) for one in found if one.parameters["q2"] == 3}
+    largest = [max(cell.result["terms"][at] for cell in cells) for at in range(4)]
+    lengths = {cell.parameters["T2"]: max(cell.result["bounds"]) for cell in cells if cell.parameters["q2"] == 3}
     order = math.log(lengths[_LENGTHS[-1]] / lengths[_LENGTHS[-2]]) / math.log(_LENGTHS[-1] / _LENGTHS[-2])
     numbers: dict[str, float | str] = {
         **{f"term {at + 1}: largest quotient of it and its bound": quotient for at, quotient in enumerate(largest)},
-        "largest loss / sum of the four bounds": max(one.result["loss"] for one in found),
-        "largest |sum of the terms - loss|, relative": max(one.result["expanded"] for one in found),
+        "largest loss / sum of the four bounds": max(cell.result["loss"] for cell in cells),
+        "largest |sum of the terms - loss|, relative": max(cell.result["expanded"] for cell in cells),
         "power of T_2 in the bounds": order,
     }
     held = (
         all(quotient / (factor if at == term else 1.0) <= 1 + 1e-9 for at, quotient in enumerate(largest))
-        and max(one.result["loss"] for one in found) <= 1
-        and max(one.result["expanded"] for one in found) <= 1e-9
+        and max(cell.result["loss"] for cell in cells) <= 1
+        and max(cell.result["expanded"] for cell in cells) <= 1e-9
         and order <= power + TOLERANCE
     )
-    return compared(found, LAST_LINE, numbers, held=held, misprint=misprint)
+    return compared(cells, LAST_LINE, numbers, held=held, misprint=misprint)

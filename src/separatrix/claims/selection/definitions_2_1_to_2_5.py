@@ -7,27 +7,27 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if
 from separatrix.claims.selection.plane import TIGHT
 from separatrix.claims.selection.valid_encodings import valid_encodings
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import near_orthogonal_encoding, one_hot_encoding, subset_code
 from separatrix.selection.task import SparseTokenSelection
 from separatrix.selection.transformer import SelectionTransformer, StochasticSelectionTransformer
 
 SIGMAS = 6.0
-"""A normal variable is farther from its mean with probability 2e-9."""
+"""The accepted distance in standard errors; a normal variable exceeds it with probability 2e-9."""
 
 
 @experiment(version=1, name="selection.definition_2_1")
 def task(T: int, q: int, d: int, samples: int, seed: int) -> dict[str, float]:
-    """The target in loops, and the law of tokens and subsets: their moments, and how often a position is chosen."""
+    """Compare the target with loops, and the moments of tokens and frequencies of positions with their distribution."""
     X, y, target = SparseTokenSelection(T, q, d).batch(samples, generator=seed, dtype=torch.float64)
     wrong = {"mean": 0.0, "sum": 0.0}
     for n in range(min(samples, 20)):
@@ -52,7 +52,7 @@ def task(T: int, q: int, d: int, samples: int, seed: int) -> dict[str, float]:
 
 @experiment(version=1, name="selection.definitions_2_2_and_2_3")
 def encodings(T: int, q: int, width: int, threshold: float, seed: int) -> dict[str, float | int]:
-    """Both encodings against their definitions, and the code of a subset: its products inside and outside."""
+    """Compare both encodings, and the inner products of the code of a subset, with their definitions."""
     one_hot = one_hot_encoding(T, dtype=torch.float64)
     units = torch.tensor([[float(i == j) for j in range(T)] for i in range(T)], dtype=torch.float64)
     y = torch.arange(q)
@@ -75,9 +75,9 @@ def encodings(T: int, q: int, width: int, threshold: float, seed: int) -> dict[s
 
 @experiment(version=1, name="selection.definition_2_4")
 def transformer(T: int, q: int, d: int, width: int, seed: int) -> dict[str, float]:
-    """V Z softmax(Z^T W z_query) in loops, for random W, V and any token of the query, against the library.
+    """Compare the library with V Z softmax(Z^T W z_query) in loops, for random W, V and query tokens.
 
-    `turned` has W^T for W, `scaled` divides the scores by sqrt(d + d_e), `blind` leaves the tokens out of Z^T W z.
+    `turned` replaces W by W^T, `scaled` divides the scores by sqrt(d + d_e), `blind` omits the tokens from Z^T W z.
     """
     source = torch.Generator().manual_seed(seed)
     E = near_orthogonal_encoding(T, width, threshold=0.9, generator=source, dtype=torch.float64).E
@@ -86,7 +86,7 @@ def transformer(T: int, q: int, d: int, width: int, seed: int) -> dict[str, floa
     X = torch.randn(T, d, generator=source, dtype=torch.float64)
     x_query = torch.randn(d, generator=source, dtype=torch.float64)
     y = torch.arange(q)
-    found = model(X, y, E, x_query).detach()
+    prediction = model(X, y, E, x_query).detach()
     W, V = model.W.detach(), model.V.detach()
     Z = [X[i].tolist() + E[i].tolist() for i in range(T)]
     z = x_query.tolist() + subset_code(E, y).tolist()
@@ -102,16 +102,15 @@ def transformer(T: int, q: int, d: int, width: int, seed: int) -> dict[str, floa
 
     forms = {"it": output(W), "turned": output(W.mT), "scaled": output(W, 1 / math.sqrt(d + width))}
     forms["blind"] = output(W, 1.0, d)
-    return {name: float((found - form).abs().max()) for name, form in forms.items()}
+    return {name: float((prediction - form).abs().max()) for name, form in forms.items()}
 
 
 @experiment(version=1, name="selection.definition_2_5")
 def stochastic(width: int, C: float, draws: int, seed: int) -> dict[str, float]:
-    """The library's estimate of the mean over valid encodings, against the mean over all of them; two tokens, one
-    chosen.
+    """Compare the library's estimate of the mean over valid encodings with the exact mean, for two tokens.
 
-    Of two encodings the rejection of the library has just the law of the definition, by symmetry. `everything` is the
-    mean over all encodings, valid or not. The distances are in standard errors.
+    For two encodings, rejection sampling in the library has exactly the distribution of the definition, by symmetry.
+    `everything` is the mean over all encodings, valid or not. The distances are in standard errors.
     """
     d, T = 2, 2
     source = torch.Generator().manual_seed(seed)
@@ -127,34 +126,20 @@ def stochastic(width: int, C: float, draws: int, seed: int) -> dict[str, float]:
     pairs = rows[torch.tensor(list(itertools.product(range(len(rows)), repeat=T)))]
     means, spread = {}, 0.0
     for name, stack in (("valid", valid), ("everything", pairs)):
-        each = torch.stack([inner(X, y, E).detach() for E in stack])
-        means[name] = each.mean(0)
-        spread = float(each.std(0).max()) if name == "valid" else spread
+        outputs = torch.stack([inner(X, y, E).detach() for E in stack])
+        means[name] = outputs.mean(0)
+        spread = float(outputs.std(0).max()) if name == "valid" else spread
     model = StochasticSelectionTransformer(inner, threshold=0.5, draws=draws)
     estimate = model(X, y, generator=source).detach()
     error = spread / math.sqrt(draws)
     return {name: float((estimate - mean).abs().max()) / error for name, mean in means.items()}
 
 
-def task_cells() -> Iterator[Cell]:
-    for T, q, d in ((1, 1, 1), (5, 2, 3), (7, 7, 1), (20, 3, 2)):
-        yield task.cell(seed=0, T=T, q=q, d=d, samples=4000)
+task_cells = cell_grid(task, {"T q d": ((1, 1, 1), (5, 2, 3), (7, 7, 1), (20, 3, 2))}, samples=4000)
 
+_encoding_cells = cell_grid(encodings, {"T q width threshold": ((4, 1, 16, 0.49), (6, 3, 64, 0.3), (9, 2, 32, 0.4))})
 
-def _encoding_cells() -> Iterator[Cell]:
-    for T, q, width, threshold in ((4, 1, 16, 0.49), (6, 3, 64, 0.3), (9, 2, 32, 0.4)):
-        yield encodings.cell(seed=0, T=T, q=q, width=width, threshold=threshold)
-
-
-def _transformer_cells() -> Iterator[Cell]:
-    for T, q, d, width in ((3, 1, 1, 8), (5, 2, 3, 16), (4, 3, 2, 12)):
-        yield transformer.cell(seed=0, T=T, q=q, d=d, width=width)
-
-
-def stochastic_cells() -> Iterator[Cell]:
-    for width, C in ((3, 4.0), (4, 2.0)):
-        yield stochastic.cell(seed=0, width=width, C=C, draws=400)
-
+stochastic_cells = cell_grid(stochastic, {"width C": ((3, 4.0), (4, 2.0))}, draws=400)
 
 SELECTION_NEIGHBOURS = (
     Neighbour("the sum of the $q$ tokens", {"target": "sum"}),
@@ -162,24 +147,23 @@ SELECTION_NEIGHBOURS = (
 )
 
 
-def task_finding(found: Sequence[Found], target: str, variance: float) -> Finding:
-    """The target in loops; sizes, positions, pairs of positions and tokens to six standard errors."""
-    off = max(one.result[target] for one in found)
-    sizes = sum(one.result["sizes"] for one in found)
-    # A token's mean square is off by (variance - 1) sqrt(N / 2) standard errors if the variance is another one.
-    numel = min(one.parameters["samples"] * one.parameters["T"] * one.parameters["d"] for one in found)
+def task_finding(cells: Sequence[CellResult], target: str, variance: float) -> Finding:
+    """Check the target exactly, and sizes, positions, pairs of positions and tokens to six standard errors."""
+    off = max(cell.result[target] for cell in cells)
+    sizes = sum(cell.result["sizes"] for cell in cells)
+    # If the variance is not 1, the mean square of tokens is off by (variance - 1) sqrt(N / 2) standard errors.
+    numel = min(cell.parameters["samples"] * cell.parameters["T"] * cell.parameters["d"] for cell in cells)
     shift = abs(variance - 1) * math.sqrt(numel / 2)
-    far = max(one.result[name] for one in found for name in ("chosen", "pairs", "token mean", "token square"))
+    far = max(cell.result[name] for cell in cells for name in ("chosen", "pairs", "token mean", "token square"))
     numbers: dict[str, float | str] = {
         "largest difference of the target from the loops": off,
-        "subsets of another size than q": sizes,
+        "subsets whose size is not q": sizes,
         "positions, pairs, tokens: largest distance in standard errors": far,
     }
     return holds_if(off <= TIGHT and not sizes and max(far, shift) <= SIGMAS, numbers)
 
 
 @claim(
-    paper="selection",
     where="Definition 2.1",
     says="The task is to output the mean of the $q$ tokens whose positions the query lists. The tokens are standard "
     "Gaussian, and the set of positions is uniform.",
@@ -187,12 +171,11 @@ def task_finding(found: Sequence[Found], target: str, variance: float) -> Findin
     defines=("separatrix.selection.SparseTokenSelection", "separatrix.selection.task.subset_average"),
     neighbours=SELECTION_NEIGHBOURS,
 )
-def definition_2_1(found: Sequence[Found], target: str = "mean", variance: float = 1.0) -> Finding:
-    return task_finding(found, target, variance)
+def definition_2_1(cells: Sequence[CellResult], target: str = "mean", variance: float = 1.0) -> Finding:
+    return task_finding(cells, target, variance)
 
 
 @claim(
-    paper="selection",
     where="Definition 2.2",
     says="With one-hot positional encodings, $e_i$ is the unit vector $i$, and $e_y$ is the sum of $e_i$ over a "
     "subset.",
@@ -203,14 +186,13 @@ def definition_2_1(found: Sequence[Found], target: str = "mean", variance: float
         Neighbour("$e_y$ is the mean over a subset", {"code": "mean"}),
     ),
 )
-def definition_2_2(found: Sequence[Found], units: str = "one_hot", code: str = "sum") -> Finding:
-    wrong = sum(one.result[units] for one in found)
-    off = max(one.result[code] for one in found)
+def definition_2_2(cells: Sequence[CellResult], units: str = "one_hot", code: str = "sum") -> Finding:
+    wrong = sum(cell.result[units] for cell in cells)
+    off = max(cell.result[code] for cell in cells)
     return holds_if(not wrong and off <= TIGHT, {"entries that differ": wrong, "largest difference of e_y": off})
 
 
 @claim(
-    paper="selection",
     where="Definition 2.3",
     says=r"Near-orthogonal positional encodings have entries $\pm 1 / \sqrt{d_e}$ and inner products of at most "
     r"$\delta$, and the code of a subset is $E_y (E_y^\top E_y)^{-1} \mathbf{1}$.",
@@ -222,18 +204,21 @@ def definition_2_2(found: Sequence[Found], units: str = "one_hot", code: str = "
         Neighbour("a subset's code is the sum of its encodings", {"code": "plain"}),
     ),
 )
-def definition_2_3(found: Sequence[Found], entries: str = "entries", share: float = 1.0, code: str = "code") -> Finding:
-    off = max(max(one.result[entries], one.result[code]) for one in found)
-    beyond = sum(one.result["dot"] > share * one.parameters["threshold"] + TIGHT for one in found)
-    return holds_if(off <= TIGHT and not beyond, {"largest difference": off, "encodings beyond delta": beyond})
+def definition_2_3(
+    cells: Sequence[CellResult], entries: str = "entries", share: float = 1.0, code: str = "code"
+) -> Finding:
+    off = max(max(cell.result[entries], cell.result[code]) for cell in cells)
+    beyond = sum(cell.result["dot"] > share * cell.parameters["threshold"] + TIGHT for cell in cells)
+    return holds_if(
+        off <= TIGHT and not beyond, {"largest difference": off, "encodings with an inner product above delta": beyond}
+    )
 
 
 @claim(
-    paper="selection",
     where="Definition 2.4",
     says="The model is one layer of attention in which the product of the query and key matrices is one matrix $W$: "
     r"its output is $V Z \operatorname{softmax}(Z^\top W z_{\text{query}})$.",
-    cells=_transformer_cells,
+    cells=cell_grid(transformer, {"T q d width": ((3, 1, 1, 8), (5, 2, 3, 16), (4, 3, 2, 12))}),
     defines=("separatrix.selection.SelectionTransformer",),
     neighbours=(
         Neighbour(r"with $W^\top$ in the place of $W$", {"form": "turned"}),
@@ -241,14 +226,14 @@ def definition_2_3(found: Sequence[Found], entries: str = "entries", share: floa
         Neighbour("with the encodings alone in the scores", {"form": "blind"}),
     ),
 )
-def definition_2_4(found: Sequence[Found], form: str = "it") -> Finding:
-    worst = max(one.result[form] for one in found)
+def definition_2_4(cells: Sequence[CellResult], form: str = "it") -> Finding:
+    worst = max(cell.result[form] for cell in cells)
     return holds_if(worst <= 1e-10, {"largest difference from the loops": worst})
 
 
-def stochastic_finding(found: Sequence[Found], over: str) -> Finding:
-    """The estimate must be within six standard errors of the mean over all valid encodings."""
-    far = max(one.result[over] for one in found)
+def stochastic_finding(cells: Sequence[CellResult], over: str) -> Finding:
+    """Check that the estimate is within six standard errors of the mean over all valid encodings."""
+    far = max(cell.result[over] for cell in cells)
     return holds_if(far <= SIGMAS, {"largest distance from the mean, in standard errors": far})
 
 
@@ -256,7 +241,6 @@ STOCHASTIC_NEIGHBOURS = (Neighbour("the mean over all encodings, valid or not", 
 
 
 @claim(
-    paper="selection",
     where="Definition 2.5",
     says="The model is that of Definition 2.4 with positional encodings that are drawn anew. Its output is the mean "
     "over encodings, given that they are valid.",
@@ -264,5 +248,5 @@ STOCHASTIC_NEIGHBOURS = (Neighbour("the mean over all encodings, valid or not", 
     defines=("separatrix.selection.StochasticSelectionTransformer",),
     neighbours=STOCHASTIC_NEIGHBOURS,
 )
-def definition_2_5(found: Sequence[Found], over: str = "valid") -> Finding:
-    return stochastic_finding(found, over)
+def definition_2_5(cells: Sequence[CellResult], over: str = "valid") -> Finding:
+    return stochastic_finding(cells, over)

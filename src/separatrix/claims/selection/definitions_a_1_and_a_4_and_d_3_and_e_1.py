@@ -1,14 +1,15 @@
-"""Definitions A.1, A.4, D.3 and E.1 of Wang, Wei, Hsu and Lee: restricted isometry, and three definitions once more."""
+"""Definitions A.1, A.4, D.3 and E.1 of Wang, Wei, Hsu and Lee: restricted isometry, and three repeated definitions."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.claims.selection.definitions_2_1_to_2_5 import (
     SELECTION_NEIGHBOURS,
     STOCHASTIC_NEIGHBOURS,
@@ -18,7 +19,6 @@ from separatrix.claims.selection.definitions_2_1_to_2_5 import (
     task_finding,
 )
 from separatrix.claims.selection.plane import TIGHT
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import one_hot_encoding, random_signs, subset_code
 from separatrix.selection.isometry import restricted_isometry
@@ -28,9 +28,9 @@ from separatrix.selection.transformer import SelectionTransformer
 
 @experiment(version=1, name="selection.definition_a_1")
 def isometry(T: int, q: int, width: int, seed: int) -> dict[str, float]:
-    """The least delta of Definition A.1, by its vectors: singular values over all supports of up to q and up to 2 q.
+    """Return the least delta of Definition A.1 by singular values over all supports of sizes up to q and up to 2 q.
 
-    `same size` has supports of up to q for both vectors, `unsquared` takes norms and not their squares.
+    `same size` takes supports of size up to q for both vectors, `unsquared` takes norms instead of their squares.
     """
     source = torch.Generator().manual_seed(seed)
     E = random_signs(T, width, source).double() / math.sqrt(width)
@@ -41,24 +41,24 @@ def isometry(T: int, q: int, width: int, seed: int) -> dict[str, float]:
             for value in (float(values.max()), float(values.min())):
                 largest["squared"] = max(largest["squared"], abs(value**2 - 1))
                 largest["unsquared"] = max(largest["unsquared"], abs(value - 1))
-            others = [i for i in range(T) if i not in S]
-            for other in range(1, min(2 * q, len(others)) + 1):
-                for S2 in itertools.combinations(others, other):
+            outside = [i for i in range(T) if i not in S]
+            for count in range(1, min(2 * q, len(outside)) + 1):
+                for S2 in itertools.combinations(outside, count):
                     norm = float(torch.linalg.matrix_norm(E[list(S)] @ E[list(S2)].mT, 2))
                     largest["q and 2 q"] = max(largest["q and 2 q"], norm)
-                    if other <= q:
+                    if count <= q:
                         largest["q and q"] = max(largest["q and q"], norm)
-    found = restricted_isometry(E, q)
+    isometry = restricted_isometry(E, q)
     return {
-        "it": abs(found.upper - max(largest["squared"], largest["q and 2 q"])) + (found.upper - found.lower),
-        "same size": abs(found.upper - max(largest["squared"], largest["q and q"])),
-        "unsquared": abs(found.isometry[1] - largest["unsquared"]),
+        "it": abs(isometry.upper - max(largest["squared"], largest["q and 2 q"])) + (isometry.upper - isometry.lower),
+        "same size": abs(isometry.upper - max(largest["squared"], largest["q and q"])),
+        "unsquared": abs(isometry.isometry[1] - largest["unsquared"]),
     }
 
 
 @experiment(version=1, name="selection.definition_d_3")
 def orthogonal(T: int, q: int, seed: int) -> dict[str, float]:
-    """E E^T = I, and e_y as a sum and as E_y (E_y^T E_y)^-1 1, over all subsets."""
+    """Check E E^T = I, and compare e_y as a sum with E_y (E_y^T E_y)^-1 1, over all subsets."""
     E = one_hot_encoding(T, dtype=torch.float64)
     y = all_subsets(T, q)
     inside = torch.zeros(len(y), T, dtype=torch.float64).scatter_(1, y, 1.0)
@@ -72,7 +72,7 @@ def orthogonal(T: int, q: int, seed: int) -> dict[str, float]:
 
 @experiment(version=1, name="selection.definition_e_1")
 def shapes(d: int, width: int, T: int, seed: int) -> dict[str, list[int] | list[float]]:
-    """The shapes of W, V and Z that the model takes; a pair is [printed fits, right fits], as 1 where it does not."""
+    """Test which shapes of W, V and Z the model accepts; a pair [printed, right] has 1 where a shape does not fit."""
     model = SelectionTransformer(d, width, dtype=torch.float64)
     W, V = list(model.W.shape), list(model.V.shape)
     Z = [d + width, T]
@@ -82,52 +82,44 @@ def shapes(d: int, width: int, T: int, seed: int) -> dict[str, list[int] | list[
     }
 
 
-def _isometry_cells() -> Iterator[Cell]:
-    for T, q, width in ((4, 1, 8), (5, 2, 16), (6, 2, 32), (3, 3, 8)):
-        yield isometry.cell(seed=1, T=T, q=q, width=width)
-
-
 @claim(
-    paper="selection",
     where="Definition A.1",
     says=r"Restricted isometry and orthogonality means that $\lVert E v \rVert^2$ is within $\delta \lVert v "
     r"\rVert^2$ of $\lVert v \rVert^2$ for supports of up to $q$, and that $\lvert \langle E v, E v' \rangle \rvert "
     r"\le \delta \lVert v \rVert \lVert v' \rVert$ for disjoint supports of up to $q$ and $2 q$.",
-    cells=_isometry_cells,
+    cells=cell_grid(isometry, {"T q width": ((4, 1, 8), (5, 2, 16), (6, 2, 32), (3, 3, 8))}, seed=1),
     defines=("separatrix.selection.isometry.restricted_isometry",),
     neighbours=(
         Neighbour("disjoint supports of up to $q$ both", {"form": "same size"}),
         Neighbour(r"$\lVert E v \rVert$ within $\delta \lVert v \rVert$ of $\lVert v \rVert$", {"form": "unsquared"}),
     ),
 )
-def definition_a_1(found: Sequence[Found], form: str = "it") -> Finding:
-    """Singular values over all supports, against the library's constant."""
-    worst = max(one.result[form] for one in found)
+def definition_a_1(cells: Sequence[CellResult], form: str = "it") -> Finding:
+    """Compare the library's constant with the singular values over all supports."""
+    worst = max(cell.result[form] for cell in cells)
     return holds_if(worst <= 1e-9, {"largest difference": worst})
 
 
 @claim(
-    paper="selection",
     where="Definition A.4",
     says="The definition repeats the task of Definition 2.1, for comparison with the original one.",
     cells=task_cells,
     defines=("separatrix.selection.SparseTokenSelection",),
     neighbours=SELECTION_NEIGHBOURS,
 )
-def definition_a_4(found: Sequence[Found], target: str = "mean", variance: float = 1.0) -> Finding:
-    return task_finding(found, target, variance)
+def definition_a_4(cells: Sequence[CellResult], target: str = "mean", variance: float = 1.0) -> Finding:
+    return task_finding(cells, target, variance)
 
 
 @claim(
-    paper="selection",
     where="Definition D.3",
     says="The definition repeats one-hot encodings: $E = I_T$ is orthogonal, and $e_y$ is the sum over the subset.",
     cells=lambda: [orthogonal.cell(seed=0, T=T, q=q) for T, q in ((1, 1), (4, 2), (6, 5), (8, 3))],
     defines=("separatrix.selection.encodings.one_hot_encoding",),
     neighbours=(Neighbour("$e_y$ is the mean over the subset", {"code": "mean"}),),
 )
-def definition_d_3(found: Sequence[Found], code: str = "sum") -> Finding:
-    worst = max(max(one.result["orthogonal"], one.result[code], one.result["products"]) for one in found)
+def definition_d_3(cells: Sequence[CellResult], code: str = "sum") -> Finding:
+    worst = max(max(cell.result["orthogonal"], cell.result[code], cell.result["products"]) for cell in cells)
     return holds_if(worst <= TIGHT, {"largest difference": worst})
 
 
@@ -153,7 +145,6 @@ SHAPES = (
 
 
 @claim(
-    paper="selection",
     where="Definition E.1",
     says="The definition repeats the transformer with stochastic encodings.",
     cells=lambda: (
@@ -164,11 +155,11 @@ SHAPES = (
     errata=SHAPES,
     neighbours=STOCHASTIC_NEIGHBOURS,
 )
-def definition_e_1(found: Sequence[Found], over: str = "valid") -> Finding:
-    """The mean over valid encodings as in Definition 2.5, and the shapes that the model takes."""
-    sizes = [one for one in found if "rows of Z" in one.result]
-    finding = stochastic_finding([one for one in found if "valid" in one.result], over)
-    pairs = {erratum.shown_by: [one.result[erratum.shown_by] for one in sizes] for erratum in SHAPES}
+def definition_e_1(cells: Sequence[CellResult], over: str = "valid") -> Finding:
+    """Check the mean over valid encodings as in Definition 2.5, and the shapes that the model accepts."""
+    sizes = [cell for cell in cells if "rows of Z" in cell.result]
+    finding = stochastic_finding([cell for cell in cells if "valid" in cell.result], over)
+    pairs = {erratum.shown_by: [cell.result[erratum.shown_by] for cell in sizes] for erratum in SHAPES}
     right = all(pair[1] == 0 for found_pairs in pairs.values() for pair in found_pairs)
     numbers = {**finding.numbers, "sizes at which the printed shapes do not fit": f"{len(sizes)} of {len(sizes)}"}
     shows = {name: all(pair[0] > 0 for pair in found_pairs) for name, found_pairs in pairs.items()}

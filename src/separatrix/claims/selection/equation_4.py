@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if
 from separatrix.lab.registry import experiment
 from separatrix.selection.overlap_table import overlap_table
 from separatrix.selection.stochastic_dynamics import OBJECTIVES, settled_loss, stochastic_dynamics
@@ -16,10 +16,11 @@ from separatrix.selection.stochastic_dynamics import OBJECTIVES, settled_loss, s
 def two_objectives(
     T: int, q: int, d: int, width: int, threshold: float, encodings: int, seed: int
 ) -> dict[str, object]:
-    """The paper's run by the recursion: rate 1 for 50,000 steps, then 1/3 for as many, on either objective.
+    """Follow the paper's run by the recursion: rate 1 for 50,000 steps, then 1/3 for 50,000 steps, on either objective.
 
-    `slope` is what the inverse loss gains a step at the end; `predicted` is 4 mu^2 eta / width with mu the measured
-    rate -d log L / (2 dC) there. `error` is the relative standard error of the tabulated w where the run ends.
+    `slope` is the increment of the inverse loss per step at the end; `predicted` is 4 mu^2 eta / width, where mu is the
+    measured rate -d log L / (2 dC) there. `error` is the relative standard error of the tabulated w at the end of the
+    run.
     """
     table = overlap_table(
         T, q, width, threshold=threshold, encodings=encodings, subsets=16, generator=seed, largest_C=16.0
@@ -48,7 +49,6 @@ def two_objectives(
 
 
 @claim(
-    paper="selection",
     where="Equation (4)",
     part="two objectives",
     says="Training with one fresh encoding at each step minimises the mean of the loss over encodings. This is "
@@ -60,18 +60,18 @@ def two_objectives(
         Neighbour("the mean of the loss is below the loss of the mean", {"above": -1}),
     ),
 )
-def equation_4(found: Sequence[Found], factor: float = 1.0, above: int = 1) -> Finding:
-    """Jensen along the whole run, and the slope of the inverse loss against 4 mu^2 eta / width."""
-    result = found[0].result
+def equation_4(cells: Sequence[CellResult], factor: float = 1.0, above: int = 1) -> Finding:
+    """Check Jensen's inequality along the run, and compare the slope of the inverse loss with 4 mu^2 eta / width."""
+    result = cells[0].result
     mean, of_mean = (result[objective] for objective in OBJECTIVES)
     numbers: dict[str, float | str] = {
         "mean of the loss after 100,000 steps": mean["last"],
         "loss of the mean after 100,000 steps": of_mean["last"],
-        "inverse loss gains a step": mean["slope"],
+        "increment of the inverse loss per step": mean["slope"],
         "4 mu^2 eta / d_e": mean["predicted"],
         "relative standard error of the table": mean["error"],
     }
-    held = above * (mean["last"] - of_mean["last"]) > 0 and all(
-        abs(one["slope"] / (factor * one["predicted"]) - 1) < 0.1 for one in (mean, of_mean)
+    passed = above * (mean["last"] - of_mean["last"]) > 0 and all(
+        abs(curve["slope"] / (factor * curve["predicted"]) - 1) < 0.1 for curve in (mean, of_mean)
     )
-    return holds_if(held, numbers)
+    return holds_if(passed, numbers)

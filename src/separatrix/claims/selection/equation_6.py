@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import population_dynamics, population_loss
@@ -16,7 +16,7 @@ from separatrix.selection.flow import population_flow
 
 @experiment(version=2, name="selection.equation_6")
 def flow_gap(T: int, q: int, d: int, lr: float, span: float, seed: int) -> dict[str, float]:
-    """How far the recursion is from equation (6), over a span of eta t; and equation (6)'s factor from ours."""
+    """Return the distance of the recursion from equation (6) over a span of eta t, and that of the last factors."""
     steps = round(span / lr)
     run = population_dynamics(T, q, d, lr, steps)
     at = np.linspace(0, steps, 65).astype(np.int64)[1:]
@@ -34,7 +34,7 @@ def flow_gap(T: int, q: int, d: int, lr: float, span: float, seed: int) -> dict[
 
 _RATES = (0.05, 0.025, 0.0125)
 _SETTINGS = ((20, 2, 1, 600.0), (9, 2, 3, 20.0), (16, 3, 2, 60.0), (60, 2, 2, 100.0), (40, 9, 1, 200.0))
-"""(T, q, d, span): q from 2 to just below T/4, within the hypothesis of Theorem 3.1."""
+"""Settings (T, q, d, span), with q from 2 to just below T/4, as Theorem 3.1 requires."""
 
 
 def _cells() -> Iterator[Cell]:
@@ -44,7 +44,6 @@ def _cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="selection",
     where="Equation (6)",
     says="Along its trajectory, gradient descent approximately follows an ordinary differential equation for "
     r"$\alpha$ and $C$.",
@@ -54,19 +53,19 @@ def _cells() -> Iterator[Cell]:
         Neighbour("its last factor has $T - 1$ in the place of $T$", {"formula": "factor_of_less"}),
     ),
 )
-def equation_6(found: Sequence[Found], power: int = 1, formula: str = "factor") -> Finding:
-    """The distance halves with the rate, as that of Euler's method from its equation does."""
+def equation_6(cells: Sequence[CellResult], power: int = 1, formula: str = "factor") -> Finding:
+    """Check that the distance is halved when the rate is halved, as for Euler's method."""
     ratios, gaps = [], []
     for T, q, d, _ in _SETTINGS:
-        mine = [one for one in found if all(one.parameters[x] == v for x, v in (("T", T), ("q", q), ("d", d)))]
-        fall = [one.result["gap"] for one in sorted(mine, key=lambda one: -one.parameters["lr"])]
+        mine = [cell for cell in cells if all(cell.parameters[x] == v for x, v in (("T", T), ("q", q), ("d", d)))]
+        fall = [cell.result["gap"] for cell in sorted(mine, key=lambda cell: -cell.parameters["lr"])]
         ratios += [later / before for before, later in itertools.pairwise(fall)]
         gaps.append(fall[-1])
-    factor = max(one.result[formula] for one in found)
+    factor = max(cell.result[formula] for cell in cells)
     numbers: dict[str, float | str] = {
         "largest distance at the smallest rate": max(gaps),
         "distances when the rate is halved": ", ".join(f"{ratio:.3f}" for ratio in ratios),
-        "its last factor against ours": factor,
+        "difference of the last factors": factor,
     }
-    held = all(abs(ratio - 0.5**power) < 0.1 for ratio in ratios) and factor < 1e-9
-    return holds_if(held, numbers)
+    passed = all(abs(ratio - 0.5**power) < 0.1 for ratio in ratios) and factor < 1e-9
+    return holds_if(passed, numbers)

@@ -1,8 +1,9 @@
-"""Figures 3 and 8 of Wang, Wei, Hsu and Lee: W and V of the small run, T = 10 and d = d_e = 20, as they turn.
+"""Figures 3 and 8 of Wang, Wei, Hsu and Lee: W and V of the small run, T = 10 and d = d_e = 20, during training.
 
-The first d columns of W multiply x_query, which the paper does not give for its runs. Where every example has a token
-of its own, they go to zero like all others that the ground truth has at zero. With x_query = 0 they have no gradient,
-and with one token for the whole run they have one along that token alone: in either case they keep their random start.
+The first d columns of W multiply x_query, which the paper does not state for its runs. If every example has its own
+query token, these columns tend to zero like all other entries that are zero in the ground truth. With x_query = 0 they
+have no gradient, and with one token for the whole run they have a gradient along that token only; in both cases they
+keep their random initial values.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Literal
 
 import torch
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim
 from separatrix.claims.selection.training import comes_out
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -26,11 +27,11 @@ from separatrix.selection.transformer import cosine, ground_truth
 def heat_maps(
     steps: int, query: Literal["zero", "fixed", "drawn"], seed: int, threshold: float = 0.2
 ) -> dict[str, object]:
-    """W and V at steps 0, 100, 500 and the last; how near they are to the ground truth, all columns counted.
+    """Return W and V at steps 0, 100, 500 and the last, and their distances to the ground truth, over all columns.
 
-    `cosine_tokens` is W's cosine to the matrix that has the identity in the block of the tokens. `off_W`, `off_V`: the
-    root mean square of the entries that the ground truth has at zero, over the mean of those that it has not. `kept`:
-    the size of the first d columns of W, in parts of what it was.
+    `cosine_tokens` is the cosine of W to the matrix with the identity in the token block. `off_W` and `off_V` are the
+    root mean square of the entries that are zero in the ground truth, divided by the mean of the others. `kept` is the
+    norm of the first d columns of W, relative to its initial value.
     """
     settings = dataclasses.replace(
         heat_map_settings(seed=seed),
@@ -41,8 +42,8 @@ def heat_maps(
         validate_every=max(1, steps // 100),
         query=query,
     )
-    kept = [record for record in train(settings) if record.weights is not None or record.stopped]
-    weights = [record.weights for record in kept if record.weights is not None]
+    records = [record for record in train(settings) if record.weights is not None or record.stopped]
+    weights = [record.weights for record in records if record.weights is not None]
     W, V = (torch.stack([pair[at] for pair in weights]) for at in (0, 1))
     d = settings.d
     W_star, V_star = ground_truth(d, settings.width)
@@ -52,16 +53,16 @@ def heat_maps(
         return float(matrix[truth == 0].square().mean().sqrt() / matrix[truth != 0].mean())
 
     return {
-        "step": [record.step for record in kept],
+        "step": [record.step for record in records],
         "W": W,
         "V": V,
-        "cosine_W": [cosine(one, W_star) for one in W],
-        "cosine_tokens": [cosine(one, on_tokens) for one in W],
-        "cosine_V": [cosine(one, V_star) for one in V],
-        "off_W": [off(one, W_star) for one in W],
-        "off_V": [off(one, V_star) for one in V],
+        "cosine_W": [cosine(weights, W_star) for weights in W],
+        "cosine_tokens": [cosine(weights, on_tokens) for weights in W],
+        "cosine_V": [cosine(weights, V_star) for weights in V],
+        "off_W": [off(weights, W_star) for weights in W],
+        "off_V": [off(weights, V_star) for weights in V],
         "kept": float(W[-1, :, :d].norm() / W[0, :, :d].norm()),
-        "stopped": kept[-1].stopped,
+        "stopped": records[-1].stopped,
     }
 
 
@@ -96,12 +97,12 @@ def _cells(steps: int, seeds: int, thresholds: Sequence[float]) -> Iterator[Cell
         yield heat_maps.cell(seed=0, steps=steps, query="drawn", threshold=threshold)
 
 
-def _judged(found: Sequence[Found], least: float, most: float, truth: str, query: str) -> Finding:
-    """At the end the cosines are above `least` and stray entries below `most` of the others, less than before.
+def _judged(cells: Sequence[CellResult], least: float, most: float, truth: str, query: str) -> Finding:
+    """Check that the final cosines exceed `least`, and that stray entries decrease to below `most` of the others.
 
-    All entries are counted, where every example has its own token of the query; the worst of all runs decides.
+    All entries are counted, in runs in which every example has its own query token; the worst run decides.
     """
-    runs = [one.result for one in found if one.parameters["query"] == query]
+    runs = [cell.result for cell in cells if cell.parameters["query"] == query]
     numbers: dict[str, float | str] = {
         "runs": len(runs),
         "least cosine of W to the truth": min(run["cosine_W"][-1] for run in runs),
@@ -109,10 +110,10 @@ def _judged(found: Sequence[Found], least: float, most: float, truth: str, query
         "other entries of W over its diagonal, at most": max(run["off_W"][-1] for run in runs),
         "other entries of V over its diagonal, at most": max(run["off_V"][-1] for run in runs),
     }
-    for one in found:
-        name = f"x_query {one.parameters['query']}, seed {one.seed}, threshold {one.parameters['threshold']:g}"
-        numbers[f"first d columns of W, in parts of their start, {name}"] = one.result["kept"]
-    stopped = [one.result["stopped"] for one in found if one.result["stopped"]]
+    for cell in cells:
+        name = f"x_query {cell.parameters['query']}, seed {cell.seed}, threshold {cell.parameters['threshold']:g}"
+        numbers[f"first d columns of W, relative to their initial norm, {name}"] = cell.result["kept"]
+    stopped = [cell.result["stopped"] for cell in cells if cell.result["stopped"]]
     if stopped:
         return Finding(Verdict.UNDECIDED, numbers, stopped[0])
     near = min(min(run[truth][-1], run["cosine_V"][-1]) for run in runs) > least
@@ -121,7 +122,6 @@ def _judged(found: Sequence[Found], least: float, most: float, truth: str, query
 
 
 @claim(
-    paper="selection",
     where="Figure 8",
     part="first 1,000 steps",
     says="In the small run the position block of $W$ and the token block of $V$ turn to the identity, and all "
@@ -132,12 +132,13 @@ def _judged(found: Sequence[Found], least: float, most: float, truth: str, query
     chosen=_CHOSEN,
     history=_HISTORY,
 )
-def figure_8_start(found: Sequence[Found], truth: str = "cosine_W", query: str = "drawn", most: float = 0.2) -> Finding:
-    return _judged(found, 0.95, most, truth, query)
+def figure_8_start(
+    cells: Sequence[CellResult], truth: str = "cosine_W", query: str = "drawn", most: float = 0.2
+) -> Finding:
+    return _judged(cells, 0.95, most, truth, query)
 
 
 @claim(
-    paper="selection",
     where="Figure 8",
     says="In the small run the position block of $W$ and the token block of $V$ turn to the identity, and all other "
     "entries go to zero, over 50,000 steps (Figure 3 shows the first and the last step).",
@@ -148,5 +149,5 @@ def figure_8_start(found: Sequence[Found], truth: str = "cosine_W", query: str =
     chosen=_CHOSEN,
     history=_HISTORY,
 )
-def figure_8(found: Sequence[Found], truth: str = "cosine_W", query: str = "drawn", most: float = 0.05) -> Finding:
-    return _judged(found, 0.99, most, truth, query)
+def figure_8(cells: Sequence[CellResult], truth: str = "cosine_W", query: str = "drawn", most: float = 0.05) -> Finding:
+    return _judged(cells, 0.99, most, truth, query)

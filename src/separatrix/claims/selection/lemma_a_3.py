@@ -12,7 +12,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.misprint_pairs import ROUNDING, as_printed, compared, missed
 from separatrix.errors import ArgumentError
 from separatrix.lab.cell import Cell
@@ -28,8 +28,7 @@ CODE = (
         at="Lemma A.3, the last inequality",
         slip="overlap with a subset's code",
         shown_by="overlap outside the subset",
-        printed=r"$\lvert \langle e_i, e_v \rangle \rvert \le \frac{\delta}{1 - 2 \delta}$ for every $i$ outside "
-        "$v$.",
+        printed=r"$\lvert \langle e_i, e_v \rangle \rvert \le \frac{\delta}{1 - 2 \delta}$ for every $i$ outside $v$.",
         right=r"$\lvert \langle e_i, e_v \rangle \rvert \le \frac{\delta \sqrt{q}}{1 - \delta}$.",
         why=r"$\langle e_i, e_v \rangle = \langle E \mathbf{1}_i, E u \rangle$ with $u = (E_v^\top E_v)^{-1} "
         r"\mathbf{1}$ of norm at most $\sqrt{q} / (1 - \delta)$, and the $(q, \delta)$-property bounds the product "
@@ -66,9 +65,9 @@ def subset_codes(kind: Literal["random", "leaning"], T: int, q: int, width: int,
     source = torch.Generator().manual_seed(seed)
     signs = random_signs(T, width, source).double() / math.sqrt(width)
     E = leaning(q, width) if kind == "leaning" else signs
-    found = restricted_isometry(E, q)
-    delta = found.upper
-    if not found.exact or delta >= 0.5:
+    isometry = restricted_isometry(E, q)
+    delta = isometry.upper
+    if not isometry.exact or delta >= 0.5:
         raise ArgumentError("width", expected="an encoding with delta below 1/2, by enumeration", got=delta)
     inside, norms, outside = 0.0, -math.inf, []
     for size in range(1, q + 1):
@@ -97,7 +96,6 @@ def _code_cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="selection",
     where="Lemma A.3",
     says=r"If $E$ has the $(q, \delta)$-property, the code $e_v = E_v (E_v^\top E_v)^{-1} \mathbf{1}$ of a set of at "
     r"most $q$ positions has norm at most $\sqrt{q} / (1 - 2 \delta)$, inner product 1 with the encodings in the "
@@ -109,13 +107,14 @@ def _code_cells() -> Iterator[Cell]:
         Neighbour(r"norm at most $1 / (1 - 2 \delta)$", {"norm_missed": "norm_missed_at_1"}),
     ),
 )
-def lemma_a_3(found: Sequence[Found], misprint: str = "", norm_missed: str = "norm_missed") -> Finding:
+def lemma_a_3(cells: Sequence[CellResult], misprint: str = "", norm_missed: str = "norm_missed") -> Finding:
     """The norm and the products inside hold as printed; the bound on the products outside does not."""
-    inside = max(one.result["inside"] for one in found)
-    norm = max(one.result[norm_missed] for one in found)
+    deltas = [cell.result["delta"] for cell in cells]
+    inside = max(cell.result["inside"] for cell in cells)
+    norm = max(cell.result[norm_missed] for cell in cells)
     numbers: dict[str, float | str] = {
         "largest |<e_i, e_v> - 1| inside": inside,
         "norm bound missed by": max(norm, 0.0),
-        "deltas": f"{min(one.result['delta'] for one in found):.4f} to {max(one.result['delta'] for one in found):.4f}",
+        "deltas": f"{min(deltas):.4f} to {max(deltas):.4f}",
     }
-    return compared(found, CODE, numbers, held=max(inside, norm) <= ROUNDING, misprint=misprint)
+    return compared(cells, CODE, numbers, held=max(inside, norm) <= ROUNDING, misprint=misprint)

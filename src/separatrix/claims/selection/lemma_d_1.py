@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.misprint_pairs import ROUNDING, as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import subset_code, subset_weights
@@ -23,16 +23,16 @@ JACOBIAN = (
         shown_by="Jacobian of the softmax",
         printed=r"$d \operatorname{softmax}(v) = (\operatorname{diag}(v) - v v^\top) d v$.",
         right=r"$(\operatorname{diag}(p) - p p^\top) d v$ with $p = \operatorname{softmax}(v)$.",
-        why="The next line of the proof already has $S_y$ in the place of $v$.",
+        why="The next line of the proof already has $S_y$ in the place of $v$. The proof of Lemma E.2 repeats this.",
     ),
 )
 
 
 @experiment(version=2, name="selection.lemma_d1")
 def batch_gradients(T: int, q: int, d: int, width: int, seed: int) -> dict[str, object]:
-    """Lemma D.1's gradient on a batch, at random W and V, against autograd; and the softmax's Jacobian.
+    """Compare the gradient of Lemma D.1 with autograd at random W and V, and both forms of the softmax Jacobian.
 
-    `apart` is the library's gradient's distance, `literal` that of the lemma's formula in W, written out example by
+    `apart` is the distance of the library's gradient, `literal` that of the lemma's formula in W, computed example by
     example, and `without` that of the formula without - S S^T.
     """
     source = torch.Generator().manual_seed(seed)
@@ -74,7 +74,6 @@ def _in_W(model: SelectionTransformer, X: Tensor, y: Tensor, E: Tensor, target: 
 
 
 @claim(
-    paper="selection",
     where="Lemma D.1",
     says=r"The gradients of the loss are $-\mathbb{E} Z (\operatorname{diag}(S) - S S^\top) Z^\top V^\top (X Y / q "
     r"- V Z S) z^\top$ in $W$, and $-\mathbb{E} (X Y / q - V Z S)(Z S)^\top$ in $V$.",
@@ -83,12 +82,9 @@ def _in_W(model: SelectionTransformer, X: Tensor, y: Tensor, E: Tensor, target: 
         for T, q, d, w in ((2, 1, 1, 3), (7, 2, 3, 5), (12, 4, 2, 20))
     ],
     errata=JACOBIAN,
-    neighbours=(
-        *as_printed(JACOBIAN),
-        Neighbour(r"the gradient in $W$ without $- S S^\top$", {"formula": "without"}),
-    ),
+    neighbours=(*as_printed(JACOBIAN), Neighbour(r"the gradient in $W$ without $- S S^\top$", {"formula": "without"})),
 )
-def lemma_d_1(found: Sequence[Found], misprint: str = "", formula: str = "literal") -> Finding:
-    """The formula is autograd's gradient, and so is the library's; one line of its proof is misprinted."""
-    apart = max(max(one.result["apart"], one.result[formula]) for one in found)
-    return compared(found, JACOBIAN, {"largest distance to autograd": apart}, held=apart <= ROUNDING, misprint=misprint)
+def lemma_d_1(cells: Sequence[CellResult], misprint: str = "", formula: str = "literal") -> Finding:
+    """Check that the formula and the library agree with autograd; one line of the proof is misprinted."""
+    apart = max(max(cell.result["apart"], cell.result[formula]) for cell in cells)
+    return compared(cells, JACOBIAN, {"largest distance to autograd": apart}, held=apart <= ROUNDING, misprint=misprint)

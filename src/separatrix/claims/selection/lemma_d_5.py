@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared, missed
 from separatrix.claims.selection.plane import TIGHT, plane, plane_sizes, population
 from separatrix.lab.cell import Cell
@@ -50,7 +50,7 @@ PLANE = (
 
 @experiment(version=1, name="selection.lemma_d5")
 def plane_gradients(T: int, q: int, d: int, alpha: float, C: float, seed: int) -> dict[str, object]:
-    """The population gradient on the plane: how far it leaves the plane, and its two numbers against the formulas."""
+    """Return the distance of the population gradient from the plane, and of its two coordinates from the formulas."""
     W, V = plane(T, d, alpha, C)
     _, dW, dV = population(W, V, torch.eye(T, dtype=torch.float64), q)
     along_W, along_V = plane(T, d, 1.0, 1.0)
@@ -61,22 +61,22 @@ def plane_gradients(T: int, q: int, d: int, alpha: float, C: float, seed: int) -
     down_alpha = (1 - alpha * q * s) * s - alpha * w**2 / (T - q)
     down_C = alpha * d / (T - 1) * s * ((1 - alpha) * w + T * alpha / (T - q) * w**2)
     holding = float((all_subsets(T, q) == 0).any(1).double().mean())
-    every = math.comb(T, q)
+    subsets = math.comb(T, q)
     return {
         "leaves": leaves,
         "sign of the gradient in V": [abs(float(in_alpha) - down_alpha), abs(float(in_alpha) + down_alpha)],
         "sign of the gradient in W": [abs(float(in_C) - down_C), abs(float(in_C) + down_C)],
         "share of the subsets": missed(
-            [(abs(math.comb(T - 1, q) / every - holding), abs(math.comb(T - 1, q - 1) / every - holding))]
+            [(abs(math.comb(T - 1, q) / subsets - holding), abs(math.comb(T - 1, q - 1) / subsets - holding))]
         ),
     }
 
 
 @experiment(version=2, name="selection.exact_descent")
 def descents(T: int, q: int, d: int, lr: float, steps: int, seed: int) -> dict[str, float]:
-    """Descent of the whole matrices with exact means: how far it leaves the plane, and the two-number law.
+    """Run descent on the full matrices with exact means; return its distances from the plane and the recursion.
 
-    `off_identity` is how far the position block of W is from all multiples of I, in place of I - 1 1^T / T.
+    `off_identity` is the distance of the position block of W from all multiples of I instead of I - 1 1^T / T.
     """
     W, V, loss = exact_descent(torch.eye(T, dtype=torch.float64), q, d, lr, steps)
     run = population_dynamics(T, q, d, lr, steps)
@@ -98,7 +98,6 @@ def _d5_cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="selection",
     where="Lemma D.5",
     says="With one-hot encodings and a zero start, gradient descent on the population loss keeps $V$ on $[I, 0]$ "
     "and $W$ on the projection orthogonal to the constant vector (Lemma 3.2).",
@@ -109,12 +108,13 @@ def _d5_cells() -> Iterator[Cell]:
         Neighbour(r"keeps $W$ on $I$ for $I - \mathbf{1} \mathbf{1}^\top / T$", {"distance": "off_identity"}),
     ),
 )
-def lemma_d_5(found: Sequence[Found], misprint: str = "", distance: str = "off") -> Finding:
-    """The gradient never leaves the plane, and descent of the matrices is the recursion for alpha and C.
+def lemma_d_5(cells: Sequence[CellResult], misprint: str = "", distance: str = "off") -> Finding:
+    """Check that the gradient stays on the plane, and that descent follows the recursion for alpha and C.
 
-    `distance` is which of the distances of the descent from a direction must vanish.
+    `distance`
+    names the distance of the descent that must vanish.
     """
-    leaves = max(one.result["leaves"] for one in found if "leaves" in one.result)
-    off = max(max(one.result[distance], one.result["apart"]) for one in found if "off" in one.result)
+    leaves = max(cell.result["leaves"] for cell in cells if "leaves" in cell.result)
+    off = max(max(cell.result[distance], cell.result["apart"]) for cell in cells if "off" in cell.result)
     numbers: dict[str, float | str] = {"gradient leaves the plane by": leaves, "descent is off the recursion by": off}
-    return compared(found, PLANE, numbers, held=max(leaves, off) < TIGHT, misprint=misprint)
+    return compared(cells, PLANE, numbers, held=max(leaves, off) < TIGHT, misprint=misprint)

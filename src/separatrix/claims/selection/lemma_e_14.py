@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared, missed
 from separatrix.claims.selection.valid_encodings import FIVE, LARGEST, SIZES, TIGHT, codes, valid_encodings
 from separatrix.lab.cell import Cell
@@ -31,9 +31,9 @@ EXCHANGE = (
 
 @experiment(version=2, name="selection.lemma_e14")
 def mean_attention(T: int, q: int, width: int, C: float, seed: int) -> dict[str, object]:
-    """The mean attention over all valid encodings; and one encoding's, its coordinates or its positions exchanged.
+    """Return the mean attention over valid encodings, and that of an encoding with coordinates or positions exchanged.
 
-    `apart` is by how much the mean differs between positions inside and outside.
+    `apart` is the difference of the mean between positions inside and outside.
     """
     stack = valid_encodings(T, width)
     uneven, unmoved, apart = 0.0, 0.0, 0.0
@@ -55,15 +55,18 @@ def mean_attention(T: int, q: int, width: int, C: float, seed: int) -> dict[str,
         order, places = list(range(6)), list(range(10))
         order[i], order[j] = j, i
         places[i], places[j] = j, i
-        wanted = _attention(E, C)[j]
+        expected = _attention(E, C)[j]
         pairs.append(
-            (float((_attention(E[:, places], C)[i] - wanted).abs()), float((_attention(E[order], C)[i] - wanted).abs()))
+            (
+                float((_attention(E[:, places], C)[i] - expected).abs()),
+                float((_attention(E[order], C)[i] - expected).abs()),
+            )
         )
     return {"uneven": uneven, "unmoved": unmoved, "apart": apart, "what is exchanged": missed(pairs)}
 
 
 def _attention(E: Tensor, C: float) -> Tensor:
-    """S_y of the subset of the first two positions."""
+    """The attention S_y of the subset of the first two positions."""
     return torch.softmax(C * E @ subset_code(E, torch.tensor([0, 1])), 0)
 
 
@@ -76,19 +79,15 @@ def _cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="selection",
     where="Lemma E.14",
     says="The mean attention over valid encodings is the same for all positions in the subset, and the same for all "
     "outside it; flips and exchanges of coordinates change no attention (Lemmas E.10, E.11).",
     cells=_cells,
     errata=EXCHANGE,
-    neighbours=(
-        *as_printed(EXCHANGE),
-        Neighbour("the same inside and outside", {"all_alike": True}),
-    ),
+    neighbours=(*as_printed(EXCHANGE), Neighbour("the same inside and outside", {"all_alike": True})),
 )
-def lemma_e_14(found: Sequence[Found], misprint: str = "", all_alike: bool = False) -> Finding:
-    uneven = max(max(one.result["uneven"], one.result["apart"] if all_alike else 0.0) for one in found)
-    unmoved = max(one.result["unmoved"] for one in found)
+def lemma_e_14(cells: Sequence[CellResult], misprint: str = "", all_alike: bool = False) -> Finding:
+    uneven = max(max(cell.result["uneven"], cell.result["apart"] if all_alike else 0.0) for cell in cells)
+    unmoved = max(cell.result["unmoved"] for cell in cells)
     numbers: dict[str, float | str] = {"mean attention is uneven by": uneven, "flips and exchanges move it by": unmoved}
-    return compared(found, EXCHANGE, numbers, held=max(uneven, unmoved) < TIGHT, misprint=misprint)
+    return compared(cells, EXCHANGE, numbers, held=max(uneven, unmoved) < TIGHT, misprint=misprint)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.misprint_pairs import ROUNDING, as_printed, compared
 from separatrix.claims.selection.lemma_a_3 import leaning
 from separatrix.lab.registry import experiment
@@ -36,17 +36,16 @@ WEIGHTS = (
     ),
 )
 
-
 SIDES = {"towards": (1, 1), "away": (-1, -1), "both": (1, -1)}
-"""The signs by which encodings outside the subset are multiplied in turn: they lean on it, away from it, or both."""
+"""The signs of the overlaps of encodings outside the subset: all positive, all negative, or alternating."""
 
 
 @experiment(version=3, name="selection.lemma_e15")
 def weight_bounds(q: int, outside: int, lean: str, width: int, C: float, seed: int) -> dict[str, list[float] | float]:
-    """The weight of a position in the subset, for q orthogonal encodings and others outside that lean on all q.
+    """Return the weight of a position in the subset, for q orthogonal encodings and others that overlap with all q.
 
-    Each has an overlap of 2 q / width in magnitude with the subset's code, where the isometry constant is 2 sqrt(q) /
-    width if there is one outside. `c` is the bound on overlaps, and `weight` the weight.
+    Each of the others has an overlap of magnitude 2 q / width with the code of the subset; with one of them the
+    isometry constant is 2 sqrt(q) / width. `c` is the bound on overlaps, and `weight` the weight.
     """
     E = leaning(q, width, outside)
     for at in range(outside):
@@ -67,13 +66,12 @@ def weight_bounds(q: int, outside: int, lean: str, width: int, C: float, seed: i
 
 
 def _beyond(weight: float, q: int, outside: int, C: float, c: float) -> tuple[float, float]:
-    """By how much a weight is below the lemma's lower bound and above its upper bound, for a bound c on overlaps."""
+    """The amounts by which a weight violates the lemma's lower and upper bounds, for a bound c on overlaps."""
     low, high = (1 / (q + outside * math.exp(-(1 - sign * c) * C)) for sign in (1, -1))
     return low - weight, weight - high
 
 
 @claim(
-    paper="selection",
     where="Lemma E.15",
     says=r"With $W = C W^\ast$, the attention on a position of the subset lies between two functions of $C$ and "
     r"$\delta$.",
@@ -95,16 +93,16 @@ def _beyond(weight: float, q: int, outside: int, C: float, c: float) -> tuple[fl
         "both signs, were added.",
     ),
 )
-def lemma_e_15(found: Sequence[Found], misprint: str = "", below: float = 1.0, above: float = 1.0) -> Finding:
-    """Both bounds, with `below` times c in the lower and `above` times c in the upper one."""
+def lemma_e_15(cells: Sequence[CellResult], misprint: str = "", below: float = 1.0, above: float = 1.0) -> Finding:
+    """Check both bounds, with `below` times c in the lower and `above` times c in the upper bound."""
     ends = []
-    for one in found:
-        q, outside, C = (one.parameters[name] for name in ("q", "outside", "C"))
-        weight, c = one.result["weight"], one.result["c"]
+    for cell in cells:
+        q, outside, C = (cell.parameters[name] for name in ("q", "outside", "C"))
+        weight, c = cell.result["weight"], cell.result["c"]
         ends.append([_beyond(weight, q, outside, C, scale * c)[at] for at, scale in enumerate((below, above))])
     least, most = (max(end[at] for end in ends) for at in (0, 1))
     numbers = {
         "most that a weight is below its lower bound": least,
         "most that a weight is above its upper bound": most,
     }
-    return compared(found, WEIGHTS, numbers, held=max(least, most) <= ROUNDING, misprint=misprint)
+    return compared(cells, WEIGHTS, numbers, held=max(least, most) <= ROUNDING, misprint=misprint)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared
 from separatrix.claims.selection.valid_encodings import FIVE, LARGEST, SIZES, codes, valid_encodings
 from separatrix.lab.cell import Cell
@@ -30,7 +30,7 @@ MEAN = (
 
 @experiment(version=2, name="selection.lemma_e2")
 def mean_outputs(T: int, q: int, width: int, d: int, C: float, seed: int) -> dict[str, list[float]]:
-    """The gradient in V of equation (4) at a random V, by autograd, against the printed and the right formula.
+    """Compare the gradient in V of equation (4) at a random V, by autograd, with the printed and corrected formula.
 
     Tokens are the 2 T d matrices with +- sqrt(T d) at one entry, whose second moments are the Gaussian's.
     """
@@ -43,8 +43,8 @@ def mean_outputs(T: int, q: int, width: int, d: int, C: float, seed: int) -> dic
         S = torch.softmax(C * (stack @ codes(stack, subset).unsqueeze(2)).squeeze(2), 1)
         Y = torch.zeros(T, dtype=torch.float64).index_fill(0, subset, 1 / q)
         mean = S.mean(0)
-        seen = torch.einsum("nt,ntw->nw", S, stack).mean(0).expand(len(X), -1)
-        ZS = torch.cat([X @ mean, seen], 1)
+        pooled = torch.einsum("nt,ntw->nw", S, stack).mean(0).expand(len(X), -1)
+        ZS = torch.cat([X @ mean, pooled], 1)
         R = X @ Y - ZS @ V.mT
         losses.append(0.5 * R.square().sum(1).mean())
         right.append(-R.detach().mT @ ZS / len(X))
@@ -66,7 +66,6 @@ def _cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="selection",
     where="Lemma E.2",
     says="The gradients of the stochastic objective are those of Lemma D.1 with the mean of $S_y$ in the place of "
     "$S_y$.",
@@ -74,5 +73,5 @@ def _cells() -> Iterator[Cell]:
     errata=MEAN,
     neighbours=as_printed(MEAN),
 )
-def lemma_e_2(found: Sequence[Found], misprint: str = "") -> Finding:
-    return compared(found, MEAN, misprint=misprint)
+def lemma_e_2(cells: Sequence[CellResult], misprint: str = "") -> Finding:
+    return compared(cells, MEAN, misprint=misprint)

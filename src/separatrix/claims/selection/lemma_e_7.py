@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.misprint_pairs import ROUNDING, as_printed, compared
 from separatrix.claims.selection.valid_encodings import LARGEST, SIZES, SMALL_OVERLAPS, TIGHT, codes, valid_encodings
 from separatrix.lab.cell import Cell
@@ -48,36 +48,33 @@ UPDATES = (
         rank=Rank.PROOF,
         at="Lemma E.7, the bounds on C",
         shown_by="order of the bounds on C",
-        printed=r"For all $t$ the step of $C$ is between $1 - c$ and $1 + c$ times $\frac{\eta d \alpha}{d_e} E[(1 "
-        "- q s_+) "
-        r"s_+] \left( 1 - \frac{q \alpha (T s - 1)}{T - q} \right)$, $c = \delta / (1 - 2 \delta)$.",
-        right="For all $t$ at which the last factor is not negative; else the two bounds change places. That it "
-        "never is "
-        r"follows from $\alpha \le (1 + r) \alpha^\ast$, (IH2), so that the lemma and (IH2) are proved by one "
+        printed=r"For all $t$ the step of $C$ is between $1 - c$ and $1 + c$ times $\frac{\eta d \alpha}{d_e} E[(1 - q "
+        r"s_+) s_+] \left( 1 - \frac{q \alpha (T s - 1)}{T - q} \right)$, $c = \delta / (1 - 2 \delta)$.",
+        right="For all $t$ at which the last factor is not negative; else the two bounds change places. That it never "
+        r"is follows from $\alpha \le (1 + r) \alpha^\ast$, (IH2), so that the lemma and (IH2) are proved by one "
         "induction.",
         why="The lemma is stated for all $t$ and (IH2) is shown only later, from the lemma: as printed, the two are "
-        "proved "
-        "in a circle.",
+        "proved in a circle.",
     ),
 )
 
 
 @experiment(version=4, name="selection.lemma_e7")
 def stochastic_step(T: int, q: int, width: int, d: int, alpha: float, C: float, seed: int) -> dict[str, object]:
-    """The gradient of the loss of the mean (equation (4)) at V = alpha V*, W = C W*, over all valid encodings.
+    """Return the gradient of the loss of the mean (equation (4)) at V = alpha V*, W = C W*, over all valid encodings.
 
-    It is autograd's, through the whole model with every block of W and V free and a token of the query that is not
-    zero. Tokens are the 2 T d matrices with +- sqrt(T d) at one entry: their first three moments are the Gaussian's,
-    and the gradient is a polynomial of degree three in them. `strays` is the largest entry by which the gradient leaves
-    the lemma's directions, in any block; `moved` is the step of C over eta, `middle` the middle of the lemma's interval
-    for it, and `overlap` the largest there is, which stands for the lemma's delta / (1 - 2 delta).
+    It is computed by autograd through the whole model, with every block of W and V free and a nonzero query token.
+    Tokens are the 2 T d matrices with +- sqrt(T d) at one entry: their first three moments are those of the Gaussian,
+    and the gradient is a polynomial of degree three in them. `strays` is the largest entry of the gradient outside the
+    lemma's directions, in any block; `moved` is the step of C divided by eta, `middle` the middle of the lemma's
+    interval for it, and `overlap` the largest overlap, which takes the place of delta / (1 - 2 delta).
     """
     stack, eta = valid_encodings(T, width), 0.5
     on_positions, on_tokens = ground_truth(d, width, dtype=torch.float64)
     W, V = (C * on_positions).requires_grad_(), (alpha * on_tokens).requires_grad_()
     x_query = torch.randn(d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    one = torch.eye(T * d, dtype=torch.float64).reshape(-1, T, d) * math.sqrt(T * d)
-    X = torch.cat([one, -one])
+    unit_inputs = torch.eye(T * d, dtype=torch.float64).reshape(-1, T, d) * math.sqrt(T * d)
+    X = torch.cat([unit_inputs, -unit_inputs])
     weights, pull, largest = [], [], 0.0
     subsets = all_subsets(T, q)
     for subset in subsets:
@@ -120,7 +117,7 @@ def stochastic_step(T: int, q: int, width: int, d: int, alpha: float, C: float, 
 
 
 def _one_hot_term(T: int, q: int, d: int, alpha: float, C: float) -> list[float]:
-    """Term 1 without and with alpha, against the gradient where all overlaps are zero."""
+    """Compare term 1 without and with alpha with the gradient, where all overlaps are zero."""
     W = torch.zeros(d + T, d + T, dtype=torch.float64)
     W[d:, d:] = C * torch.eye(T, dtype=torch.float64)
     _, dW, _ = exact_gradient(W, alpha * torch.eye(d, d + T, dtype=torch.float64), torch.eye(T, dtype=torch.float64), q)
@@ -138,13 +135,12 @@ def _cells() -> Iterator[Cell]:
     yield stochastic_step.cell(seed=0, T=T, q=q, width=width, d=1, alpha=1.4, C=1.3)
     for T, q, width in SMALL_OVERLAPS:
         yield stochastic_step.cell(seed=0, T=T, q=q, width=width, d=1, alpha=0.9, C=8.0)
-    # alpha is beyond the end of (IH2), so that C falls.
+    # alpha exceeds the bound of (IH2), so C decreases.
     T, q, width = SMALL_OVERLAPS[0]
     yield stochastic_step.cell(seed=0, T=T, q=q, width=width, d=1, alpha=2.5, C=4.0)
 
 
 @claim(
-    paper="selection",
     where="Lemma E.7",
     says="With stochastic encodings and a zero start, gradient descent keeps $V$ on $[I, 0]$ and $W$ on the "
     r"identity of the position block (Lemma 3.4), with an update rule for $\alpha$ and bounds on that of $C$.",
@@ -162,15 +158,15 @@ def _cells() -> Iterator[Cell]:
         "change places there. The verdict stayed.",
     ),
 )
-def lemma_e_7(found: Sequence[Found], misprint: str = "", share: float = 1.0) -> Finding:
-    """The direction to 1e-12 over all valid encodings; the bounds on C with the overlaps as they are.
+def lemma_e_7(cells: Sequence[CellResult], misprint: str = "", share: float = 1.0) -> Finding:
+    """Check the direction to 1e-12 over all valid encodings, and the bounds on C with the actual overlaps.
 
-    Where overlaps are below 1, so that both bounds have the sign of the middle, `share` of the overlap is taken.
+    Where overlaps are below 1, so that both bounds have the sign of the middle, they are multiplied by `share`.
     """
-    strays = max(one.result["strays"] for one in found)
+    strays = max(cell.result["strays"] for cell in cells)
     bounds, used = 0.0, 0.0
-    for one in found:
-        moved, middle, overlap = one.result["moved"], one.result["middle"], one.result["overlap"]
+    for cell in cells:
+        moved, middle, overlap = cell.result["moved"], cell.result["middle"], cell.result["overlap"]
         width = overlap * (share if overlap < 1 - ROUNDING else 1)
         low, high = sorted(((1 - width) * middle, (1 + width) * middle))
         bounds = max(bounds, low - moved, moved - high)
@@ -181,4 +177,4 @@ def lemma_e_7(found: Sequence[Found], misprint: str = "", share: float = 1.0) ->
         "bounds on the step of C missed by": max(bounds, 0.0),
         "largest share of the interval that is used, overlaps below 1": used,
     }
-    return compared(found, UPDATES, numbers, held=max(strays, bounds) < TIGHT, misprint=misprint)
+    return compared(cells, UPDATES, numbers, held=max(strays, bounds) < TIGHT, misprint=misprint)

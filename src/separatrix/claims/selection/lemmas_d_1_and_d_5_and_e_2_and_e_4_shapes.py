@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Neighbour, Rank, claim
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Claim, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.misprint_pairs import ROUNDING, as_printed, compared
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import near_orthogonal_encoding
 from separatrix.selection.moments import exact_descent
@@ -37,17 +37,15 @@ def _row(shown_by: str) -> Erratum:
         shown_by=shown_by,
         printed=r"$Y = (Y_1, \ldots, Y_T)$ with the indicators $Y_i$ of the subset.",
         right=r"$Y = (Y_1, \ldots, Y_T)^\top$, as in Lemmas D.2 and E.3.",
-        why=r"$X$ is $d \times T$, and the residual has $\frac{1}{q} X Y$. (This erratum rests on a single "
-        "character of the "
-        "text that we read.)",
+        why=r"$X$ is $d \times T$, and the residual has $\frac{1}{q} X Y$. (This erratum rests on a single character "
+        "of the text that we read.)",
     )
 
 
 D_1 = (
     _value(
         "V X in Lemma D.1",
-        r"$d \mathcal{L} = E[(f - \operatorname{STS}_q)^\top V X d(\operatorname{softmax}(\ldots))] "
-        r"+ \ldots$",
+        r"$d \mathcal{L} = E[(f - \operatorname{STS}_q)^\top V X d(\operatorname{softmax}(\ldots))] + \ldots$",
         r"$V Z d(\operatorname{softmax}(\ldots))$, as in the next display.",
     ),
     _row("Y in Lemma D.1"),
@@ -64,11 +62,9 @@ E_4 = (
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="V in Lemma E.4",
-        printed=r"$V(t) = \alpha(t) I_d$; so also in the proof of Theorem D.4 and in Corollary E.8, which have "
-        "$W(t) = C(t) "
-        r"(I_T - \frac{1}{T} \mathbf{1} \mathbf{1}^\top)$ and $W(t) = C(t) I_{d_e}$ beside it. The beginning of "
-        "Appendix E "
-        r"has $W = \alpha I_d$.",
+        printed=r"$V(t) = \alpha(t) I_d$; so also in the proof of Theorem D.4 and in Corollary E.8, which have $W(t) = "
+        r"C(t) (I_T - \frac{1}{T} \mathbf{1} \mathbf{1}^\top)$ and $W(t) = C(t) I_{d_e}$ beside it. The beginning of "
+        r"Appendix E has $W = \alpha I_d$.",
         right=r"$V(t) = \alpha(t) [I_d, 0]$, and $W(t)$ with its blocks of zeros; in Appendix E the block is $\alpha "
         "I_{d_e}$.",
         why="$V$ and $W$ are multiplied with $Z$, which has $d + d_e$ rows. Only the blocks that are not zero are "
@@ -88,9 +84,8 @@ D_5 = (
         shown_by="start of V",
         printed=r"Given the initialization $W(0) = 0$ and $V(t) = 0$.",
         right=r"$V(0) = 0$.",
-        why=r"$V(1) = (\eta / T) [I_d, 0]$ already: it is zero only at $t = 0$. Section 3.1 repeats this, after "
-        "Lemma 3.2, "
-        "and the proof of Lemma E.7 prints $W(t) = 0$ in the same place.",
+        why=r"$V(1) = (\eta / T) [I_d, 0]$ already: it is zero only at $t = 0$. Section 3.1 repeats this, after Lemma "
+        "3.2, and the proof of Lemma E.7 prints $W(t) = 0$ in the same place.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -104,11 +99,11 @@ D_5 = (
 
 @experiment(version=3, name="selection.proof_shapes")
 def shapes(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[float]]:
-    """What V has products with, the mean of X^T X over tokens with Gaussian moments, and V before and after a step.
+    """Test the shapes of products with V, the mean of X^T X over tokens with Gaussian moments, and V around a step.
 
-    V, the attention S_y and the output are those of a drawn `SelectionTransformer`, with the one-hot encoding of
-    Appendix D and with one of near-orthogonal signs: V Z S_y is compared with the output. `exchanged` has [E; X] for
-    Z = [X; E].
+    V, the attention S_y and the output are those of a random `SelectionTransformer`, with the one-hot encoding of
+    Appendix D and with near-orthogonal signs: V Z S_y is compared with the output. `exchanged` replaces Z = [X; E] by
+    [E; X].
     """
     onehot = _products(torch.eye(T, dtype=torch.float64), q, d, seed)
     signs = near_orthogonal_encoding(T, width, threshold=0.8, generator=seed, dtype=torch.float64).E
@@ -145,13 +140,13 @@ def shapes(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[floa
     }
 
 
-def _apart(left: Tensor, right: Tensor, wanted: Tensor) -> float:
-    """How far a product of matrices is from a matrix; 1 where it has no meaning."""
-    return float((left @ right - wanted).abs().max()) if left.shape[1] == len(right) else 1.0
+def _apart(left: Tensor, right: Tensor, expected: Tensor) -> float:
+    """The distance of a product of matrices from a matrix; 1 where the shapes do not fit."""
+    return float((left @ right - expected).abs().max()) if left.shape[1] == len(right) else 1.0
 
 
 def _products(E: Tensor, q: int, d: int, seed: int) -> list[float]:
-    """How far V X S_y, V Z S_y and V [E; X] S_y are from a transformer's output; 1 without a meaning."""
+    """The distances of V X S_y, V Z S_y and V [E; X] S_y from a transformer's output; 1 where shapes do not fit."""
     source = torch.Generator().manual_seed(seed)
     X, y, _ = SparseTokenSelection(len(E), q, d).batch(1, generator=source, dtype=torch.float64)
     model = SelectionTransformer(d, E.shape[1], dtype=torch.float64)
@@ -166,13 +161,8 @@ def _products(E: Tensor, q: int, d: int, seed: int) -> list[float]:
     return apart
 
 
-def _cells() -> Iterator[Cell]:
-    for T, q, d, width in ((5, 2, 3, 8), (7, 3, 1, 16), (4, 1, 2, 4)):
-        yield shapes.cell(seed=0, T=T, q=q, d=d, width=width)
-
-
 def _register(where: str, says: str, errata: Sequence[Erratum], encoding: int | None = None) -> Claim:
-    """A claim on shapes; `encoding` says which of the two encodings a claim on the product with V is about."""
+    """Register a claim on shapes; `encoding` selects the encoding of a claim on the product with V."""
     exchanged = Neighbour(r"$V [E; X]$ for $V Z = V [X; E]$", {"exchanged": True})
     history = (
         "Until 2026-11-17 the check compared the shapes of matrices of ones that it had made itself; now V, the "
@@ -180,19 +170,18 @@ def _register(where: str, says: str, errata: Sequence[Erratum], encoding: int | 
     )
 
     @claim(
-        paper="selection",
         where=where,
         part="shapes",
         says=says,
-        cells=_cells,
+        cells=cell_grid(shapes, {"T q d width": ((5, 2, 3, 8), (7, 3, 1, 16), (4, 1, 2, 4))}),
         errata=errata,
         neighbours=(*as_printed(errata), *((exchanged,) if encoding is not None else ())),
         history=history if encoding is not None else (),
         home=__name__,
     )
-    def check(found: Sequence[Found], misprint: str = "", exchanged: bool = False) -> Finding:
-        held = not exchanged or all(one.result["exchanged"][encoding or 0] <= ROUNDING for one in found)
-        return compared(found, errata, held=held, misprint=misprint)
+    def check(cells: Sequence[CellResult], misprint: str = "", exchanged: bool = False) -> Finding:
+        passed = not exchanged or all(cell.result["exchanged"][encoding or 0] <= ROUNDING for cell in cells)
+        return compared(cells, errata, held=passed, misprint=misprint)
 
     return check
 

@@ -1,4 +1,4 @@
-"""Lemmas E.10 to E.13 of Wang, Wei, Hsu and Lee: what the symmetries of random encodings do, over all valid ones."""
+"""Lemmas E.10 to E.13 of Wang, Wei, Hsu and Lee: the symmetries of random encodings, over all valid ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Claim, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.claims.selection.valid_encodings import SIZES, TIGHT, codes, valid_encodings
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -19,16 +19,16 @@ _OLD = "the code of E has other products with E'"
 
 @experiment(version=2, name="selection.lemmas_e10_to_e13")
 def symmetries(T: int, q: int, width: int, C: float, seed: int) -> dict[str, float | bool]:
-    """How much flips and exchanges change weights and Gram matrices; and the entries of E[f(S) e_i e_y^T].
+    """Return the changes of weights and Gram matrices by flips and exchanges, and the entries of E[f(S) e_i e_y^T].
 
-    `position flipped` turns the sign of one position's encoding, `positions exchanged` exchanges those of a position
-    inside the subset and one outside. `old code` is how far E'^T e_y is from E^T e_y, where E' has two rows exchanged
-    and e_y is the code of E. `single` is the largest entry off the diagonal for one encoding. f is the weight of the
-    first position, its square, and the largest weight.
+    `position flipped` flips the sign of one position's encoding, `positions exchanged` exchanges the encodings of a
+    position inside the subset and one outside. `old code` is the distance of E'^T e_y from E^T e_y, where E' has two
+    rows exchanged and e_y is the code of E. `single` is the largest entry off the diagonal for one encoding. f is the
+    weight of the first position, its square, and the largest weight.
     """
     stack = valid_encodings(T, width)
     names = ("row flipped", "rows exchanged", "position flipped", "positions exchanged", "old code")
-    found = dict.fromkeys((*names, "off", "single", "apart"), 0.0)
+    distances = dict.fromkeys((*names, "off", "single", "apart"), 0.0)
     scale = 0.0
     for subset in all_subsets(T, q):
         S = _weights(stack, subset, C)
@@ -38,31 +38,35 @@ def symmetries(T: int, q: int, width: int, C: float, seed: int) -> dict[str, flo
             flips[k] = -1
             order = list(range(width))
             order[k], order[0] = order[0], order[k]
-            for name, other in (("row flipped", stack * flips), ("rows exchanged", stack[:, :, order])):
-                gram = (other[:, subset] @ other[:, subset].mT - stack[:, subset] @ stack[:, subset].mT).abs().max()
-                found[name] = max(found[name], float((_weights(other, subset, C) - S).abs().max()), float(gram))
+            for name, changed in (("row flipped", stack * flips), ("rows exchanged", stack[:, :, order])):
+                gram = (changed[:, subset] @ changed[:, subset].mT - stack[:, subset] @ stack[:, subset].mT).abs().max()
+                distances[name] = max(
+                    distances[name], float((_weights(changed, subset, C) - S).abs().max()), float(gram)
+                )
             exchanged = stack[:, :, order] @ codes(stack, subset).unsqueeze(2)
             products = stack @ codes(stack, subset).unsqueeze(2)
-            found["old code"] = max(found["old code"], float((exchanged - products).abs().max()))
+            distances["old code"] = max(distances["old code"], float((exchanged - products).abs().max()))
         turned = stack.clone()
         turned[:, outside] *= -1
         swapped = stack.clone()
         swapped[:, [outside, int(subset[0])]] = stack[:, [int(subset[0]), outside]]
-        for name, other in (("position flipped", turned), ("positions exchanged", swapped)):
-            found[name] = max(found[name], float((_weights(other, subset, C) - S).abs().max()))
+        for name, changed in (("position flipped", turned), ("positions exchanged", swapped)):
+            distances[name] = max(distances[name], float((_weights(changed, subset, C) - S).abs().max()))
         e_y = codes(stack, subset)
         for f in (S[:, 0], S[:, 0].square(), S.amax(1)):
             for i in range(T):
-                each = f[:, None, None] * stack[:, i, :, None] * e_y[:, None, :]
-                mean = each.mean(0)
+                outer = f[:, None, None] * stack[:, i, :, None] * e_y[:, None, :]
+                mean = outer.mean(0)
                 diagonal = mean.diagonal()
-                found["off"] = max(found["off"], float((mean - torch.diag(diagonal)).abs().max()))
-                found["apart"] = max(found["apart"], float(diagonal.max() - diagonal.min()))
-                found["single"] = max(found["single"], float((each[0] - torch.diag(each[0].diagonal())).abs().max()))
-                own = each[0].diagonal()
+                distances["off"] = max(distances["off"], float((mean - torch.diag(diagonal)).abs().max()))
+                distances["apart"] = max(distances["apart"], float(diagonal.max() - diagonal.min()))
+                distances["single"] = max(
+                    distances["single"], float((outer[0] - torch.diag(outer[0].diagonal())).abs().max())
+                )
+                own = outer[0].diagonal()
                 scale = max(scale, float(own.max() - own.min()))
     u = torch.zeros(1, width)
-    return {**found, "single apart": scale, "row fits": u.shape[0] == width, "column fits": u.mT.shape[0] == width}
+    return {**distances, "single apart": scale, "row fits": u.shape[0] == width, "column fits": u.mT.shape[0] == width}
 
 
 def _weights(stack: Tensor, subset: Tensor, C: float) -> Tensor:
@@ -76,7 +80,6 @@ def _cells() -> Iterator[Cell]:
 
 def _symmetry(where: str, says: str, right: str, wrong: str, instead: str, errata: Sequence[Erratum] = ()) -> Claim:
     @claim(
-        paper="selection",
         where=where,
         says=says,
         cells=_cells,
@@ -84,15 +87,17 @@ def _symmetry(where: str, says: str, right: str, wrong: str, instead: str, errat
         neighbours=(Neighbour(instead, {"change": wrong}),),
         home=__name__,
     )
-    def check(found: Sequence[Found], change: str = right) -> Finding:
-        worst = max(one.result[change] for one in found)
+    def check(cells: Sequence[CellResult], change: str = right) -> Finding:
+        worst = max(cell.result[change] for cell in cells)
         shows = {
-            _TURNED: not any(one.result["row fits"] for one in found),
-            _OLD: max(one.result["old code"] for one in found) > TIGHT,
+            _TURNED: not any(cell.result["row fits"] for cell in cells),
+            _OLD: max(cell.result["old code"] for cell in cells) > TIGHT,
         }
-        numbers: dict[str, float | str] = {"settings": len(found), "largest change": worst}
-        fits = all(one.result["column fits"] for one in found)
-        return holds_if(worst <= TIGHT and fits, numbers, shows={one.shown_by: shows[one.shown_by] for one in errata})
+        numbers: dict[str, float | str] = {"settings": len(cells), "largest change": worst}
+        fits = all(cell.result["column fits"] for cell in cells)
+        return holds_if(
+            worst <= TIGHT and fits, numbers, shows={erratum.shown_by: shows[erratum.shown_by] for erratum in errata}
+        )
 
     return check
 
@@ -130,16 +135,14 @@ _symmetry(
             shown_by=_OLD,
             printed=r"$(E')^\top e_y = E^\top R_{i j}^\top R_{i j} E_y (\ldots)^{-1} \mathbf{1}_q$.",
             right=r"$(E')^\top e'_y$, with the code of $E'$, as in the proof of Lemma E.10.",
-            why="The code changes with the encodings; $e_y$ itself has other products with $E'$. (This erratum "
-            "rests on a "
-            "single character of the text that we read.)",
+            why="The code changes with the encodings; $e_y$ itself has other products with $E'$. (This erratum rests "
+            "on a single character of the text that we read.)",
         ),
     ),
 )
 _symmetry(
     "Lemma E.12",
-    r"In the mean over valid encodings, $f(S_y) e_i e_y^\top$ has zeros off the diagonal, for every "
-    "function $f$.",
+    r"In the mean over valid encodings, $f(S_y) e_i e_y^\top$ has zeros off the diagonal, for every function $f$.",
     "off",
     "single",
     "for every single encoding",

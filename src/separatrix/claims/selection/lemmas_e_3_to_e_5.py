@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from separatrix.claims.ledger import Claim, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import CellResult, Claim, Finding, Neighbour, claim, holds_if
 from separatrix.claims.selection.valid_encodings import SIZES, TIGHT, codes, valid_encodings
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -21,17 +21,17 @@ from separatrix.selection.transformer import ground_truth
 
 @experiment(version=1, name="selection.lemmas_e3_to_e5")
 def on_the_plane(T: int, q: int, width: int, d: int, alpha: float, C: float, seed: int) -> dict[str, float]:
-    """What the three formulas miss at V = alpha V*, W = C W*; and what formulas miss that average at another place.
+    """Return the errors of the three formulas at V = alpha V*, W = C W*, and of formulas that average elsewhere.
 
-    `E.3 outside` and `E.4 outside` take the mean over encodings of the square in the place of the square of the mean;
-    `E.5 inside` has S_y in the residual in the place of its mean.
+    `E.3 outside` and `E.4 outside` take the mean over encodings of the square instead of the square of the mean; `E.5
+    inside` has S_y in the residual instead of its mean.
     """
     stack = valid_encodings(T, width)
     on_positions, on_tokens = ground_truth(d, width, dtype=torch.float64)
     W, V = (C * on_positions).requires_grad_(), (alpha * on_tokens).requires_grad_()
     x_query = torch.randn(d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    one = torch.eye(T * d, dtype=torch.float64).reshape(-1, T, d) * math.sqrt(T * d)
-    X = torch.cat([one, -one])
+    unit_inputs = torch.eye(T * d, dtype=torch.float64).reshape(-1, T, d) * math.sqrt(T * d)
+    X = torch.cat([unit_inputs, -unit_inputs])
     losses = []
     sums = dict.fromkeys(("square", "outside", "inside y", "norm", "norms"), 0.0)
     blocks = {name: torch.zeros(width, width, dtype=torch.float64) for name in ("mean", "own")}
@@ -81,16 +81,15 @@ def _cells() -> Iterator[Cell]:
 
 def _formula(where: str, says: str, right: str, wrong: str, instead: str) -> Claim:
     @claim(
-        paper="selection",
         where=where,
         says=says,
         cells=_cells,
         neighbours=(Neighbour(instead, {"formula": wrong}),),
         home=__name__,
     )
-    def check(found: Sequence[Found], formula: str = right) -> Finding:
-        worst = max(one.result[formula] for one in found)
-        return holds_if(worst <= TIGHT, {"states": len(found), "formula missed by": worst})
+    def check(cells: Sequence[CellResult], formula: str = right) -> Finding:
+        worst = max(cell.result[formula] for cell in cells)
+        return holds_if(worst <= TIGHT, {"states": len(cells), "error of the formula": worst})
 
     return check
 

@@ -1,4 +1,4 @@
-"""The plane that gradient descent stays on, and the population's gradient there, by autograd.
+"""The plane that gradient descent stays on, and the population gradient there, by autograd.
 
 Means over Gaussian tokens are replaced by means over 2 T d matrices, +- sqrt(T d) at one entry and zero elsewhere: they
 have the same first three moments, and on the plane the loss is quadratic in X and its gradient at most cubic. So
@@ -27,7 +27,7 @@ def plane(T: int, d: int, alpha: float, C: float) -> tuple[Tensor, Tensor]:
 
 
 def population(W: Tensor, V: Tensor, E: Tensor, q: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(loss, dL/dW, dL/dV) by autograd through the definition, over the matrices above and all subsets."""
+    """Return (loss, dL/dW, dL/dV) by autograd through the definition, over the matrices above and all subsets."""
     T, d = E.shape[0], V.shape[0]
     ones = torch.eye(T * d, dtype=torch.float64).reshape(-1, T, d) * math.sqrt(T * d)
     y = all_subsets(T, q)

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from separatrix.claims.ledger import Found, Neighbour
+from separatrix.claims.ledger import CellResult, Neighbour
 
 Floats = npt.NDArray[np.float64]
 _GRID, _GAMMAS = 400, 41
@@ -115,42 +115,42 @@ def steps(chain: Chain) -> dict[str, float]:
     share = np.linspace(0, 1, _GAMMAS)[None]
     best, middle, top = chain.best(late), chain.upper(late, 1 / 4), chain.upper(late, 1 / 8)
     above, high, low = best + share * (top - best), middle + share * (top - middle), best + share * (middle - best)
-    found: dict[str, float] = {}
+    quotients: dict[str, float] = {}
     for name, speed in (("slow", chain.slow), ("fast", chain.fast)):
         end = chain.upper(chain.moved(late, chain.gain(late, high, speed)), 1 / 8)
-        found[f"induction above alpha*, {name}"] = float(((high - end) / (eta * late * (high / best - 1))).max())
+        quotients[f"induction above alpha*, {name}"] = float(((high - end) / (eta * late * (high / best - 1))).max())
         end = chain.upper(chain.moved(late, chain.gain(late, low, speed)), 1 / 8)
-        found[f"(S2), {name}"] = float(((top - end) / (top - middle)).max())
+        quotients[f"(S2), {name}"] = float(((top - end) / (top - middle)).max())
     early = np.linspace(1 / T, turn, _GRID + 1)[1:-1, None]
     below = least + share * (chain.best(early) - least)
     for name, speed in (("slow", chain.slow), ("fast", chain.fast)):
-        quotients = []
+        of_starts = []
         for weight, alpha in ((early, below), (late, least + share * (best - least))):
             under = alpha[:, :-1]  # at alpha* itself alpha does not move
             after = chain.moved(weight, chain.gain(weight, under, speed))
             end = np.where(after < turn, chain.best(after), chain.upper(after, 1 / 8))
             rise = eta * weight * (1 - under / chain.best(weight))
-            quotients.append(float((rise / (end - under)).max()))
-        found[f"induction below alpha*, {name}"] = max(quotients)
-    found["lower end"] = float((eta * late * (above / best - 1) / (above - least)).max())
+            of_starts.append(float((rise / (end - under)).max()))
+        quotients[f"induction below alpha*, {name}"] = max(of_starts)
+    quotients["lower end"] = float((eta * late * (above / best - 1) / (above - least)).max())
     states = [(early, below), (late, above), (late, least + share * (best - least))]
     w = [1 - q * weight for weight, _ in states]
     gains = [chain.gain(weight, alpha, chain.slow) for weight, alpha in states]
     floor = eta * chain.slow * chain.kappa / 8
-    found["least step of C"] = max(float((floor * u**2 / (T - q) / g).max()) for u, g in zip(w, gains, strict=True))
+    quotients["least step of C"] = max(float((floor * u**2 / (T - q) / g).max()) for u, g in zip(w, gains, strict=True))
     first = [(g, weight < 1 / (2 * q)) for g, (weight, _) in zip(gains, states, strict=True)]
     at_first = [float(g[np.broadcast_to(where, g.shape)].min()) for g, where in first if where.any()]
-    found["first stage"] = floor / (4 * (T - q)) / min(at_first)
+    quotients["first stage"] = floor / (4 * (T - q)) / min(at_first)
     second = [(g, weight <= (1 - x) / q) for g, (weight, _) in zip(gains, states, strict=True)]
     at_second = [float(g[np.broadcast_to(where, g.shape)].min()) for g, where in second if where.any()]
-    found["second stage"] = floor * x**2 / (T - q) / min(at_second)
+    quotients["second stage"] = floor * x**2 / (T - q) / min(at_second)
     ends = np.linspace(1 - x, 1, _GRID)[:-1] / q
-    found["loss at the end"] = max(
+    quotients["loss at the end"] = max(
         float(chain.loss(ends, alpha).max()) / chain.epsilon
         for alpha in (np.full_like(ends, least), chain.upper(ends, 1 / 8))
     )
-    found["total of steps"] = chain.time() / chain.total()
-    return found
+    quotients["total of steps"] = chain.time() / chain.total()
+    return quotients
 
 
 def crossing(chain: Chain, speed: float) -> tuple[float, float]:
@@ -199,12 +199,14 @@ def sharper(factors: Mapping[str, float]) -> tuple[Neighbour, ...]:
     )
 
 
-def chain_holds(found: Sequence[Found], step: str = "", factor: float = 1.0) -> tuple[bool, dict[str, float | str]]:
+def chain_holds(
+    cells: Sequence[CellResult], step: str = "", factor: float = 1.0
+) -> tuple[bool, dict[str, float | str]]:
     """Whether no step of the chain is missed in any cell, and the largest quotient of each.
 
     Where `step` begins the name of a step, its quotient is multiplied by `factor`.
     """
-    chains = [one.result["chain"] for one in found if "chain" in one.result]
+    chains = [cell.result["chain"] for cell in cells if "chain" in cell.result]
     worst = {name: max(chain[name] for chain in chains) for name in chains[0]}
     held = all(
         quotient * (factor if step and name.startswith(step) else 1.0) <= 1 + 1e-9 for name, quotient in worst.items()

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import near_orthogonal_encoding, subset_code
@@ -45,20 +45,20 @@ SHAPES = (
 
 
 def _apart(E_y: Tensor, code: Tensor, q: int) -> float:
-    """How far E_y (E_y^T E_y)^-1 1_q is from the code that the library gives, at most; 1 if it has no meaning."""
+    """The largest distance of E_y (E_y^T E_y)^-1 1_q from the library's code; 1 if the shapes do not fit."""
     try:
-        made = E_y @ torch.linalg.inv(E_y.mT @ E_y) @ torch.ones(q, dtype=E_y.dtype)
+        combination = E_y @ torch.linalg.inv(E_y.mT @ E_y) @ torch.ones(q, dtype=E_y.dtype)
     except RuntimeError:
         return 1.0
-    return float((made - code).abs().max())
+    return float((combination - code).abs().max())
 
 
 @experiment(version=3, name="selection.shapes")
 def shapes(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[float] | int]:
-    """The dimensions of the library's own matrices against the printed and the right ones: 0 where they agree.
+    """Compare the dimensions of the library's matrices with the printed and the corrected ones: 0 where they agree.
 
-    The code of a subset is compared with the formula of the paper, in numbers; `columns` are those of Q and K of the
-    layer with separate queries and keys, and `outputs` those of a fully-connected net.
+    The code of a subset is compared numerically with the formula of the paper. `columns` are the columns of Q and K in
+    the layer with separate queries and keys, and `outputs` the outputs of a fully-connected net.
     """
     source = torch.Generator().manual_seed(seed)
     X, y, _ = SparseTokenSelection(T, q, d).batch(1, generator=source)
@@ -70,15 +70,15 @@ def shapes(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[floa
     outputs = FCN(T, q, d, [7], generator=source)(X, y).shape[-1]
     return {
         "columns of E_y": [_apart(E, code, q), _apart(E[:, y[0]], code, q)],
-        "columns of Q and K": [float(columns != {said}) for said in (d, d + width)],
-        "outputs of a net": [float(outputs != said) for said in (T * d, d)],
+        "columns of Q and K": [float(columns != {size}) for size in (d, d + width)],
+        "outputs of a net": [float(outputs != size) for size in (T * d, d)],
         "columns": max(columns),
         "outputs": outputs,
     }
 
 
 def _size(name: str, T: int, q: int, d: int, width: int) -> int:
-    """A dimension by its name.
+    """The value of a dimension, given by its name.
 
     >>> _size("d + d_e", T=6, q=2, d=3, width=16)
     19
@@ -87,7 +87,6 @@ def _size(name: str, T: int, q: int, d: int, width: int) -> int:
 
 
 @claim(
-    paper="selection",
     where="Section 2",
     part="shapes",
     says="The matrices of the task and of the transformer have the dimensions that Sections 2 and 3.3 give.",
@@ -104,11 +103,11 @@ def _size(name: str, T: int, q: int, d: int, width: int) -> int:
         "in numbers.",
     ),
 )
-def section_2(found: Sequence[Found], misprint: str = "", columns: str = "d + d_e", outputs: str = "d") -> Finding:
-    """The printed and the right dimensions, and whether the models have `columns` and `outputs`."""
-    held = all(
-        one.result["columns"] == _size(columns, **one.parameters)
-        and one.result["outputs"] == _size(outputs, **one.parameters)
-        for one in found
+def section_2(cells: Sequence[CellResult], misprint: str = "", columns: str = "d + d_e", outputs: str = "d") -> Finding:
+    """Check the printed and the corrected dimensions, and that the models have `columns` and `outputs`."""
+    passed = all(
+        cell.result["columns"] == _size(columns, **cell.parameters)
+        and cell.result["outputs"] == _size(outputs, **cell.parameters)
+        for cell in cells
     )
-    return compared(found, SHAPES, held=held, misprint=misprint)
+    return compared(cells, SHAPES, held=passed, misprint=misprint)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.flow import population_flow
@@ -28,7 +28,7 @@ RATE = (
 
 @experiment(version=1, name="selection.tail")
 def tail(T: int, q: int, d: int, seed: int) -> dict[str, object]:
-    """The loss and 1 - q s_+ of equation (6) at log-spaced times up to 10^5 plateaus, tau = eta t."""
+    """Return the loss and 1 - q s_+ of equation (6) at log-spaced times tau = eta t, up to 10^5 plateaus."""
     tau = np.geomspace(1.0, 1e5 * plateau_time(T, q, d), 121)
     run = population_flow(T, q, d, tau)
     odds = (T - q) / q * np.exp(-run.C)
@@ -50,7 +50,6 @@ def tail(T: int, q: int, d: int, seed: int) -> dict[str, object]:
 
 
 @claim(
-    paper="selection",
     where="Section 3.1",
     part="tail",
     says="Late in training $s_+$ converges to $1/q$ at a rate of $O(1/t)$, and the loss converges with it.",
@@ -59,15 +58,15 @@ def tail(T: int, q: int, d: int, seed: int) -> dict[str, object]:
     errata=RATE,
     neighbours=(*as_printed(RATE), Neighbour(r"the loss tends to $(T - 1) / (2 \eta t)$", {"factor": 2.0})),
 )
-def section_3_1_tail(found: Sequence[Found], misprint: str = "", factor: float = 1.0) -> Finding:
-    """The power of t in the loss is -1 with the constant (T - 1) / 4, and that of 1 - q s_+ is -1/2."""
-    power = max(abs(one.result["loss_power"] + 1) for one in found)
-    constant = max(abs(one.result["constant"] - factor) for one in found)
-    increases = sum(one.result["increases"] for one in found)
+def section_3_1_tail(cells: Sequence[CellResult], misprint: str = "", factor: float = 1.0) -> Finding:
+    """Check that the loss falls as (T - 1) / (4 eta t), and 1 - q s_+ as t^(-1/2)."""
+    power = max(abs(cell.result["loss_power"] + 1) for cell in cells)
+    constant = max(abs(cell.result["constant"] - factor) for cell in cells)
+    increases = sum(cell.result["increases"] for cell in cells)
     numbers: dict[str, float | str] = {
-        "powers of t in 1 - q s_+": ", ".join(f"{one.result['w_power']:.3f}" for one in found),
-        "powers of t in the loss": ", ".join(f"{one.result['loss_power']:.3f}" for one in found),
+        "powers of t in 1 - q s_+": ", ".join(f"{cell.result['w_power']:.3f}" for cell in cells),
+        "powers of t in the loss": ", ".join(f"{cell.result['loss_power']:.3f}" for cell in cells),
         "largest |eta t loss / ((T - 1) / 4) - 1|": constant,
         "times at which the loss increases": increases,
     }
-    return compared(found, RATE, numbers, held=max(power, constant) <= 0.02 and not increases, misprint=misprint)
+    return compared(cells, RATE, numbers, held=max(power, constant) <= 0.02 and not increases, misprint=misprint)

@@ -1,7 +1,7 @@
-"""Times to a loss with stochastic encodings, for sequences so long that neither encodings nor steps can be made.
+"""Times to a loss with stochastic encodings, for sequences too long to draw encodings or to take single steps.
 
-Two things make them cheap. At W = C W* the loss of the mean output (equation (4) of Wang, Wei, Hsu and Lee) depends on
-the encodings through w(C) alone, the mean of 1 - q s_+, and that on the products of a subset's q encodings with all
+Two facts make this possible. At W = C W* the loss of the mean output (equation (4) of Wang, Wei, Hsu and Lee) depends
+on the encodings through w(C) alone, the mean of 1 - q s_+, and that on the products of a subset's q encodings with all
 others. For q = 2 random signs these products are exactly two binomial numbers for each position: with k agreements
 between e_1 and e_2 among n entries, A of them and B of the other n - k agree with e_i,
 
@@ -28,12 +28,12 @@ __all__ = ["drawn_weights", "mean_loss", "state_in_the_flow", "times_in_the_flow
 
 _LARGEST_C, _POINTS, _AT_ONCE = 16.0, 257, 4
 Weights = tuple[Floats, Floats, Floats]
-"""A grid of C, w(C) and dw/dC."""
+"""A grid of C, with w(C) and dw/dC."""
 
 
 def _overlaps(T: int, width: int, threshold: float, source: np.random.Generator) -> Floats:
     """The overlaps <e_i, e_y> of T - 2 positions with the code of a subset of two, as drawn by the two binomials."""
-    agree = width  # e_1 and e_2 alike, which is drawn again
+    agree = width  # e_1 = e_2 is drawn again
     while abs(2 * agree - width) > threshold * width:
         agree = int(source.binomial(width, 0.5))
     kept: list[Floats] = []
@@ -73,7 +73,7 @@ def drawn_weights(T: int, width: int, *, threshold: float, subsets: int, seed: i
 
 
 def _log_weight(weights: Weights) -> Callable[[float], tuple[float, float]]:
-    """The function of C that gives w and d log w / dC, interpolated by cubics."""
+    """A function of C that returns w and d log w / dC, by cubic interpolation."""
     from scipy.interpolate import CubicHermiteSpline  # type: ignore[import-untyped]
 
     C, w, w_slope = weights

@@ -1,7 +1,7 @@
-"""Theorem 3.1 of Wang, Wei, Hsu and Lee: how long gradient descent takes with one-hot encodings, against the bound.
+"""Theorem 3.1 of Wang, Wei, Hsu and Lee: the training time with one-hot encodings, and its bound.
 
-The recursion for (alpha, C) is exact (Lemma D.5), so that the time to a loss is counted, not estimated. The law beside
-it, (1/eta) max(T^2/d, T/(4 epsilon)) up to constants, is derived in docs/derivations/selection-dynamics.md.
+The recursion for (alpha, C) is exact (Lemma D.5), so the steps to a loss are counted and not estimated. The law (1/eta)
+max(T^2/d, T/(4 epsilon)), up to constants, is derived in docs/derivations/selection-dynamics.md.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import time_to_loss
@@ -25,19 +25,18 @@ SWEEPS: Mapping[str, tuple[float, ...]] = {
     "lr": (1 / 80, 1 / 160),
 }
 
-
 BASES: Mapping[str, Mapping[str, float]] = {
     "T": {"q": 2, "d": 2, "lr": 1 / 80, "epsilon": 2e-3},
     "d": {"T": 32, "q": 2, "lr": 1 / 320, "epsilon": 2e-3},
     "epsilon": {"T": 64, "q": 2, "d": 2, "lr": 1 / 80},
     "lr": {"T": 32, "q": 2, "d": 2, "epsilon": 2e-3},
 }
-"""Every setting meets the theorem's hypotheses (see `separatrix.selection.laws.broken_hypotheses`)."""
+"""Settings that satisfy the theorem's hypotheses (see `separatrix.selection.laws.broken_hypotheses`)."""
 
 
 @experiment(version=1, name="selection.time_to_loss")
 def counted(sweep: str, T: int, q: int, d: int, lr: float, epsilon: float, seed: int) -> dict[str, float | int]:
-    """The first step with loss at most epsilon; the law's; the bound T^2 d / (eta epsilon), logarithms left out."""
+    """Return the first step with loss at most epsilon, that of the law, and the bound T^2 d / (eta epsilon)."""
     return {
         "steps": time_to_loss(T, q, d, lr, epsilon),
         "law": time_law(T, q, d, lr, epsilon),
@@ -48,7 +47,7 @@ def counted(sweep: str, T: int, q: int, d: int, lr: float, epsilon: float, seed:
 
 @experiment(version=2, name="selection.flow_to_loss")
 def in_the_flow(T: int, q: int, d: int, epsilon: float, seed: int) -> dict[str, float | int]:
-    """The time eta t at which equation (6), descent at a small rate, has the loss epsilon: also where no run ends."""
+    """Return the time eta t at which equation (6), descent at a small rate, reaches the loss epsilon."""
     tau = np.geomspace(1.0, T**2 * d / epsilon, 801)
     loss = population_flow(T, q, d, tau).loss
     below = np.flatnonzero(loss <= epsilon)
@@ -56,10 +55,7 @@ def in_the_flow(T: int, q: int, d: int, epsilon: float, seed: int) -> dict[str, 
     if len(below):
         around = slice(below[0], below[0] - 2, -1)  # the last loss above epsilon, and the first that is not
         time = float(np.exp(np.interp(math.log(epsilon), np.log(loss[around]), np.log(tau[around]))))
-    return {
-        "time": time,
-        "allowed": int(not broken_hypotheses(T, q, d, 1 / (20 * d**2), epsilon)),
-    }
+    return {"time": time, "allowed": int(not broken_hypotheses(T, q, d, 1 / (20 * d**2), epsilon))}
 
 
 CORNERS = (
@@ -74,8 +70,11 @@ CORNERS = (
     (9, 2, 64, 1e-4),
     (1000, 200, 4, 1e-4),
 )
-"""(T, q, d, epsilon) at corners of the hypotheses: long and short sequences, q just below T/4, epsilon just below its
-largest value and small. Four are alike but for epsilon or d, two but for T: between them the powers are taken."""
+"""Settings (T, q, d, epsilon) at corners of the hypotheses.
+
+They have long and short sequences, q just below T/4, and epsilon small or just below its largest value. Four differ
+only in epsilon or d, and two only in T: the powers are taken between them.
+"""
 
 
 def _cells() -> Iterator[Cell]:
@@ -84,49 +83,48 @@ def _cells() -> Iterator[Cell]:
     for variable, values in SWEEPS.items():
         for value in values:
             sizes = {**BASES[variable], variable: value}
-            whole = {name: int(sizes[name]) for name in ("T", "q", "d")}
-            yield counted.cell(seed=0, sweep=variable, lr=sizes["lr"], epsilon=sizes["epsilon"], **whole)
+            integers = {name: int(sizes[name]) for name in ("T", "q", "d")}
+            yield counted.cell(seed=0, sweep=variable, lr=sizes["lr"], epsilon=sizes["epsilon"], **integers)
 
 
-def exponents(found: Sequence[Found]) -> dict[str, tuple[float, float, float]]:
-    """For each variable the powers of it in the counted time, in the law and in the bound."""
+def exponents(cells: Sequence[CellResult]) -> dict[str, tuple[float, float, float]]:
+    """The powers of each variable in the counted time, in the law and in the bound."""
     powers = {}
     for variable in SWEEPS:
-        line = [one for one in found if one.parameters.get("sweep") == variable]
-        x = np.log([one.parameters[variable] for one in line])
-        slopes = [float(np.polyfit(x, np.log([one.result[name] for one in line]), 1)[0]) for name in ("steps", "law")]
+        line = [cell for cell in cells if cell.parameters.get("sweep") == variable]
+        x = np.log([cell.parameters[variable] for cell in line])
+        slopes = [float(np.polyfit(x, np.log([cell.result[name] for cell in line]), 1)[0]) for name in ("steps", "law")]
         powers[variable] = (slopes[0], slopes[1], BOUND_EXPONENTS[variable])
     return powers
 
 
-def settled_powers(flow: Sequence[Found]) -> dict[str, float]:
-    """The largest local powers of T, 1/epsilon and d in eta t, between settings that differ in one of them alone.
+def settled_powers(flow: Sequence[CellResult]) -> dict[str, float]:
+    """The largest local powers of T, 1/epsilon and d in eta t, between settings that differ in one variable only.
 
-    Those of T are at T = 4,000 to 100,000, on the plateau; those of 1/epsilon and d at T = 16, in the tail.
+    The powers of T are taken at T = 4,000 to 100,000, on the plateau, and those of 1/epsilon and d at T = 16, in the
+    tail.
     """
-    found = {}
-    for name, others in (("T", ("q", "d", "epsilon")), ("epsilon", ("T", "q", "d")), ("d", ("T", "q", "epsilon"))):
+    by_parameter = {}
+    for name, fixed in (("T", ("q", "d", "epsilon")), ("epsilon", ("T", "q", "d")), ("d", ("T", "q", "epsilon"))):
         slopes = []
         for low in flow:
             for high in flow:
-                alike = all(low.parameters[other] == high.parameters[other] for other in others)
+                alike = all(low.parameters[parameter] == high.parameters[parameter] for parameter in fixed)
                 if alike and low.parameters[name] < high.parameters[name]:
                     by = math.log(high.parameters[name] / low.parameters[name])
                     slopes.append(math.log(high.result["time"] / low.result["time"]) / by)
-        found[name] = max(-slope for slope in slopes) if name == "epsilon" else max(slopes)
-    return found
+        by_parameter[name] = max(-slope for slope in slopes) if name == "epsilon" else max(slopes)
+    return by_parameter
 
 
 TOLERANCE = 0.05
-"""By how much a local power may exceed the bound's."""
+"""The amount by which a local power may exceed that of the bound."""
 
 
 @claim(
-    paper="selection",
     where="Theorem 3.1",
-    says="With one-hot encodings and a zero start, gradient descent on both matrices at a rate up to "
-    r"$1 / (20 d^2)$ brings the population loss to $\epsilon$ within $T^2 d / (\eta \epsilon)$ steps, up to "
-    "logarithms (Theorem D.4).",
+    says="With one-hot encodings and a zero start, gradient descent on both matrices at a rate up to $1 / (20 d^2)$ "
+    r"brings the population loss to $\epsilon$ within $T^2 d / (\eta \epsilon)$ steps, up to logarithms (Theorem D.4).",
     cells=_cells,
     figures=("time_to_loss", "time_exponents"),
     neighbours=(
@@ -143,37 +141,37 @@ TOLERANCE = 0.05
     ),
 )
 def theorem_3_1(
-    found: Sequence[Found], in_T: float = 2, in_d: float = 1, in_epsilon: float = 1, in_eta: float = 1
+    cells: Sequence[CellResult], in_T: float = 2, in_d: float = 1, in_epsilon: float = 1, in_eta: float = 1
 ) -> Finding:
-    """No time grows faster than the bound in T, 1/epsilon, d and 1/eta: local powers, where they have settled.
+    """Check that no time grows faster than the bound in T, 1/epsilon, d and 1/eta, by converged local powers.
 
-    The powers of T, of 1/epsilon and of 1/eta are needed, and none of d below 0: that the bound has d^1 is more than it
-    needs, and so is that T^2 and 1/epsilon are multiplied. The quotients of times and bound, whose constant the
-    statement leaves open, are shown beside.
+    The powers of T, 1/epsilon and 1/eta are necessary. The power d^1 of the bound is larger than necessary, and so is
+    the product of T^2 and 1/epsilon. The quotients of times and bound are reported, but the statement leaves its
+    constant open.
     """
-    flow = [one for one in found if "time" in one.result]
-    found = [one for one in found if "steps" in one.result]
-    over = max(one.result["steps"] / one.result["bound"] for one in found)
+    flow = [cell for cell in cells if "time" in cell.result]
+    cells = [cell for cell in cells if "steps" in cell.result]
+    over = max(cell.result["steps"] / cell.result["bound"] for cell in cells)
     at_corners = max(
-        one.result["time"] * one.parameters["epsilon"] / (one.parameters["T"] ** 2 * one.parameters["d"])
-        for one in flow
+        cell.result["time"] * cell.parameters["epsilon"] / (cell.parameters["T"] ** 2 * cell.parameters["d"])
+        for cell in flow
     )
-    powers = exponents(found)
+    powers = exponents(cells)
     settled = settled_powers(flow)
-    off = max(abs(one.result["steps"] / one.result["law"] - 1) for one in found)
+    off = max(abs(cell.result["steps"] / cell.result["law"] - 1) for cell in cells)
     numbers: dict[str, float | str] = {
         "local power of T, 4,000 to 100,000": settled["T"],
         "largest local power of 1/epsilon, 1e-4 to 1e-6 at T = 16": settled["epsilon"],
         "local power of d, 1 to 64 at T = 16, epsilon = 1e-6": settled["d"],
         "power of 1/eta": -powers["lr"][0],
         "largest steps / (T^2 d / (eta epsilon))": over,
-        "smallest": min(one.result["steps"] / one.result["bound"] for one in found),
+        "smallest": min(cell.result["steps"] / cell.result["bound"] for cell in cells),
         "at corners, largest eta t / (T^2 d / epsilon)": at_corners,
         "largest |steps / law - 1|": off,
     }
     for variable, (measured, law, bound) in powers.items():
         numbers[f"power of {variable}"] = f"{measured:.2f} counted, {law:.2f} in the law, {bound:g} in the bound"
-    if not all(one.result["allowed"] for one in [*found, *flow]):
+    if not all(cell.result["allowed"] for cell in [*cells, *flow]):
         return Finding(Verdict.UNDECIDED, numbers, "A setting is outside the theorem's hypotheses.")
     note = (
         "The bound is loose by a factor of order T d, and with more dimensions training leaves the plateau sooner, "

@@ -1,4 +1,4 @@
-"""Theorem 3.5 of Wang, Wei, Hsu and Lee: what fully-connected nets cannot do, in the mean.
+"""Theorem 3.5 of Wang, Wei, Hsu and Lee: a lower bound on the mean error of fully-connected nets.
 
 Squared errors here are the whole square, as in the theorems; the training loss of equation (3) is half of it. Theorem
 3.5 is the infimum over nets whose first layer has Td - 1 neurons; the infimum for every width is
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim, holds_if
 from separatrix.claims.misprint_pairs import ROUNDING
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -25,16 +25,15 @@ from separatrix.selection.transformer import SelectionTransformer
 
 _SIGMAS = 6.0
 
-
 _TASK = {"T": 10, "q": 2, "d": 2}
 
 
 @experiment(version=1, name="selection.fcn_infimum")
 def infimum(T: int, q: int, d: int, points: int, seed: int) -> dict[str, object]:
-    """For every first width k: the formula, the sum of Sigma's smallest eigenvalues, and a net that comes near it.
+    """Return the formula, the sum of the smallest eigenvalues of Sigma, and the error of a net, for every first width.
 
-    Sigma is the mean over all subsets of M_y^T M_y. `random_missed` is how far below the formula the best estimator
-    behind a random first layer comes, at most: never above zero.
+    Sigma is the mean over all subsets of M_y^T M_y. `random_missed` is the largest amount by which the best estimator
+    behind a random first layer is below the formula; it must not be positive.
     """
     source = torch.Generator().manual_seed(seed)
     y = all_subsets(T, q)
@@ -70,7 +69,7 @@ def infimum(T: int, q: int, d: int, points: int, seed: int) -> dict[str, object]
 def trained(
     T: int, q: int, d: int, widths: list[int], activation: str, steps: int, seed: int
 ) -> dict[str, float | int]:
-    """A fully-connected net after Adam's steps: its squared error on fresh points, with the error of that."""
+    """Train a fully-connected net by Adam; return its squared error on fresh points and the standard error."""
     settings = FCNSettings(T, q, d, tuple(widths), activation=activation, steps=steps, seed=seed, evaluate_every=steps)  # type: ignore[arg-type]
     *_, last = train_fcn(settings)
     return {
@@ -83,7 +82,7 @@ def trained(
 
 @experiment(version=1, name="selection.transformer_beside")
 def beside(T: int, q: int, d: int, width: int, steps: int, seed: int) -> dict[str, float | int]:
-    """The transformer on the same task, with encodings of the given width: its squared error, its parameters."""
+    """Train the transformer on the same task; return its squared error and its number of parameters."""
     settings = TrainingSettings(
         T=T, q=q, d=d, width=width, threshold=0.5, lr=((0, 1.0),), batch=128, steps=steps, seed=seed,
         validate_every=steps, validation_T=(T,), validation_q=(), validation_batch=4096,
@@ -124,7 +123,6 @@ NEIGHBOURS = (
 
 
 @claim(
-    paper="selection",
     where="Theorem 3.5",
     says="A fully-connected net of any depth and activation whose first layer has at most $T d - 1$ neurons has "
     r"mean squared error at least $\frac{T - q}{T q (T - 1)}$ on the task (Theorem C.1).",
@@ -132,12 +130,11 @@ NEIGHBOURS = (
     figures=("fully_connected_widths",),
     neighbours=NEIGHBOURS,
 )
-def theorem_3_5(found: Sequence[Found], more: int = 0, width: int = 1) -> Finding:
-    return _judged(found, more, width)
+def theorem_3_5(cells: Sequence[CellResult], more: int = 0, width: int = 1) -> Finding:
+    return _judged(cells, more, width)
 
 
 @claim(
-    paper="selection",
     where="Theorem 3.5",
     part="trained nets",
     says="Trained until they no longer improve, nets of several depths and activations stay above the infimum for "
@@ -158,15 +155,15 @@ def theorem_3_5(found: Sequence[Found], more: int = 0, width: int = 1) -> Findin
     ),
 )
 def theorem_3_5_trained(
-    found: Sequence[Found], more: int = 0, width: int = 1, times: float = 1.0, part: float = 1.0
+    cells: Sequence[CellResult], more: int = 0, width: int = 1, times: float = 1.0, part: float = 1.0
 ) -> Finding:
-    """Also: the transformer's squared error is below `part` of the bound, with fewer parameters than those nets."""
-    finding = _judged(found, more, width, times)
-    transformer = next(one.result for one in found if "width" in one.result)
+    """Check in addition that the transformer's squared error is below `part` of the bound, with fewer parameters."""
+    finding = _judged(cells, more, width, times)
+    transformer = next(cell.result for cell in cells if "width" in cell.result)
     T, q, d = (_TASK[name] for name in ("T", "q", "d"))
     bound = (T - q) / (T * q * (T - 1))
-    nets = [one.result for one in found if "floor" in one.result and one.parameters["widths"][0] == T * d - 1]
-    fewest = min(one["parameters"] for one in nets)
+    nets = [cell.result for cell in cells if "floor" in cell.result and cell.parameters["widths"][0] == T * d - 1]
+    fewest = min(net["parameters"] for net in nets)
     numbers = {
         **finding.numbers,
         "the infimum for Td - 1 neurons": bound,
@@ -178,42 +175,44 @@ def theorem_3_5_trained(
     return Finding(finding.verdict if below else Verdict.FAILS_AS_PRINTED, numbers, finding.note)
 
 
-def _judged(found: Sequence[Found], more: int, width: int, times: float = 1.0) -> Finding:
-    """The bound is the least eigenvalue of Sigma, a net comes as near as it can be measured, trained ones stay above.
+def _judged(cells: Sequence[CellResult], more: int, width: int, times: float = 1.0) -> Finding:
+    """Check that the bound is the least eigenvalue of Sigma, that a net attains it, and that trained nets respect it.
 
-    The bound is (T - q + more) / (T q (T - 1)), at the width Td - width. A trained net is below `times` its floor by
-    more than six standard errors with probability below 1e-9, if that is a lower bound.
+    The bound is (T - q + more) / (T q (T - 1)), at the width Td - width. If `times` the infimum is a lower bound, a
+    trained net is below it by more than six standard errors with probability below 1e-9.
     """
-    measured = [one for one in found if "eigenvalue_gap" in one.result]
-    spectra = [one.result for one in measured]
-    nets = [one.result for one in found if "floor" in one.result]
-    gap = max(one["eigenvalue_gap"] for one in spectra)
+    measured = [cell for cell in cells if "eigenvalue_gap" in cell.result]
+    spectra = [cell.result for cell in measured]
+    nets = [cell.result for cell in cells if "floor" in cell.result]
+    gap = max(spectrum["eigenvalue_gap"] for spectrum in spectra)
     at_bound = 0.0
-    for one in measured:
-        T, q = one.parameters["T"], one.parameters["q"]
-        at_bound = max(at_bound, abs(one.result["infimum"][-1 - width] - (T - q + more) / (T * q * (T - 1))))
-    under = max(one["random_missed"] for one in spectra)
+    for cell in measured:
+        T, q = cell.parameters["T"], cell.parameters["q"]
+        at_bound = max(at_bound, abs(cell.result["infimum"][-1 - width] - (T - q + more) / (T * q * (T - 1))))
+    under = max(spectrum["random_missed"] for spectrum in spectra)
     sigmas = max(
         abs(error - formula) / spread
-        for one in spectra
-        for error, formula, spread in zip(one["near_optimal"], one["infimum"][1:], one["standard_errors"], strict=True)
+        for spectrum in spectra
+        for error, formula, spread in zip(
+            spectrum["near_optimal"], spectrum["infimum"][1:], spectrum["standard_errors"], strict=True
+        )
         if spread > ROUNDING
     )
-    below = sum(one["squared_error"] < times * one["floor"] - _SIGMAS * one["standard_error"] for one in nets)
-    transformer = next(one.result for one in found if "width" in one.result)
+    below = sum(net["squared_error"] < times * net["floor"] - _SIGMAS * net["standard_error"] for net in nets)
+    transformer = next(cell.result for cell in cells if "width" in cell.result)
     numbers: dict[str, float | str] = {
         "largest |bound - infimum at width Td - 1|": at_bound,
         "largest |infimum - sum of eigenvalues|, over all widths": gap,
         "best estimator behind a random layer is below the infimum by": max(under, 0.0),
         "nets that approach it, largest distance in standard errors": sigmas,
         "trained nets below their infimum": f"{below} of {len(nets)}",
-        "least squared error of a trained net": min(one["squared_error"] for one in nets),
+        "least squared error of a trained net": min(net["squared_error"] for net in nets),
         "squared error of the transformer": transformer["squared_error"],
     }
-    held = max(gap, at_bound, under) <= ROUNDING and sigmas <= _SIGMAS and not below
+    passed = max(gap, at_bound, under) <= ROUNDING and sigmas <= _SIGMAS and not below
     note = (
         "The bound is the infimum for Td - 1 neurons, and with one neuron fewer the infimum is twice as large. The "
         "bound is on the square itself; it is halved where it is shown beside the training loss of equation (3), "
         "which has a factor 1/2."
     )
-    return holds_if(held, numbers, note)
+    return holds_if(passed, numbers, note)

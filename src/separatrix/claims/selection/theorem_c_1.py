@@ -1,9 +1,9 @@
-"""Theorem C.1 of Wang, Wei, Hsu and Lee, which is Theorem 3.5 in full: first layers of every kind, and the proof's
-steps.
+"""Theorem C.1 of Wang, Wei, Hsu and Lee, the full version of Theorem 3.5: first layers of every kind.
 
 A net is a function of h = W x + B y. Given h and y as well, the best estimate of STS_q is its conditional mean, whose
 squared error is the trace of (I - P) Sigma, P the projection on the rows of W and Sigma the mean over all subsets of
-M_y^T M_y, STS_q = M_y x: no net behind this first layer does better. Sigma is written out here, subset by subset.
+M_y^T M_y, STS_q = M_y x: no net behind this first layer does better. Sigma is computed here as the explicit mean over
+subsets.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.fcn_bound import fcn_lower_bound
@@ -42,14 +42,14 @@ def second_moment(T: int, q: int, d: int) -> Tensor:
 
 
 def _layer(kind: Kind, k: int, T: int, d: int, source: torch.Generator) -> Tensor:
-    """The part of a first layer that meets the tokens, (k, Td)."""
+    """The part of a first layer that multiplies the tokens, (k, Td)."""
     W = torch.randn(k, T * d, generator=source, dtype=torch.float64)
     if kind == "sparse":
         W = W * (torch.rand(k, T * d, generator=source) < 0.2)
     if kind == "repeated":
         W = W[:1].expand(k, -1).clone()
     if kind == "best":
-        # Its kernel begins with (1, -1, 0, ...), whose tokens add up to zero.
+        # The kernel contains (1, -1, 0, ...), whose tokens add up to zero.
         v = torch.zeros(T * d, dtype=torch.float64)
         v[0], v[d] = 1, -1
         W = torch.linalg.svd(v[None], full_matrices=True).Vh[1 : k + 1]
@@ -58,7 +58,7 @@ def _layer(kind: Kind, k: int, T: int, d: int, source: torch.Generator) -> Tenso
 
 @experiment(version=1, name="selection.theorem_c_1")
 def first_layers(kind: Kind, T: int, q: int, d: int, k: int, seed: int) -> dict[str, float | bool]:
-    """The least squared error behind a first layer of k neurons, and the proof's steps for a vector of its kernel."""
+    """Return the least squared error behind a first layer of k neurons, and the proof's steps for a kernel vector."""
     Sigma = second_moment(T, q, d)
     W = _layer(kind, k, T, d, torch.Generator().manual_seed(seed))
     basis = torch.linalg.svd(W, full_matrices=True) if k else None
@@ -87,7 +87,6 @@ def _cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="selection",
     where="Theorem C.1",
     says="The theorem is Theorem 3.5 in full: no net whose first layer has at most $T d - 1$ neurons has a smaller "
     r"expected squared error than $\frac{T - q}{T q (T - 1)}$.",
@@ -106,16 +105,16 @@ def _cells() -> Iterator[Cell]:
         Neighbour(r"than $\frac{T - q}{T q}$", {"bound": "no T - 1"}),
     ),
 )
-def theorem_c_1(found: Sequence[Found], factor: float = 1.0, bound: str = "printed") -> Finding:
-    """No first layer may allow less; at the best kernel the bound is reached. The proof's sum over pairs, exactly."""
+def theorem_c_1(cells: Sequence[CellResult], factor: float = 1.0, bound: str = "printed") -> Finding:
+    """Check that no first layer goes below the bound, that the best kernel attains it, and the proof's sum."""
     ratios = []
-    for one in found:
-        least = one.result["bound"] * (one.parameters["T"] - 1 if bound == "no T - 1" else 1)
-        ratios.append(one.result["error"] / (factor * least) if least else math.inf)
-    steps = max(max(one.result["step"], one.result["image"]) for one in found)
-    rows = sum(one.result["rows"] >= one.result["columns"] for one in found)
+    for cell in cells:
+        least = cell.result["bound"] * (cell.parameters["T"] - 1 if bound == "no T - 1" else 1)
+        ratios.append(cell.result["error"] / (factor * least) if least else math.inf)
+    steps = max(max(cell.result["step"], cell.result["image"]) for cell in cells)
+    rows = sum(cell.result["rows"] >= cell.result["columns"] for cell in cells)
     numbers: dict[str, float | str] = {
-        "first layers": len(found),
+        "first layers": len(cells),
         "least error / bound": min(ratios),
         "steps of the proof missed by": steps,
         "first layers with Td rows": rows,

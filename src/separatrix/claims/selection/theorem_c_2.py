@@ -1,4 +1,4 @@
-"""Theorem C.2 of Wang, Wei, Hsu and Lee: what fully-connected nets cannot do, at worst."""
+"""Theorem C.2 of Wang, Wei, Hsu and Lee: a lower bound on the worst-case error of fully-connected nets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import nn
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.counterexample import fcn_counterexample
@@ -17,7 +17,7 @@ from separatrix.selection.task import SparseTokenSelection
 
 @experiment(version=2, name="selection.worst_case")
 def worst_case(T: int, q: int, d: int, widths: list[int], zero: bool, seed: int) -> dict[str, object]:
-    """The pair of Theorem C.2 at the proof's own scale, for a random net or for one that answers zero; and scaled."""
+    """Return the errors on the pair of the proof, at its own scale and scaled, for a random net or the zero net."""
     net = FCN(T, q, d, widths, generator=seed, dtype=torch.float64)
     if zero:
         last = [part for part in net.modules() if isinstance(part, nn.Linear)][-1]
@@ -25,15 +25,12 @@ def worst_case(T: int, q: int, d: int, widths: list[int], zero: bool, seed: int)
             nn.init.zeros_(parameter)
     pair = fcn_counterexample(net, T, q, d, token_norm=0.5)
     error = max(pair.errors)
-    return {
-        "error": error,
-        "scaled": fcn_counterexample(net, T, q, d).loss,
-    }
+    return {"error": error, "scaled": fcn_counterexample(net, T, q, d).loss}
 
 
 @experiment(version=1, name="selection.enough_neurons")
 def enough_neurons(T: int, q: int, d: int, widths: list[int], seed: int) -> dict[str, float]:
-    """The largest squared error on 64 inputs of a net with d linear neurons that averages all T tokens: q is T."""
+    """Return the largest squared error, on 64 inputs with q = T, of d linear neurons that average all tokens."""
     net = FCN(T, q, d, widths, activation=nn.Identity, generator=seed, dtype=torch.float64)
     first, last = (part for part in net.modules() if isinstance(part, nn.Linear))
     with torch.no_grad():
@@ -53,14 +50,13 @@ def _worst_cells() -> Iterator[Cell]:
         yield enough_neurons.cell(seed=0, T=T, q=T, d=d, widths=[d])
 
 
-def _neurons(one: Found) -> int:
-    """(T - q + 1) d, with which a net can be right."""
-    sizes = one.parameters
+def _neurons(cell: CellResult) -> int:
+    """The number (T - q + 1) d of neurons with which a net can be exact."""
+    sizes = cell.parameters
     return int((sizes["T"] - sizes["q"] + 1) * sizes["d"])
 
 
 @claim(
-    paper="selection",
     where="Theorem C.2",
     says="A net whose first layer has at most $(T - q + 1) d - 1$ neurons misses some input by at least "
     "$1 / (2 q)$ in squared norm.",
@@ -70,20 +66,19 @@ def _neurons(one: Found) -> int:
         Neighbour("on some input whose tokens have norm at most 1/2", {"bounded": True}),
     ),
 )
-def theorem_c_2(found: Sequence[Found], bounded: bool = False, fewer: int = 1) -> Finding:
-    """The pair of the proof, at its own scale and scaled; the square of the error must reach 1/(2q) for every net.
+def theorem_c_2(cells: Sequence[CellResult], bounded: bool = False, fewer: int = 1) -> Finding:
+    """Check that the squared error on the pair of the proof, suitably scaled, reaches 1/(2q) for every net.
 
-    With one neuron more there is a net that is right: for q = T, d linear ones that average all tokens.
-
-    That it does not at the proof's own scale was called a misprint once. But the theorem does not bound the tokens, and
-    the pair can be scaled: it is true as printed, with every constant.
+    With one more neuron some net is exact: for q = T, d linear neurons that average all tokens. At the proof's own
+    scale the squared error does not reach 1/(2q), which was once reported as a misprint. But the theorem does not bound
+    the tokens, and the pair can be scaled, so the statement is true as printed, with every constant.
     """
-    right = max(one.result["scaled"] for one in found if "error" not in one.result)
-    found = [one for one in found if one.parameters["widths"][0] <= _neurons(one) - fewer]
-    least = min(one.result["scaled"] for one in found)
-    pairs = [one for one in found if "error" in one.result]
-    norms = min(one.result["error"] * 2 * one.parameters["q"] for one in pairs)
-    short = max(1 / (2 * one.parameters["q"]) - one.result["error"] ** 2 for one in pairs)
+    right = max(cell.result["scaled"] for cell in cells if "error" not in cell.result)
+    cells = [cell for cell in cells if cell.parameters["widths"][0] <= _neurons(cell) - fewer]
+    least = min(cell.result["scaled"] for cell in cells)
+    pairs = [cell for cell in cells if "error" in cell.result]
+    norms = min(cell.result["error"] * 2 * cell.parameters["q"] for cell in pairs)
+    short = max(1 / (2 * cell.parameters["q"]) - cell.result["error"] ** 2 for cell in pairs)
     numbers: dict[str, float | str] = {
         "least squared error of a pair scaled to q": least,
         "tokens of norm 1/2: least norm of the error, times 2q": norms,
@@ -95,6 +90,6 @@ def theorem_c_2(found: Sequence[Found], bounded: bool = False, fewer: int = 1) -
         "square; without a bound on the tokens the two inputs can be scaled, and the statement is true with every "
         "constant."
     )
-    reached = all(one.result["scaled"] >= 1 / (2 * one.parameters["q"]) for one in found)
-    held = short <= 1e-9 if bounded else reached and least >= 1 - 1e-6 and norms >= 1 - 1e-9
-    return holds_if(held, numbers, note)
+    reached = all(cell.result["scaled"] >= 1 / (2 * cell.parameters["q"]) for cell in cells)
+    passed = short <= 1e-9 if bounded else reached and least >= 1 - 1e-6 and norms >= 1 - 1e-9
+    return holds_if(passed, numbers, note)

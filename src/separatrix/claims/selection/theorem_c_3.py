@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.claims.misprint_pairs import ROUNDING, as_printed, compared
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -69,8 +69,8 @@ _ROUNDS = 12
 def _solved(E: Tensor, positions: Tensor, products: Tensor) -> Tensor:
     """The shortest vector with these products with the encodings of these positions."""
     A = E[positions]
-    made: Tensor = A.mT @ torch.linalg.solve(A @ A.mT, products)
-    return made
+    shortest: Tensor = A.mT @ torch.linalg.solve(A @ A.mT, products)
+    return shortest
 
 
 def dual_vector(E: Tensor, y: Tensor) -> Tensor:
@@ -110,19 +110,19 @@ def widths(T: int, q: int, width: int, subsets: int, epsilon: float, seed: int) 
     for y in chosen:
         products["printed"].append(E @ _solved(E, y, torch.ones(q, dtype=E.dtype)))
         products["dual"].append(E @ dual_vector(E, y))
-    found: dict[str, float] = {}
+    overlaps: dict[str, float] = {}
     for name, rows in products.items():
-        found[name] = max(float(out.index_fill(0, y, 0.0).abs().max()) for out, y in zip(rows, chosen, strict=True))
-        found[f"{name}_error"] = math.inf
-        if found[name] < 1:
-            scale = math.log(2 * T / (q * epsilon)) / (1 - found[name])
+        overlaps[name] = max(float(out.index_fill(0, y, 0.0).abs().max()) for out, y in zip(rows, chosen, strict=True))
+        overlaps[f"{name}_error"] = math.inf
+        if overlaps[name] < 1:
+            scale = math.log(2 * T / (q * epsilon)) / (1 - overlaps[name])
             targets = (torch.zeros(T, dtype=E.dtype).index_fill(0, y, 1 / q) for y in chosen)
             errors = (
                 float((torch.softmax(scale * out, 0) - target).abs().sum())
                 for out, target in zip(rows, targets, strict=True)
             )
-            found[f"{name}_error"] = max(errors)
-    return {**found, "width of the encodings": [found["printed"] - 0.5, found["dual"] - 0.5]}
+            overlaps[f"{name}_error"] = max(errors)
+    return {**overlaps, "width of the encodings": [overlaps["printed"] - 0.5, overlaps["dual"] - 0.5]}
 
 
 def _width_cells() -> Iterator[Cell]:
@@ -158,7 +158,6 @@ def _size_cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="selection",
     where="Theorem C.3",
     says=r"For every accuracy $\epsilon$ there is a one-layer transformer of width of order $d + q \log T$ that "
     r"averages every subset of $q$ tokens of the unit ball to within $\epsilon$.",
@@ -178,25 +177,25 @@ def _size_cells() -> Iterator[Cell]:
     ),
 )
 def theorem_c_3(
-    found: Sequence[Found], code: str = "dual", part: float = 1.0, in_q: float = 1.0, in_log: float = 1.0
+    cells: Sequence[CellResult], code: str = "dual", part: float = 1.0, in_q: float = 1.0, in_log: float = 1.0
 ) -> Finding:
     """No error above epsilon, nor above the bound of that very input; and at a width of 3 q log T as T and q grow.
 
     What is shown is that the width is enough. That smaller ones are not is shown for these encodings and codes alone:
     without a bound on the scale, and so on precision, other encodings may do with less.
     """
-    wide = at_widths(found, in_q, in_log)
-    found = [one for one in found if "dual" not in one.result]
-    at_width = max(one.result[f"{code}_error"] / one.parameters["epsilon"] for one in wide)
-    over = max(one.result["error"] / one.parameters["epsilon"] for one in found)
-    bound = max(one.result["over_bound"] for one in found)
-    proof = max(one.result["proof_error"] / one.parameters["epsilon"] for one in found)
-    hardest = max(found, key=lambda one: one.result["printed_scale"] / one.result["scale"])
+    wide = at_widths(cells, in_q, in_log)
+    cells = [cell for cell in cells if "dual" not in cell.result]
+    at_width = max(cell.result[f"{code}_error"] / cell.parameters["epsilon"] for cell in wide)
+    over = max(cell.result["error"] / cell.parameters["epsilon"] for cell in cells)
+    bound = max(cell.result["over_bound"] for cell in cells)
+    proof = max(cell.result["proof_error"] / cell.parameters["epsilon"] for cell in cells)
+    hardest = max(cells, key=lambda cell: cell.result["printed_scale"] / cell.result["scale"])
     numbers: dict[str, float | str] = {
         "largest error / epsilon": over,
         "largest error / bound": bound,
         "largest error / epsilon at the scale of the proof": proof,
-        "least share of the subsets that the proof's overlaps cover": min(one.result["proof_share"] for one in found),
+        "least share of the subsets that the proof's overlaps cover": min(cell.result["proof_share"] for cell in cells),
         "largest printed scale / ours": hardest.result["printed_scale"] / hardest.result["scale"],
         "width 3 q log T: largest error / epsilon": at_width,
         "width 3 q log T: overlaps of the dual vector": _listed(wide, "dual"),
@@ -210,18 +209,20 @@ def theorem_c_3(
     return holds_if(held, numbers, note)
 
 
-def at_widths(found: Sequence[Found], in_q: float = 1.0, in_log: float = 1.0) -> list[Found]:
+def at_widths(cells: Sequence[CellResult], in_q: float = 1.0, in_log: float = 1.0) -> list[CellResult]:
     """The cells with random signs of the width that these powers give, one for each size."""
-    wide = [one for one in found if "dual" in one.result]
+    wide = [cell for cell in cells if "dual" in cell.result]
     return [
-        one
-        for one in wide
-        if one.parameters["width"] == width_of(one.parameters["T"], one.parameters["q"], in_q, in_log)
+        cell
+        for cell in wide
+        if cell.parameters["width"] == width_of(cell.parameters["T"], cell.parameters["q"], in_q, in_log)
     ]
 
 
-def _listed(found: Sequence[Found], name: str) -> str:
-    return ", ".join(f"{one.result[name]:.2f} (T = {one.parameters['T']}, q = {one.parameters['q']})" for one in found)
+def _listed(cells: Sequence[CellResult], name: str) -> str:
+    return ", ".join(
+        f"{cell.result[name]:.2f} (T = {cell.parameters['T']}, q = {cell.parameters['q']})" for cell in cells
+    )
 
 
 PROOF = (
@@ -291,7 +292,6 @@ def _proof_cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="selection",
     where="Theorem C.3",
     part="proof",
     says="The proof bounds the softmax weights inside and outside the subset, for overlaps up to $1/2$.",
@@ -299,5 +299,5 @@ def _proof_cells() -> Iterator[Cell]:
     errata=PROOF,
     neighbours=as_printed(PROOF),
 )
-def theorem_c_3_proof(found: Sequence[Found], misprint: str = "") -> Finding:
-    return compared(found, PROOF, misprint=misprint)
+def theorem_c_3_proof(cells: Sequence[CellResult], misprint: str = "") -> Finding:
+    return compared(cells, PROOF, misprint=misprint)

@@ -1,8 +1,8 @@
-"""The proof of Theorem D.4 of Wang, Wei, Hsu and Lee, step by step: its slips, none of which undoes the theorem.
+"""The proof of Theorem D.4 of Wang, Wei, Hsu and Lee, step by step: its slips, none of which invalidates the theorem.
 
-With s the weight of a position in y, w = 1 - q s and D = T q s^2 - 2 q s + 1, alpha* = (T - q) s / D, and x^2 =
-q (T - q) epsilon / (d T). A step is tried along s in [1/T, 1/q]; what is printed is missed somewhere, what is right
-nowhere.
+With s the weight of a position in y, w = 1 - q s and D = T q s^2 - 2 q s + 1, alpha* = (T - q) s / D, and x^2 = q (T -
+q) epsilon / (d T). Each step is evaluated along s in [1/T, 1/q]: the printed form is violated somewhere, the corrected
+one nowhere.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared, missed
 from separatrix.claims.selection import proof_chain
 from separatrix.claims.selection.proof_chain import Chain, chain_holds, sharper
@@ -31,7 +31,7 @@ FACTORS = {
     "loss at the end": 1.75,
     "total of steps": 250.0,
 }
-"""For each step of the chain a factor just beyond what it has to spare in these cells."""
+"""For each step of the chain, a factor just above its slack in these cells."""
 
 PROOF = (
     Erratum(
@@ -118,9 +118,9 @@ PROOF = (
 
 @experiment(version=4, name="selection.theorem_d4_proof")
 def proof_steps(T: int, q: int, d: int, epsilon: float, seed: int) -> dict[str, object]:
-    """Each step along 200 values of s: the pair [printed, right] of the amounts by which it is missed.
+    """Return, for each slip, the pair [printed, right] of the largest violations along 200 values of s.
 
-    `chain` has every step of the proof as it is right, at the largest rate that is allowed.
+    `chain` has every corrected step of the proof, at the largest rate that is allowed.
     """
     x = math.sqrt(q * (T - q) * epsilon / (d * T))
     steps: dict[str, list[tuple[float, float]]] = {erratum.shown_by: [] for erratum in PROOF[:-1]}
@@ -153,14 +153,14 @@ def proof_steps(T: int, q: int, d: int, epsilon: float, seed: int) -> dict[str, 
 
 @experiment(version=1, name="selection.theorem_d4_crossing")
 def crossing_step(T: int, q: int, d: int, seed: int) -> dict[str, object]:
-    """The run up to the step across 1 / sqrt(T q), at the largest rate: the pair of the last erratum."""
+    """The pair of the last erratum, from a run at the largest rate up to the step across 1 / sqrt(T q)."""
     speed = d / (T - 1)
     chain = Chain(T, q, d, 1e-3, 1 / (20 * d**2), speed, speed, 1 / d)
     return {PROOF[-1].shown_by: list(proof_chain.crossing(chain, speed))}
 
 
 def _second_stage(T: int, q: int, x: float) -> tuple[float, float]:
-    """How far s falls short of (1 - x) / q at the two scales."""
+    """The shortfall of s from (1 - x) / q at the two scales."""
     short = [
         (1 - x) / q - 1 / (q + (T - q) * math.exp(-C)) for C in (-math.log(q * x), math.log((T - q) / q * (1 / x - 1)))
     ]
@@ -168,9 +168,9 @@ def _second_stage(T: int, q: int, x: float) -> tuple[float, float]:
 
 
 def _increments(T: int, q: int, d: int, x: float) -> tuple[float, float]:
-    """The bounds on the increment of C along a run, as a part of themselves; the right one from Phase I's end on."""
+    """The relative violations of the bounds on the increment of C along a run; the corrected one after Phase I."""
     lr = 1 / (20 * d**2)
-    # 1 - alpha falls at least as (1 - eta/T)^t, so Phase I ends within T log(10/x) / eta steps.
+    # 1 - alpha decreases at least as fast as (1 - eta/T)^t, so Phase I ends within T log(10/x) / eta steps.
     run = population_dynamics(T, q, d, lr, math.ceil(1.5 * T * math.log(10 / x) / lr))
     s = 1 / (q + (T - q) * np.exp(-run.C[:-1]))
     w, D, moved = 1 - q * s, T * q * s**2 - 2 * q * s + 1, np.diff(run.C)
@@ -190,26 +190,23 @@ def _cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="selection",
     where="Theorem D.4",
     part="proof",
-    says=r"The proof follows $\alpha$ and $C$ through two phases and two stages, with a chain of inequalities in "
-    "$s$.",
+    says=r"The proof follows $\alpha$ and $C$ through two phases and two stages, with a chain of inequalities in $s$.",
     cells=_cells,
     errata=PROOF,
     neighbours=(*as_printed(PROOF), *sharper(FACTORS)),
     history=(
-        "Until 2026-11-17 the quotients of the induction were those of alpha, which are near 1 whatever kappa and "
-        "eta are, and only three steps had a wrong neighbour. Now each quotient compares how far a quantity moves "
-        "with how far it may move, every step has a neighbour, and the total of the steps is checked; the verdict "
-        "stayed.",
+        "Until 2026-11-17 the quotients of the induction were those of alpha, which are near 1 whatever kappa and eta "
+        "are, and only three steps had a wrong neighbour. Now each quotient compares how far a quantity moves with how "
+        "far it may move, every step has a neighbour, and the total of the steps is checked; the verdict stayed.",
         "Until 2026-11-18 the step across 1 / sqrt(T q) was cut off at that weight, which hid that alpha* may fall in "
         "it; (S2) was judged below alpha* too, where it is not needed. The step is now judged against the upper end "
         "that holds after it, and (S2) from alpha* on; the verdict stayed.",
         "On 2026-11-18 the factors of the neighbours of the steps were chosen anew after the quotients had been seen.",
     ),
 )
-def theorem_d_4_proof(found: Sequence[Found], misprint: str = "", step: str = "", factor: float = 1.0) -> Finding:
-    """The misprints, and the whole chain as it is right, which was not looked at before."""
-    held, numbers = chain_holds(found, step, factor)
-    return compared(found, PROOF, numbers, held=held, misprint=misprint)
+def theorem_d_4_proof(cells: Sequence[CellResult], misprint: str = "", step: str = "", factor: float = 1.0) -> Finding:
+    """Check the misprints and the whole corrected chain."""
+    passed, numbers = chain_holds(cells, step, factor)
+    return compared(cells, PROOF, numbers, held=passed, misprint=misprint)

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim, holds_if
 from separatrix.claims.selection.theorem_3_3 import TOLERANCE, Time, powers, theorem_3_3, times, unlike
 from separatrix.claims.selection.unseparated import SHOWN, shown, unseparated
 from separatrix.claims.selection.valid_encodings import codes, valid_encodings
@@ -65,7 +65,7 @@ def mean_weights(T: int, q: int, width: int, threshold: float, seed: int) -> dic
         odds = torch.exp(-C * (1 - out)).sum(1)
         return 1 / (q + odds), odds / (q + odds)
 
-    found = {name: math.inf for name in ("1", "2", "3", "4", "jensen turned", "slower")}
+    slack = {name: math.inf for name in ("1", "2", "3", "4", "jensen turned", "slower")}
     spread = 0.0
     for C in np.linspace(0.0, 12.0, 25).tolist():
         s, w = weights(C)
@@ -73,17 +73,17 @@ def mean_weights(T: int, q: int, width: int, threshold: float, seed: int) -> dic
         even = mean * float(w.mean())
         spread = max(spread, float(s.std() / s.mean()) if C < 4 else 0.0)
         least = float(w.min())
-        found["1"] = min(found["1"], even / product - 1)
-        found["jensen turned"] = min(found["jensen turned"], product / even - 1)
-        found["3"] = min(found["3"], product / (mean * least) - 1)
+        slack["1"] = min(slack["1"], even / product - 1)
+        slack["jensen turned"] = min(slack["jensen turned"], product / even - 1)
+        slack["3"] = min(slack["3"], product / (mean * least) - 1)
         if float(s.min()) >= 1 / (2 * q):
-            found["4"] = min(found["4"], product / (float(w.mean()) / (2 * q)) - 1)
+            slack["4"] = min(slack["4"], product / (float(w.mean()) / (2 * q)) - 1)
         for h in (0.01, 0.2):
             # The difference of two means of 1 - q s_+, over q, for the same reason.
             step = (float(w.mean()) - float(weights(C + h)[1].mean())) / q
-            found["2"] = min(found["2"], 1.25 * (1 + c) * even * h / step - 1)
-            found["slower"] = min(found["slower"], even * h / step - 1)
-    return {**found, "overlap": c, "spread": spread}
+            slack["2"] = min(slack["2"], 1.25 * (1 + c) * even * h / step - 1)
+            slack["slower"] = min(slack["slower"], even * h / step - 1)
+    return {**slack, "overlap": c, "spread": spread}
 
 
 def _mean_cells() -> Iterator[Cell]:
@@ -95,7 +95,6 @@ def _mean_cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="selection",
     where="Theorem E.6",
     part="mean weights",
     says="In the proof the mean weight over encodings may take the place of single weights: Jensen's inequality "
@@ -106,17 +105,17 @@ def _mean_cells() -> Iterator[Cell]:
         Neighbour("the mean weight moves by at most $s (1 - q s)$ times the step of $C$", {"second": "slower"}),
     ),
 )
-def theorem_e_6_mean_weights(found: Sequence[Found], first: str = "1", second: str = "2") -> Finding:
+def theorem_e_6_mean_weights(cells: Sequence[CellResult], first: str = "1", second: str = "2") -> Finding:
     """Every step of the four along C from 0 to 12, where weights differ between encodings.
 
     Step (5) is Lemma E.7, a claim of its own. Until this claim the step from single to mean weights was checked
     nowhere.
     """
-    least = {name: min(one.result[name] for one in found) for name in (first, second, "3", "4")}
-    spread = min(one.result["spread"] for one in found)
+    least = {name: min(cell.result[name] for cell in cells) for name in (first, second, "3", "4")}
+    spread = min(cell.result["spread"] for cell in cells)
     numbers: dict[str, float | str] = {
-        "settings": len(found),
-        "largest overlaps": ", ".join(f"{one.result['overlap']:.2f}" for one in found),
+        "settings": len(cells),
+        "largest overlaps": ", ".join(f"{cell.result['overlap']:.2f}" for cell in cells),
         "least spread of the weights / their mean": spread,
         **{f"step ({name}): least to spare, relative": value for name, value in least.items()},
     }
@@ -140,7 +139,6 @@ OVERLAPS = (
 
 
 @claim(
-    paper="selection",
     where="Theorem E.6",
     says=r"The theorem is Theorem 3.3 in full: after $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta + T^2 d / (\eta "
     r"\epsilon)$ steps, up to logarithms, of which $d_e$ is one, the loss is at most $\epsilon$.",
@@ -169,7 +167,7 @@ OVERLAPS = (
     ),
 )
 def theorem_e_6(
-    found: Sequence[Found],
+    cells: Sequence[CellResult],
     plateau: float | None = None,
     in_T: float = 2,
     in_epsilon: float = 1,
@@ -182,9 +180,9 @@ def theorem_e_6(
     the rate q / 2, since the theorem's own is above 2 q here (see Theorem 3.3). That T^2 is more than is needed is
     said there too.
     """
-    runs = [one for one in found if "times" in one.result]
-    delta = max(one.result["delta"] for one in runs)
-    if any(None in one.result["times"] for one in runs):
+    runs = [cell for cell in cells if "times" in cell.result]
+    delta = max(cell.result["delta"] for cell in runs)
+    if any(None in cell.result["times"] for cell in runs):
         return Finding(Verdict.UNDECIDED, {"delta": delta}, "A run was too short to reach its epsilon.")
     c = delta * math.sqrt(2) / (1 - delta)
     # 4 delta / (1 - 3 delta) is 4 c / (1 - c) at c = delta / (1 - 2 delta)
@@ -196,16 +194,16 @@ def theorem_e_6(
         return float((sizes["T"] ** first + second) * sizes["1/eta"] ** in_eta)
 
     over = {}
-    for name, pairs in powers(times(found)).items():
+    for name, pairs in powers(times(cells)).items():
         over[name] = max(
             power
             - (1 if name == "width" else math.log(bound(high) / bound(low)) / math.log(high[0][name] / low[0][name]))
             for low, high, power in pairs
         )
-    rises = sum(one.result["increases"] for one in runs)
-    apart = unlike(found)
+    rises = sum(cell.result["increases"] for cell in runs)
+    apart = unlike(cells)
     numbers: dict[str, float | str] = {
-        "times": len(times(found)),
+        "times": len(times(cells)),
         "delta, at most": delta,
         **{f"largest local power of {name} in time, less that in the bound": value for name, value in over.items()},
         "largest |steps counted / steps in the flow - 1|": apart,
@@ -213,6 +211,6 @@ def theorem_e_6(
     }
     if apart > 0.02:
         return Finding(Verdict.UNDECIDED, numbers, "Counted times and those of the flow differ by more than 2%.")
-    beyond, beyond_numbers = shown(found)
+    beyond, beyond_numbers = shown(cells)
     held = max(over.values()) <= TOLERANCE and not rises and not (every_q and beyond)
     return holds_if(held, {**numbers, **beyond_numbers}, shows={SHOWN: beyond})

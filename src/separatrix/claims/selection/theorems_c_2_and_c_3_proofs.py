@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.counterexample import fcn_counterexample
 from separatrix.selection.encodings import near_orthogonal_encoding, subset_code
@@ -63,7 +63,7 @@ MATRICES = (
 
 @experiment(version=1, name="selection.theorem_c2_proof")
 def zero_net(T: int, q: int, d: int, seed: int) -> dict[str, list[float]]:
-    """How far the squared error of the net that answers zero falls short of 1/(2q) on the pair, at the two scales."""
+    """Return the shortfall of the zero net's squared error on the pair from 1/(2q), at the two scales."""
     net = FCN(T, q, d, [(T - q + 1) * d - 1, 4], generator=seed, dtype=torch.float64)
     last = [part for part in net.modules() if isinstance(part, nn.Linear)][-1]
     for parameter in last.parameters():
@@ -75,7 +75,7 @@ def zero_net(T: int, q: int, d: int, seed: int) -> dict[str, list[float]]:
 
 @experiment(version=2, name="selection.theorem_c3_matrices")
 def matrices(T: int, q: int, d: int, width: int, epsilon: float, seed: int) -> dict[str, list[float]]:
-    """The construction written out on the input of Equation (8): shapes, Q X, and the error with tokens of norm R."""
+    """Evaluate the construction on the input of Equation (8): the shapes, Q X, and the error with tokens of norm R."""
     source = torch.Generator().manual_seed(seed)
     E = near_orthogonal_encoding(T, width, threshold=0.5, generator=source, dtype=torch.float64).E
     y = torch.arange(q)
@@ -84,69 +84,57 @@ def matrices(T: int, q: int, d: int, width: int, epsilon: float, seed: int) -> d
     X = X / X.norm(dim=1, keepdim=True)
     zeros = torch.zeros(T, width, dtype=torch.float64)
     zeros[-1] = e_y
-    given = torch.cat([X.mT, zeros.mT, E.mT])  # Equation (8): d + 2 d_e rows
+    stacked = torch.cat([X.mT, zeros.mT, E.mT])  # Equation (8): d + 2 d_e rows
     alpha = 2 * math.log(2 * T / epsilon) / (1 - float((E[q:] @ e_y).abs().max()))
     eye, none = torch.eye(width, dtype=torch.float64), torch.zeros(width, width, dtype=torch.float64)
     left = torch.zeros(width, d, dtype=torch.float64)
     Q, K = torch.cat([left, eye, none], 1), torch.cat([left, none, eye], 1)
-    wanted = torch.zeros(width, T, dtype=torch.float64)
-    wanted[:, -1] = alpha * e_y
-    S = torch.softmax((K @ given).mT @ (alpha * Q @ given), 0)[:, -1]
+    expected = torch.zeros(width, T, dtype=torch.float64)
+    expected[:, -1] = alpha * e_y
+    S = torch.softmax((K @ stacked).mT @ (alpha * Q @ stacked), 0)[:, -1]
     error = float((S @ X - X[:q].mean(0)).norm())
-    blocks = [_selected(torch.zeros(rows, d, dtype=torch.float64), given) for rows in (d, width)]
+    blocks = [_selected(torch.zeros(rows, d, dtype=torch.float64), stacked) for rows in (d, width)]
     long = X * 10 * epsilon / error
     return {
-        # 1 without a meaning, or how far the product is from the encodings.
+        # The distance of the product from the encodings; 1 where the shapes do not fit.
         "blocks of Q and K": [1.0 if K_X is None else float((K_X - E.mT).abs().max()) for K_X in blocks],
-        "width of the construction": [abs(rows / len(given) - 1) for rows in (d + q * width, d + 2 * width)],
-        "scale in Q": [float((scale * Q @ given - wanted).abs().max()) for scale in (1.0, alpha)],
+        "width of the construction": [abs(rows / len(stacked) - 1) for rows in (d + q * width, d + 2 * width)],
+        "scale in Q": [float((scale * Q @ stacked - expected).abs().max()) for scale in (1.0, alpha)],
         "tokens beyond the unit ball": [
             float((S @ tokens - tokens[:q].mean(0)).norm()) - epsilon for tokens in (long, X)
         ],
     }
 
 
-def _selected(left: Tensor, given: Tensor) -> Tensor | None:
-    """K X for K = [left, 0, I] and the input of Equation (8), or None where the blocks do not fit together."""
-    width = (len(given) - left.shape[1]) // 2
-    eye, none = torch.eye(width, dtype=given.dtype), torch.zeros(width, width, dtype=given.dtype)
+def _selected(left: Tensor, stacked: Tensor) -> Tensor | None:
+    """The product K X for K = [left, 0, I] and the input of Equation (8), or None where the shapes do not fit."""
+    width = (len(stacked) - left.shape[1]) // 2
+    eye, none = torch.eye(width, dtype=stacked.dtype), torch.zeros(width, width, dtype=stacked.dtype)
     try:
-        return torch.cat([left, none, eye], 1) @ given
+        return torch.cat([left, none, eye], 1) @ stacked
     except RuntimeError:
         return None
 
 
-def _zero_cells() -> Iterator[Cell]:
-    for T, q, d in ((6, 2, 2), (8, 3, 1), (5, 4, 3), (4, 2, 1)):
-        yield zero_net.cell(seed=0, T=T, q=q, d=d)
-
-
-def _matrix_cells() -> Iterator[Cell]:
-    for T, q, d, width, epsilon in ((8, 2, 3, 64, 0.1), (20, 3, 5, 128, 0.01), (5, 1, 2, 32, 0.5)):
-        yield matrices.cell(seed=0, T=T, q=q, d=d, width=width, epsilon=epsilon)
-
-
 @claim(
-    paper="selection",
     where="Theorem C.2",
     part="proof",
     says="The proof scales two inputs that the net cannot tell apart.",
-    cells=_zero_cells,
+    cells=cell_grid(zero_net, {"T q d": ((6, 2, 2), (8, 3, 1), (5, 4, 3), (4, 2, 1))}),
     errata=SCALE,
     neighbours=as_printed(SCALE),
 )
-def theorem_c_2_proof(found: Sequence[Found], misprint: str = "") -> Finding:
-    """The net that answers zero, whose errors on the pair are as small as they can be."""
-    return compared(found, SCALE, misprint=misprint)
+def theorem_c_2_proof(cells: Sequence[CellResult], misprint: str = "") -> Finding:
+    """Check the zero net, whose errors on the pair are the least possible."""
+    return compared(cells, SCALE, misprint=misprint)
 
 
 @claim(
-    paper="selection",
     where="Theorem C.3",
     part="matrices",
     says="In the construction, from one input matrix, $Q$ selects the code of the subset, $K$ the encodings, and "
     "$V$ the tokens.",
-    cells=_matrix_cells,
+    cells=cell_grid(matrices, {"T q d width epsilon": ((8, 2, 3, 64, 0.1), (20, 3, 5, 128, 0.01), (5, 1, 2, 32, 0.5))}),
     errata=MATRICES,
     neighbours=as_printed(MATRICES),
     history=(
@@ -154,6 +142,6 @@ def theorem_c_2_proof(found: Sequence[Found], misprint: str = "") -> Finding:
         "written into the program; now they are computed.",
     ),
 )
-def theorem_c_3_matrices(found: Sequence[Found], misprint: str = "") -> Finding:
-    """The matrices written out on the input of Equation (8); tokens of norm 1, and longer ones."""
-    return compared(found, MATRICES, misprint=misprint)
+def theorem_c_3_matrices(cells: Sequence[CellResult], misprint: str = "") -> Finding:
+    """Check the explicit matrices on the input of Equation (8), with tokens of norm 1 and larger."""
+    return compared(cells, MATRICES, misprint=misprint)

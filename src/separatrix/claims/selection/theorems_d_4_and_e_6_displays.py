@@ -1,8 +1,8 @@
-"""Displays in the proofs of Theorems D.4 and E.6 of Wang, Wei, Hsu and Lee in which a factor is lost, line by line.
+"""Displays in the proofs of Theorems D.4 and E.6 of Wang, Wei, Hsu and Lee in which a factor is missing.
 
-s is the (mean) weight of a position in y, w = 1 - q s, D = T q s^2 - 2 q s + 1, alpha* = (T - q) s / D, and x^2 =
-q (T - q) epsilon / (d T). A pair is by how much a line is missed as printed and as it is right, relative to its own
-size, the most over a grid of s. None of the slips undoes a theorem.
+s is the (mean) weight of a position in y, w = 1 - q s, D = T q s^2 - 2 q s + 1, alpha* = (T - q) s / D, and x^2 = q (T
+- q) epsilon / (d T). A pair holds the largest relative violations of a line, as printed and as corrected, over a grid
+of s. None of the slips invalidates a theorem.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared, missed
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -129,57 +129,56 @@ E_6 = (
         shown_by="names of the statements",
         printed="After (***): And therefore, (S2) is proved, which also leads to (S1).",
         right="(S4) is proved, which also leads to (S3).",
-        why="(S1) and (S2) are those of Theorem D.4, with $1 / d$ in the place of $d_e / (T d)$: their interval "
-        r"for $\alpha$ "
-        "is another one.",
+        why="(S1) and (S2) are those of Theorem D.4, with $1 / d$ in the place of $d_e / (T d)$: their interval for "
+        r"$\alpha$ is another one.",
     ),
 )
 
 
 @experiment(version=3, name="selection.proof_displays")
 def displays(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[float]]:
-    """Each display along s from 1 / sqrt(T q) to nearly 1 / q: the pair [printed, right] of what it is missed by."""
+    """Return, for each display, the pair [printed, right] of violations for s from 1 / sqrt(T q) to nearly 1 / q."""
     eta = min(width**2 / (40 * d**2 * T), q / 2)
-    found: dict[str, list[tuple[float, float]]] = {erratum.shown_by: [] for erratum in (*D_4, *E_6)}
+    pairs: dict[str, list[tuple[float, float]]] = {erratum.shown_by: [] for erratum in (*D_4, *E_6)}
     for s in np.linspace(1 / math.sqrt(T * q), 1 / q, 60)[1:-1].tolist():
         w, D = 1 - q * s, T * q * s * s - 2 * q * s + 1
         best = (T - q) * s / D
         found_upper = _upper_terms(T, q, s)
         for erratum in (*D_4, E_6[0]):
-            found[erratum.shown_by].append(found_upper)
+            pairs[erratum.shown_by].append(found_upper)
         decrement = (2 * T * s - 1) / (q * s**2 * (T * s - 1) ** 2)
         sums = [1 / (q * s**2 * (T * s - 1)) + k / (q * s * (T * s - 1) ** 2) for k in (1, T)]
-        found["factor T in the decrement"].append(_apart(decrement, sums))
+        pairs["factor T in the decrement"].append(_apart(decrement, sums))
         largest = 9 * eta * d * (T - q) * s**2 * w**2 / (8 * width * D**2)
         first = 45 * T * q * s**2 * w * largest / (16 * q * (T * s - 1))
         line = 405 * d * T * (T - q) * s**4 * w**3 / (128 * (T * s - 1) * width * D**2)
-        found["rate in the first term after (***)"].append(_apart(first, [line, eta * line]))
-        # The term at the largest step of C that the update has, over all alpha up to the end of the interval.
+        pairs["rate in the first term after (***)"].append(_apart(first, [line, eta * line]))
+        # The term at the largest step of C over all alpha in the interval.
         second = 135 * w / (32 * q * (T * s - 1)) * _largest_step(T, q, d, width, eta, s)
         forms = [second * 9 * eta * d / (32 * q), 1215 * eta * d * w / (1024 * q**2 * (T * s - 1) * width)]
-        found["second term after (***)"].append(_below(second, forms))
+        pairs["second term after (***)"].append(_below(second, forms))
         left = 405 * eta * q * (T - q) ** 2 * s**5 * w**3 / (256 * D**4)
         sides = [405 * eta / 256 * (T - q) ** 2 * w / (q * (T * s - 1)) * q * s**p * w**2 / D**3 for p in (5, 4)]
-        found["power of s in (##)"].append(_below(left, sides))
+        pairs["power of s in (##)"].append(_below(left, sides))
         left = 1215 * eta * (T - q) ** 2 * s**2 * w**3 / (512 * q * T * (T * s - 1) * D**3)
         side = 1215 * eta / 512 * w / (q * (T * s - 1)) * w**2 / (D**2 * (T * q - 2 * q / s + 1 / s**2))
-        found["factor (T - q)^2 / T in (##)"].append(_below(left, [side, side * (T - q) ** 2 / T]))
+        pairs["factor (T - q)^2 / T in (##)"].append(_below(left, [side, side * (T - q) ** 2 / T]))
         gain = 1 - q * _end(T, q, s, width / (8 * T * d)) * (T * s - 1) / (T - q)
         gains = [1 - q * _end(T, q, s, 1 / d) * (T * s - 1) / (T - q), width / (8 * T * d) * w / D]
         end = _end(T, q, s, width / (8 * T * d))
         factors = [1 - q * alpha * (T * s - 1) / (T - q) for alpha in (1.0, end)]
-        found["alpha in the factor of the update"].append(_apart(_factor(T, q, s, end), factors))
-        found["reason for the monotone C"].append(((gains[0] - gain) / abs(gains[0]), abs(gains[1] / gain - 1)))
+        pairs["alpha in the factor of the update"].append(_apart(_factor(T, q, s, end), factors))
+        pairs["reason for the monotone C"].append(((gains[0] - gain) / abs(gains[0]), abs(gains[1] / gain - 1)))
         base = T * q * s - 2 * q + 1 / s
         forms = [(T - q) * T * q / (base + 1) * best, T * q / base * best]
-        found["decrement of alpha*"].append(_apart((T - q) * T * q / base**2, forms))
+        pairs["decrement of alpha*"].append(_apart((T - q) * T * q / base**2, forms))
         ends = [_end(T, q, s, less) for less in (1 / (8 * d), width / (8 * T * d))]
-        found["names of the statements"].append(_apart(end, ends))
+        pairs["names of the statements"].append(_apart(end, ends))
         assert best >= 1 - 1e-12
     counts = [_first_stage(T, q, d, width, rate) for rate in (eta, eta / 4)]
-    found["rate in the first stage's count"] = [(abs(counts[1] / counts[0] - 1), abs(counts[1] / counts[0] / 4 - 1))]
-    found["alpha in Phase I"] = [_phase_one(T, q, d)]
-    return {name: missed(pairs) for name, pairs in found.items()}
+    pairs["rate in the first stage's count"] = [(abs(counts[1] / counts[0] - 1), abs(counts[1] / counts[0] / 4 - 1))]
+    pairs["alpha in Phase I"] = [_phase_one(T, q, d)]
+    return {name: missed(pairs) for name, pairs in pairs.items()}
 
 
 def _end(T: int, q: int, s: float, less: float) -> float:
@@ -189,40 +188,40 @@ def _end(T: int, q: int, s: float, less: float) -> float:
 
 
 def _largest_step(T: int, q: int, d: int, width: int, eta: float, s: float) -> float:
-    """The largest step of C by its update, 9/8 of that with orthogonal encodings, over alpha from 1/2 to the end."""
+    """The largest step of C over alpha from 1/2 to the upper end: 9/8 of that with orthogonal encodings."""
     alpha = np.linspace(0.5, _end(T, q, s, width / (8 * T * d)), 401)
     steps = alpha * s * (1 - q * s) * (1 - q * alpha * (T * s - 1) / (T - q))
     return float(9 / 8 * eta * d / width * steps.max())
 
 
 def _factor(T: int, q: int, s: float, alpha: float) -> float:
-    """The last factor of the update of C, from the derivative of the loss in s by a complex step: -L' / (d alpha)."""
+    """The last factor of the update of C, -L' / (d alpha), with the derivative of the loss in s by a complex step."""
     z = complex(s, 1e-30)
     loss = ((T - q) * q * (alpha * z - 1 / q) ** 2 + alpha**2 * (1 - q * z) ** 2) / (2 * (T - q))
     return -loss.imag / 1e-30 / alpha
 
 
 def _first_stage(T: int, q: int, d: int, width: int, eta: float) -> float:
-    """The steps of the first stage as the proof counts them: its part of C over the least step there, by the update."""
+    """The number of steps of the first stage, as the proof counts them: its increase of C over the least step there."""
     s = np.linspace(1 / T, 1 / (2 * q), 200)
     least = eta * d / width * (s * (1 - q * s) * (1 - q * (T * s - 1) / (T - q))).min()
     return float(math.log((T - q) / q) / least)
 
 
 def _apart(value: float, forms: Sequence[float]) -> tuple[float, float]:
-    """How far two forms are from a value, relative to it."""
+    """The relative distances of two forms from a value."""
     printed, right = (abs(form / value - 1) for form in forms)
     return printed, right
 
 
 def _below(left: float, sides: Sequence[float]) -> tuple[float, float]:
-    """By how much the left side exceeds two right sides, relative to it."""
+    """The relative excess of the left side over two right sides."""
     printed, right = (1 - side / left for side in sides)
     return printed, right
 
 
 def _upper_terms(T: int, q: int, s: float) -> tuple[float, float]:
-    """alpha_2^2 w^2 - alpha*^2 w^2 with Delta alpha = 2 x alpha* / (T s), x = 0.1, against the two forms."""
+    """Compare alpha_2^2 w^2 - alpha*^2 w^2, with Delta alpha = 2 x alpha* / (T s) and x = 0.1, with the two forms."""
     x, w, best = 0.1, 1 - q * s, (T - q) * s / (T * q * s * s - 2 * q * s + 1)
     grown = (best + 2 * x * best / (T * s)) ** 2 * w**2 - best**2 * w**2
     forms = [(4 * x / (T * p) + 4 * x**2 / (T * p) ** 2) * best**2 * w**2 for p in (1.0, s)]
@@ -230,7 +229,7 @@ def _upper_terms(T: int, q: int, s: float) -> tuple[float, float]:
 
 
 def _phase_one(T: int, q: int, d: int) -> tuple[float, float]:
-    """By how much the bound on the step of C is missed along a run: from the start, and from alpha = 1/2 on.
+    """The violation of the bound on the step of C along a run, from the start and from alpha = 1/2 on.
 
     One-hot encodings have d_e = T - 1 here, whose steps are d / (T - 1).
     """
@@ -250,7 +249,6 @@ def _cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="selection",
     where="Theorem D.4",
     part="displays",
     says=r"At its end the proof bounds the loss at the upper end of the interval in which $\alpha$ lies.",
@@ -258,13 +256,12 @@ def _cells() -> Iterator[Cell]:
     errata=D_4,
     neighbours=as_printed(D_4),
 )
-def theorem_d_4_displays(found: Sequence[Found], misprint: str = "") -> Finding:
-    """The terms of the display, along s, at the largest x."""
-    return compared(found, D_4, misprint=misprint)
+def theorem_d_4_displays(cells: Sequence[CellResult], misprint: str = "") -> Finding:
+    """Check the terms of the display along s, at the largest x."""
+    return compared(cells, D_4, misprint=misprint)
 
 
 @claim(
-    paper="selection",
     where="Theorem E.6",
     part="displays",
     says="The claim is about the displays of the proof: the decrement before (***), its two terms, the two terms of "
@@ -273,6 +270,6 @@ def theorem_d_4_displays(found: Sequence[Found], misprint: str = "") -> Finding:
     errata=E_6,
     neighbours=as_printed(E_6),
 )
-def theorem_e_6_displays(found: Sequence[Found], misprint: str = "") -> Finding:
-    """Each line as printed and as it is right, along s."""
-    return compared(found, E_6, misprint=misprint)
+def theorem_e_6_displays(cells: Sequence[CellResult], misprint: str = "") -> Finding:
+    """Check each line, as printed and as corrected, along s."""
+    return compared(cells, E_6, misprint=misprint)

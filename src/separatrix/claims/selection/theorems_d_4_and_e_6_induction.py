@@ -18,12 +18,12 @@ speed of C, h <= 1/2, g <= kappa / 40 and g <= 2 h / (kappa (T - 1)).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from separatrix.claims.ledger import Claim, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Claim, Finding, Neighbour, claim, holds_if
 from separatrix.errors import SeparatrixError
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
 if TYPE_CHECKING:
@@ -54,9 +54,10 @@ def slope(b: Any, u: Any, mu: Any) -> Any:
 
 
 def lower_part(point: Point) -> Any:
-    """(S2): how far the upper end falls, over the distance kappa r alpha* / 8 of the two parts; at (b, u, kappa, fall).
+    """(S2): the decrease of the upper end over the distance kappa r alpha* / 8, at (b, u, kappa, fall).
 
-    `fall` is by how much t is smaller where the slope is taken, the worst place between u and the next u.
+    `fall` is the
+    decrease of t at the worst point between u and the next u, where the slope is taken.
     """
     b, u, kappa, fall = point
     N, _ = _parts(b, u, 1)
@@ -65,7 +66,7 @@ def lower_part(point: Point) -> Any:
 
 
 def upper_part(point: Point) -> Any:
-    """Above alpha*, in the upper part: how far the upper end falls, over alpha; at (b, u, kappa, fall)."""
+    """Above alpha*, in the upper part: the decrease of the upper end over that of alpha, at (b, u, kappa, fall)."""
     b, u, kappa, fall = point
     mu, theta = 1 - kappa / 8, 0.25
     N, ratio = _parts(b, u, mu)
@@ -115,12 +116,12 @@ QUOTIENTS: Mapping[str, tuple[Callable[[Point], Any], Ends]] = {
 
 
 def feasible(step: str, box: Ends) -> bool:
-    """Whether a box of b and u has a point with rho = b u^2 <= 1/4; boxes of the other quotients have."""
+    """Whether a box of b and u contains a point with rho = b u^2 <= 1/4; boxes of the other quotients always do."""
     return QUOTIENTS[step][1] is not _WEIGHTS or box[0][0] * box[1][0] ** 2 <= 0.25
 
 
 def proved_below(step: str, bound: float) -> int:
-    """The number of boxes in which a quotient is proved to be at most `bound`, which is proved with that.
+    """Prove that a quotient is at most `bound`, and return the number of boxes that the proof takes.
 
     Raises:
         SeparatrixError: if more than 200,000 boxes would be needed, or python-flint is not installed.
@@ -148,13 +149,13 @@ def proved_below(step: str, bound: float) -> int:
 
 
 def _ball(arb: type[arb], low: float, high: float) -> arb:
-    """A ball that holds the interval: its ends are dyadic with few bits, so that midpoint and radius are exact."""
+    """A ball that contains the interval; its ends are dyadic with few bits, so midpoint and radius are exact."""
     return arb((low + high) / 2, (high - low) / 2)
 
 
 @experiment(version=1, name="selection.induction_for_all_sizes")
 def certified(step: str, seed: int) -> dict[str, float]:
-    """The largest value of a quotient on a grid, and a bound on all values, proved, that is a half above it."""
+    """Return the largest value of a quotient on a grid, and a proved bound on all values that is larger by a half."""
     quotient, box = QUOTIENTS[step]
     grid = itertools.product(*([low + (high - low) * k / 12 for k in range(13)] for low, high in box))
     points = [point for point in grid if feasible(step, tuple((value, value) for value in point))]
@@ -163,20 +164,14 @@ def certified(step: str, seed: int) -> dict[str, float]:
     return {"attained": attained, "bound": bound, "boxes": proved_below(step, bound)}
 
 
-def _cells() -> Iterator[Cell]:
-    for step in QUOTIENTS:
-        yield certified.cell(seed=0, step=step)
-
-
 def _register(where: str, hypotheses: str) -> Claim:
     @claim(
-        paper="selection",
         where=where,
         part="induction",
         says=rf"For all $T \ge 4 q$, $q \ge 2$, {hypotheses}: the induction hypothesis is kept by every step, and "
         f"the loss "
         r"is at most $\epsilon$ once $s_+ \ge (1 - x) / q$.",
-        cells=_cells,
+        cells=cell_grid(certified, {"step": QUOTIENTS}),
         proof="The induction of Theorems D.4 and E.6 for all sizes",
         neighbours=(
             Neighbour("the two parts of the interval are a sixth as far apart", {"step": "(S2)", "factor": 6.0}),
@@ -187,18 +182,18 @@ def _register(where: str, hypotheses: str) -> Claim:
         ),
         home=__name__,
     )
-    def check(found: Sequence[Found], step: str = "", factor: float = 1.0) -> Finding:
-        """Every quotient is proved to be below 1; with a factor, its largest value on the grid must not exceed 1."""
+    def check(cells: Sequence[CellResult], step: str = "", factor: float = 1.0) -> Finding:
+        """Check that quotients are proved to be below 1, and are at most 1 on the grid times `factor`."""
         numbers: dict[str, float | str] = {}
-        held = len(found) == len(QUOTIENTS)
-        for one in found:
-            name, result = one.parameters["step"], one.result
+        passed = len(cells) == len(QUOTIENTS)
+        for cell in cells:
+            name, result = cell.parameters["step"], cell.result
             numbers[f"{name}: at most, proved"] = result["bound"]
             numbers[f"{name}: attained"] = result["attained"]
             numbers[f"{name}: boxes"] = result["boxes"]
             times = factor if step and name.startswith(step) else 1.0
-            held = held and result["bound"] <= 1 and times * result["attained"] <= 1 and result["boxes"] > 0
-        return holds_if(held, numbers)
+            passed = passed and result["bound"] <= 1 and times * result["attained"] <= 1 and result["boxes"] > 0
+        return holds_if(passed, numbers)
 
     return check
 

@@ -1,7 +1,7 @@
 """Training the transformer as Section 4 and Appendix F of Wang, Wei, Hsu and Lee do: one experiment for every run.
 
-A run's records come back as arrays, a row a record: the losses, the cosines to the ground truth, and the validation
-losses on longer sequences and larger subsets; with the last W and V.
+The experiment returns the records of a run as arrays, with one row per record: the losses, the cosines to the ground
+truth, and the validation losses on longer sequences and larger subsets. It also returns the last W and V.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from separatrix.claims.ledger import Finding, Found, Interval, Verdict
+from separatrix.claims.ledger import CellResult, Finding, Interval, Verdict
 from separatrix.lab.registry import experiment
 from separatrix.selection.settings import TrainingSettings
 from separatrix.selection.training import Record, train
@@ -20,9 +20,9 @@ from separatrix.selection.training import Record, train
 Floats = npt.NDArray[np.float64]
 
 LENGTHS = (1.25, 1.5, 1.75, 2.0)
-"""The lengths validated at, as multiples of T: 250, 300, 350 and 400 for the paper's T = 200."""
+"""The validation lengths as multiples of T: 250, 300, 350 and 400 for the paper's T = 200."""
 _LAST = 0.1
-"""The part of a run at its end whose validation losses are averaged."""
+"""The final share of a run over which validation losses are averaged."""
 
 
 @experiment(version=1, name="selection.training")
@@ -40,7 +40,7 @@ def training(
     records: int,
     seed: int,
 ) -> dict[str, object]:
-    """A run with the paper's rates: 1 and, from half way, 1/3 for SGD; 0.001 for Adam."""
+    """Train with the paper's rates: for SGD 1, and 1/3 in the second half; for Adam 0.001."""
     settings = TrainingSettings(
         T=T,
         q=q,
@@ -63,7 +63,7 @@ def training(
 
 
 def tabulated(records: Sequence[Record]) -> dict[str, object]:
-    """The records of a run as arrays; what a record lacks is nan. `stopped` says why a run ended early, if it did."""
+    """The records of a run as arrays; missing values are nan. `stopped` says why a run ended early."""
 
     def column(name: str) -> Floats:
         values = [getattr(record, name) for record in records]
@@ -85,31 +85,31 @@ def tabulated(records: Sequence[Record]) -> dict[str, object]:
     return result
 
 
-def runs(found: Sequence[Found], **wanted: Any) -> list[Found]:
+def runs(cells: Sequence[CellResult], **wanted: Any) -> list[CellResult]:
     """The training runs with these parameters, by seed."""
     chosen = [
-        one
-        for one in found
-        if "validation" in one.result and all(one.parameters[name] == value for name, value in wanted.items())
+        cell
+        for cell in cells
+        if "validation" in cell.result and all(cell.parameters[name] == value for name, value in wanted.items())
     ]
-    return sorted(chosen, key=lambda one: one.seed)
+    return sorted(chosen, key=lambda cell: cell.seed)
 
 
-def ends(one: Found) -> dict[str, float]:
+def ends(cell: CellResult) -> dict[str, float]:
     """The mean of each task's validation losses over the last tenth of a run."""
-    step, losses = one.result["step"], one.result["validation"]
+    step, losses = cell.result["step"], cell.result["validation"]
     late = step >= (1 - _LAST) * step[-1]
-    return dict(zip(one.result["tasks"], losses[late].mean(0).tolist(), strict=True))
+    return dict(zip(cell.result["tasks"], losses[late].mean(0).tolist(), strict=True))
 
 
-def lengths(one: Found) -> list[str]:
+def lengths(cell: CellResult) -> list[str]:
     """The names of the tasks on longer sequences."""
-    return [task for task in one.result["tasks"] if task.startswith("T=")]
+    return [task for task in cell.result["tasks"] if task.startswith("T=")]
 
 
-def subsets(one: Found) -> list[str]:
+def subsets(cell: CellResult) -> list[str]:
     """The names of the tasks on larger subsets."""
-    return [task for task in one.result["tasks"] if task.startswith("q=")]
+    return [task for task in cell.result["tasks"] if task.startswith("q=")]
 
 
 def interval(values: Sequence[float]) -> Interval:
@@ -125,17 +125,17 @@ def interval(values: Sequence[float]) -> Interval:
     return Interval(mean, mean - half, mean + half, 0.95)
 
 
-def broken(found: Sequence[Found]) -> Iterator[str]:
-    """What made runs end before their last step."""
-    for one in found:
-        if one.result.get("stopped"):
-            yield str(one.result["stopped"])
+def broken(cells: Sequence[CellResult]) -> Iterator[str]:
+    """The reasons why runs ended before their last step."""
+    for cell in cells:
+        if cell.result.get("stopped"):
+            yield str(cell.result["stopped"])
 
 
-def comes_out(held: bool, numbers: Mapping[str, float | str | Interval], note: str = "") -> Finding:
-    """The finding on a caption, whose settings are not all printed: what does not come out is not reproduced.
+def comes_out(passed: bool, numbers: Mapping[str, float | str | Interval]) -> Finding:
+    """The finding on a caption whose settings are not all printed: *holds* or `not reproduced`.
 
     >>> comes_out(False, {}).verdict.value
     'not reproduced'
     """
-    return Finding(Verdict.HOLDS if held else Verdict.NOT_REPRODUCED, numbers, note)
+    return Finding(Verdict.HOLDS if passed else Verdict.NOT_REPRODUCED, numbers)

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from separatrix.claims.ledger import Erratum, Found, Rank
+from separatrix.claims.ledger import CellResult, Erratum, Rank
 from separatrix.claims.selection.proof_chain import Floats
 from separatrix.errors import ArgumentError
 from separatrix.lab.cell import Cell
@@ -28,7 +28,7 @@ _SCALES = (5.0, 20.0, 40.0)
 
 
 def unseparated(at: str, printed: str) -> Erratum:
-    """The erratum at a place where delta < 1/10 alone is to make the loss tend to 0."""
+    """The erratum at a place that claims convergence of the loss to 0 for every delta < 1/10."""
     return Erratum(
         rank=Rank.STATEMENT,
         at=at,
@@ -90,9 +90,9 @@ def hadamard_transform(values: Floats) -> Floats:
 def losses(
     kind: Literal["equal", "signs"], q: int, T: int, lean: float, width: int, seed: int
 ) -> dict[str, float | list[float]]:
-    """Lower bounds on the loss with such an encoding, in units of the largest epsilon that the theorems allow.
+    """Return lower bounds on the loss with such an encoding, in units of the largest epsilon that the theorems allow.
 
-    They are means over 400 subsets without the last position; the others count as if they had no loss. `losses` are
+    They are means over 400 subsets without the last position; subsets with it are counted with loss 0. `losses` are
     those at alpha = 1 and C = 5, 20, 40, `best` those at the best alpha; `least` is the least over alpha and C from 0
     to 60, and `proved` the bound above.
     """
@@ -114,47 +114,47 @@ def losses(
         fixed, best = 1 / q - 2 * inside + square, 1 / q - inside**2 / square
         return share * unit / 2 * float(fixed), share * unit / 2 * float(best)
 
-    found = [at(C) for C in _SCALES]
+    rows = [at(C) for C in _SCALES]
     least = min(at(C)[1] for C in np.linspace(0.0, 60.0, 241).tolist())
     return {
         "delta": delta,
         "overlap": float(overlap.min()),
-        "losses": [loss for loss, _ in found],
-        "best": [loss for _, loss in found],
+        "losses": [loss for loss, _ in rows],
+        "best": [loss for _, loss in rows],
         "least": least,
         "proved": share * unit / 2 / (q * (q + 1)),
     }
 
 
 def equal_cell(q: int = 256) -> Cell:
-    """One encoding has the same product with all others."""
+    """The cell in which one encoding has the same product with all others."""
     return losses.cell(seed=0, kind="equal", q=q, T=4 * q + 1, lean=0.0999 / math.sqrt(2 * q), width=4 * q + 1)
 
 
 def signs_cell() -> Cell:
-    """All encodings are vectors of signs, at a width of 2.5 q log T / delta^2."""
+    """The cell in which all encodings are vectors of signs, at a width of 2.5 q log T / delta^2."""
     return losses.cell(seed=0, kind="signs", q=512, T=2049, lean=0.0022, width=2**20)
 
 
-def shown(found: Sequence[Found]) -> tuple[bool, dict[str, float | str]]:
-    """Whether valid encodings keep the loss above the proved bound, and that above 0; and the numbers."""
-    cells = [one for one in found if "proved" in one.result]
+def shown(results: Sequence[CellResult]) -> tuple[bool, dict[str, float | str]]:
+    """Return whether valid encodings keep the loss above the proved positive bound, and the numbers."""
+    cells = [cell for cell in results if "proved" in cell.result]
     numbers: dict[str, float | str] = {}
-    for one in cells:
-        name = f"q = {one.parameters['q']}, {one.parameters['kind']} products"
+    for cell in cells:
+        name = f"q = {cell.parameters['q']}, {cell.parameters['kind']} products"
         numbers |= {
-            f"{name}: delta and least overlap": f"{one.result['delta']:.4f}, {one.result['overlap']:.3f}",
+            f"{name}: delta and least overlap": f"{cell.result['delta']:.4f}, {cell.result['overlap']:.3f}",
             f"{name}: loss / largest epsilon at alpha = 1, C = 5, 20, 40": ", ".join(
-                f"{loss:.4g}" for loss in one.result["losses"]
+                f"{loss:.4g}" for loss in cell.result["losses"]
             ),
-            f"{name}: least loss / largest epsilon over alpha and C": one.result["least"],
-            f"{name}: proved bound on it": one.result["proved"],
+            f"{name}: least loss / largest epsilon over alpha and C": cell.result["least"],
+            f"{name}: proved bound on it": cell.result["proved"],
         }
-    held = all(
-        one.result["delta"] < 0.1
-        and one.result["overlap"] >= 1
-        and one.result["least"] >= one.result["proved"] > 0
-        and min(one.result["best"][1:]) > 1
-        for one in cells
+    passed = all(
+        cell.result["delta"] < 0.1
+        and cell.result["overlap"] >= 1
+        and cell.result["least"] >= cell.result["proved"] > 0
+        and min(cell.result["best"][1:]) > 1
+        for cell in cells
     )
-    return held and bool(cells), numbers
+    return passed and bool(cells), numbers

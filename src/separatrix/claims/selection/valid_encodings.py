@@ -1,8 +1,8 @@
 """Every valid encoding at small sizes, so that means over encodings are exact.
 
-Among the sign matrices of four positions and width 4, 26,880 have pairs with |<e_i, e_j>| <= 1/2. The threshold stands
-for the restricted isometry that Lemmas E.2 to E.14 of Wang, Wei, Hsu and Lee condition on: all that they use of it is
-that flips, exchanges of coordinates and exchanges of positions keep it, and a bound on the overlaps.
+Among the sign matrices of four positions and width 4, 26,880 have pairs with |<e_i, e_j>| <= 1/2. The threshold takes
+the place of the restricted isometry that Lemmas E.2 to E.14 of Wang, Wei, Hsu and Lee condition on. The lemmas use only
+that flips, exchanges of coordinates and exchanges of positions preserve it, and a bound on the overlaps.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from torch import Tensor
 
 TIGHT = 1e-12
 SIZES = ((3, 2, 4), (4, 1, 3), (4, 2, 3), (4, 3, 3))
-"""(T, q, width): subsets from one position to all but one."""
+"""Sizes (T, q, width), with subsets from one position to all but one."""
 LARGEST = (4, 2, 4)
-"""The size with 26,880 encodings, which is tried at one point."""
+"""The size with 26,880 encodings, which is evaluated at one point."""
 SMALL_OVERLAPS = ((4, 1, 3), (3, 2, 5), (4, 2, 5))
 """Sizes at which no overlap of a position with the code of a subset is above 1/3: up to 46,080 encodings."""
 FIVE = (5, 2, 4)
-"""Five positions, with 215,040 encodings, tried at one point."""
+"""Five positions, with 215,040 encodings, evaluated at one point."""
 
 
 @cache
 def valid_encodings(T: int, width: int) -> Tensor:
-    """Every sign matrix of T positions with |<e_i, e_j>| <= 1/2: (number, T, width).
+    """Return every sign matrix of T positions with |<e_i, e_j>| <= 1/2, of shape (number, T, width).
 
     >>> len(valid_encodings(4, 4)), len(valid_encodings(4, 3))
     (26880, 384)
@@ -36,12 +36,12 @@ def valid_encodings(T: int, width: int) -> Tensor:
     if T == 1:
         return rows.unsqueeze(1)
     before = valid_encodings(T - 1, width)
-    one, last = ((before @ rows.mT).abs().amax(1) <= 0.5 + 1e-9).nonzero(as_tuple=True)
-    return torch.cat([before[one], rows[last].unsqueeze(1)], 1)
+    encoding, last = ((before @ rows.mT).abs().amax(1) <= 0.5 + 1e-9).nonzero(as_tuple=True)
+    return torch.cat([before[encoding], rows[last].unsqueeze(1)], 1)
 
 
 def codes(stack: Tensor, subset: Tensor) -> Tensor:
-    """e_y of one subset for each encoding of a stack (n, T, width): (n, width)."""
+    """Return the code e_y of one subset for each encoding of a stack of shape (n, T, width), of shape (n, width)."""
     E_y = stack[:, subset].mT
     ones = torch.ones(len(stack), len(subset), 1, dtype=stack.dtype)
     code: Tensor = (E_y @ torch.linalg.solve(E_y.mT @ E_y, ones)).squeeze(2)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 
 from separatrix.attention.operator import tensor_attention
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
-from separatrix.lab.cell import Cell
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.lab.registry import experiment
 from separatrix.separation.datasets import AttentionInput
 from separatrix.separation.networks import rectified, softmax_network
@@ -16,10 +16,10 @@ from separatrix.separation.networks import rectified, softmax_network
 
 @experiment(version=2, name="separation.shapes")
 def shapes(n: int, d: int, m: int, seed: int) -> dict[str, float | bool]:
-    """F_exp and Att by their definitions beside the library's; which shapes of y and D(X) the definitions take.
+    """Compare F_exp and Att by their definitions with the library, and test which shapes of y and D(X) fit.
 
-    `without_tau` and `unnormalised` are how far the library's network is from one with phi for phi_tau, and from one
-    with u in the place of c.
+    `without_tau` and `unnormalised` are the differences of the library's network from one with phi instead of phi_tau,
+    and from one with u instead of c.
     """
     generator = torch.Generator().manual_seed(seed)
     A1, A2, A3 = (torch.randn(n, d, generator=generator, dtype=torch.float64) for _ in range(3))
@@ -45,17 +45,11 @@ def shapes(n: int, d: int, m: int, seed: int) -> dict[str, float | bool]:
     }
 
 
-def _shape_cells() -> Iterator[Cell]:
-    for n, d, m in ((4, 3, 2), (9, 5, 3), (6, 8, 1)):
-        yield shapes.cell(seed=0, n=n, d=d, m=m)
-
-
 @claim(
-    paper="separation",
     where="Definition C.6",
     says=r"$F_{\text{exp}}$ is $\phi$ of the sum over $j_0$ and $l$ of "
     r"$\phi_\tau(\langle c_{\text{exp}}(A, x)_{j_0}, y_l \rangle)$, with the attention of Equation (1).",
-    cells=_shape_cells,
+    cells=cell_grid(shapes, {"n d m": ((4, 3, 2), (9, 5, 3), (6, 8, 1))}),
     errata=(
         Erratum(
             printed=r"$y \in \mathbb{R}^{n \times m}$, $y_l \in \mathbb{R}^n$.",
@@ -80,12 +74,12 @@ def _shape_cells() -> Iterator[Cell]:
         Neighbour("$u$ in the place of $c$, without $D(X)$", {"network": "unnormalised"}),
     ),
 )
-def definition_c_6(found: Sequence[Found], network: str = "network") -> Finding:
-    """The literal definition against the library's networks, and the printed shapes, which do not fit."""
-    worst = max(max(one.result["attention"], one.result[network]) for one in found)
-    takes_n = sum(bool(one.result["takes_n"]) for one in found)
-    d_by_d = sum(bool(one.result["normaliser_is_d_by_d"]) for one in found)
-    right = all(one.result["normaliser_is_n_by_n"] for one in found)
+def definition_c_6(cells: Sequence[CellResult], network: str = "network") -> Finding:
+    """Compare the literal definition with the library's networks, and check that the printed shapes do not fit."""
+    worst = max(max(cell.result["attention"], cell.result[network]) for cell in cells)
+    takes_n = sum(bool(cell.result["takes_n"]) for cell in cells)
+    d_by_d = sum(bool(cell.result["normaliser_is_d_by_d"]) for cell in cells)
+    right = all(cell.result["normaliser_is_n_by_n"] for cell in cells)
     numbers: dict[str, float | str] = {
         "largest difference from the library's network": worst,
         "cells that the printed shapes fit": takes_n + d_by_d,

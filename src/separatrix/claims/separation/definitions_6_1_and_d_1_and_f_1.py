@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Claim, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import CellResult, Claim, Finding, Neighbour, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation.datasets import cross_attention_input, self_attention_input
@@ -16,7 +16,7 @@ from separatrix.separation.datasets import cross_attention_input, self_attention
 
 @experiment(version=1, name="separation.definition_d_1")
 def self_attention(n: int, d: int, a: float, b: float, c: float, special: int, seed: int) -> dict[str, int]:
-    """Entries of A_1 that differ from the printed columns, from columns without the root, and from turned stacks."""
+    """Count the entries of A_1 that differ from the printed columns, and from two wrong versions of them."""
     data = self_attention_input(n, d, a, b, c, special)
     t, root = n // (d - 2), math.sqrt(math.log(n))
     first = torch.zeros(n, 1, dtype=torch.float64)
@@ -35,7 +35,7 @@ def self_attention(n: int, d: int, a: float, b: float, c: float, special: int, s
 
 @experiment(version=1, name="separation.definition_f_1")
 def cross_attention(n: int, d: int, a: float, special_query: int, special: int, seed: int) -> dict[str, int]:
-    """Entries that differ from columns of Definition F.1: ones and identities in columns 2 to d, as Lemma F.2 has."""
+    """Count the entries that differ from Definition F.1, with ones and identities in columns 2 to d as in Lemma F.2."""
     data = cross_attention_input(n, d, a, special_query, special)
     t, log = n // (d - 1), math.log(n)
     A1 = torch.cat([torch.zeros(n, 1), torch.ones(n, d - 1)], 1).double() * log
@@ -73,10 +73,9 @@ def _cross_cells() -> Iterator[Cell]:
 
 
 def _data(where: str, says: str, defines: str, of_self: bool, wrong: Sequence[Neighbour]) -> Claim:
-    """A definition of data: no entry may differ from the printed columns."""
+    """Register the definition of a data set: no entry may differ from the printed columns."""
 
     @claim(
-        paper="separation",
         where=where,
         says=says,
         cells=_self_cells if of_self else _cross_cells,
@@ -84,10 +83,10 @@ def _data(where: str, says: str, defines: str, of_self: bool, wrong: Sequence[Ne
         neighbours=wrong,
         home=__name__,
     )
-    def check(found: Sequence[Found], columns: str = "printed") -> Finding:
-        differ = sum(one.result[columns] for one in found)
-        unlike = sum(not one.result["alike"] for one in found)
-        numbers = {"elements": len(found), "entries that differ": differ, "elements with unlike matrices": unlike}
+    def check(cells: Sequence[CellResult], columns: str = "printed") -> Finding:
+        differ = sum(cell.result[columns] for cell in cells)
+        unlike = sum(not cell.result["alike"] for cell in cells)
+        numbers = {"elements": len(cells), "entries that differ": differ, "elements whose matrices differ": unlike}
         return holds_if(not differ and not unlike, numbers)
 
     return check

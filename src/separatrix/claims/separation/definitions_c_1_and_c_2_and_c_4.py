@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 
 from separatrix.attention.linear import linear_attention
 from separatrix.attention.operator import tensor_attention
-from separatrix.claims.ledger import Claim, Finding, Found, Neighbour, claim, holds_if
-from separatrix.lab.cell import Cell
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Claim, Finding, Neighbour, claim, holds_if
 from separatrix.lab.registry import experiment
 from separatrix.separation.datasets import AttentionInput
 from separatrix.separation.networks import linear_network
@@ -18,10 +18,10 @@ from separatrix.separation.networks import linear_network
 
 @experiment(version=1, name="separation.definitions_c")
 def blocks(n: int, d: int, m: int, tau: float, seed: int) -> dict[str, float | int]:
-    """c_lin, c_exp and F_lin from the n blocks of (A_1 (x) A_2) vec(QK^T), written out, against the library's.
+    """Compare c_lin, c_exp and F_lin from the n blocks of (A_1 (x) A_2) vec(QK^T) with the library.
 
-    Entries are positive, so that alpha_lin does not vanish. `V` is applied to A_3. `whole` divides by the sum of all
-    blocks, `left out` leaves V out, `one row` sums the first row's neurons alone.
+    The entries are positive, so that alpha_lin does not vanish. "c_exp of all" divides by the sum of all blocks, "c_lin
+    without V" omits V, and "F_lin of a row" sums the neurons of the first row only.
     """
     generator = torch.Generator().manual_seed(seed)
     A1, A2, A3 = (torch.rand(n, d, generator=generator, dtype=torch.float64) + 0.1 for _ in range(3))
@@ -29,14 +29,14 @@ def blocks(n: int, d: int, m: int, tau: float, seed: int) -> dict[str, float | i
     y = 2.0 * torch.randint(0, 2, (d, m), generator=generator).double() - 1
     u = (torch.kron(A1, A2) @ X.reshape(-1)).reshape(n, n)
     values = A3 @ V
-    c_lin, c_exp, whole = (torch.zeros(n, d, dtype=torch.float64) for _ in range(3))
+    c_lin, c_exp, c_whole = (torch.zeros(n, d, dtype=torch.float64) for _ in range(3))
     for j0 in range(n):
         exps = [math.exp(s) for s in u[j0].tolist()]
         for i0 in range(d):
             column = values[:, i0].tolist()
             c_lin[j0, i0] = sum(w * v for w, v in zip(u[j0].tolist(), column, strict=True)) / float(u[j0].sum())
             c_exp[j0, i0] = sum(w * v for w, v in zip(exps, column, strict=True)) / sum(exps)
-            whole[j0, i0] = sum(w * v for w, v in zip(exps, column, strict=True)) / float(u.exp().sum())
+            c_whole[j0, i0] = sum(w * v for w, v in zip(exps, column, strict=True)) / float(u.exp().sum())
     sums = [sum(max(float(row @ y[:, k]) - tau, 0.0) for k in range(m)) for row in c_lin]
     data = AttentionInput(A1, A2, values, 0, 0)
     by_lin, by_exp = linear_attention(A1 @ X, A2, values), tensor_attention(A1 @ X, A2, values, scale=1.0)
@@ -45,32 +45,27 @@ def blocks(n: int, d: int, m: int, tau: float, seed: int) -> dict[str, float | i
         "c_lin": float((by_lin - c_lin).abs().max()),
         "c_lin without V": float((linear_attention(A1 @ X, A2, A3) - c_lin).abs().max()),
         "c_exp": float((by_exp - c_exp).abs().max()),
-        "c_exp of all": float((by_exp - whole).abs().max()),
+        "c_exp of all": float((by_exp - c_whole).abs().max()),
         "F_lin": abs(net - max(sum(sums), 0.0)),
         "F_lin of a row": abs(net - sums[0]),
         "fires": int(net > 0),
     }
 
 
-def _cells() -> Iterator[Cell]:
-    for n, d, m, tau in ((2, 2, 3, 0.05), (5, 3, 4, 0.2), (3, 6, 2, 0.1), (7, 2, 1, 0.01)):
-        for seed in range(2):
-            yield blocks.cell(seed=seed, n=n, d=d, m=m, tau=tau)
-
-
 def _attention(where: str, says: str, defines: str, right: str, wrong: str, instead: str) -> Claim:
     @claim(
-        paper="separation",
         where=where,
         says=says,
-        cells=_cells,
+        cells=cell_grid(
+            blocks, {"n d m tau": ((2, 2, 3, 0.05), (5, 3, 4, 0.2), (3, 6, 2, 0.1), (7, 2, 1, 0.01)), "seed": range(2)}
+        ),
         defines=(defines,),
         neighbours=(Neighbour(instead, {"formula": wrong}),),
         home=__name__,
     )
-    def check(found: Sequence[Found], formula: str = right) -> Finding:
-        worst = max(one.result[formula] for one in found)
-        fired = sum(one.result["fires"] for one in found)
+    def check(cells: Sequence[CellResult], formula: str = right) -> Finding:
+        worst = max(cell.result[formula] for cell in cells)
+        fired = sum(cell.result["fires"] for cell in cells)
         numbers: dict[str, float | str] = {"largest difference from the blocks": worst, "networks that fire": fired}
         return holds_if(worst <= 1e-11 and fired > 0, numbers)
 

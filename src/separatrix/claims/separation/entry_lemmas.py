@@ -1,4 +1,4 @@
-"""A lemma about every entry, as data; and how it becomes a claim: the right lines hold, the printed slips do not."""
+"""Lemmas about every entry, declared as data: the corrected lines must hold, and the printed slips must not."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from fractions import Fraction
 from typing import Any
 
 from separatrix.claims import load
-from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Neighbour, Verdict, claim, holds_if
+from separatrix.claims.ledger import CellResult, Claim, Erratum, Finding, Neighbour, Verdict, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.separation.statements import Reading, Values, evaluate
 
 
 @dataclass(frozen=True)
 class EntrySlip:
-    """A misprint: what is printed, as lines that fail, and the erratum.
+    """A misprint: the printed lines, which fail, and the erratum.
 
-    `a1`, if given, is a value that the printed hypotheses allow and the right ones do not.
+    `a1`, if given, is a value that the printed hypotheses allow and the corrected ones exclude.
     """
 
     reading: Reading
@@ -27,7 +27,7 @@ class EntrySlip:
 
 @dataclass(frozen=True)
 class Lemma:
-    """A lemma as it is right, and its slips."""
+    """A corrected lemma and its misprints."""
 
     where: str
     says: str
@@ -37,12 +37,12 @@ class Lemma:
 
     @property
     def errata(self) -> tuple[Erratum, ...]:
-        """The misprints of all slips."""
+        """The errata of all slips."""
         return tuple(slip.erratum for slip in self.slips)
 
     @property
     def neighbours(self) -> tuple[Neighbour, ...]:
-        """The lemma with the bound of one line multiplied by a number with which the line is wrong."""
+        """The wrong neighbours of a lemma: the bound of one line is multiplied by a factor that makes it false."""
         words = {"=": "the value", "<=": "the upper bound", ">=": "the lower bound"}
         return tuple(
             Neighbour(
@@ -56,9 +56,10 @@ class Lemma:
 
 
 FACTORS = {"=": 1.01, "<=": 0.9, ">=": 1.1}
-"""By what the bound of a line is multiplied in a neighbour.
+"""The factors by which the bounds of lines are multiplied in neighbours.
 
-A line about a number of keys has no such neighbour; the misprints are its neighbours."""
+A line about a number of keys has no such neighbour; its misprints are its neighbours.
+"""
 LOOSE: Mapping[tuple[str, str], float] = {
     ("Lemma D.2", "3a"): 1.3,
     ("Lemma D.2", "3b"): 0.6,
@@ -80,41 +81,44 @@ LOOSE: Mapping[tuple[str, str], float] = {
     ("Lemma F.3", "2, others"): 0.65,
     ("Lemma F.11", "2"): 0.8,
 }
-"""Factors for lines that no setting reaches, corners included: there the bound has more to spare."""
+"""Factors for lines whose bound is not attained in any setting."""
 LEMMAS: dict[str, Lemma] = {}
-"""The lemmas that were registered, by their places."""
+"""The registered lemmas, by their places."""
 
 
 def entry_lemma(where: str) -> Lemma:
-    """The lemma at a place of the paper. A worker has imported one file of claims only, so all of them are loaded."""
+    """The lemma at a place of the paper; all claims are loaded first, because a worker process imports one file."""
     load("separation")
     return LEMMAS[where]
 
 
 def outcome(lemma: Lemma, settings: Iterable[Values]) -> dict[str, Any]:
-    """The result of each line over several settings: [compared, violations, ratio] by part, and for each slip a sum."""
+    """Return [compared, violations, ratio] of each line over several settings, by part, and the totals of each slip."""
     right: dict[str, list[Any]] = {}
     slips = [[0, 0] for _ in lemma.slips]
     relation = {line.part: line.relation for line in lemma.right.lines}
     for values in settings:
-        for part, found in evaluate(lemma.right, values).items():
+        for part, comparison in evaluate(lemma.right, values).items():
             compared, violations, ratio = right.get(part, [0, 0, None])
-            ratios = [x for x in (ratio, found.ratio) if x is not None]
+            ratios = [x for x in (ratio, comparison.ratio) if x is not None]
             worst = (min if relation[part] == ">=" else max)(ratios, default=None)
-            right[part] = [compared + found.compared, violations + found.violations, worst]
+            right[part] = [compared + comparison.compared, violations + comparison.violations, worst]
         for count, slip in zip(slips, lemma.slips, strict=True):
-            for found in evaluate(slip.reading, replace(values, a1=slip.a1 or values.a1)).values():
-                count[0] += found.compared
-                count[1] += found.violations
+            for comparison in evaluate(slip.reading, replace(values, a1=slip.a1 or values.a1)).values():
+                count[0] += comparison.compared
+                count[1] += comparison.violations
     return {"right": right, "slips": slips, "relation": relation}
 
 
 def register(lemma: Lemma, cells: Callable[[str], Iterable[Cell]], home: str) -> Claim:
-    """The lemma as a claim. `cells` of its name return what `outcome` does; `home` is the module that declares it."""
+    """Register the lemma as a claim.
+
+    `cells` gives the cells, whose results are those of `outcome`, by the place of the lemma; `home` is the module that
+    declares it.
+    """
     LEMMAS[lemma.where] = lemma
 
     @claim(
-        paper="separation",
         where=lemma.where,
         says=lemma.says,
         cells=lambda: cells(lemma.where),
@@ -123,43 +127,43 @@ def register(lemma: Lemma, cells: Callable[[str], Iterable[Cell]], home: str) ->
         neighbours=lemma.neighbours,
         home=home,
     )
-    def check(found: Sequence[Found], part: str = "", factor: float = 1.0) -> Finding:
-        return judged(lemma, found, part, factor)
+    def check(cells: Sequence[CellResult], part: str = "", factor: float = 1.0) -> Finding:
+        return judged(lemma, cells, part, factor)
 
     return check
 
 
-def judged(lemma: Lemma, found: Sequence[Found], part: str = "", factor: float = 1.0) -> Finding:
-    """Holds if no entry anywhere goes against the right lines; a slip is shown if it is refuted somewhere.
+def judged(lemma: Lemma, cells: Sequence[CellResult], part: str = "", factor: float = 1.0) -> Finding:
+    """Return *holds* if no entry violates a corrected line; a slip is shown if some entry refutes it.
 
-    With the bound of one part multiplied by `factor`, the largest ratio of an entry to its bound, or the least, decides
-    for that part; both are computed in float64, and the neighbours are far from them.
+    If the bound of a part is multiplied by `factor`, the largest or least ratio of an entry to its bound decides that
+    part. Ratios are computed in float64, and the factors are far from them.
     """
-    rows = [row for one in found for row in one.result["right"].values()]
+    rows = [row for cell in cells for row in cell.result["right"].values()]
     broken = 0
     for line in lemma.right.lines:
-        ratios = [one.result["right"][line.part][2] for one in found if line.part == part]
+        ratios = [cell.result["right"][line.part][2] for cell in cells if line.part == part]
         known = [ratio for ratio in ratios if ratio is not None]
         broken += sum(_beyond(ratio, line.relation, factor) for ratio in known)
     numbers: dict[str, float | str] = {
-        "settings (n, d, a_0, a_1, b, c)": len(found),
+        "settings (n, d, a_0, a_1, b, c)": len(cells),
         "comparisons": sum(compared for compared, _, _ in rows),
-        "against the lemma": sum(violations for _, violations, _ in rows),
+        "entries that violate the lemma": sum(violations for _, violations, _ in rows),
     }
     shows = {}
     for k, erratum in enumerate(lemma.errata):
-        counts = [one.result["slips"][k] for one in found]
+        counts = [cell.result["slips"][k] for cell in cells]
         refuted, total = (sum(count[at] for count in counts) for at in (1, 0))
         shows[erratum.shown_by] = refuted > 0
         numbers[f"against what is printed, {erratum.shown_by}"] = f"{refuted:,} of {total:,}"
-    unmet = [name for name in found[0].result["right"] if not any(one.result["right"][name][0] for one in found)]
+    unmet = [name for name in cells[0].result["right"] if not any(cell.result["right"][name][0] for cell in cells)]
     if unmet:
         return Finding(Verdict.UNDECIDED, numbers, f"No setting has an entry of part {', '.join(unmet)}.")
-    return holds_if(not numbers["against the lemma"] and not broken, numbers, lemma.note, shows=shows)
+    return holds_if(not numbers["entries that violate the lemma"] and not broken, numbers, lemma.note, shows=shows)
 
 
 def _beyond(ratio: float, relation: str, factor: float) -> bool:
-    """Whether the worst ratio of an entry to its bound contradicts the bound multiplied by a factor."""
+    """Whether the extreme ratio of an entry to its bound contradicts the bound multiplied by a factor."""
     if relation == "=":
         return abs(ratio / factor - 1) > 1e-9
     return ratio > factor if relation == "<=" else ratio < factor

@@ -1,22 +1,22 @@
 """Fact A.1: attention by blocks of a Kronecker product.
 
-Identities between polynomials in the entries, tested at random integers, where nothing is rounded; exp is applied entry
-by entry, so what stands under it is compared.
+Identities between polynomials in the entries are tested at random integers, without rounding. Because exp is applied
+entry by entry, its arguments are compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim, holds_if
-from separatrix.lab.cell import Cell
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.lab.registry import experiment
 
 _RANGE = 1024
-"""How many values an entry is drawn from: a false identity of degree 3 passes a cell with a chance of 3 / 1024."""
+"""The number of values of an entry: a false identity of degree 3 passes a cell with probability 3 / 1024."""
 
 
 def _integers(generator: torch.Generator, *shape: int) -> Tensor:
@@ -33,9 +33,9 @@ def _columns(x: Tensor) -> Tensor:
 
 @experiment(version=2, name="separation.tensor_trick")
 def tensor_trick(n: int, d: int, seed: int) -> dict[str, int]:
-    """Entries that differ between vec(A_1 X A_2^T) and (A_1 (x) A_2) vec(X), vec by rows and by columns; and blocks.
+    """Count the entries in which vec(A_1 X A_2^T) and (A_1 (x) A_2) vec(X) differ, with vec by rows and by columns.
 
-    `turned` compares the blocks with columns of A_1 X A_2^T; `turned_sums` their sums with the sums of its columns.
+    `turned` compares the blocks with the columns of A_1 X A_2^T, and `turned_sums` compares their sums.
     """
     generator = torch.Generator().manual_seed(seed)
     A1, A2 = _integers(generator, n, d), _integers(generator, n, d)
@@ -53,24 +53,20 @@ def tensor_trick(n: int, d: int, seed: int) -> dict[str, int]:
     }
 
 
-def trick_cells() -> Iterator[Cell]:
-    for n, d in ((2, 2), (5, 3), (3, 5), (8, 4)):
-        for seed in range(4):
-            yield tensor_trick.cell(seed=seed, n=n, d=d)
+trick_cells = cell_grid(tensor_trick, {"n d": ((2, 2), (5, 3), (3, 5), (8, 4)), "seed": range(4)})
 
 
-def trick_finding(found: Sequence[Found], wrong: Sequence[str], shows: dict[str, bool]) -> Finding:
-    mismatches = sum(one.result[name] for one in found for name in wrong)
+def trick_finding(cells: Sequence[CellResult], wrong: Sequence[str], shows: dict[str, bool]) -> Finding:
+    mismatches = sum(cell.result[name] for cell in cells for name in wrong)
     numbers: dict[str, float | str] = {
-        "entries compared": sum(one.result["entries"] for one in found),
+        "entries compared": sum(cell.result["entries"] for cell in cells),
         "entries that differ": mismatches,
-        "chance that a false identity passes": (3 / _RANGE) ** len({one.seed for one in found}),
+        "chance that a false identity passes": (3 / _RANGE) ** len({cell.seed for cell in cells}),
     }
     return holds_if(not mismatches, numbers, shows=shows)
 
 
 @claim(
-    paper="separation",
     where="Fact A.1",
     says=r"$\text{vec}(\exp(A_1 Q K^\top A_2^\top))$ is $\exp((A_1 \otimes A_2) \text{vec}(Q K^\top))$.",
     cells=trick_cells,
@@ -81,17 +77,17 @@ def trick_finding(found: Sequence[Found], wrong: Sequence[str], shows: dict[str,
             r"by $A_2 \otimes A_1$.)",
             why="With columns the two sides differ; the blocks of Definitions C.1 and C.4 need rows as well. (The "
             r"notation of Section 3 has a slip too: it defines $\exp(u)$ by $\exp(x)_i = \exp(x_i)$.)",
-            rank=Rank.STATEMENT,
+            rank=Rank.TYPOGRAPHICAL,
             shown_by="stacking columns is another matrix",
         ),
     ),
     neighbours=(Neighbour("vec stacks columns", {"stacked": "by_columns"}),),
 )
-def fact_a_1(found: Sequence[Found], stacked: str = "by_rows") -> Finding:
-    """Both ways to stack are compared.
+def fact_a_1(cells: Sequence[CellResult], stacked: str = "by_rows") -> Finding:
+    """Check both ways of stacking.
 
-    A second misprint was reported here once, an i for a 1 in an index of Appendix A. It rested on one glyph of one
-    extracted text and was withdrawn.
+    An earlier version reported a second misprint, an i for a 1 in an index of Appendix A. It rested on one character of
+    one extracted text and was withdrawn.
     """
-    shows = {"stacking columns is another matrix": all(one.result["by_columns"] for one in found)}
-    return trick_finding(found, (stacked,), shows)
+    shows = {"stacking columns is another matrix": all(cell.result["by_columns"] for cell in cells)}
+    return trick_finding(cells, (stacked,), shows)

@@ -1,10 +1,10 @@
-"""Figures 3, 4, 5 and 7: how often E_success happens along the paper's own sweeps.
+"""Figures 3, 4, 5 and 7: the probability of E_success along the paper's sweeps.
 
 The paper draws curves of 100 or 1000 trials. Here each point has the exact probability (for softmax regression,
-certified bounds), and beside it the paper's Monte Carlo at the paper's number of trials. Of its curves no value is
-printed, in no table and in no sentence, and the text does not say what they show: nothing here decides whether they are
-right, and the figures are illustrated. What is judged is that the Monte Carlo, done again, agrees with the exact
-probabilities, point by point and all together, and which of the settings lie within the hypotheses.
+certified bounds) and a Monte Carlo estimate with the paper's number of trials. The paper prints no value of its curves,
+in a table or in the text, so no program can decide whether they are correct, and the verdict is *illustrated*. The
+checks compare the Monte Carlo estimates with the exact probabilities, point by point and all together, and report which
+settings satisfy the hypotheses.
 """
 
 from __future__ import annotations
@@ -13,29 +13,31 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, Verdict, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation import HYPOTHESES, PANELS, Bracket, SelfAttention, Setting, panel_settings
 
 _CHANCE = 1e-9
-"""A simulated count with a smaller chance than this, given the exact probability, would refute one of the two."""
+"""The significance level: a simulated count less likely than this refutes the exact probability or the simulation."""
 
 
 @experiment(version=1, name="separation.panel")
 def panel(
     name: str, reading: Literal["as printed", "d = 11"], every: int, simulated: int, seed: int
 ) -> dict[str, list[Any] | int | None]:
-    """One panel: every `every`-th of its points exactly, and of these every `simulated`-th by Monte Carlo (0: none).
+    """Compute every `every`-th point of a panel exactly, and every `simulated`-th of these by Monte Carlo (0: none).
 
-    `low` and `high` bound the probability, equal where it is exact. `inside` says whether the swept parameter is where
-    the definition, and the theorem's range of it, allow; `broken` names the hypotheses that a point leaves.
+    `low` and `high` bound the probability, and are equal where it is exact. `inside` says whether the definition and
+    the theorem allow the swept parameter; `broken` names the hypotheses that a point violates.
     """
     declared = PANELS[name]
     rows = []
     for at, setting in enumerate(panel_settings(name, reading=reading)[::every]):
-        found = setting.success_probability()
-        low, high = (found.low, found.high) if isinstance(found, Bracket) else (found, found)
+        probability = setting.success_probability()
+        low, high = (
+            (probability.low, probability.high) if isinstance(probability, Bracket) else (probability, probability)
+        )
         hits = None
         if simulated and at % simulated == 0:
             hits = setting.simulate(declared.trials, seed + at).success.hits
@@ -72,7 +74,7 @@ def _panels(figure: str, every: Mapping[str, tuple[int, int]] | None = None) -> 
 
 
 def chance(hits: int, trials: int, low: float, high: float) -> float:
-    """The chance of a count as extreme as `hits`, on its side, for the probability in [low, high] that suits it best.
+    """The one-sided p-value of the count `hits`, for the most favourable probability in [low, high].
 
     >>> round(chance(0, 10, 0.5, 0.5) * 2**10, 9), chance(5, 10, 0.4, 0.6)
     (1.0, 1.0)
@@ -91,17 +93,17 @@ def _point(k: int, trials: int, p: float) -> float:
     return math.exp(log + k * math.log(p) + (trials - k) * math.log1p(-p))
 
 
-def by_name(found: Sequence[Found], reading: str = "as printed") -> dict[str, Mapping[str, Any]]:
+def by_name(cells: Sequence[CellResult], reading: str = "as printed") -> dict[str, Mapping[str, Any]]:
     """The panels of one reading, by name."""
-    return {one.parameters["name"]: one.result for one in found if one.parameters["reading"] == reading}
+    return {cell.parameters["name"]: cell.result for cell in cells if cell.parameters["reading"] == reading}
 
 
 def all_at_once(points: Sequence[tuple[int, int, float, float]]) -> float:
-    """A bound on the chance that all counts together are as far as they are from what is expected of them.
+    """An upper bound on the p-value of the sum of all counts.
 
     Each point has its hits, its trials and the bounds on its probability. By Bernstein's inequality a sum of
-    independent counts with variance v is off by at least x, to one side, with a chance of at most
-    exp(-x^2 / (2 v + 2 x / 3)).
+    independent counts with variance v exceeds its mean by x or more with probability at most exp(-x^2 / (2 v + 2 x /
+    3)).
 
     >>> all_at_once([(50, 100, 0.5, 0.5)]), round(all_at_once([(500, 1000, 0.25, 0.4)]), 9)
     (1.0, 1.1e-08)
@@ -109,25 +111,25 @@ def all_at_once(points: Sequence[tuple[int, int, float, float]]) -> float:
     hits = sum(hits for hits, *_ in points)
     low, high = (math.fsum(trials * ends[side] for _, trials, *ends in points) for side in (0, 1))
     off = max(hits - high, low - hits, 0.0)
-    # The variance at the end of each interval that is nearer to one half is the largest.
+    # The variance is largest at the end of each interval that is closer to one half.
     v = math.fsum(trials * p * (1 - p) for _, trials, *ends in points for p in [min(max(0.5, ends[0]), ends[1])])
     return math.exp(-(off**2) / (2 * v + 2 * off / 3)) if off else 1.0
 
 
-def _numbers(found: Sequence[Found], scale: float) -> tuple[dict[str, float | str], float]:
-    """What each panel shows, and the least chance of a simulated point, the probabilities multiplied by `scale`.
+def _numbers(cells: Sequence[CellResult], scale: float) -> tuple[dict[str, float | str], float]:
+    """Return the numbers of each panel and the least p-value, with the probabilities multiplied by `scale`.
 
-    All points together count as one more: what each leaves open, they decide.
+    The p-value of all points together counts too, since it can reject what single points cannot.
     """
     numbers: dict[str, float | str] = {}
-    every: list[tuple[int, int, float, float]] = []
-    for name, result in by_name(found).items():
+    counts: list[tuple[int, int, float, float]] = []
+    for name, result in by_name(cells).items():
         low, high = min(result["low"]), max(result["high"])
         numbers[f"success in panel {name[1]}, along {PANELS[name].axis}"] = f"{low:.4f} to {high:.4f}"
         points = zip(result["hits"], result["low"], result["high"], strict=True)
-        every += [(hits, result["trials"], scale * p, scale * q) for hits, p, q in points if hits is not None]
-    least, together = min(chance(*point) for point in every), all_at_once(every)
-    numbers["points simulated"] = len(every)
+        counts += [(hits, result["trials"], scale * p, scale * q) for hits, p, q in points if hits is not None]
+    least, together = min(chance(*point) for point in counts), all_at_once(counts)
+    numbers["points simulated"] = len(counts)
     numbers["least chance of a simulated count"] = least
     numbers["chance of all counts together, at most"] = together
     return numbers, min(least, together)
@@ -141,13 +143,13 @@ _NOT_READ = (
 
 
 def _judged(numbers: dict[str, float | str], least: float, shows: Mapping[str, bool], note: str) -> Finding:
-    """Illustrated if the simulated counts fit the exact probabilities.
+    """Return *illustrated* if the simulated counts fit the exact probabilities.
 
-    The verdict was "holds" until it was seen that nothing of the paper is compared: both sides are ours.
+    An earlier version returned `holds`, although both sides are our computations and no value of the paper is compared.
     """
     if least < _CHANCE:
-        told = "A simulated count does not fit the exact probability."
-        return Finding(Verdict.FAILS_AS_PRINTED, numbers, told, shows)
+        misfit = "A simulated count does not fit the exact probability."
+        return Finding(Verdict.FAILS_AS_PRINTED, numbers, misfit, shows)
     return Finding(Verdict.ILLUSTRATED, numbers, _NOT_READ + note, shows)
 
 
@@ -155,7 +157,6 @@ _FIGURE_3 = {"3a": (5, 2), "3b": (1, 10)}
 
 
 @claim(
-    paper="separation",
     where="Figure 3",
     says=r"The figure shows softmax regression: the share of 1000 trials in which $E_{\text{success}}$ happens, (a) "
     r"against $n$ with $m = \log n$, (b) against $m$ at $n = 1000$.",
@@ -163,19 +164,18 @@ _FIGURE_3 = {"3a": (5, 2), "3b": (1, 10)}
     figures=("figure_3",),
     neighbours=(_SMALLER,),
 )
-def figure_3(found: Sequence[Found], scale: float = 1.0) -> Finding:
-    """Every fifth point over n, every second of these simulated; every point over m, every tenth of these simulated."""
-    return _judged(*_numbers(found, scale), {}, _FIGURE_3_NOTE)
+def figure_3(cells: Sequence[CellResult], scale: float = 1.0) -> Finding:
+    """Use every fifth n, every second of them simulated, and every m, every tenth of them simulated."""
+    return _judged(*_numbers(cells, scale), {}, _FIGURE_3_NOTE)
 
 
 _FIGURE_3_NOTE = (
-    "tau is not printed; it is 0.25 here, and another claim shows what it does. Bounds are certified for the random "
-    "data; from n = 200 on they all but meet, at 1 - 2^-m."
+    "The paper does not print tau; it is 0.25 here, and another claim shows its effect. The bounds are certified for "
+    "the random data, and from n = 200 on both are close to 1 - 2^-m."
 )
 
 
 @claim(
-    paper="separation",
     where="Figure 3",
     part="every point",
     says="The figure shows softmax regression; every point of the paper's sweeps is simulated.",
@@ -183,12 +183,12 @@ _FIGURE_3_NOTE = (
     profile="full",
     neighbours=(_SMALLER,),
 )
-def figure_3_whole(found: Sequence[Found], scale: float = 1.0) -> Finding:
-    return _judged(*_numbers(found, scale), {}, _FIGURE_3_NOTE)
+def figure_3_whole(cells: Sequence[CellResult], scale: float = 1.0) -> Finding:
+    return _judged(*_numbers(cells, scale), {}, _FIGURE_3_NOTE)
 
 
 def _only(values: Sequence[Any], x: Sequence[float], at: float) -> bool:
-    """Whether the flags are set at one x and nowhere else."""
+    """Whether the flags are set at exactly one x."""
     return [place for place, value in zip(x, values, strict=True) if value] == [at]
 
 
@@ -223,16 +223,16 @@ _OUTSIDE_F_1 = Erratum(
 
 
 def _leaves(result: Mapping[str, Any], parameter: str, allowed: Callable[[float], bool]) -> bool:
-    """Whether a panel leaves a definition at just the points at which the swept parameter is not allowed."""
+    """Whether a panel violates a definition exactly at the points at which the swept parameter is not allowed."""
     ranges = [[name for name in broken if f"({parameter} in " in name] for broken in result["broken"]]
     left = [any(name.startswith("Definition") for name in names) for names in ranges]
     return any(left) and left == [not allowed(x) for x in result["x"]]
 
 
-def _self_shows(figure: str, found: Sequence[Found]) -> dict[str, bool]:
-    panels = by_name(found)
+def _self_shows(figure: str, cells: Sequence[CellResult]) -> dict[str, bool]:
+    panels = by_name(cells)
     e, f = panels[f"{figure}e"], panels[f"{figure}f"]
-    summed = [not any("b + c = 1" in one for one in broken) for broken in f["broken"]]
+    summed = [not any("b + c = 1" in hypothesis for hypothesis in broken) for broken in f["broken"]]
     return {
         _SWEPT_TWICE.shown_by: e["x"].count(0.01) == 1 < len(e["x"]),
         _OUTSIDE_D_1.shown_by: _leaves(panels[f"{figure}d"], "a1", lambda a1: a1 >= 0.7)
@@ -251,28 +251,30 @@ def _far_from_one(panels: Mapping[str, Mapping[str, Any]], figure: str) -> str:
 
 
 @claim(
-    paper="separation",
     where="Figure 4",
     says=r"The figure shows self-attention with $Q K^\top = I$: the share of 100 trials in which "
     r"$E_{\text{success}}$ happens, against $n$, $d$, $m$, $a_1$, $a_0$, $c$.",
     cells=lambda: _panels("4"),
     figures=("figure_4",),
-    errata=(
-        _SWEPT_TWICE,
-        _OUTSIDE_D_1,
-    ),
+    errata=(_SWEPT_TWICE, _OUTSIDE_D_1),
     neighbours=(_SMALLER,),
 )
-def figure_4(found: Sequence[Found], scale: float = 1.0) -> Finding:
-    """That no point is within Theorem E.4 was called a misprint once; the paper does not say that one is."""
-    outside = [any("Theorem E.4" in one for one in broken) for p in by_name(found).values() for broken in p["broken"]]
-    numbers, least = _numbers(found, scale)
+def figure_4(cells: Sequence[CellResult], scale: float = 1.0) -> Finding:
+    """Count the points outside Theorem E.4.
+
+    This was once reported as a misprint, but the paper does not claim otherwise.
+    """
+    outside = [
+        any("Theorem E.4" in hypothesis for hypothesis in broken)
+        for p in by_name(cells).values()
+        for broken in p["broken"]
+    ]
+    numbers, least = _numbers(cells, scale)
     numbers["points outside Theorem E.4, which asks b < 0.2 and b^2 + c^2 = 1"] = f"{sum(outside)} of {len(outside)}"
-    return _judged(numbers, least, _self_shows("4", found), _far_from_one(by_name(found), "4"))
+    return _judged(numbers, least, _self_shows("4", cells), _far_from_one(by_name(cells), "4"))
 
 
 @claim(
-    paper="separation",
     where="Figure 5",
     says=r"The figure shows self-attention with $Q K^\top = \mathbf{1}$: the share of 100 trials in which "
     r"$E_{\text{success}}$ happens, against $n$, $d$, $m$, $a_1$, $a_0$, $c$.",
@@ -293,17 +295,13 @@ def figure_4(found: Sequence[Found], scale: float = 1.0) -> Finding:
     ),
     neighbours=(_SMALLER,),
 )
-def figure_5(found: Sequence[Found], scale: float = 1.0) -> Finding:
-    a = by_name(found)["5a"]
-    shows = {
-        **_self_shows("5", found),
-        "QK^T has d^2 and not n^2 entries": a["weight_entries"] == 12**2 != a["n"] ** 2,
-    }
-    return _judged(*_numbers(found, scale), shows, _far_from_one(by_name(found), "5"))
+def figure_5(cells: Sequence[CellResult], scale: float = 1.0) -> Finding:
+    a = by_name(cells)["5a"]
+    shows = {**_self_shows("5", cells), "QK^T has d^2 and not n^2 entries": a["weight_entries"] == 12**2 != a["n"] ** 2}
+    return _judged(*_numbers(cells, scale), shows, _far_from_one(by_name(cells), "5"))
 
 
 @claim(
-    paper="separation",
     where="Figure 7",
     says=r"The figure shows cross-attention: the share of 100 trials in which $E_{\text{success}}$ happens, against "
     "$n$, $d$, $m$, $a_1$, $a_0$.",
@@ -331,12 +329,20 @@ def figure_5(found: Sequence[Found], scale: float = 1.0) -> Finding:
     ),
     neighbours=(_SMALLER,),
 )
-def figure_7(found: Sequence[Found], scale: float = 1.0) -> Finding:
-    printed, other = by_name(found), by_name(found, "d = 11")
-    cut = [any("n = (d - 1) t" in one for one in broken) for name in ("7d", "7e") for broken in printed[name]["broken"]]
-    even = [any("n = (d - 1) t" in one for one in broken) for p in other.values() for broken in p["broken"]]
+def figure_7(cells: Sequence[CellResult], scale: float = 1.0) -> Finding:
+    printed, corrected = by_name(cells), by_name(cells, "d = 11")
+    cut = [
+        any("n = (d - 1) t" in hypothesis for hypothesis in broken)
+        for name in ("7d", "7e")
+        for broken in printed[name]["broken"]
+    ]
+    even = [
+        any("n = (d - 1) t" in hypothesis for hypothesis in broken)
+        for p in corrected.values()
+        for broken in p["broken"]
+    ]
     apart = max(
-        abs(x - y) for name in ("7d", "7e") for x, y in zip(printed[name]["low"], other[name]["low"], strict=True)
+        abs(x - y) for name in ("7d", "7e") for x, y in zip(printed[name]["low"], corrected[name]["low"], strict=True)
     )
     shows = {
         "n = (d - 1) t fails at d = 12, holds at d = 11": all(cut) and not any(even),
@@ -345,7 +351,7 @@ def figure_7(found: Sequence[Found], scale: float = 1.0) -> Finding:
         _OUTSIDE_F_1.shown_by: _leaves(printed["7d"], "a1", lambda a1: a1 > 1)
         and _leaves(printed["7e"], "a0", lambda a0: a0 < 0.1),
     }
-    numbers, least = _numbers(found, scale)
+    numbers, least = _numbers(cells, scale)
     numbers["largest difference between the readings d = 12 and d = 11"] = apart
     note = (
         f"With m = log(n / delta) success stays at {max(printed['7a']['high']):.3f} or below in panel (a): (3/4)^m of "

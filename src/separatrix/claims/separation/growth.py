@@ -1,7 +1,7 @@
-"""How d may grow with n: exact probabilities along paths d(n), n to 10^300 and d to 10^6.
+"""How fast d must grow with n: exact probabilities along paths d(n), with n up to 10^300 and d up to 10^6.
 
-n is the least multiple of g from 10^k on, delta = 0.01, and m = C log(n / delta), rounded up, C being `width`.
-`separatrix.separation.paths` has the paths.
+n is the least multiple of g that is at least 10^k, delta = 0.01, and m = C log(n / delta), rounded up, where C is
+`width`. The paths are in `separatrix.separation.paths`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import astuple
 from typing import Any
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation.paths import ALLOWED, DELTA, classes, passes, power_of_ten, setting
@@ -19,15 +19,14 @@ from separatrix.separation.results import PARTS
 
 _LARGEST_G, _LARGEST_K = 10**6, 300
 
-
 _EXPONENTS = (*range(1, 20), *range(20, 60, 2), *range(60, _LARGEST_K + 1, 10))
 
 
 @experiment(version=1, name="separation.path")
 def along(model: str, path: str, width: float, seed: int) -> dict[str, list[Any]]:
-    """Along a path: log10 n, g, m, success, and log10 of the chance that each of the four parts, or success, fails.
+    """Return log10 n, g, m, the success probability, and log10 of the failure probability of each part, along a path.
 
-    `width` 0 is m = 1. `broken` are the hypotheses that every point leaves.
+    A `width` of 0 means m = 1. `broken` are the hypotheses that every point violates.
     """
     columns: dict[str, list[Any]] = {name: [] for name in ("log10_n", "g", "m", "probability", *PARTS)}
     broken: set[str] | None = None
@@ -37,18 +36,18 @@ def along(model: str, path: str, width: float, seed: int) -> dict[str, list[Any]
             break
         n = -(-(10**k) // g) * g
         m = max(1, math.ceil(width * math.log(n / DELTA)))
-        one = setting(model, n, g, m)
-        failures = one.log10_failure()
-        row = (math.log10(n), g, m, one.success_probability().success, *astuple(failures))
+        network = setting(model, n, g, m)
+        failures = network.log10_failure()
+        row = (math.log10(n), g, m, network.success_probability().success, *astuple(failures))
         for column, value in zip(columns.values(), row, strict=True):
             column.append(value)
-        here = {str(hypothesis) for hypothesis in one.broken_hypotheses()}
+        here = {str(hypothesis) for hypothesis in network.broken_hypotheses()}
         broken = here if broken is None else broken & here
     return {**columns, "broken": sorted(broken or ())}
 
 
 def cells(model: str, paths: Sequence[str], width: float) -> Iterator[Cell]:
-    """A cell for each path."""
+    """The cells of a model, one for each path."""
     for path in paths:
         yield along.cell(seed=0, model=model, path=path, width=width)
 
@@ -56,15 +55,15 @@ def cells(model: str, paths: Sequence[str], width: float) -> Iterator[Cell]:
 FIXED = Neighbour("with $d$ fixed, too", {"also": "10"})
 
 
-def paths_finding(found: Sequence[Found], note: str, also: str = "") -> Finding:
-    """Holds asymptotically if success passes 0.99 for good along every allowed path, and `also` along another.
+def paths_finding(cells: Sequence[CellResult], note: str, also: str = "") -> Finding:
+    """Return `holds asymptotically` if success stays above 0.99 from some n on, along allowed paths and along `also`.
 
-    At fixed d it must not pass, unless that is the other path.
+    At fixed d it must not, unless that is the path `also`.
     """
     numbers: dict[str, float | str] = {}
     good = True
-    for one in found:
-        model, path, result = one.parameters["model"], one.parameters["path"], one.result
+    for cell in cells:
+        model, path, result = cell.parameters["model"], cell.parameters["path"], cell.result
         allowed = path in (*ALLOWED[model], also)
         reached = passes(result)
         good &= not allowed or reached is not None

@@ -1,8 +1,8 @@
-"""Lemma 3.1: Hoeffding's inequality, against exact probabilities.
+"""Lemma 3.1: Hoeffding's inequality, compared with exact probabilities.
 
-Sums of independent signs have binomial tails, which are exact. Other sums are enumerated: each X_i has two values a_i
-and b_i, the second with probability p_i, and probabilities are fractions. A bounded variable's worst case has two
-values, the ends of its interval, so that these are the hardest for the inequality.
+Sums of independent signs have binomial tails, which are computed exactly. Other sums are enumerated: each X_i has two
+values a_i and b_i, the second with probability p_i, and probabilities are fractions. Among bounded variables, those
+with values at the ends of their interval are the worst case of the inequality.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation.binomial import tails, total
@@ -24,25 +24,25 @@ _LOG10_E = math.log10(math.e)
 
 @experiment(version=1, name="separation.hoeffding_signs")
 def signs(n: int, seed: int) -> dict[str, list[float]]:
-    """Sums of n fair signs: for thresholds t, t^2 / sum (b_i - a_i)^2 and log10 P[|X| >= t]. Nothing is drawn."""
-    exact, whole = tails(n), total(n)
-    found: dict[str, list[float]] = {"quotient": [], "log10": []}
+    """Return t^2 / sum (b_i - a_i)^2 and log10 P[|X| >= t] for sums of n fair signs and thresholds t."""
+    exact, all_vectors = tails(n), total(n)
+    columns: dict[str, list[float]] = {"quotient": [], "log10": []}
     for x in (0.5, 1.0, 2.0, 3.0, 5.0, 8.0, 12.0):
         k = min(math.ceil((n + x * math.sqrt(n)) / 2), n)
         t = 2 * k - n
         if t > 0:
-            found["quotient"].append(t**2 / (4 * n))
+            columns["quotient"].append(t**2 / (4 * n))
             chance = 2 * exact[k]
-            # Counts of sign vectors are integers of any size, whose logarithm is exact enough; shares are extended.
-            found["log10"].append(math.log10(chance) - math.log10(whole) if whole > 1 else log10(chance))
-    return found
+            # The counts of sign vectors are arbitrarily large integers, and their shares are extended floats.
+            columns["log10"].append(math.log10(chance) - math.log10(all_vectors) if all_vectors > 1 else log10(chance))
+    return columns
 
 
 @experiment(version=1, name="separation.hoeffding_two_points")
 def two_points(n: int, equal: bool, seed: int) -> dict[str, list[float]]:
-    """Sums of n variables with two values each: the same for every t at which the probability jumps.
+    """Return the same for sums of n two-valued variables, at every t at which the probability jumps.
 
-    The ends and the probabilities are drawn; with `equal` all intervals are [0, 1] and all probabilities are one p.
+    The ends and the probabilities are random; with `equal` all intervals are [0, 1] and all probabilities are equal.
     """
     draw = random.Random(seed)
     ends = [(Fraction(0), Fraction(1)) if equal else _interval(draw) for _ in range(n)]
@@ -55,14 +55,14 @@ def two_points(n: int, equal: bool, seed: int) -> dict[str, list[float]]:
         weight = math.prod(chances[i] if k else 1 - chances[i] for i, k in enumerate(choice))
         law[abs(value - mean)] = law.get(abs(value - mean), Fraction(0)) + weight
     squares = sum((b - a) ** 2 for a, b in ends)
-    found: dict[str, list[float]] = {"quotient": [], "log10": []}
+    columns: dict[str, list[float]] = {"quotient": [], "log10": []}
     beyond = Fraction(0)
     for t in sorted(law, reverse=True):
         beyond += law[t]
         if t > 0:
-            found["quotient"].append(float(t**2 / squares))
-            found["log10"].append(math.log10(beyond))
-    return found
+            columns["quotient"].append(float(t**2 / squares))
+            columns["log10"].append(math.log10(beyond))
+    return columns
 
 
 def _interval(draw: random.Random) -> tuple[Fraction, Fraction]:
@@ -80,7 +80,6 @@ def _cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="separation",
     where="Lemma 3.1",
     says=r"Hoeffding's inequality says that $\Pr[\lvert X - E X \rvert \ge t] \le 2 \exp(-2 t^2 / \sum_i (b_i - "
     "a_i)^2)$ for a sum $X$ of independent variables within $[a_i, b_i]$.",
@@ -91,9 +90,9 @@ def _cells() -> Iterator[Cell]:
         Neighbour(r"with $\exp(-2 t^2 / \sum_i (b_i - a_i))$, at sums of signs", {"inside": 4.0}),
     ),
 )
-def lemma_3_1(found: Sequence[Found], front: float = 2.0, inside: float = 2.0) -> Finding:
-    """Every probability, each exact, against front exp(-inside t^2 / sum of squares)."""
-    rows = [pair for one in found for pair in zip(one.result["quotient"], one.result["log10"], strict=True)]
+def lemma_3_1(cells: Sequence[CellResult], front: float = 2.0, inside: float = 2.0) -> Finding:
+    """Check that every exact probability is at most front exp(-inside t^2 / sum of squares)."""
+    rows = [pair for cell in cells for pair in zip(cell.result["quotient"], cell.result["log10"], strict=True)]
     beyond = [chance - (math.log10(front) - inside * quotient * _LOG10_E) for quotient, chance in rows]
     numbers: dict[str, float | str] = {
         "probabilities": len(rows),

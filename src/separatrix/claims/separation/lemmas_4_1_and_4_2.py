@@ -1,8 +1,8 @@
 """Section 4: softmax regression, the sums of f_lin and f_exp with random signs (Lemmas 4.1 and 4.2).
 
 The lemmas are "for each A": both are proved for all data with C = 2 by Hoeffding's inequality, with the largest sums of
-squares of f that any data allow. Beside the proofs stand exact chances, of data that make a smaller C too small, and
-all sign vectors at small n. delta = 0.01, and poly(n) is n.
+squares of f over all data. In addition we compute exact probabilities for data at which a smaller C fails, and
+enumerate all sign vectors at small n. Here delta = 0.01, and poly(n) is n.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation import SoftmaxRegression
@@ -25,31 +25,9 @@ from separatrix.separation.paths import DELTA, power_of_ten
 from separatrix.separation.radicals import sign
 
 TAU = 0.25
-_LENGTHS = (
-    2,
-    3,
-    4,
-    5,
-    7,
-    10,
-    16,
-    30,
-    57,
-    100,
-    500,
-    1000,
-    2000,
-    10**4,
-    10**6,
-    10**10,
-    10**13,
-    10**14,
-    10**20,
-    10**50,
-    10**100,
-)
+_LENGTHS = (2, 3, 4, 5, 7, 10, 16, 30, 57, 100, 500, 1000, 2000, *(10**p for p in (4, 6, 10, 13, 14, 20, 50, 100)))
 _EXACT = 10**6
-"""The largest n whose chances are exact; those of larger n are lower bounds."""
+"""The largest n at which probabilities are exact; at larger n they are lower bounds."""
 LOG_10 = math.log(10)
 
 
@@ -71,17 +49,18 @@ def most_squares(n: int, special: int) -> Fraction:
     >>> most_squares(10**6, 0), most_squares(5, 1)
     (Fraction(36, 35), Fraction(25, 16))
     """
-    others = n - special
-    b = Fraction(7, 5) * others - Fraction(32, 5) * special
-    low, high = Fraction(others + 4 * special), Fraction(7, 5) * others + 4 * special
+    other_rows = n - special
+    b = Fraction(7, 5) * other_rows - Fraction(32, 5) * special
+    low, high = Fraction(other_rows + 4 * special), Fraction(7, 5) * other_rows + 4 * special
     V = min(max(b / Fraction(6, 5), low), high)
     return n * (Fraction(12, 5) * V - b) / V**2
 
 
 def _tail_at_least(N: int, k: int) -> Any:
-    """P[X >= k] for k > N / 2, X binomial with p = 1/2: exact for N <= 10^6, a lower bound for larger N.
+    """P[X >= k] for k > N / 2 and X binomial with p = 1/2: exact for N <= 10^6, a lower bound for larger N.
 
-    The bound is the sum of the first M terms, each at least the first times a power of the least of their ratios.
+    The bound
+    sums the first M terms, each of which is at least the first times a power of the least ratio of successive terms.
     """
     if N <= _EXACT:
         return EXTENDED.mpf(tails(N)[min(k, N + 1)]) / total(N)
@@ -91,20 +70,20 @@ def _tail_at_least(N: int, k: int) -> Any:
 
 
 def _beyond_equal(n: int, C: float) -> float:
-    """log10 of the chance that |sum sigma_i| / n exceeds C sqrt(log(n / delta) / n): all entries equal, on D0."""
+    """log10 of the probability that |sum sigma_i| / n exceeds C sqrt(log(n / delta) / n): equal entries, on D0."""
     s = int(C * math.sqrt(n * math.log(n / float(DELTA))))
     return log10(2 * _tail_at_least(n, (n + s) // 2 + 1))
 
 
 def _beyond_special(n: int, C: float) -> float:
-    """log10 of the chance that |4 sigma_1 + sum of the others| / (n + 3) exceeds C sqrt(log(n / delta) / n), on D1."""
+    """log10 of P[|4 sigma_1 + sum of the other signs| / (n + 3) > C sqrt(log(n / delta) / n)]: equal entries, on D1."""
     s = int((n + 3) * C * math.sqrt(math.log(n / float(DELTA)) / n))
     up, down = ((n - 1 + max(s + shift, 0)) // 2 + 1 for shift in (4, -4))
     return log10(_tail_at_least(n - 1, up) + _tail_at_least(n - 1, down))
 
 
 def _too_small(n: int, beyond: Callable[[int, float], float]) -> float:
-    """The largest C for which these data have a chance above delta / n, found by halving down to 10^-4."""
+    """The largest C at which these data exceed the bound with probability above delta / n, by bisection to 10^-4."""
     low, high = 0.0, 3.0
     while high - low > 1e-4:
         middle = (low + high) / 2
@@ -114,15 +93,15 @@ def _too_small(n: int, beyond: Callable[[int, float], float]) -> float:
 
 @experiment(version=3, name="separation.regression_entries")
 def entries(n: int, seed: int) -> dict[str, Any]:
-    """The largest entries and sums of squares of f over all data, exactly; and constants C that are too small.
+    """Return the largest entries and sums of squares of f over all data, exactly, and constants C that are too small.
 
-    `too_small` are the largest C for which the chance that |sum f_lin sigma| exceeds C sqrt(log(n / delta) / n) is
-    above delta / n, on D0 with equal entries and on D1 with equal entries but the special one: exact up to n = 10^6,
-    and from below for larger n. `enough` are the C for which Hoeffding's inequality shows that it is not, for all data.
-    `least` is the least |sum f_exp sigma| on D1 that any data and signs allow. Not random.
+    `too_small` are the largest C at which |sum f_lin sigma| exceeds C sqrt(log(n / delta) / n) with probability above
+    delta / n, on D0 with equal entries and on D1 with equal entries except the special one. They are exact up to n =
+    10^6, and lower bounds at larger n. `enough` are the C at which Hoeffding's inequality excludes this for all data.
+    `least` is the least |sum f_exp sigma| on D1 over all data and signs. The computation is deterministic.
     """
     seven_fifths = Fraction(7, 5)
-    # f_exp on D0: n^1.4 / (n^1.4 + (n - 1) n) <= n^-0.6; on D1 the special entry against all others.
+    # f_exp on D0: n^1.4 / (n^1.4 + (n - 1) n) <= n^-0.6; on D1 the special entry minus all others.
     exp_d0 = sign(n, [(1, seven_fifths, 0), (-1, Fraction(4, 5), 0), (-(n - 1), Fraction(2, 5), 0)])
     half = [(1, Fraction(4), 0), (-3 * (n - 1), seven_fifths, 0)]  # n^4 - (n-1) n^1.4 > (n^4 + (n-1) n^1.4) / 2
     lin_d0 = seven_fifths / (seven_fifths + (n - 1))  # the largest f_lin on D0
@@ -143,10 +122,10 @@ def entries(n: int, seed: int) -> dict[str, Any]:
 
 @experiment(version=2, name="separation.regression_enumerated")
 def enumerated(n: int, seed: int) -> dict[str, float | int]:
-    """All 2^n sign vectors on data with all entries at an end of their range, and on one draw.
+    """Enumerate all 2^n sign vectors on data with all entries at an end of their range, and on one random data set.
 
     `squares` are the largest n sum f_lin^2 on D0 and D1; `least` is the least |sum f_exp sigma| on D1, `against` the
-    number of sums whose sign is not that of the special index, `positive` and `negative` the shares of the signs.
+    number of sums whose sign differs from that of the special index, `positive` and `negative` the shares of the signs.
     """
     signs = torch.tensor(list(product((1.0, -1.0), repeat=n)), dtype=torch.float64)
     high = torch.arange(n)[:, None] < torch.arange(n + 1)
@@ -176,39 +155,39 @@ def entry_cells() -> Iterator[Cell]:
             yield enumerated.cell(seed=seed, n=n)
 
 
-def split(found: Sequence[Found]) -> tuple[list[Found], list[Found]]:
-    return [one for one in found if "too_small" in one.result], [one for one in found if "positive" in one.result]
+def split(cells: Sequence[CellResult]) -> tuple[list[CellResult], list[CellResult]]:
+    return [cell for cell in cells if "too_small" in cell.result], [cell for cell in cells if "positive" in cell.result]
 
 
 def _largest_within(n: int, power: Fraction, most: Fraction) -> bool:
-    """Whether no data of D0 have an entry of f_lin above most / n or one of f_exp above n^-power, exactly."""
+    """Whether all data of D0 have f_lin <= most / n and f_exp <= n^-power in every entry, in exact arithmetic."""
     lin = Fraction(7, 5) * n <= most * (n + Fraction(2, 5))
     return lin and sign(n, [(1, power + Fraction(2, 5), 0), (-1, Fraction(2, 5), 0), (1 - n, Fraction(0), 0)]) <= 0
 
 
 def _special_leads(n: int, least: Fraction, special: Fraction) -> bool:
-    """Whether an entry n^special less n - 1 entries n^1.4 is at least `least` times the sum of all, exactly."""
+    """Whether n^special minus n - 1 entries n^1.4 is at least `least` times the sum of all entries, exactly."""
     a, b = least.numerator, least.denominator
     return sign(n, [(b - a, special, 0), (-(b + a) * (n - 1), Fraction(7, 5), 0)]) >= 0
 
 
-def _at(bounds: Sequence[Found], n: int) -> Mapping[str, Any]:
+def _at(bounds: Sequence[CellResult], n: int) -> Mapping[str, Any]:
     """The result at one n."""
-    return next(one.result for one in bounds if one.parameters["n"] == n)
+    return next(cell.result for cell in bounds if cell.parameters["n"] == n)
 
 
-def _linear(bounds: Sequence[Found], C: float, special: int) -> tuple[bool, bool]:
-    """Whether some data refute C for f_lin on D0 or D1, and whether Hoeffding's bound shows it for all data."""
-    refuted = any(one.result["too_small"][special] >= C for one in bounds)
-    return refuted, all(one.result["enough"][special] <= C for one in bounds)
+def _linear(bounds: Sequence[CellResult], C: float, special: int) -> tuple[bool, bool]:
+    """Whether some data refute C for f_lin on D0 or D1, and whether Hoeffding's bound proves C for all data."""
+    refuted = any(cell.result["too_small"][special] >= C for cell in bounds)
+    return refuted, all(cell.result["enough"][special] <= C for cell in bounds)
 
 
 def _judged(right: bool, refuted: bool, bounded: bool, numbers: dict[str, float | str], note: str) -> Finding:
-    """Fails if a part is wrong or C refuted; undecided if C is neither refuted nor shown; else it holds."""
+    """Fail if a part is wrong or C is refuted; leave undecided if C is neither refuted nor proved; else hold."""
     if not right or refuted:
         return Finding(Verdict.FAILS_AS_PRINTED, numbers)
     if not bounded:
-        return Finding(Verdict.UNDECIDED, numbers, "The bound for all data does not show the statement with this C.")
+        return Finding(Verdict.UNDECIDED, numbers, "Hoeffding's bound does not prove the statement with this C.")
     return Finding(Verdict.HOLDS, numbers, note)
 
 
@@ -220,7 +199,6 @@ _HISTORY = (
 
 
 @claim(
-    paper="separation",
     where="Lemma 4.1",
     says=r"On $\mathcal{D}_0$, for $C$ large enough, $\lvert \sum f_{\text{lin}} \sigma \rvert \le C \sqrt{\log(n / "
     r"\delta) / n}$ and $\lvert \sum f_{\text{exp}} \sigma \rvert \le C \sqrt{\log(n / \delta)} / n^{0.1}$, each "
@@ -237,23 +215,23 @@ _HISTORY = (
     ),
     history=(_HISTORY.format("The wrong neighbour had C = 1.2, at n up to 10^6"),),
 )
-def lemma_4_1(found: Sequence[Found], C: float = 2.0, power: str = "0.6", most: str = "2") -> Finding:
-    """The bounds of the proof on entries, sums of squares and chances, over all data; and data that refute a small C.
+def lemma_4_1(cells: Sequence[CellResult], C: float = 2.0, power: str = "0.6", most: str = "2") -> Finding:
+    """Check the proof's bounds on entries, squares and probabilities over all data, and data that refute a small C.
 
     The largest entries on D0 are 1.4 / (n + 0.4) of f_lin, at most `most` / n, and n^1.4 / (n^1.4 + (n - 1) n) of
     f_exp, at most n^-power: both are compared exactly. In Part 2 sum f_exp^2 is at most the largest entry.
     """
-    bounds, listed = split(found)
-    within = all(one.result["lin_d0_within"] and one.result["exp_d0_within"] for one in bounds)
-    within = within and all(_largest_within(one.parameters["n"], Fraction(power), Fraction(most)) for one in bounds)
-    squares = all(one.result["squares_d0"] <= float(most_squares(one.parameters["n"], 0)) + 1e-12 for one in listed)
+    bounds, listed = split(cells)
+    within = all(cell.result["lin_d0_within"] and cell.result["exp_d0_within"] for cell in bounds)
+    within = within and all(_largest_within(cell.parameters["n"], Fraction(power), Fraction(most)) for cell in bounds)
+    squares = all(cell.result["squares_d0"] <= float(most_squares(cell.parameters["n"], 0)) + 1e-12 for cell in listed)
     refuted, linear = _linear(bounds, C, 0)
-    logs = [one.result["log10_n"] for one in bounds]
+    logs = [cell.result["log10_n"] for cell in bounds]
     softmax = all(_enough(k * LOG_10, 10 ** (-0.4 * k)) <= C for k in logs)
     numbers: dict[str, float | str] = {
         "lengths n, up to 10^100": len(bounds),
         "entries of f within the proof's bounds, for all data": "yes" if within else "no",
-        "largest n sum f_lin^2 that data allow": max(one.result["squares"][0] for one in bounds),
+        "largest n sum f_lin^2 that data allow": max(cell.result["squares"][0] for cell in bounds),
         "not exceeded by data at the ends of their ranges, n <= 13": "yes" if squares else "no",
         "chance at most delta / n at C = 2, for all data": "yes" if linear and softmax else "no",
         "C that is too small for equal data, n = 100": _at(bounds, 100)["too_small"][0],
@@ -261,7 +239,7 @@ def lemma_4_1(found: Sequence[Found], C: float = 2.0, power: str = "0.6", most: 
         "C that is too small for equal data, n = 10^100": _at(bounds, 10**100)["too_small"][0],
         "right side of Part 2 at C = 1, n = 2000": _at(bounds, 2000)["right_side"],
         "it is below tau = 1/4 from": power_of_ten(
-            min(one.result["log10_n"] for one in bounds if one.result["right_side"] <= TAU)
+            min(cell.result["log10_n"] for cell in bounds if cell.result["right_side"] <= TAU)
         ),
     }
     note = (
@@ -273,12 +251,10 @@ def lemma_4_1(found: Sequence[Found], C: float = 2.0, power: str = "0.6", most: 
 
 
 @claim(
-    paper="separation",
     where="Lemma 4.2",
     says=r"On $\mathcal{D}_1$, for $C$ large enough, $\lvert \sum f_{\text{lin}} \sigma \rvert \le C \sqrt{\log(n / "
-    r"\delta) / n}$ with probability $1 - \delta / \text{poly}(n)$; "
-    r"$\lvert \sum f_{\text{exp}} \sigma \rvert \ge 1/4$ always, and its sign is $+$ or $-$ with probability $1/2$ "
-    "each.",
+    r"\delta) / n}$ with probability $1 - \delta / \text{poly}(n)$; $\lvert \sum f_{\text{exp}} \sigma \rvert \ge 1/4$ "
+    "always, and its sign is $+$ or $-$ with probability $1/2$ each.",
     cells=entry_cells,
     figures=("regression_sums",),
     proof="Sums with random signs",
@@ -291,28 +267,29 @@ def lemma_4_1(found: Sequence[Found], C: float = 2.0, power: str = "0.6", most: 
         _HISTORY.format("The wrong neighbours were 0.72 for 1/4, which n = 2 alone rejects, and + with chance 3/4"),
     ),
 )
-def lemma_4_2(found: Sequence[Found], C: float = 2.0, least: str = "1/4", special: str = "4") -> Finding:
-    """Over all data with n >= 4 by exact comparison; all sign vectors at small n; and data that refute a small C.
+def lemma_4_2(cells: Sequence[CellResult], C: float = 2.0, least: str = "1/4", special: str = "4") -> Finding:
+    """Check all data with n >= 4 by exact comparison, all sign vectors at small n, and data that refute a small C.
 
-    The special entry of f_exp less all others is n^special - (n - 1) n^1.4 at least, over the sum of both. The shares
-    of the signs are 1/2 by symmetry once no sum is 0: what is compared is each sum's sign with that of the special
+    The
+    special entry of f_exp minus all others is at least n^special - (n - 1) n^1.4, divided by the sum of both. By
+    symmetry each sign has probability 1/2 if no sum is 0, so the sign of each sum is compared with that of the special
     index.
     """
-    bounds, listed = split(found)
-    bounds = [one for one in bounds if one.parameters["n"] >= 4]
-    always = all(_special_leads(one.parameters["n"], Fraction(least), Fraction(special)) for one in bounds)
-    below = sum(one.result["least"] < Fraction(least) for one in listed)
-    against = sum(one.result["against"] for one in listed)
-    halves = all((one.result["positive"], one.result["negative"]) == (0.5, 0.5) for one in listed)
-    squares = all(one.result["squares_d1"] <= float(most_squares(one.parameters["n"], 1)) + 1e-12 for one in listed)
+    bounds, listed = split(cells)
+    bounds = [cell for cell in bounds if cell.parameters["n"] >= 4]
+    always = all(_special_leads(cell.parameters["n"], Fraction(least), Fraction(special)) for cell in bounds)
+    below = sum(cell.result["least"] < Fraction(least) for cell in listed)
+    against = sum(cell.result["against"] for cell in listed)
+    halves = all((cell.result["positive"], cell.result["negative"]) == (0.5, 0.5) for cell in listed)
+    squares = all(cell.result["squares_d1"] <= float(most_squares(cell.parameters["n"], 1)) + 1e-12 for cell in listed)
     refuted, linear = _linear(bounds, C, 1)
     numbers: dict[str, float | str] = {
         "lengths n, from 4 to 10^100": len(bounds),
         "|sum f_exp sigma| >= 1/4 and the sign is that of the special index, for all data": "yes" if always else "no",
         "least |sum f_exp sigma| at n = 4, for all data": _at(bounds, 4)["least"],
-        "sums with another sign, data at the ends of their ranges, all 2^n sign vectors, n <= 13": against,
+        "sums whose sign differs, data at the ends of their ranges, all 2^n sign vectors, n <= 13": against,
         "half of them + and half -": "yes" if halves else "no",
-        "largest n sum f_lin^2 that data allow": max(one.result["squares"][1] for one in bounds),
+        "largest n sum f_lin^2 that data allow": max(cell.result["squares"][1] for cell in bounds),
         "not exceeded by data at the ends of their ranges, n <= 13": "yes" if squares else "no",
         "chance at most delta / n at C = 2, for all data": "yes" if linear else "no",
         "C that is too small, n = 100": _at(bounds, 100)["too_small"][1],

@@ -1,6 +1,7 @@
 """Section 5: the networks of softmax regression (Lemmas 5.1 to 5.4), for every data set of Definition 3.8.
 
-The chances are at most what Hoeffding's inequality gives with sum f_i^2 <= max f_i, times m; for F_exp on D1 exact.
+The probabilities are bounded by m times Hoeffding's inequality with sum f_i^2 <= max f_i; for F_exp on D1 they are
+exact.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import Any
 
 import torch
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, Verdict, claim, holds_if
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, Verdict, claim, holds_if
 from separatrix.claims.separation.lemmas_4_1_and_4_2 import LOG_10, TAU, entry_cells, split
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -25,10 +26,10 @@ _PARTS = ("exp_silent_on_d0", "lin_silent_on_d0", "lin_silent_on_d1", "exp_fires
 
 @experiment(version=2, name="separation.regression_path")
 def networks(width: float, falls: float, seed: int) -> dict[str, Any]:
-    """Along n = 10^k, m = width log(n / delta): log10 of the most that each part can fail with, over all data.
+    """Return log10 of the largest failure probability of each part over all data, at n = 10^k.
 
-    tau is n^-falls / 4, and the paper's with `falls` 0. F_exp on D1 fails with exactly 2^-m, if tau does not fall.
-    `sample` compares the two networks on one draw.
+    Here m is width log(n / delta). tau is n^-falls / 4, the paper's value for `falls` = 0. F_exp on D1 fails with
+    probability exactly 2^-m if `falls` is 0. `sample` compares the two networks on one random data set.
     """
     columns: dict[str, list[float]] = {name: [] for name in ("log10_n", "m", *_PARTS)}
     for k in _EXPONENTS:
@@ -50,7 +51,7 @@ def networks(width: float, falls: float, seed: int) -> dict[str, Any]:
 
 @experiment(version=1, name="separation.regression_at")
 def at_size(n: int, seed: int) -> dict[str, float]:
-    """The certified least probabilities at one n of Figure 3, m = log n, tau = 1/4."""
+    """Return certified lower bounds on the probabilities at one n of Figure 3, with m = log n and tau = 1/4."""
     low = SoftmaxRegression(n, log_width(n)).success_probability().low
     return {part: getattr(low, part) for part in _PARTS}
 
@@ -63,27 +64,30 @@ def _network_cells() -> Iterator[Cell]:
     yield at_size.cell(seed=0, n=100)
 
 
-def at_tau(found: Sequence[Found], falls: float = 0.0) -> list[Found]:
+def at_tau(cells: Sequence[CellResult], falls: float = 0.0) -> list[CellResult]:
     """The cells along n with tau = n^-falls / 4."""
-    return [one for one in found if "sample" in one.result and one.parameters["falls"] == falls]
+    return [cell for cell in cells if "sample" in cell.result and cell.parameters["falls"] == falls]
 
 
 _SMALL_TOO = Neighbour(r"already at $n = 100$, $m = 4$ and $\tau = 1/4$", {"small_too": True})
 _FALLING = Neighbour(r"with $\tau = n^{-0.5} / 4$, too", {"falls": 0.5})
 
 
-def _silent(found: Sequence[Found], part: str, shows: dict[str, bool], small_too: bool, falls: float = 0.0) -> Finding:
-    """Holds asymptotically if the part fails with a chance of at most delta / n from some n on; `small_too` at 100.
+def _silent(
+    cells: Sequence[CellResult], part: str, shows: dict[str, bool], small_too: bool, falls: float = 0.0
+) -> Finding:
+    """Return `holds asymptotically` if the part fails with probability at most delta / n from some n on.
 
-    It does with any tau that falls more slowly than the largest standard deviation of the sums, n^-0.3 for f_exp on D0
-    and n^-0.5 for f_lin; with those it does not.
+    `small_too` requires it at n = 100 as well. It holds for every tau that decreases more slowly than the largest
+    standard deviation of the sums, n^-0.3 for f_exp on D0 and n^-0.5 for f_lin, and fails for a tau that decreases as
+    fast.
     """
-    paths = at_tau(found, falls)
-    (size,) = (one.result for one in found if "sample" not in one.result)
-    reached = [rare_from(one.result, part) for one in paths]
+    paths = at_tau(cells, falls)
+    (size,) = (cell.result for cell in cells if "sample" not in cell.result)
+    reached = [rare_from(cell.result, part) for cell in paths]
     numbers: dict[str, float | str] = {
-        f"failure <= delta / n, for all data, C = {one.parameters['width']:g}, from": power_of_ten(n)
-        for one, n in zip(paths, reached, strict=True)
+        f"failure <= delta / n, for all data, C = {cell.parameters['width']:g}, from": power_of_ten(n)
+        for cell, n in zip(paths, reached, strict=True)
     }
     numbers["probability at n = 100, m = 4, random data, at least"] = size[part]
     late = small_too and size[part] < 1 - float(DELTA) / 100
@@ -92,10 +96,8 @@ def _silent(found: Sequence[Found], part: str, shows: dict[str, bool], small_too
 
 
 @claim(
-    paper="separation",
     where="Lemma 5.1",
-    says=r"On every data set of $\mathcal{D}_0$, $F_{\text{exp}} = 0$ with probability "
-    r"$1 - \delta / \text{poly}(n)$.",
+    says=r"On every data set of $\mathcal{D}_0$, $F_{\text{exp}} = 0$ with probability $1 - \delta / \text{poly}(n)$.",
     cells=_network_cells,
     figures=("regression_failures",),
     errata=(
@@ -119,51 +121,45 @@ def _silent(found: Sequence[Found], part: str, shows: dict[str, bool], small_too
     ),
     neighbours=(_SMALL_TOO, Neighbour(r"with $\tau = n^{-0.3} / 4$, too", {"falls": 0.3})),
 )
-def lemma_5_1(found: Sequence[Found], small_too: bool = False, falls: float = 0.0) -> Finding:
-    paths = [one.result for one in at_tau(found)]
-    widths = [(m, log10_n) for one in paths for m, log10_n in zip(one["m"], one["log10_n"], strict=True)]
+def lemma_5_1(cells: Sequence[CellResult], small_too: bool = False, falls: float = 0.0) -> Finding:
+    paths = [cell.result for cell in at_tau(cells)]
+    widths = [(m, log10_n) for path in paths for m, log10_n in zip(path["m"], path["log10_n"], strict=True)]
     shows = {
         "m > delta at every n, and m <= n^2": all(
             m > float(DELTA) and math.log10(m) <= 2 * log10_n for m, log10_n in widths
         ),
         "F_exp and F_lin differ on the same data": all(
-            abs(one["sample"][0] - one["sample"][1]) > 1e-6 for one in paths
+            abs(path["sample"][0] - path["sample"][1]) > 1e-6 for path in paths
         ),
     }
-    return _silent(found, "exp_silent_on_d0", shows, small_too, falls)
+    return _silent(cells, "exp_silent_on_d0", shows, small_too, falls)
 
 
 @claim(
-    paper="separation",
     where="Lemma 5.3",
-    says=r"On every data set of $\mathcal{D}_0$, $F_{\text{lin}} = 0$ with probability "
-    r"$1 - \delta / \text{poly}(n)$.",
+    says=r"On every data set of $\mathcal{D}_0$, $F_{\text{lin}} = 0$ with probability $1 - \delta / \text{poly}(n)$.",
     cells=_network_cells,
     figures=("regression_failures",),
     neighbours=(_SMALL_TOO, _FALLING),
 )
-def lemma_5_3(found: Sequence[Found], small_too: bool = False, falls: float = 0.0) -> Finding:
-    return _silent(found, "lin_silent_on_d0", {}, small_too, falls)
+def lemma_5_3(cells: Sequence[CellResult], small_too: bool = False, falls: float = 0.0) -> Finding:
+    return _silent(cells, "lin_silent_on_d0", {}, small_too, falls)
 
 
 @claim(
-    paper="separation",
     where="Lemma 5.4",
-    says=r"On every data set of $\mathcal{D}_1$, $F_{\text{lin}} = 0$ with probability "
-    r"$1 - \delta / \text{poly}(n)$.",
+    says=r"On every data set of $\mathcal{D}_1$, $F_{\text{lin}} = 0$ with probability $1 - \delta / \text{poly}(n)$.",
     cells=_network_cells,
     figures=("regression_failures",),
     neighbours=(_SMALL_TOO, _FALLING),
 )
-def lemma_5_4(found: Sequence[Found], small_too: bool = False, falls: float = 0.0) -> Finding:
-    return _silent(found, "lin_silent_on_d1", {}, small_too, falls)
+def lemma_5_4(cells: Sequence[CellResult], small_too: bool = False, falls: float = 0.0) -> Finding:
+    return _silent(cells, "lin_silent_on_d1", {}, small_too, falls)
 
 
 @claim(
-    paper="separation",
     where="Lemma 5.2",
-    says=r"On every data set of $\mathcal{D}_1$, $F_{\text{exp}} > 0$ with probability "
-    r"$1 - \delta / \text{poly}(n)$.",
+    says=r"On every data set of $\mathcal{D}_1$, $F_{\text{exp}} > 0$ with probability $1 - \delta / \text{poly}(n)$.",
     cells=lambda: (
         *_network_cells(),
         *(networks.cell(seed=0, width=width, falls=0.0) for width in (1.43, 1.45)),
@@ -175,7 +171,7 @@ def lemma_5_4(found: Sequence[Found], small_too: bool = False, falls: float = 0.
             printed=r"$m = C \log(n / \delta)$ for some $C > 1$; $(1/2)^m \le \delta / \text{poly}(n)$.",
             right=r"$C \ge 1 / \log 2 = 1.443$.",
             why=r"$(1/2)^m = (\delta / n)^{C \log 2}$, and the power of $\delta$ must be at least 1.",
-            rank=Rank.STATEMENT,
+            rank=Rank.PROOF,
             at="Definition 3.7",
             shown_by="m = log(n / delta) is too few",
         ),
@@ -204,12 +200,12 @@ def lemma_5_4(found: Sequence[Found], small_too: bool = False, falls: float = 0.
         Neighbour(r"with $m = \log(n / \delta)$", {"width": 1.0}),
     ),
 )
-def lemma_5_2(found: Sequence[Found], width: float = 1.45) -> Finding:
-    paths = {one.parameters["width"]: one.result for one in at_tau(found)}
-    (size,) = (one.result for one in found if "exp_fires_on_d1" in one.result and "sample" not in one.result)
-    bounds, _ = split(found)
+def lemma_5_2(cells: Sequence[CellResult], width: float = 1.45) -> Finding:
+    paths = {cell.parameters["width"]: cell.result for cell in at_tau(cells)}
+    (size,) = (cell.result for cell in cells if "exp_fires_on_d1" in cell.result and "sample" not in cell.result)
+    bounds, _ = split(cells)
     enough, printed = rare_from(paths[width], "exp_fires_on_d1"), rare_from(paths[1.0], "exp_fires_on_d1")
-    above = all(one.result["above_half"] for one in bounds)
+    above = all(cell.result["above_half"] for cell in bounds)
     numbers: dict[str, float | str] = {
         "chance of failure <= delta / n, m = 1.45 log(n / delta), from": power_of_ten(enough),
         "the same, m = log(n / delta), from": power_of_ten(printed),

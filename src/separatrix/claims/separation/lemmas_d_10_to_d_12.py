@@ -29,7 +29,6 @@ register(
     __name__,
 )
 
-
 register(
     Lemma(
         "Lemma D.11",
@@ -41,7 +40,6 @@ register(
     cells,
     __name__,
 )
-
 
 row_lemma(
     "Lemma D.12",

@@ -42,7 +42,6 @@ register(
     __name__,
 )
 
-
 register(
     Lemma(
         "Lemma D.15",
@@ -66,7 +65,6 @@ register(
     cells,
     __name__,
 )
-
 
 row_lemma(
     "Lemma D.16",

@@ -15,10 +15,7 @@ register(
         r"$n^{1 + a_1}$ in the rest of that row and column, $n$ elsewhere; $f_{\text{exp}}$ is at least $1/2$ at "
         "$(j_3, j_3)$, at most $n^{a_1 - 1}$ in column $j_3$, at most $1/n$ elsewhere.",
         Reading(
-            1,
-            "ones",
-            "exp",
-            (*weights_exp(1), Line("3a", "f", at(row=True, key=True), ">=", lambda v: {0: HALF})),
+            1, "ones", "exp", (*weights_exp(1), Line("3a", "f", at(row=True, key=True), ">=", lambda v: {0: HALF}))
         ),
         note="For a_1 >= 1 the bound n^(a_1 - 1) of Part 4a is at least 1, so that it is true but says nothing.",
     ),
@@ -26,9 +23,7 @@ register(
     __name__,
 )
 
-
 _D3_CLASSES = Line("5", "c", at(row=False, column=CLASSES), "<=", lambda v: {-1: v.t * v.b})
-
 
 register(
     Lemma(
@@ -81,7 +76,6 @@ register(
     cells,
     __name__,
 )
-
 
 row_lemma(
     "Lemma D.4",

@@ -10,7 +10,6 @@ from separatrix.separation.statements import Line, Reading, at
 
 _PRINTED_A0 = tuple(line for line in weights_exp(0) if line.part in ("1a", "1b", "2a"))
 
-
 register(
     Lemma(
         "Lemma D.6",
@@ -57,7 +56,6 @@ register(
     __name__,
 )
 
-
 LEMMA_D_7 = Lemma(
     "Lemma D.7",
     r"With $Q K^\top = \mathbf{1}$, on $\mathcal{D}_0$, in row $j_3$, $c_{\text{exp}}$ is at most $n^{2 a_0 - 1} "
@@ -83,11 +81,7 @@ LEMMA_D_7 = Lemma(
             Line("4", "c", at(row=False, column="first"), "<=", lambda v: {v.a0 - 1: v.a0}),
             Line("5", "c", at(row=False, column=CLASSES), "<=", lambda v: {v.a0 - 1: v.t * v.b}),
             Line(
-                "5, j_3's class",
-                "c",
-                at(row=False, column="own"),
-                "<=",
-                lambda v: {v.a0 - 1: v.b, -1: (v.t - 1) * v.b},
+                "5, j_3's class", "c", at(row=False, column="own"), "<=", lambda v: {v.a0 - 1: v.b, -1: (v.t - 1) * v.b}
             ),
             Line("5, others", "c", at(row=False, column="other"), "<=", lambda v: {-1: v.t * v.b}),
             Line("6", "c", at(row=False, column="last"), "=", lambda v: {0: v.c}),
@@ -97,9 +91,7 @@ LEMMA_D_7 = Lemma(
     "omega(n^(4 a_0 + 0.02)).",
 )
 
-
 register(LEMMA_D_7, cells, __name__)
-
 
 CITED = Lemma(
     "Lemma D.8",
@@ -120,9 +112,8 @@ CITED = Lemma(
         ),
     ),
 )
-"""What the proof of Lemma D.8 cites; the lemma itself is about random signs."""
+"""The entries that the proof of Lemma D.8 cites; the lemma itself is about random signs."""
 LEMMAS[CITED.where] = CITED
-
 
 row_lemma(
     "Lemma D.8",

@@ -1,4 +1,4 @@
-"""Steps in the proofs of Lemmas E.1, E.2 and F.6 that do not give what they are for: each with the step that does."""
+"""Wrong steps in the proofs of Lemmas E.1, E.2 and F.6, each with the corrected step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Rank, claim
+from separatrix.claims.ledger import CellResult, Claim, Erratum, Finding, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -14,9 +14,9 @@ from separatrix.lab.registry import experiment
 
 @experiment(version=1, name="separation.proof_exponents")
 def exponents(n: int, a0: str, a1: str, b: str, c: str, seed: int) -> dict[str, list[float]]:
-    """Log to the base n of what is printed, minus that of what the lemma's part needs; and of what is there.
+    """Return log_n of the printed and of the corrected expression, minus log_n of the one that the part needs.
 
-    Nothing is drawn; b^2 + c^2 = 1.
+    The computation is deterministic, with b^2 + c^2 = 1.
     """
     A0, A1, B, C = (float(Fraction(x)) for x in (a0, a1, b, c))
     root = math.sqrt(math.log(n))
@@ -44,7 +44,6 @@ def _cells() -> Iterator[Cell]:
 
 def _proof(where: str, says: str, erratum: Erratum) -> Claim:
     @claim(
-        paper="separation",
         where=where,
         part="proof",
         says=says,
@@ -53,16 +52,15 @@ def _proof(where: str, says: str, erratum: Erratum) -> Claim:
         neighbours=as_printed((erratum,)),
         home=__name__,
     )
-    def check(found: Sequence[Found], misprint: str = "") -> Finding:
-        return compared(found, (erratum,), misprint=misprint)
+    def check(cells: Sequence[CellResult], misprint: str = "") -> Finding:
+        return compared(cells, (erratum,), misprint=misprint)
 
     return check
 
 
 _proof(
     "Lemma E.1",
-    r"Part 1b: with $Q K^\top = I$, $u_{\exp}$ of a key of the same class is $\exp$ of a sum of two "
-    "squares.",
+    r"Part 1b: with $Q K^\top = I$, $u_{\exp}$ of a key of the same class is $\exp$ of a sum of two squares.",
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
         shown_by="exponent of Part 1b",

@@ -1,6 +1,6 @@
 """Lemmas E.1, E.2 and E.3: softmax self-attention with QK^T = I on D1, its entries, and a row with random signs.
 
-b and c are exact: Pythagorean fractions, so that b^2 + c^2 = 1 holds and not only nearly.
+b and c are Pythagorean fractions, so that b^2 + c^2 = 1 holds exactly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from separatrix.separation.statements import Line, Reading, at
 
 _CLASSES = "own other"
 
-
 SETTINGS = (
     (12, 6, "0.05", "1", "11/61", "60/61"),
     (20, 12, "0.01", "1.2", "3/5", "4/5"),
@@ -31,10 +30,10 @@ SETTINGS = (
     (2, 4, "99/1000", "1", "760/761", "39/761"),
     (4, 4, "99/1000", "10", "39/761", "760/761"),
     (20, 4, "1/1000", "1", "39/761", "760/761"),
-    # Drawn within the ranges.
+    # Random settings within the ranges.
     (15, 7, "0.043", "1.87", "20/29", "21/29"),
 )
-"""(n, d, a_0, a_1, b, c) with b^2 + c^2 = 1 and a_1 >= 1; some of them have b < 0.2 as Theorem E.4 asks."""
+"""Settings (n, d, a_0, a_1, b, c) with b^2 + c^2 = 1 and a_1 >= 1; some have b < 0.2, as Theorem E.4 requires."""
 
 
 def _bound_of_a_row(part: str, row: bool) -> tuple[Line, ...]:
@@ -47,7 +46,7 @@ def _bound_of_a_row(part: str, row: bool) -> tuple[Line, ...]:
 
 
 def _number(part: str, row: bool, near: int, far: int) -> tuple[Line, ...]:
-    """How many keys have u = n^(b^2 + c^2) and u = n^(c^2): t + near and n - t + far."""
+    """Lines that count the keys with u = n^(b^2 + c^2) and u = n^(c^2): t + near and n - t + far."""
     where = at(row=True, key=False) if row else at(row=False)
     return (
         Line(f"{part}, near", "u", where, "=", lambda v: {v.b**2 + v.c**2: 1}, count=lambda v: v.t + near),
@@ -61,13 +60,12 @@ def _reading(*lines: Line, weights: Any = "identity") -> Reading:
 
 _E2_FIRST = Line("4", "c", at(row=False, column="first"), "<=", lambda v: {v.b**2 - 1: v.a1})
 
-
 _E2_SPECIAL = Line("1", "c", at(row=True, column="first"), ">=", lambda v: {0: v.a1 / 2})
 
 
 @experiment(version=2, name="separation.identity_entries")
 def entries(lemma: str, n: int, d: int, a0: str, a1: str, b: str, c: str, seed: int) -> dict[str, Any]:
-    """A lemma of Section E at every entry. Nothing is drawn."""
+    """Compare a lemma of Section E with every entry. The computation is deterministic."""
     return outcome(entry_lemma(lemma), places(n, d, a0, a1, b, c))
 
 
@@ -154,12 +152,7 @@ register(
             EntrySlip(
                 _reading(
                     Line(
-                        "3a",
-                        "u",
-                        at(row=True, key=False),
-                        "=",
-                        lambda v: {v.b**2 + v.c**2: 1},
-                        count=lambda v: v.n - 1,
+                        "3a", "u", at(row=True, key=False), "=", lambda v: {v.b**2 + v.c**2: 1}, count=lambda v: v.n - 1
                     )
                 ),
                 Erratum(
@@ -178,15 +171,13 @@ register(
     __name__,
 )
 
-
 register(
     Lemma(
         "Lemma E.2",
         r"With $Q K^\top = I$ and $a_1 \ge 1$, on $\mathcal{D}_1$, all in units of $\sqrt{\log n}$: in row $j_3$, "
-        r"$c_{\text{exp}}$ is at least $a_1 / 2$ in the first column, at least $b / 2$ in the column of $j_3$'s "
-        "class, and at most $t n^{b^2 - 1} b$ in the columns of other classes. In other rows it is at most $n^{b^2 "
-        "- 1} a_1$ in the first column and at most $t n^{b^2 - 1} b$ in the columns of classes. In the last column "
-        "it is $c$.",
+        r"$c_{\text{exp}}$ is at least $a_1 / 2$ in the first column, at least $b / 2$ in the column of $j_3$'s class, "
+        "and at most $t n^{b^2 - 1} b$ in the columns of other classes. In other rows it is at most $n^{b^2 - 1} a_1$ "
+        "in the first column and at most $t n^{b^2 - 1} b$ in the columns of classes. In the last column it is $c$.",
         _reading(
             _E2_SPECIAL,
             Line("2, j_3's class", "c", at(row=True, column="own"), ">=", lambda v: {0: v.b / 2}),
@@ -238,7 +229,6 @@ register(
     cells,
     __name__,
 )
-
 
 row_lemma(
     "Lemma E.3",

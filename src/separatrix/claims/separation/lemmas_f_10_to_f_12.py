@@ -11,7 +11,6 @@ from separatrix.separation.statements import Reading
 ON_D0 = Reading(0, "cross", "lin", weights_lin(1)[:1])
 """Part 1 of Lemma F.10, u_lin(j_2, j_3) = (1 + a_1) log n, on D0."""
 
-
 register(
     Lemma(
         "Lemma F.10",
@@ -23,7 +22,6 @@ register(
     cells,
     __name__,
 )
-
 
 register(
     Lemma(
@@ -53,7 +51,6 @@ register(
     __name__,
 )
 
-
 CITED = Lemma(
     "Lemma F.12",
     "On D1, c_lin in row j_2 is at most (1 + a_1)/n in the first column.",
@@ -75,15 +72,13 @@ CITED = Lemma(
         ),
     ),
 )
-"""What the proof of Lemma F.12 cites; the lemma itself is about random signs."""
+"""The entries that the proof of Lemma F.12 cites; the lemma itself is about random signs."""
 LEMMAS[CITED.where] = CITED
-
 
 row_lemma(
     "Lemma F.12",
-    r"In cross-attention with $d = \omega(n^{0.02})$ and $a_1 = O(1)$, on $\mathcal{D}_1$, "
-    r"$\lvert \langle c_{\text{lin}}, \sigma \rangle \rvert < 0.5$ with probability $1 - \delta / \text{poly}(n)$, "
-    "in every row.",
+    r"In cross-attention with $d = \omega(n^{0.02})$ and $a_1 = O(1)$, on $\mathcal{D}_1$, $\lvert \langle "
+    r"c_{\text{lin}}, \sigma \rangle \rvert < 0.5$ with probability $1 - \delta / \text{poly}(n)$, in every row.",
     NARROW,
     (*both_rows("cross", "lin", "3", "0.5", "rarely in size"), *at_cross_corners("lin", 1)),
     (

@@ -28,10 +28,7 @@ register(
             ),
             EntrySlip(
                 Reading(
-                    0,
-                    "cross",
-                    "lin",
-                    (Line("1", "u", at(row_is_j3=True, key=True), "=", lambda v: {0: 1 + v.a0}),),
+                    0, "cross", "lin", (Line("1", "u", at(row_is_j3=True, key=True), "=", lambda v: {0: 1 + v.a0}),)
                 ),
                 Erratum(
                     rank=Rank.TYPOGRAPHICAL,
@@ -69,7 +66,6 @@ register(
     __name__,
 )
 
-
 register(
     Lemma(
         "Lemma F.15",
@@ -87,10 +83,7 @@ register(
         (
             EntrySlip(
                 Reading(
-                    0,
-                    "cross",
-                    "lin",
-                    (Line("4, equal", "c", at(row=False, column=CLASSES), "=", lambda v: {-1: v.t}),),
+                    0, "cross", "lin", (Line("4, equal", "c", at(row=False, column=CLASSES), "=", lambda v: {-1: v.t}),)
                 ),
                 Erratum(
                     rank=Rank.TYPOGRAPHICAL,
@@ -107,12 +100,10 @@ register(
     __name__,
 )
 
-
 row_lemma(
     "Lemma F.16",
-    r"In cross-attention with $d = \omega(n^{0.02})$, on $\mathcal{D}_0$, "
-    r"$\lvert \langle c_{\text{lin}}, \sigma \rangle \rvert < 0.5$ with probability $1 - \delta / \text{poly}(n)$, "
-    "in every row.",
+    r"In cross-attention with $d = \omega(n^{0.02})$, on $\mathcal{D}_0$, $\lvert \langle c_{\text{lin}}, \sigma "
+    r"\rangle \rvert < 0.5$ with probability $1 - \delta / \text{poly}(n)$, in every row.",
     NARROW,
     (*both_rows("cross", "lin", "0.01", "0.5", "rarely in size"), *at_cross_corners("lin", 0)),
     home=__name__,

@@ -22,10 +22,7 @@ register(
         r"elsewhere; $f_{\text{exp}}$ is at least $1/2$ at $(j_2, j_3)$, at most $1/n$ in the rest of row $j_2$, and "
         "$1/n$ in the other rows.",
         Reading(
-            1,
-            "cross",
-            "exp",
-            (*weights_exp(1), Line("3a", "f", at(row=True, key=True), ">=", lambda v: {0: HALF})),
+            1, "cross", "exp", (*weights_exp(1), Line("3a", "f", at(row=True, key=True), ">=", lambda v: {0: HALF}))
         ),
         (
             EntrySlip(Reading(1, "cross", "exp", (ROW_J2_EVEN,)), ROW_J2_EVEN_ERRATUM),
@@ -48,7 +45,6 @@ register(
     cells,
     __name__,
 )
-
 
 register(
     Lemma(
@@ -73,7 +69,6 @@ register(
     cells,
     __name__,
 )
-
 
 row_lemma(
     "Lemma F.4",

@@ -24,10 +24,7 @@ register(
         r"$a_1$; $f_{\text{exp}}$ is at most $n^{a_0 - 1}$ at $(j_2, j_3)$, at most $1/n$ in the rest of row $j_2$, "
         "and $1/n$ in the other rows.",
         Reading(
-            0,
-            "cross",
-            "exp",
-            (*weights_exp(0), Line("3a", "f", at(row=True, key=True), "<=", lambda v: {v.a0 - 1: 1})),
+            0, "cross", "exp", (*weights_exp(0), Line("3a", "f", at(row=True, key=True), "<=", lambda v: {v.a0 - 1: 1}))
         ),
         (
             EntrySlip(
@@ -48,27 +45,16 @@ register(
     __name__,
 )
 
-
 LEMMA_F_7 = Lemma(
     "Lemma F.7",
     r"In cross-attention, on $\mathcal{D}_0$, $c_{\text{exp}}$ in row $j_2$ is at most $n^{a_0 - 1}$ in the first "
     "column and at most $t n^{a_0 - 1}$ in the others. In other rows it is at most $1/n$ in the first column and at "
     "most $t/n$ in the others.",
-    Reading(
-        0,
-        "cross",
-        "exp",
-        output(lambda v: {v.a0 - 1: 1}, lambda v: {v.a0 - 1: v.t_cross}),
-    ),
+    Reading(0, "cross", "exp", output(lambda v: {v.a0 - 1: 1}, lambda v: {v.a0 - 1: v.t_cross})),
     (
         wrong_index(0, "exp"),
         EntrySlip(
-            Reading(
-                0,
-                "cross",
-                "exp",
-                (Line("2", "c", at(row=True, column=CLASSES), "<=", lambda v: {v.a0 - 1: 1}),),
-            ),
+            Reading(0, "cross", "exp", (Line("2", "c", at(row=True, column=CLASSES), "<=", lambda v: {v.a0 - 1: 1}),)),
             Erratum(
                 rank=Rank.TYPOGRAPHICAL,
                 at="Lemma F.7, proof of Part 2",
@@ -82,9 +68,7 @@ LEMMA_F_7 = Lemma(
     note="The parts of the lemma are numbered 1, 2, 4, 5; those of the proof are numbered 1 to 4.",
 )
 
-
 register(LEMMA_F_7, cells, __name__)
-
 
 CITED = Lemma(
     "Lemma F.8",
@@ -107,15 +91,13 @@ CITED = Lemma(
         ),
     ),
 )
-"""What the proof of Lemma F.8 cites; the lemma itself is about random signs."""
+"""The entries that the proof of Lemma F.8 cites; the lemma itself is about random signs."""
 LEMMAS[CITED.where] = CITED
-
 
 row_lemma(
     "Lemma F.8",
-    r"In cross-attention with $d = \omega(n^{2 a_0 + 0.02})$, on $\mathcal{D}_0$, "
-    r"$\lvert \langle c_{\text{exp}}, \sigma \rangle \rvert < 0.5$ with probability $1 - \delta / \text{poly}(n)$, "
-    "in every row.",
+    r"In cross-attention with $d = \omega(n^{2 a_0 + 0.02})$, on $\mathcal{D}_0$, $\lvert \langle c_{\text{exp}}, "
+    r"\sigma \rangle \rvert < 0.5$ with probability $1 - \delta / \text{poly}(n)$, in every row.",
     WIDE,
     (*both_rows("cross", "exp", "0.01", "0.5", "rarely in size"), *at_cross_corners("exp", 0)),
     cited=(CITED, cells),

@@ -1,7 +1,7 @@
-"""A theorem about the networks of self-attention or cross-attention, as data; and how it becomes a claim.
+"""Theorems about the networks of self-attention and cross-attention, declared as data.
 
-Each says that one of the four events fails with a chance of at most delta / poly(n). We hold it to delta / n, with
-delta = 0.01, along the paths d(n) that it allows, from some n on (see `growth`); the chances are exact.
+Each says that one of the four events fails with probability at most delta / poly(n). The check requires delta / n, with
+delta = 0.01, along the paths d(n) that the theorem allows, from some n on (see `growth`). The probabilities are exact.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 
-from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Neighbour, Rank, Verdict, claim
+from separatrix.claims.ledger import CellResult, Claim, Erratum, Finding, Neighbour, Rank, Verdict, claim
 from separatrix.claims.separation.growth import cells
 from separatrix.claims.separation.row_lemmas import NARROW, bounded_a1
 from separatrix.lab.cell import Cell
@@ -20,8 +20,7 @@ from separatrix.separation.paths import ALLOWED, DELTA, MODELS, power_of_ten, ra
 ENOUGH, PRINTED, ONE_VECTOR = 4.0, 1.0, 0.0
 """C in m = C log(n / delta)."""
 JUST_ENOUGH, JUST_TOO_FEW = 3.5, 3.4
-"""C on either side of the least, 1 / log(4/3) = 3.48: a share 1/4 of the sign vectors fires on D1."""
-
+"""Values of C on both sides of the least, 1 / log(4/3) = 3.48; a share 1/4 of the sign vectors fires on D1."""
 
 WIDER = {
     "ones": ("n^0.1", "n^0.5"),
@@ -29,50 +28,49 @@ WIDER = {
     "cross": ("n^0.1", "n^0.5"),
     "cross, least a1": ("n^0.5",),
 }
-"""Theorems D.9 and F.9 ask more of d: omega(n^(4 a0 + 0.02)) and omega(n^(2 a0 + 0.02)), a0 = 0.01, or 0.099."""
-
+"""Theorems D.9 and F.9 require d = omega(n^(4 a0 + 0.02)) and omega(n^(2 a0 + 0.02)), with a0 = 0.01 or 0.099."""
 
 LESS_D = ("10", "log n")
-"""Paths that no theorem allows: fixed d, and a d that grows as log n alone."""
+"""Paths that no theorem allows: fixed d, and d of order log n."""
 CORNERS = {
     "ones": ("ones, least b", "ones, least c"),
     "identity": ("identity, least a1",),
     "cross": ("cross, least a1", "cross, large a1"),
 }
-"""The models at corners of the ranges, which go with every theorem about the model before the comma."""
+"""The models at corners of the ranges; each belongs to the theorems about the model before the comma."""
 
 
 def network_cells(
     *models: str, paths: Mapping[str, Sequence[str]] = ALLOWED, widths: Sequence[float] = (ENOUGH, PRINTED, ONE_VECTOR)
 ) -> Callable[[], Iterator[Cell]]:
-    """The cells of a theorem about these models: along the paths it allows, at corners too, and two at a lesser d.
+    """The cells of a theorem about these models: along allowed paths, at corners too, and along two paths of smaller d.
 
     A model that `paths` does not name has the paths of `ALLOWED`.
     """
 
-    def made() -> Iterator[Cell]:
+    def model_cells() -> Iterator[Cell]:
         for width in widths:
             for model in (*models, *CORNERS[models[0]]):
                 yield from cells(model, paths.get(model, ALLOWED[model]), width)
         yield from cells(models[0], LESS_D, ENOUGH)
 
-    return made
+    return model_cells
 
 
-def of_width(found: Sequence[Found], width: float) -> list[Found]:
+def of_width(cells: Sequence[CellResult], width: float) -> list[CellResult]:
     """The cells along allowed paths with m = width log(n / delta)."""
-    return [one for one in found if one.parameters.get("width") == width and one.parameters["path"] not in LESS_D]
+    return [cell for cell in cells if cell.parameters.get("width") == width and cell.parameters["path"] not in LESS_D]
 
 
-def on_path(found: Sequence[Found], path: str) -> list[Found]:
-    """The cells of whole networks along one path, or none if it is empty."""
-    return [one for one in found if one.parameters["path"] == path and "width" in one.parameters]
+def on_path(cells: Sequence[CellResult], path: str) -> list[CellResult]:
+    """The cells of networks along one path, or none if `path` is empty."""
+    return [cell for cell in cells if cell.parameters["path"] == path and "width" in cell.parameters]
 
 
-def rare_along(found: Sequence[Found], part: str) -> tuple[dict[str, float | str], list[float | None]]:
-    """From which n on the part fails with a chance of at most delta / n, path by path."""
-    reached = [rare_from(one.result, part) for one in found]
-    labels = [f"{one.parameters['model']}, g = {one.parameters['path']}" for one in found]
+def rare_along(cells: Sequence[CellResult], part: str) -> tuple[dict[str, float | str], list[float | None]]:
+    """Return from which n on the part fails with probability at most delta / n, for each path."""
+    reached = [rare_from(cell.result, part) for cell in cells]
+    labels = [f"{cell.parameters['model']}, g = {cell.parameters['path']}" for cell in cells]
     numbers: dict[str, float | str] = {
         f"{label}: chance of failure <= delta / n from": power_of_ten(n)
         for label, n in zip(labels, reached, strict=True)
@@ -99,7 +97,6 @@ WIDTH = Erratum(
     shown_by="m = log(n / delta) and m = 1 are too few",
 )
 
-
 BOUNDED_A1 = Erratum(
     printed=r"The data are those of Definition D.1, which allows every $a_1 \ge 0.7$.",
     right="The theorem needs $a_1 = O(1)$, as Theorem F.13 has it.",
@@ -115,12 +112,12 @@ _GROWING, _ = bounded_a1("ones", "n^0.5", "0.1", "")
 
 
 def growing_a1_cells() -> Iterator[Cell]:
-    """F_lin on D1 with a_1 = sqrt(n): all of its rows are alike, so that one row says how often the network fires."""
+    """F_lin on D1 with a_1 = sqrt(n): all rows are equal, so one row determines how often the network fires."""
     return _GROWING.cells(NARROW)
 
 
 def _log10_of_some(share: float, m: int) -> float:
-    """log10 of the chance 1 - (1 - share)^m that one of m sign vectors fires, or more.
+    """log10 of the probability 1 - (1 - share)^m that at least one of m sign vectors fires.
 
     >>> _log10_of_some(0.0, 5), _log10_of_some(1.0, 5), _log10_of_some(1e-30, 10)
     (-inf, 0.0, -29.0)
@@ -129,21 +126,21 @@ def _log10_of_some(share: float, m: int) -> float:
     return math.log10(some) if some else -math.inf
 
 
-def silence_with_growing_a1(found: Sequence[Found]) -> tuple[dict[str, float | str], list[float | None], bool]:
-    """The theorem with a_1 = sqrt(n), path by path; and whether a quarter of the sign vectors fire at the paths' ends.
+def silence_with_growing_a1(cells: Sequence[CellResult]) -> tuple[dict[str, float | str], list[float | None], bool]:
+    """Return whether the theorem holds with a_1 = sqrt(n), and whether a quarter of the sign vectors fire in the end.
 
-    A share p of the sign vectors makes F_lin positive with the chance 1 - (1 - p)^m, with m = 4 log(n / delta).
+    If a share p of the sign vectors fires, F_lin is positive with probability 1 - (1 - p)^m, with m = 4 log(n / delta).
     """
     numbers: dict[str, float | str] = {}
     reached: list[float | None] = []
     quarter = True
-    for one in _GROWING.of([one for one in found if "reaches" in one.result]):
-        shares = [10**share for share in one.result["reaches"]]
-        widths = [math.ceil(ENOUGH * (k * math.log(10) - math.log(DELTA))) for k in one.result["log10_n"]]
+    for cell in _GROWING.of([cell for cell in cells if "reaches" in cell.result]):
+        shares = [10**share for share in cell.result["reaches"]]
+        widths = [math.ceil(ENOUGH * (k * math.log(10) - math.log(DELTA))) for k in cell.result["log10_n"]]
         failures = [_log10_of_some(p, m) for m, p in zip(widths, shares, strict=True)]
-        reached.append(rare_from({"log10_n": one.result["log10_n"], "part": failures}, "part"))
+        reached.append(rare_from({"log10_n": cell.result["log10_n"], "part": failures}, "part"))
         quarter &= abs(shares[-1] - 0.25) < 1e-9
-        numbers[f"a_1 = sqrt(n), g = {one.parameters['path']}: share of sign vectors that fire, at the end"] = shares[
+        numbers[f"a_1 = sqrt(n), g = {cell.parameters['path']}: share of sign vectors that fire, at the end"] = shares[
             -1
         ]
     return numbers, reached, quarter and bool(reached)
@@ -151,9 +148,7 @@ def silence_with_growing_a1(found: Sequence[Found]) -> tuple[dict[str, float | s
 
 _FROM = "It holds as n grows: the table says from which n on, where g is d - 2 (d - 1 in cross-attention)."
 
-
 CONTRADICT = "each of the two settings breaks one of the hypotheses"
-
 
 TOO_FEW = (
     Neighbour(rf"with $m = {JUST_TOO_FEW} \log(n / \delta)$", {"width": JUST_TOO_FEW}),
@@ -167,10 +162,10 @@ LESS = (
 
 
 def silent_share(model: str) -> Fraction:
-    """The share of sign vectors that leave F_exp = 0 on D1 as n grows, when row j_3 has all of its weight on one key.
+    """The limiting share of sign vectors with F_exp = 0 on D1, where row j_3 has all of its weight on one key.
 
-    c_exp is then (a_1, b, c) in the columns of that key, without the factor sqrt(log n), and tau is c + 0.1; in
-    cross-attention it is (1, 1), and tau is 0.9.
+    Without the factor sqrt(log n), c_exp is then (a_1, b, c) in the columns of that key, and tau is c + 0.1; in
+    cross-attention c_exp is (1, 1), and tau is 0.9.
 
     >>> silent_share("ones"), silent_share("ones, least c"), silent_share("cross")
     (Fraction(3, 4), Fraction(1, 2), Fraction(3, 4))
@@ -184,31 +179,30 @@ def silent_share(model: str) -> Fraction:
     return Fraction(sum(x <= tau for x in sums), len(sums))
 
 
-def too_few(found: Sequence[Found]) -> tuple[dict[str, float | str], bool]:
-    """What becomes of F_exp on D1 with m = 1 and with m = log(n / delta); whether both are too few sign vectors.
+def too_few(cells: Sequence[CellResult]) -> tuple[dict[str, float | str], bool]:
+    """Return the numbers of F_exp on D1 with m = 1 and m = log(n / delta), and whether both are too few sign vectors.
 
-    With one sign vector the chance of failure at the end of a path must be what counting signs gives, to 10^-9.
+    With one sign vector the probability of failure at the end of a path must agree with the count of signs to 10^-9.
     """
     part = "exp_fires_on_d1"
-    narrow = of_width(found, PRINTED)
-    single = {one.parameters["model"]: 10 ** last(one, part) for one in of_width(found, ONE_VECTOR)}
+    narrow = of_width(cells, PRINTED)
+    single = {cell.parameters["model"]: 10 ** last(cell, part) for cell in of_width(cells, ONE_VECTOR)}
     counted = all(abs(chance - silent_share(model)) < 1e-9 for model, chance in single.items())
     numbers: dict[str, float | str] = {
         f"{model}: chance of failure with m = 1, {silent_share(model)} by counting signs": chance
         for model, chance in single.items()
     }
-    powers = [last(one, part) / (-2 - one.result["log10_n"][-1]) for one in narrow]
+    powers = [last(cell, part) / (-2 - cell.result["log10_n"][-1]) for cell in narrow]
     numbers["its power of delta / n with C = 1, at the end of the paths"] = max(powers)
-    return numbers, counted and all(rare_from(one.result, part) is None for one in narrow)
+    return numbers, counted and all(rare_from(cell.result, part) is None for cell in narrow)
 
 
 def fires(
     where: str, says: str, *models: str, more: Sequence[Erratum] = (), figures: Sequence[str] = (), home: str
 ) -> Claim:
-    """A theorem that F_exp > 0 on D1."""
+    """Register a theorem that F_exp > 0 on D1."""
 
     @claim(
-        paper="separation",
         where=where,
         says=says,
         cells=network_cells(*models, widths=(JUST_ENOUGH, JUST_TOO_FEW, PRINTED, ONE_VECTOR)),
@@ -223,14 +217,14 @@ def fires(
         ),
         home=home,
     )
-    def check(found: Sequence[Found], width: float = JUST_ENOUGH) -> Finding:
-        """The theorem with m = 3.5 log(n / delta); with 3.4 for 3.5 it is wrong, as 1/4 of the sign vectors fire."""
-        numbers, reached = rare_along(of_width(found, width), "exp_fires_on_d1")
-        few, shown = too_few(found)
+    def check(cells: Sequence[CellResult], width: float = JUST_ENOUGH) -> Finding:
+        """Check the theorem with m = 3.5 log(n / delta); with 3.4 it is wrong, because 1/4 of the sign vectors fire."""
+        numbers, reached = rare_along(of_width(cells, width), "exp_fires_on_d1")
+        few, few_shows = too_few(cells)
         numbers |= few
-        shows = {WIDTH.shown_by: shown}
+        shows = {WIDTH.shown_by: few_shows}
         if more:
-            left = {name for one in found for name in one.result["broken"]}
+            left = {name for cell in cells for name in cell.result["broken"]}
             both = any("b + c = 1" in name for name in left) and any("b^2 + c^2 = 1" in name for name in left)
             shows[CONTRADICT] = both
         return judged(numbers, reached, shows, _FROM)
@@ -243,18 +237,17 @@ def silent(
     says: str,
     part: str,
     errata: Sequence[Erratum],
-    shown: Callable[[Sequence[Found]], dict[str, bool]],
+    shows_of: Callable[[Sequence[CellResult]], dict[str, bool]],
     *models: str,
     paths: Mapping[str, Sequence[str]] = ALLOWED,
     note: str = _FROM,
     home: str,
 ) -> Claim:
-    """A theorem that a network is 0. With the erratum `BOUNDED_A1`, an a_1 that grows with n is looked at as well."""
+    """Register a theorem that a network is 0; the erratum `BOUNDED_A1` adds cells in which a_1 grows with n."""
     grows = BOUNDED_A1 in errata
     alone = network_cells(*models, paths=paths)
 
     @claim(
-        paper="separation",
         where=where,
         says=says,
         cells=(lambda: (*alone(), *growing_a1_cells())) if grows else alone,
@@ -262,12 +255,12 @@ def silent(
         neighbours=(*LESS, GROWING_A1) if grows else LESS,
         home=home,
     )
-    def check(found: Sequence[Found], also: str = "", bounded: bool = True) -> Finding:
-        meant = of_width(found, ENOUGH) + on_path(found, also)
-        numbers, reached = rare_along(meant, part)
-        shows = shown(found)
+    def check(cells: Sequence[CellResult], also: str = "", bounded: bool = True) -> Finding:
+        relevant = of_width(cells, ENOUGH) + on_path(cells, also)
+        numbers, reached = rare_along(relevant, part)
+        shows = shows_of(cells)
         if grows:
-            growing, unbounded, shows[BOUNDED_A1.shown_by] = silence_with_growing_a1(found)
+            growing, unbounded, shows[BOUNDED_A1.shown_by] = silence_with_growing_a1(cells)
             numbers |= growing
             reached += [] if bounded else unbounded
         return judged(numbers, reached, shows, note)
@@ -275,15 +268,15 @@ def silent(
     return check
 
 
-def last(one: Found, part: str) -> float:
-    return float(one.result[part][-1])
+def last(cell: CellResult, part: str) -> float:
+    return float(cell.result[part][-1])
 
 
-def fires_there(found: Sequence[Found]) -> dict[str, bool]:
-    """On D1 the network is not 0: that has the chance of failure of the theorem before."""
+def fires_there(cells: Sequence[CellResult]) -> dict[str, bool]:
+    """Whether the printed statement, that the network is 0 on D1, has a negligible probability."""
     return {
         "on D1 F_exp = 0 has a chance below 10^-15": all(
-            last(x, "exp_fires_on_d1") < -15 for x in of_width(found, ENOUGH)
+            last(x, "exp_fires_on_d1") < -15 for x in of_width(cells, ENOUGH)
         )
     }
 
@@ -291,16 +284,16 @@ def fires_there(found: Sequence[Found]) -> dict[str, bool]:
 _UNLIKE = "F_exp on D1 fires on a tenth of the sign vectors, this network on less than 10^-6"
 
 
-def unlike(part: str) -> Callable[[Sequence[Found]], dict[str, bool]]:
-    """The lemma cited is about a network that fires on a tenth of the sign vectors; this one on almost none."""
+def unlike(part: str) -> Callable[[Sequence[CellResult]], dict[str, bool]]:
+    """Whether the cited lemma is about another network: it fires on a tenth of the sign vectors, this one rarely."""
 
-    def shown(found: Sequence[Found]) -> dict[str, bool]:
-        single = of_width(found, ONE_VECTOR)
-        rare = all(last(one, part) < -6 for one in single)
-        common = all(1 - 10 ** last(one, "exp_fires_on_d1") >= 0.1 for one in single)
+    def is_shown(cells: Sequence[CellResult]) -> dict[str, bool]:
+        single = of_width(cells, ONE_VECTOR)
+        rare = all(last(cell, part) < -6 for cell in single)
+        common = all(1 - 10 ** last(cell, "exp_fires_on_d1") >= 0.1 for cell in single)
         return {_UNLIKE: rare and common}
 
-    return shown
+    return is_shown
 
 
 def cites_wrongly(printed: str, right: str) -> Erratum:
@@ -323,6 +316,5 @@ WRONG_SET = Erratum(
     slip="D1 for D0",
     shown_by="on D1 F_exp = 0 has a chance below 10^-15",
 )
-
 
 NOT_SHARP = f"{_FROM} The claim about paths says which d is really needed."

@@ -1,8 +1,8 @@
-"""A lemma about one row and one random sign vector, as data; and how it becomes a claim.
+"""Lemmas about one row and one random sign vector, declared as data.
 
-"With probability 1 - delta / poly(n)" is held to: the chance of the contrary is at most delta / n from some n on, along
-the paths d(n) that the lemma allows, delta = 0.01. Chances are exact (see `separatrix.separation.row_events`). By
-symmetry |x| >= tau has twice the chance of x >= tau.
+For "with probability 1 - delta / poly(n)" the check requires that the complement has probability at most delta / n from
+some n on, along the paths d(n) that the lemma allows, with delta = 0.01. The probabilities are exact (see
+`separatrix.separation.row_events`). By symmetry |x| >= tau is twice as likely as x >= tau.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
-from separatrix.claims.ledger import Claim, Erratum, Finding, Found, Interval, Neighbour, Rank, Verdict, claim
+from separatrix.claims.ledger import CellResult, Claim, Erratum, Finding, Interval, Neighbour, Rank, Verdict, claim
 from separatrix.claims.misprint_pairs import as_printed
 from separatrix.claims.separation.entry_lemmas import Lemma, judged
 from separatrix.lab.cell import Cell
@@ -24,32 +24,27 @@ from separatrix.separation.row_events import OneRow, one_row
 
 _EXPONENTS = (2, 4, 8, 12, 16, 20, 30, 40, 60, 80, 100, 120, 160, 200)
 
-
 _SMALL = "10"
-"""The path of fixed d, followed to n = 100 only: about the paper's own size."""
-
+"""The path of fixed d, up to n = 100 only, which is about the size of the paper's experiments."""
 
 _LOG = "log n"
-"""A path that no lemma allows: d grows as log n alone."""
-
+"""A path that no lemma allows, with d of order log n."""
 
 LESS_D = (_SMALL, _LOG)
 """The paths that no lemma allows."""
 
-
 OFTEN = 0.1
-"""What the lemmas have for a chance that is not small."""
-
+"""The lower bound in the lemmas for a probability that is not small."""
 
 Kind = Literal["often", "a tenth", "rarely", "rarely in size", "near its centre", "near +c"]
 
 
 @experiment(version=2, name="separation.row")
 def row_chances(model: str, network: str, a: str, row: str, margin: str, path: str, seed: int) -> dict[str, list[Any]]:
-    """Along a path: log10 n, g, and log10 of P[<c_j0, sigma> >= tau] for one kind of row, tau = c + margin.
+    """Return log10 n, g, and log10 P[<c_j0, sigma> >= tau] for one kind of row along a path, with tau = c + margin.
 
-    `off_centre` and `off_printed` are those of |<c_j0, sigma> - s c| > margin, with s the last sign, or +1 as printed;
-    there is no c in cross-attention. `a` is a number or a power of n. Nothing is drawn.
+    `off_centre` and `off_printed` are log10 P[|<c_j0, sigma> - s c| > margin], with s the last sign, or +1 as printed;
+    in cross-attention there is no c. `a` is a number or a power of n. The computation is deterministic.
     """
     columns: dict[str, list[Any]] = {name: [] for name in ("log10_n", "g", "reaches", "off_centre", "off_printed")}
     values = {name: MODELS[model][name] for name in ("b", "c") if name in MODELS[model]}
@@ -68,17 +63,17 @@ def row_chances(model: str, network: str, a: str, row: str, margin: str, path: s
 
         above, below = chances(c + Fraction(margin)), chances(c - Fraction(margin))
         centred = (2 * above.exceeds(last=1), above.exceeds() + 1 - below.reaches()) if c else (0, 0)
-        found = (math.log10(n), g, log10(above.reaches()), *(log10(x) for x in centred))
-        for column, value in zip(columns.values(), found, strict=True):
+        row_values = (math.log10(n), g, log10(above.reaches()), *(log10(x) for x in centred))
+        for column, value in zip(columns.values(), row_values, strict=True):
             column.append(value)
     return columns
 
 
 @dataclass(frozen=True)
 class Statement:
-    """One part of a lemma: which row of which network, and what it does how often.
+    """One part of a lemma: a row of a network, an event, and a bound on its probability.
 
-    `paths` are those that the part allows, where they are not the lemma's: at an a_0 near 0.1 d must grow faster.
+    `paths` are the paths that the part allows, if they differ from the lemma's: at an a_0 near 0.1, d must grow faster.
     """
 
     part: str
@@ -95,25 +90,26 @@ class Statement:
         for path in (*(self.paths or paths), *LESS_D):
             yield row_chances.cell(seed=0, path=path, **about)
 
-    def of(self, found: Sequence[Found], path: str = "") -> list[Found]:
-        """The cells that are about it: along the paths that it allows, or along another one."""
+    def of(self, cells: Sequence[CellResult], path: str = "") -> list[CellResult]:
+        """The cells of this statement, along the paths that it allows or along the given path."""
         about = ("model", "network", "a", "row", "margin")
-        mine = [one for one in found if all(one.parameters[name] == getattr(self, name) for name in about)]
+        mine = [cell for cell in cells if all(cell.parameters[name] == getattr(self, name) for name in about)]
         if path:
-            return [one for one in mine if one.parameters["path"] == path]
-        return [one for one in mine if one.parameters["path"] not in LESS_D]
+            return [cell for cell in mine if cell.parameters["path"] == path]
+        return [cell for cell in mine if cell.parameters["path"] not in LESS_D]
 
     def chance(self, result: Mapping[str, Any]) -> list[float]:
-        """log10 of what should be large (for "often" and "a tenth") or small, at each point."""
+        """log10 of the probability that should be large (for "often" and "a tenth") or small, at each point."""
         if self.kind in ("near its centre", "near +c"):
             return list(result["off_centre" if self.kind == "near its centre" else "off_printed"])
         twice = math.log10(2) if self.kind == "rarely in size" else 0.0
         return [x + twice for x in result["reaches"]]
 
     def holds_from(self, result: Mapping[str, Any], often: float = OFTEN, turned: bool = False) -> float | None:
-        """log10 of the n from which on it holds along a path; None if it does not to the end.
+        """log10 of the n from which on the statement holds along a path; None if it fails at the end of the path.
 
-        "Often" is with a chance of at least `often`; `turned`, what is said to be rare is said to be often.
+        "Often" means a probability of at least `often`. With `turned`, statements about rare events claim frequent
+        ones.
         """
         reached = None
         for log10_n, chance in zip(result["log10_n"], self.chance(result), strict=True):
@@ -128,18 +124,16 @@ class Statement:
 
 
 _BARE = ("n^0.5",)
-"""The path along which a sum is compared with c alone, which it exceeds half of the time in size."""
-
+"""The path on which a sum is compared with c only, which its magnitude exceeds with probability one half."""
 
 _ANY_BOUND = (
     "As n grows, the lemma is true with any constant in place of 0.5, because the sum is of the order of d^(-1/2), "
     "up to logarithms. So another constant gives no wrong neighbour."
 )
 
-
 AS_N_GROWS = (
-    "It holds as n grows: the table says from which n on, where g is d - 2 (d - 1 in cross-attention), and what the "
-    "chances are at about the paper's size, where they are not small."
+    "The lemma holds for large n. The table lists from which n on, where g is d - 2 (d - 1 in cross-attention), and "
+    "the probabilities at about the size of the paper's experiments, where they are not small."
 )
 
 
@@ -154,20 +148,20 @@ def row_lemma(
     *,
     home: str,
 ) -> Claim:
-    """A lemma as a claim: its statements hold along all paths, what is printed otherwise along none.
+    """Register a lemma as a claim: its statements must hold along all paths, and its misprints along none.
 
-    The entries that the proof should have cited are `cited`, with the misprint that it cites others, and their cells.
+    `cited` is the lemma on entries that the proof should have cited, with the erratum, and its cells.
     """
-    every = (*statements, *(statement for statement, _ in slips))
+    all_statements = (*statements, *(statement for statement, _ in slips))
     neighbours = [Neighbour("already at $n = 100$ and $g = 10$", {"small_too": True})]
-    if any(one.kind == "often" for one in statements):
+    if any(statement.kind == "often" for statement in statements):
         neighbours.append(Neighbour("with probability at least 0.26 where 1/10 is printed", {"often": 0.26}))
-    if any(one.kind != "often" for one in statements):
+    if any(statement.kind != "often" for statement in statements):
         neighbours.append(Neighbour(r"with $d$ of order $\log n$, too", {"also": _LOG}))
         turned = r"with probability at least $1/10$ where at most $\delta / \text{poly}(n)$ is meant"
         neighbours.append(Neighbour(turned, {"turned": True}))
-    small = [one for one in statements if one.kind == "rarely in size"]
-    bare = [replace(one, margin="0", paths=_BARE) for one in small[:1] if "c" in MODELS[one.model]]
+    small = [statement for statement in statements if statement.kind == "rarely in size"]
+    bare = [replace(statement, margin="0", paths=_BARE) for statement in small[:1] if "c" in MODELS[statement.model]]
     if bare:
         neighbours.append(Neighbour(r"with $c \sqrt{\log n}$ for $(c + 0.1) \sqrt{\log n}$", {"beside": True}))
     elif small:
@@ -176,11 +170,10 @@ def row_lemma(
     errata = [erratum for _, erratum in slips] + [*(cited[0].errata if cited else ())]
 
     @claim(
-        paper="separation",
         where=where,
         says=says,
         cells=lambda: (
-            *dict.fromkeys(cell for statement in (*every, *bare) for cell in statement.cells(paths)),
+            *dict.fromkeys(cell for statement in (*all_statements, *bare) for cell in statement.cells(paths)),
             *(cited[1](where) if cited else ()),
         ),
         errata=errata,
@@ -189,7 +182,7 @@ def row_lemma(
         home=home,
     )
     def check(
-        found: Sequence[Found],
+        cells: Sequence[CellResult],
         often: float = OFTEN,
         turned: bool = False,
         small_too: bool = False,
@@ -199,23 +192,25 @@ def row_lemma(
     ) -> Finding:
         numbers: dict[str, float | str | Interval] = {}
         good = True
-        entries = [one for one in found if "slips" in one.result]
-        found = [one for one in found if "reaches" in one.result]
+        entries = [cell for cell in cells if "slips" in cell.result]
+        cells = [cell for cell in cells if "reaches" in cell.result]
         printed = [statement for statement, erratum in slips if erratum.shown_by == misprint]
-        for one in (*statements, *(bare if beside else ()), *printed):
-            model = "" if one.model in _PLAIN else f"{one.model}, "
-            label = f"Part {one.part}, {model}a = {one.a}, row {one.row}, {one.kind}"
-            reached = [one.holds_from(cell.result, often, turned) for cell in one.of(found)]
+        for statement in (*statements, *(bare if beside else ()), *printed):
+            model = "" if statement.model in _PLAIN else f"{statement.model}, "
+            label = f"Part {statement.part}, {model}a = {statement.a}, row {statement.row}, {statement.kind}"
+            reached = [statement.holds_from(cell.result, often, turned) for cell in statement.of(cells)]
             paths_text = ", ".join(
                 f"g = {cell.parameters['path']}: {power_of_ten(n)}"
-                for cell, n in zip(one.of(found), reached, strict=True)
+                for cell, n in zip(statement.of(cells), reached, strict=True)
             )
             numbers[f"{label}: holds from"] = paths_text
-            (small,) = one.of(found, _SMALL)
-            numbers[f"{label}: chance at n = 100, g = 10"] = 10 ** one.chance(small.result)[0]
-            beyond = [one.holds_from(cell.result, often, turned) for cell in one.of(found, also)] if also else []
+            (small,) = statement.of(cells, _SMALL)
+            numbers[f"{label}: chance at n = 100, g = 10"] = 10 ** statement.chance(small.result)[0]
+            beyond = (
+                [statement.holds_from(cell.result, often, turned) for cell in statement.of(cells, also)] if also else []
+            )
             good &= None not in (*reached, *beyond)
-            good &= not (small_too and one.holds_from(small.result) is None)
+            good &= not (small_too and statement.holds_from(small.result) is None)
         shows: dict[str, bool] = {}
         if cited:
             about = judged(cited[0], entries)
@@ -224,9 +219,9 @@ def row_lemma(
                 return about
             good &= about.verdict is Verdict.HOLDS
             shows |= about.shows
-        for one, erratum in slips:
-            shows[erratum.shown_by] = all(one.holds_from(cell.result) is None for cell in one.of(found))
-            last = max(10 ** one.chance(cell.result)[-1] for cell in one.of(found))
+        for statement, erratum in slips:
+            shows[erratum.shown_by] = all(statement.holds_from(cell.result) is None for cell in statement.of(cells))
+            last = max(10 ** statement.chance(cell.result)[-1] for cell in statement.of(cells))
             numbers[f"what is printed, {erratum.shown_by}: chance at the end of the paths"] = last
         if not good:
             why = (
@@ -246,7 +241,6 @@ LEAST_D = ("n^0.5",)
 LARGE_B = ("n^0.98",)
 """The path for b = 20/29, where Lemma E.3 asks d = omega(n^(2 b^2 + 0.02)), with an exponent of 0.971."""
 
-
 _CENTRE = Erratum(
     rank=Rank.PROOF,
     shown_by="a sum near +c",
@@ -258,7 +252,7 @@ _CENTRE = Erratum(
 
 
 def bounded_a1(model: str, grows: str, margin: str, consequence: str) -> tuple[Statement, Erratum]:
-    """That a lemma on F_lin and D1 lacks a_1 = O(1), which its proof uses, shown with an a_1 that is a power of n."""
+    """The erratum that a lemma on F_lin and D1 needs a_1 = O(1), shown at an a_1 that is a power of n."""
     place, least = ("F.1", "> 1") if model == "cross" else ("D.1", r"\ge 0.7")
     return Statement("1", model, "lin", grows, "special", margin, "rarely in size"), Erratum(
         rank=Rank.STATEMENT,
@@ -278,7 +272,7 @@ def both_rows(
 
 
 def _cornered(corners: Sequence[tuple[str, str, str]], network: Any, data: int, margin: str) -> tuple[Statement, ...]:
-    """Both rows at corners: along all paths, but with an a_0 near 0.1 the lemma on c_exp allows the steepest alone."""
+    """Both rows at corners, along all paths; at an a_0 near 0.1 the lemma on c_exp allows only the steepest path."""
     return tuple(
         statement
         for model, a0, a1 in corners
@@ -294,13 +288,13 @@ def _cornered(corners: Sequence[tuple[str, str, str]], network: Any, data: int, 
 
 
 def at_corners(network: Any, data: int) -> tuple[Statement, ...]:
-    """Both rows of Section D's lemmas, rarely beyond c + 0.1, at two corners of Definition D.1's ranges."""
+    """Both rows of the lemmas of Section D, rarely above c + 0.1, at two corners of the ranges of Definition D.1."""
     corners = (("ones, least b", "1/1000", "0.7"), ("ones, least c", "99/1000", "10"))
     return _cornered(corners, network, data, "0.1")
 
 
 def at_cross_corners(network: Any, data: int) -> tuple[Statement, ...]:
-    """Both rows of Section F's lemmas, rarely beyond 0.5, at two corners of Definition F.1's ranges."""
+    """Both rows of the lemmas of Section F, rarely above 0.5, at two corners of the ranges of Definition F.1."""
     corners = (("cross, large a1", "1/1000", "10"), ("cross, least a1", "99/1000", "1001/1000"))
     return _cornered(corners, network, data, "0.5")
 

@@ -14,9 +14,7 @@ from separatrix.separation.statements import Line, Reading, Values, at
 
 HALF = Fraction(1, 2)
 
-
 CLASSES = "own other"
-
 
 SETTINGS = (
     (12, 6, "0.05", "0.7", "0.3", "0.7"),
@@ -24,17 +22,17 @@ SETTINGS = (
     (6, 8, "0.09", "3", "0.1", "0.9"),
     (30, 5, "0.09", "0.9", "0.5", "0.5"),
     (7, 3, "0.02", "1", "0.9", "0.1"),
-    # The corners of a_0 in (0, 0.1), a_1 >= 0.7, b from 0.1 to 0.9, at the least n there are.
+    # Corners of a_0 in (0, 0.1), a_1 >= 0.7 and b in [0.1, 0.9], at the least possible n.
     (2, 3, "1/1000", "0.7", "0.1", "0.9"),
     (2, 4, "99/1000", "0.7", "0.9", "0.1"),
     (3, 3, "1/1000", "10", "0.9", "0.1"),
     (4, 4, "99/1000", "10", "0.1", "0.9"),
     (12, 4, "1/1000", "0.7", "0.9", "0.1"),
-    # Drawn within the ranges.
+    # Random settings within the ranges.
     (15, 7, "0.043", "1.87", "0.62", "0.38"),
     (16, 4, "0.071", "0.79", "0.44", "0.56"),
 )
-"""(n, d, a_0, a_1, b, c), within Definition D.1; the third has one row a class, the fifth has one class."""
+"""Settings (n, d, a_0, a_1, b, c) of Definition D.1; the third has one row per class, the fifth has one class."""
 
 
 def places(n: int, d: int, a0: str, a1: str, b: str, c: str) -> Iterator[Values]:
@@ -141,7 +139,7 @@ def one_for_b(weights: Literal["ones", "identity"]) -> EntrySlip:
 
 @experiment(version=2, name="separation.ones_entries")
 def entries(lemma: str, n: int, d: int, a0: str, a1: str, b: str, c: str, seed: int) -> dict[str, Any]:
-    """A lemma of Section D at every entry. Nothing is drawn."""
+    """Compare a lemma of Section D with every entry. The computation is deterministic."""
     return outcome(entry_lemma(lemma), places(n, d, a0, a1, b, c))
 
 

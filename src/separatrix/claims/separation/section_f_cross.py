@@ -14,26 +14,24 @@ from separatrix.separation.statements import Line, Reading, Values, at
 
 HALF, NONE = Fraction(1, 2), Fraction(0)
 
-
 CLASSES = "own other"
-
 
 SETTINGS = (
     (12, 5, "0.05", "1.5"),
     (20, 11, "0.01", "3"),
     (6, 7, "0.09", "1.1"),
     (8, 2, "0.02", "2"),
-    # The corners of a_0 in (0, 0.1) and a_1 > 1, at the least n there are.
+    # Corners of a_0 in (0, 0.1) and a_1 > 1, at the least possible n.
     (2, 2, "1/1000", "1001/1000"),
     (2, 3, "99/1000", "1001/1000"),
     (3, 2, "1/1000", "10"),
     (4, 3, "99/1000", "10"),
     (12, 3, "1/1000", "1001/1000"),
-    # Drawn within the ranges.
+    # Random settings within the ranges.
     (15, 6, "0.043", "1.87"),
     (18, 4, "0.071", "1.29"),
 )
-"""(n, d, a_0, a_1) within Definition F.1; the third has one row a class, the fourth has one class."""
+"""Settings (n, d, a_0, a_1) of Definition F.1; the third has one row per class, the fourth has one class."""
 
 
 def places(n: int, d: int, a0: str, a1: str) -> Iterator[Values]:
@@ -84,7 +82,6 @@ def output(first: Callable[[Values], Any], classes: Callable[[Values], Any]) -> 
 
 ROW_J2_EVEN = Line("4a", "f", at(row=True), "=", lambda v: {-1: 1})
 
-
 ROW_J2_EVEN_ERRATUM = Erratum(
     rank=Rank.TYPOGRAPHICAL,
     shown_by="Part 4a in row j_2",
@@ -117,7 +114,7 @@ def lin_output(data: Literal[0, 1]) -> Reading:
 
 @experiment(version=2, name="separation.cross_entries")
 def entries(lemma: str, n: int, d: int, a0: str, a1: str, seed: int) -> dict[str, Any]:
-    """A lemma of Section F at every entry. Nothing is drawn."""
+    """Compare a lemma of Section F with every entry. The computation is deterministic."""
     return outcome(entry_lemma(lemma), places(n, d, a0, a1))
 
 

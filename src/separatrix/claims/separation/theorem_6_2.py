@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.separation.growth import FIXED, cells, paths_finding
 from separatrix.claims.separation.network_theorems import (
     BOUNDED_A1,
@@ -37,7 +37,6 @@ def _cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="separation",
     where="Theorem 6.2",
     says=r"With $Q K^\top = \mathbf{1}$, $d \in [\omega(n^{0.02}), n]$ and $a_1 = O(1)$, with probability "
     r"$1 - \delta / \text{poly}(n)$, the networks have $F_{\text{exp}} > 0$ and $F_{\text{lin}} = 0$ on "
@@ -73,19 +72,21 @@ def _cells() -> Iterator[Cell]:
         GROWING_A1,
     ),
 )
-def theorem_6_2(found: Sequence[Found], also: str = "", width: float = ENOUGH, bounded: bool = True) -> Finding:
-    """All four events at once, the data's special indices drawn; the printed pair has the chance 0."""
-    meant = of_width(found, width) + on_path(found, also)
-    numbers, reached = rare_along(meant, "success")
-    enough = of_width(found, ENOUGH)
-    printed = max(10 ** last(one, "exp_fires_on_d1") for one in enough)
-    right = max(10 ** last(one, "lin_silent_on_d1") for one in enough)
+def theorem_6_2(cells: Sequence[CellResult], also: str = "", width: float = ENOUGH, bounded: bool = True) -> Finding:
+    """Check all four events at once, with random special indices; the printed pair of events has probability 0."""
+    relevant = of_width(cells, width) + on_path(cells, also)
+    numbers, reached = rare_along(relevant, "success")
+    enough = of_width(cells, ENOUGH)
+    printed = max(10 ** last(cell, "exp_fires_on_d1") for cell in enough)
+    right = max(10 ** last(cell, "lin_silent_on_d1") for cell in enough)
     numbers["chance of F_exp = 0 on D1 (printed), at the end of the paths, at most"] = printed
     numbers["chance of F_lin > 0 on D1, at the end of the paths, at most"] = right
-    few, width_shown = too_few(found)
-    growing, unbounded, a1_shown = silence_with_growing_a1(found)
+    few, width_shown = too_few(cells)
+    growing, unbounded, a1_shown = silence_with_growing_a1(cells)
     numbers |= few | growing
-    narrow = {one.parameters["model"]: rare_from(one.result, "exp_silent_on_d0") for one in on_path(enough, "n^0.03")}
+    narrow = {
+        cell.parameters["model"]: rare_from(cell.result, "exp_silent_on_d0") for cell in on_path(enough, "n^0.03")
+    }
     shows = {
         "on D1 F_exp = 0 almost never, F_lin = 0 almost always": printed < 1e-10 > right,
         WIDTH.shown_by: width_shown,
@@ -97,7 +98,6 @@ def theorem_6_2(found: Sequence[Found], also: str = "", width: float = ENOUGH, b
 
 
 @claim(
-    paper="separation",
     where="Theorem 6.2",
     part="paths",
     says=r"With $d = \omega(n^{0.02})$, $d \le n$ and $m$ of order $\log(n / \delta)$ the separation succeeds with "
@@ -106,9 +106,9 @@ def theorem_6_2(found: Sequence[Found], also: str = "", width: float = ENOUGH, b
     figures=("success_along_paths",),
     neighbours=(FIXED,),
 )
-def paths_ones(found: Sequence[Found], also: str = "") -> Finding:
+def paths_ones(cells: Sequence[CellResult], also: str = "") -> Finding:
     return paths_finding(
-        found,
+        cells,
         "Along g = d - 2 = n^0.03, which the theorem allows, n must be astronomical before the probability of "
         "success exceeds 0.99. At a fixed d it never does: m grows, and with it the chance that linear attention "
         "fires. The theorem is not sharp: g = log n is enough, because a class has 1/g of the weight and the sum "

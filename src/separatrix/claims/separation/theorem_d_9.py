@@ -7,8 +7,7 @@ from separatrix.claims.separation.network_theorems import NOT_SHARP, WIDER, WRON
 silent(
     "Theorem D.9",
     r"With $Q K^\top = \mathbf{1}$ and $d \in [\omega(n^{4 a_0 + 0.02}), n]$, on $\mathcal{D}_0$, $F_{\text{exp}} = 0$ "
-    "with "
-    r"probability $1 - \delta / \text{poly}(n)$.",
+    r"with probability $1 - \delta / \text{poly}(n)$.",
     "exp_silent_on_d0",
     (WRONG_SET,),
     fires_there,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Neighbour, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.separation.growth import FIXED, cells, paths_finding
 from separatrix.claims.separation.network_theorems import CONTRADICT, fires
 from separatrix.separation.paths import PATHS
@@ -33,7 +33,6 @@ fires(
 
 
 @claim(
-    paper="separation",
     where="Theorem E.4",
     part="paths",
     says=r"With $Q K^\top = I$ the theorem asks for $d = \omega(n^{2 b^2 + 0.02})$; the paper omits the proofs for "
@@ -42,9 +41,9 @@ fires(
     figures=("success_along_paths",),
     neighbours=(FIXED, Neighbour("$d = n^{0.02}$ is enough", {"also": "n^0.02"})),
 )
-def paths_identity(found: Sequence[Found], also: str = "") -> Finding:
+def paths_identity(cells: Sequence[CellResult], also: str = "") -> Finding:
     return paths_finding(
-        found,
+        cells,
         "Success depends on how g = d - 2 compares with n^(b^2), the weight of a row on its own class: along g = "
         "n^0.02 < n^(b^2) success goes to 0, along g = n^0.05 it goes to 1, although the theorem asks for n^0.085 "
         "or more.",

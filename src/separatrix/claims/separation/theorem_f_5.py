@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from separatrix.claims.ledger import Finding, Found, claim
+from separatrix.claims.ledger import CellResult, Finding, claim
 from separatrix.claims.separation.growth import FIXED, cells, paths_finding
 from separatrix.claims.separation.network_theorems import fires
 from separatrix.separation.paths import PATHS
@@ -20,7 +20,6 @@ fires(
 
 
 @claim(
-    paper="separation",
     where="Theorem F.5",
     part="paths",
     says=r"In cross-attention, with $d = \omega(n^{0.02})$, $d \le n$ and $m$ of order $\log(n / \delta)$, the "
@@ -29,9 +28,9 @@ fires(
     figures=("success_along_paths",),
     neighbours=(FIXED,),
 )
-def paths_cross(found: Sequence[Found], also: str = "") -> Finding:
+def paths_cross(cells: Sequence[CellResult], also: str = "") -> Finding:
     return paths_finding(
-        found,
+        cells,
         "At a fixed d the probability of success falls with n, because m grows. The theorem is not sharp: g = d - 1 "
         "= log n is enough.",
         also,

@@ -18,7 +18,7 @@ silent(
     r"probability $1 - \delta / \text{poly}(n)$.",
     "exp_silent_on_d0",
     (WRONG_SET, cites_wrongly("Lemma F.4", "Lemma F.8")),
-    lambda found: {**fires_there(found), **unlike("exp_silent_on_d0")(found)},
+    lambda cells: {**fires_there(cells), **unlike("exp_silent_on_d0")(cells)},
     "cross",
     paths=WIDER,
     note=NOT_SHARP,

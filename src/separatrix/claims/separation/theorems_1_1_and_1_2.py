@@ -1,21 +1,20 @@
-"""Theorems 1.1 and 1.2, informal: some data sets are told apart by softmax attention and not by linear attention."""
+"""Theorems 1.1 and 1.2, informal: softmax attention separates some data sets that linear attention does not."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 
-from separatrix.claims.ledger import Claim, Finding, Found, Neighbour, claim, holds_if
+from separatrix.claims.ledger import CellResult, Claim, Finding, Neighbour, claim, holds_if
 from separatrix.claims.separation.growth import cells
 from separatrix.claims.separation.network_theorems import PRINTED
 from separatrix.separation.paths import ALLOWED, DELTA, passes, power_of_ten
 
 
 def _exists(where: str, says: str, model: str) -> Claim:
-    """An informal theorem that such data sets and networks exist: one setting with a high probability is enough."""
+    """Register an informal theorem that such data sets and networks exist; one setting is enough."""
 
     @claim(
-        paper="separation",
         where=where,
         says=says,
         cells=lambda: cells(model, ALLOWED[model], PRINTED),
@@ -26,18 +25,18 @@ def _exists(where: str, says: str, model: str) -> Claim:
         history=[
             "Until 2026-11-17 the rule asked only for a chance of failure below 10^-9 at the end of a path, which "
             "any positive power of delta / n meets. The power 0.25 was set when wrong neighbours became required, "
-            "after the powers had been seen: (3/4)^m is (delta / n)^0.288.",
+            "after the powers had been seen: (3/4)^m is (delta / n)^0.288."
         ],
     )
-    def check(found: Sequence[Found], power: float = 0.25) -> Finding:
-        """One path on which the chance of failure is below (delta / n)^power, and below 10^-9."""
+    def check(cells: Sequence[CellResult], power: float = 0.25) -> Finding:
+        """Check that on some path the probability of failure is below (delta / n)^power and below 10^-9."""
         numbers: dict[str, float | str] = {}
-        for one in found:
-            label = f"g = {one.parameters['path']}, m = log(n / delta)"
-            numbers[f"{label}: success >= 0.99 from"] = power_of_ten(passes(one.result))
-            at = f"n = 10^{one.result['log10_n'][-1]:.0f}, g = {one.result['g'][-1]:,}"
-            numbers[f"{label}: chance of failure"] = f"10^{one.result['success'][-1]:.1f} at {at}"
-        ends = [(one.result["success"][-1], one.result["log10_n"][-1]) for one in found]
+        for cell in cells:
+            label = f"g = {cell.parameters['path']}, m = log(n / delta)"
+            numbers[f"{label}: success >= 0.99 from"] = power_of_ten(passes(cell.result))
+            at = f"n = 10^{cell.result['log10_n'][-1]:.0f}, g = {cell.result['g'][-1]:,}"
+            numbers[f"{label}: chance of failure"] = f"10^{cell.result['success'][-1]:.1f} at {at}"
+        ends = [(cell.result["success"][-1], cell.result["log10_n"][-1]) for cell in cells]
         best = max(failure / (math.log10(DELTA) - log10_n) for failure, log10_n in ends)
         numbers["largest power of delta / n at the end of a path"] = best
         return holds_if(
@@ -56,7 +55,6 @@ _exists(
     r"the weights, $F_{\text{exp}}$ tells them apart and $F_{\text{lin}}$ does not.",
     "ones",
 )
-
 
 _exists(
     "Theorem 1.2",

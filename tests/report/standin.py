@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import plotly.graph_objects as go
 
-from separatrix.claims.ledger import Erratum, Finding, Found, Interval, Rank, Verdict, claim, claims
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Interval, Rank, Verdict, claim, claims
 from separatrix.claims.reproduce import reproduce
 from separatrix.claims.verdicts import Judgement
 from separatrix.lab import Cell, Store, in_process
@@ -39,10 +39,10 @@ class Fake:
         return stream.getvalue()
 
 
-def lines(found: Sequence[Found]) -> Fake:
+def lines(cells: Sequence[CellResult]) -> Fake:
     """A curve with its error bars, a name that tries to leave its element."""
-    x = [one.seed for one in found]
-    y = [one.result["y"] for one in found]
+    x = [cell.seed for cell in cells]
+    y = [cell.result["y"] for cell in cells]
     figure = go.Figure()
     figure.add_scatter(x=x, y=y, name="measured", error_y={"array": [0.5] * len(x), "arrayminus": [0.25] * len(x)})
     figure.add_scatter(x=np.array(x), y=np.array(y) + 1, name=HOSTILE, mode="lines")
@@ -50,18 +50,18 @@ def lines(found: Sequence[Found]) -> Fake:
     return Fake(figure, "y grows by one with each seed.", {"seed": x, HOSTILE: y})
 
 
-def plane(found: Sequence[Found]) -> Fake:
+def plane(cells: Sequence[CellResult]) -> Fake:
     """Two walks as a plane, with a gap."""
-    z = np.array([one.result["path"] for one in found])
+    z = np.array([cell.result["path"] for cell in cells])
     z[0, 0] = np.nan
     figure = go.Figure(go.Heatmap(z=z, x=list(range(z.shape[1])), colorbar={"title": {"text": "height"}}))
     return Fake(figure, f"Each row is a walk. {HOSTILE}", {"height": list(z.flatten())})
 
 
-def bars(found: Sequence[Found]) -> Fake:
+def bars(cells: Sequence[CellResult]) -> Fake:
     """The same walks as bars, side by side."""
     figure = go.Figure(
-        [go.Bar(y=one.result["path"], name=f"seed {one.seed}", xaxis=f"x{i}") for i, one in enumerate(found, 1)],
+        [go.Bar(y=cell.result["path"], name=f"seed {cell.seed}", xaxis=f"x{i}") for i, cell in enumerate(cells, 1)],
         {"xaxis": {"domain": [0, 0.45]}, "xaxis2": {"domain": [0.55, 1]}},
     )
     return Fake(figure, "Bars go up and down.", {"n": ["ä", "<"]})
@@ -88,7 +88,7 @@ def declare(paper: str, where: str, verdict: Verdict, **options: Any) -> None:
     shows = {erratum.shown_by: True for erratum in options.get("errata", ())}
 
     @claim(paper=paper, where=where, **options)
-    def check(found: Sequence[Found]) -> Finding:
+    def check(cells: Sequence[CellResult]) -> Finding:
         return Finding(Verdict.HOLDS if shows and verdict is Verdict.HOLDS_CORRECTED else verdict, numbers, note, shows)
 
 
@@ -121,7 +121,7 @@ def declare_all() -> None:
 
 def recorded() -> dict[str, Verdict]:
     """The verdicts that were written down for them: one is not what is found."""
-    table = {one.id: one.judged([]).verdict for one in claims()}
+    table = {claim.id: claim.judged([]).verdict for claim in claims()}
     return table | {"selection/theorem-7": Verdict.UNDECIDED, "kronecker/theorem-5": Verdict.HOLDS}
 
 

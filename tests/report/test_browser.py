@@ -271,7 +271,7 @@ def test_the_page_can_be_read_without_scripts(browser, address: str) -> None:
     page.goto(address)
     assert len(shown(page)) == 8
     assert not page.locator("#filter").is_visible()
-    for one in page.locator("article > details > summary").all():
-        one.click()
+    for summary in page.locator("article > details > summary").all():
+        summary.click()
     assert page.locator("figcaption:visible").count() == PLOTS
     context.close()

@@ -20,11 +20,11 @@ from tests.report.visits import DESKTOP, PHONE, Visit
 def test_every_figure_of_a_paper_is_drawn(browser, tmp_path: Path, paper: str) -> None:
     load(paper)
     with Store.create(tmp_path) as store:
-        drawn = [one for one in ledger.claims(paper) if one.figures and one.profile == "quick"]
-        put_into(store, {cell.key: cell for one in drawn for cell in one.cells()}.values())
+        drawn = [claim for claim in ledger.claims(paper) if claim.figures and claim.profile == "quick"]
+        put_into(store, {cell.key: cell for claim in drawn for cell in claim.cells()}.values())
         judgements = reproduce(drawn, store, in_process(), profile="quick").judgements
         address = write_report(judgements, store).as_uri()
-    wanted = sum(len(one.claim.figures) for one in judgements if not one.missing)
+    wanted = sum(len(judgement.claim.figures) for judgement in judgements if not judgement.missing)
     assert wanted
     for device, scheme in ((DESKTOP, "light"), (PHONE, "dark")):
         with Visit(browser, address, **device, color_scheme=scheme) as page:

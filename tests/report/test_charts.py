@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from separatrix.claims.ledger import Found
+from separatrix.claims.ledger import CellResult
 from separatrix.report import charts
 from separatrix.report.charts import Axis, Bound, Chart, Curve, Curves, Map, drawing
 from separatrix.report.tables import Results, columns_of, one_row_per_entry, rows_of
@@ -95,7 +95,7 @@ def test_a_declared_figure_is_registered_and_hands_out_its_columns(monkeypatch: 
         """Flops."""
         return rows_of(results), "The flops."
 
-    drawn = charts.FIGURES["flops_by_length"]([Found({"d": 1, "n": 8}, 0, {"flops": 2.0, "bound": 3.0})])
+    drawn = charts.FIGURES["flops_by_length"]([CellResult({"d": 1, "n": 8}, 0, {"flops": 2.0, "bound": 3.0})])
     assert (drawn.text, drawn.csv()) == ("The flops.", "n,flops\n8,2.0\n")
     assert flops_by_length.__doc__ == "Flops."
 

@@ -26,7 +26,7 @@ def test_an_unknown_figure_is_an_error_that_names_the_others() -> None:
 
 def test_every_highlight_names_a_claim_of_a_quick_run_and_one_of_its_figures() -> None:
     assert len(HIGHLIGHTS) == 5
-    for one in HIGHLIGHTS:
-        claim = CLAIMS[one.claim]
-        assert one.figure in claim.figures
-        assert (expected()[one.claim], claim.profile) == (one.verdict, "quick")
+    for highlight in HIGHLIGHTS:
+        claim = CLAIMS[highlight.claim]
+        assert highlight.figure in claim.figures
+        assert (expected()[highlight.claim], claim.profile) == (highlight.verdict, "quick")

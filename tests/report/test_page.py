@@ -58,8 +58,8 @@ class Reader(HTMLParser):
         wanted = {key.rstrip("_").replace("_", "-"): value for key, value in wanted.items()}
         return [
             (attributes, "".join(text))
-            for found, attributes, text in self.elements
-            if found == name and wanted.items() <= attributes.items()
+            for element, attributes, text in self.elements
+            if element == name and wanted.items() <= attributes.items()
         ]
 
     def text(self, name: str, **wanted: str) -> str:
@@ -79,8 +79,8 @@ def reader(path: Path) -> Reader:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with Store.create(tmp_path / "results") as made:
-        yield made
+    with Store.create(tmp_path / "results") as created:
+        yield created
 
 
 def test_the_page_is_one_file_that_names_no_other(path: Path, reader: Reader) -> None:
@@ -108,17 +108,17 @@ def test_every_claim_is_in_its_paper_with_its_verdict(reader: Reader) -> None:
     rows = reader.all("article", data_paper="kronecker") + reader.all("article", data_paper="selection")
     verdicts = ["holds", "fails as printed", "holds corrected", "holds asymptotically", "illustrated"]
     assert [attributes["data-verdict"] for attributes, _ in rows] == [*verdicts, "not run here", "undecided", "holds"]
-    for (attributes, text), made in zip(rows, claims(), strict=True):
-        assert attributes["id"] == made.id
-        assert made.where in text
-        article = reader.text("article", id=made.id)
-        assert all(said in article for said in (made.where, made.says, made.command, attributes["data-verdict"]))
+    for (attributes, text), claim in zip(rows, claims(), strict=True):
+        assert attributes["id"] == claim.id
+        assert claim.where in text
+        article = reader.text("article", id=claim.id)
+        assert all(words in article for words in (claim.where, claim.says, claim.command, attributes["data-verdict"]))
 
 
 def test_the_evidence_has_numbers_and_intervals(reader: Reader) -> None:
     article = reader.text("article", id="kronecker/lemma-1")
     assert all(
-        told in article for told in ("largest error1.25e-13", "cases12", "rate0.50.4 to 0.6 at 99.9%", "float64")
+        words in article for words in ("largest error1.25e-13", "cases12", "rate0.50.4 to 0.6 at 99.9%", "float64")
     )
 
 
@@ -127,15 +127,15 @@ def cells_told(reader: Reader, id: str) -> str:
     names = [name for name, _, _ in reader.elements]
     start = next(i for i, (_, attributes, _) in enumerate(reader.elements) if attributes.get("id") == id)
     end = names.index("article", start + 1) if "article" in names[start + 1 :] else len(names)
-    found = [attributes for name, attributes, _ in reader.elements[start:end] if name == "pre"]
-    return "\n".join(unpacked(one["data-packed"] or "") for one in found if "data-packed" in one)
+    blocks = [attributes for name, attributes, _ in reader.elements[start:end] if name == "pre"]
+    return "\n".join(unpacked(block["data-packed"] or "") for block in blocks if "data-packed" in block)
 
 
 def test_every_cell_key_is_told_with_its_parameters(reader: Reader) -> None:
-    for made in claims():
-        told = cells_told(reader, made.id)
-        for cell in made.cells():
-            assert f"{cell.key[:KEY_DIGITS]}  seed {cell.seed}  {cell.parameters}" in told
+    for claim in claims():
+        words = cells_told(reader, claim.id)
+        for cell in claim.cells():
+            assert f"{cell.key[:KEY_DIGITS]}  seed {cell.seed}  {cell.parameters}" in words
     assert '"when":1}  failed' in cells_told(reader, "selection/theorem-7")
     assert '"steps":5}  not run' in cells_told(reader, "selection/theorem-6")
 
@@ -148,10 +148,10 @@ def test_figures_are_drawn_only_from_complete_results(reader: Reader) -> None:
         assert reader.text("figcaption", id=attributes["aria-labelledby"]).strip()
     packed = reader.all("script", class_="drawing")
     drawings = {attributes["id"]: json.loads(unpacked(text)) for attributes, text in packed}
-    shown = [drawings[f"drawing-{attributes['data-drawing']}"]["drawing"] for attributes, _ in reader.all("figure")]
-    assert [one["data"][0]["type"] for one in shown] == ["scatter", "scatter", "scatter", "heatmap", "bar"]
+    figures = [drawings[f"drawing-{attributes['data-drawing']}"]["drawing"] for attributes, _ in reader.all("figure")]
+    assert [figure["data"][0]["type"] for figure in figures] == ["scatter", "scatter", "scatter", "heatmap", "bar"]
     assert len(drawings) == 3, "what several claims show is there once"
-    assert all("template" not in one["layout"] for one in shown)
+    assert all("template" not in figure["layout"] for figure in figures)
     assert json.loads(reader.text("script", id="theme"))["layout"]["font"] == {"color": "#777777", "size": 13}
 
 
@@ -166,8 +166,8 @@ def test_the_data_of_a_figure_is_a_download(reader: Reader) -> None:
 
 def test_the_errata_come_from_the_ledger(reader: Reader) -> None:
     section = reader.text("section", id="errata")
-    for made in claims("kronecker"):
-        for slip in made.errata:
+    for claim in claims("kronecker"):
+        for slip in claim.errata:
             assert f"Printed{slip.printed}Right{slip.right}Why{slip.why}" in section
     assert "How to Capture" in section
     assert "Transformers" not in section
@@ -177,12 +177,12 @@ def test_a_claim_shows_the_code_that_a_definition_is_and_its_earlier_rules(monke
     monkeypatch.setattr("separatrix.claims.ledger._REGISTRY", {})
     history = ["Until then $n < 4$ was asked.", "Then five."]
     declare("kronecker", "Definition 1", Verdict.HOLDS, defines=["separatrix.tensor_attention"], history=history)
-    (one,) = claims()
-    shown = "".join(statement(Judgement(one, one.judged([]), (), 0.0), tag))
-    assert "<code>separatrix.tensor_attention</code>" in shown
-    assert "Rules that were changed after results had been seen:" in shown
-    assert "<li>Then five.</li>" in shown
-    assert one.judged([]).verdict is Verdict.DEFINED
+    (claim,) = claims()
+    html = "".join(statement(Judgement(claim, claim.judged([]), (), 0.0), tag))
+    assert "<code>separatrix.tensor_attention</code>" in html
+    assert "Rules that were changed after results had been seen:" in html
+    assert "<li>Then five.</li>" in html
+    assert claim.judged([]).verdict is Verdict.DEFINED
 
 
 def test_provenance_tells_what_made_the_results_and_when(path: Path, reader: Reader) -> None:
@@ -201,12 +201,12 @@ def test_results_of_two_machines_are_told_apart(standins) -> None:
     origins = [json.dumps({"git": None, "host": host}) for host in ("ours", "<theirs>")]
     cells = [number.cell(seed=seed, x=0.0) for seed in range(5)]
     times = [None, 60.0, 0.0, 120.0, 180.0]
-    made = [
+    declared = [
         CellFacts(cell.key, cell, "done" if i else None, 1.5, times[i], origins[i % 2] if i else None)
         for i, cell in enumerate(cells)
     ]
     judgement = Judgement(claims()[0], Finding(Verdict.NOT_RUN), tuple(cell.key for cell in cells), 6.0, missing=1)
-    text = provenance([Entry(judgement, tuple(made), ())], 240.0, origins[0])
+    text = provenance([Entry(judgement, tuple(declared), ())], 240.0, origins[0])
     reader = Reader(text)
     assert "written at 1970-01-01T00:04:00Z by origin 1" in text
     assert [title for _, title in reader.all("h4")] == ["Origin 1, of 2 cells", "Origin 2, of 2 cells"]
@@ -222,7 +222,7 @@ def test_parts_of_one_place_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("separatrix.claims.ledger._REGISTRY", {})
     declare("kronecker", "Lemma 9", Verdict.HOLDS)
     declare("kronecker", "Lemma 9", Verdict.HOLDS, part="the sharper bound")
-    assert [called(made) for made in claims()] == ["Lemma 9", "Lemma 9: the sharper bound"]
+    assert [called(claim) for claim in claims()] == ["Lemma 9", "Lemma 9: the sharper bound"]
 
 
 def test_a_verdict_that_is_not_the_recorded_one_is_marked(reader: Reader) -> None:
@@ -246,14 +246,14 @@ def test_what_has_no_record_is_marked(standins, store: Store) -> None:
 def test_the_map_has_a_tile_for_every_claim_that_leads_to_it(reader: Reader) -> None:
     ids = {attributes["id"] for _, attributes, _ in reader.elements if "id" in attributes}
     tiles = [(attributes, text) for attributes, text in reader.all("a") if "tile" in (attributes.get("class") or "")]
-    assert [attributes["href"] for attributes, _ in tiles] == [f"#{one.id}" for one in claims()]
+    assert [attributes["href"] for attributes, _ in tiles] == [f"#{claim.id}" for claim in claims()]
     first, second = tiles[:2]
     assert first[0]["class"] == "tile holds"
     assert first[0]["title"] == first[0]["aria-label"] == "Lemma 1: holds"
     assert first[1] == "✓ Lem 1"
     assert second[0]["class"] == "tile fails-as-printed"
     targets = [attributes["href"][1:] for attributes, _ in reader.all("a") if attributes["href"].startswith("#")]
-    assert {one.id for one in claims()} <= set(targets) <= ids
+    assert {claim.id for claim in claims()} <= set(targets) <= ids
 
 
 def test_a_paper_says_how_many_claims_and_errata_it_has(reader: Reader) -> None:
@@ -271,20 +271,20 @@ def test_a_finding_leads_with_its_figure_or_says_why_not(reader: Reader) -> None
     assert lacks in section
     (sketch,) = reader.all("svg")
     assert sketch[0]["class"] == "sketch"
-    shown = reader.text("figcaption", id="highlight-kronecker-lemma-1-lines-words")
-    assert shown == "y grows by one with each seed."
+    caption = reader.text("figcaption", id="highlight-kronecker-lemma-1-lines-words")
+    assert caption == "y grows by one with each seed."
 
 
 def test_a_figure_has_its_height_before_it_is_drawn(reader: Reader) -> None:
     assert [attributes["style"] for attributes, _ in reader.all("div", class_="plot")] == ["min-height: 450px"] * 5
-    tall = panel("tall", lambda found: Fake(go.Figure(layout={"height": 700}), "Words.", {}), [])
+    tall = panel("tall", lambda cells: Fake(go.Figure(layout={"height": 700}), "Words.", {}), [])
     assert tall.height == 700
 
 
 def test_texts_stay_texts(path: Path, reader: Reader) -> None:
     assert path.read_text("utf-8").count('<script>document.title = "broken"') == 0
     assert reader.text("title") == "Separatrix: what the papers claim, and what was found"
-    article = reader.text("article", id=next(one.id for one in claims("kronecker") if one.where == HOSTILE))
+    article = reader.text("article", id=next(claim.id for claim in claims("kronecker") if claim.where == HOSTILE))
     assert article.count(HOSTILE) >= 7
 
 
@@ -295,7 +295,7 @@ def test_the_page_says_so_where_there_is_nothing(store: Store) -> None:
 
 
 def test_a_figure_that_is_unknown_or_breaks_is_named(standins, store: Store) -> None:
-    judgements = [one for one in judged(store) if one.claim.id == "kronecker/lemma-1"]
+    judgements = [judgement for judgement in judged(store) if judgement.claim.id == "kronecker/lemma-1"]
     where = store.folder / "report.html"
     with pytest.raises(TypeError, match="claim kronecker/lemma-1 names the figure 'lines', which is none of plane"):
         page(judgements, store, {"plane": plane}, THEME, where, {})
@@ -303,7 +303,7 @@ def test_a_figure_that_is_unknown_or_breaks_is_named(standins, store: Store) -> 
         page(judgements, store, {"lines": plane}, THEME, where, {})
     assert caught.value.__notes__ == ["This happened in the figure 'lines' of the claim kronecker/lemma-1."]
     with pytest.raises(TypeError, match="the figure 'mute' has no text alternative"):
-        panel("mute", lambda found: Fake(go.Figure(), " ", {}), [])
+        panel("mute", lambda cells: Fake(go.Figure(), " ", {}), [])
 
 
 def test_a_check_that_broke_is_shown_with_its_traceback(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
@@ -325,17 +325,19 @@ def test_the_report_is_written_beside_the_store(own_figures, store: Store) -> No
     path = write_report(judgements, store)
     assert path == store.folder / "report.html"
     articles = Reader(path.read_text("utf-8")).all("article")
-    assert [attributes["id"] for attributes, _ in articles] == [made.id for made in claims()]
-    one = write_report([one for one in judgements if one.claim.paper == "selection"], store, "selection")
-    assert one == store.folder / "report-selection.html"
-    alone = Reader(one.read_text("utf-8"))
+    assert [attributes["id"] for attributes, _ in articles] == [claim.id for claim in claims()]
+    written = write_report(
+        [written for written in judgements if written.claim.paper == "selection"], store, "selection"
+    )
+    assert written == store.folder / "report-selection.html"
+    alone = Reader(written.read_text("utf-8"))
     assert alone.text("h1").startswith("Transformers Provably Learn Sparse Token Selection")
-    assert [attributes["id"] for attributes, _ in alone.all("article")] == [made.id for made in claims("selection")]
+    assert [attributes["id"] for attributes, _ in alone.all("article")] == [claim.id for claim in claims("selection")]
     assert sorted(file.name for file in store.folder.glob("*.draft")) == []
 
 
 def test_nothing_is_run_for_the_report(own_figures, store: Store) -> None:
-    write_report([judge(made, store) for made in claims()], store)
+    write_report([judge(claim, store) for claim in claims()], store)
     assert store.counts() == {}
 
 
@@ -354,7 +356,7 @@ def test_an_old_report_survives_a_failed_one(own_figures, store: Store, monkeypa
 
 
 def test_a_page_without_figures_has_no_library_that_draws(own_figures, store: Store) -> None:
-    unrun = [judge(made, store) for made in claims()]
+    unrun = [judge(claim, store) for claim in claims()]
     reader = Reader(write_report(unrun, store).read_text("utf-8"))
     assert [attributes.get("id") for attributes, _ in reader.all("script")] == ["theme", None]
 

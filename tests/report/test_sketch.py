@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Any
+from xml.etree import ElementTree
 
 import plotly.graph_objects as go
 import pytest
 
-from separatrix.report.sketch import lettered, sketch
+from separatrix.report.sketch import labelled, sketch
 
 
 def strokes(figure: go.Figure) -> list[str]:
@@ -54,17 +56,17 @@ def test_bars_lie_where_they_are_asked_to() -> None:
 
 def area(boxes: str) -> float:
     """The area of boxes, which are drawn as M x y H x V y H x z."""
-    found = re.findall(r"M([\d.]+) ([\d.]+)H([\d.]+)V([\d.]+)", boxes)
-    return sum(abs((float(right) - float(left)) * (float(low) - float(high))) for left, high, right, low in found)
+    boxes_drawn = re.findall(r"M([\d.]+) ([\d.]+)H([\d.]+)V([\d.]+)", boxes)
+    return sum(abs((float(right) - float(left)) * (float(low) - float(high))) for left, high, right, low in boxes_drawn)
 
 
 def test_a_plane_has_a_cell_for_each_number_and_a_box_for_those_of_one_colour() -> None:
     *cells, _ = strokes(go.Figure(go.Heatmap(z=[[0.0, 1.0], [None, 2.0]])))
     assert [cell.count("M") for cell in cells] == [1, 1, 1]
     assert len({round(area(cell)) for cell in cells}) == 1
-    (one, other, _) = strokes(go.Figure(go.Heatmap(z=[[0.0, 0.0, 0.0, 1.0]])))
-    assert (one.count("M"), other.count("M")) == (1, 1)
-    assert area(one) == pytest.approx(3 * area(other))
+    (first, other, _) = strokes(go.Figure(go.Heatmap(z=[[0.0, 0.0, 0.0, 1.0]])))
+    assert (first.count("M"), other.count("M")) == (1, 1)
+    assert area(first) == pytest.approx(3 * area(other))
 
 
 @pytest.mark.parametrize("size", [(32, 32), (33, 50), (100, 45)])
@@ -72,7 +74,7 @@ def test_a_plane_of_many_numbers_has_few_cells_and_no_gaps(size: tuple[int, int]
     wide, high = size
     *cells, _ = strokes(go.Figure(go.Heatmap(z=[[i + 1000 * j for i in range(wide)] for j in range(high)])))
     assert sum(cell.count("M") for cell in cells) <= 32 * 32
-    numbers = [[float(one) for one in re.findall(r"[\d.]+", cell)] for cell in cells]
+    numbers = [[float(number) for number in re.findall(r"[\d.]+", cell)] for cell in cells]
     xs = [x for cell in numbers for x in cell[0::5] + cell[2::5]]
     ys = [y for cell in numbers for y in cell[1::5] + cell[3::5]]
     assert sum(map(area, cells)) == pytest.approx((max(xs) - min(xs)) * (max(ys) - min(ys)), rel=1e-2)
@@ -87,7 +89,7 @@ def test_letters_name_the_axes_the_curves_and_round_numbers() -> None:
     figure = go.Figure(go.Scatter(x=[1, 1e6], y=[0, 9.0], name="a curve", mode="lines"))
     figure.update_xaxes(type="log", title_text="tokens")
     figure.update_yaxes(title_text="loss")
-    words = re.findall(r"<text[^>]*>([^<]*)<", lettered(figure.to_dict()))
+    words = re.findall(r"<text[^>]*>([^<]*)<", labelled(figure.to_dict()))
     assert words == [
         "1",
         "10",
@@ -105,3 +107,44 @@ def test_letters_name_the_axes_the_curves_and_round_numbers() -> None:
         "loss",
         "a curve",
     ]
+
+
+def words_of(figure: go.Figure, **options: Any) -> list[str]:
+    """The texts of a figure with labels, with the letters of subscripts and superscripts in their places."""
+    root = ElementTree.fromstring(labelled(figure.to_dict(), **options))
+    return ["".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")]
+
+
+def test_labels_are_those_of_the_figure_or_its_categories() -> None:
+    figure = go.Figure(go.Bar(x=["a", "a long name that does not fit"], y=[1.0, 3.0], showlegend=False))
+    figure.update_yaxes(tickvals=[0, 2, 4], ticktext=["none", "two", "beyond"])
+    words = words_of(figure, font_size=26)
+    assert words[0] == "a"
+    assert words[1].startswith("a long nam")
+    assert words[1].endswith("…")
+    assert words[2:4] == ["none", "two"]
+
+
+def test_a_subscript_is_smaller_and_the_line_goes_on_where_it_was() -> None:
+    figure = go.Figure(go.Scatter(x=[0, 1], y=[0, 1], showlegend=False))
+    figure.update_xaxes(title_text="log<sub>10</sub> n<sup>2</sup>")
+    assert "log10 n2" in words_of(figure)
+    shifts = [float(shift) for shift in re.findall(r'dy="([-.\d]+)em"', labelled(figure.to_dict()))]
+    assert shifts[0] * 0.7 == pytest.approx(-shifts[1])
+
+
+def test_the_first_of_several_panels_fills_the_plot_and_is_named_as_such() -> None:
+    figure = go.Figure([go.Scatter(x=[0, 1], y=[0, 1]), go.Scatter(x=[5, 9], y=[5, 9], xaxis="x2", yaxis="y2")])
+    figure.update_layout(xaxis={"domain": [0, 0.4]}, xaxis2={"domain": [0.6, 1], "title": {"text": "both"}})
+    words = words_of(figure, legend=False)
+    assert "first of 2 panels" in words
+    assert "both" in words
+    assert "9" not in words
+    (path,) = re.findall(r' d="(M[^"]*L[^"]*)"', labelled(figure.to_dict(), legend=False))
+    assert [float(x) for x in re.findall(r"[ML]([\d.]+)", path)] == [18.0, 582.0]
+
+
+def test_two_axes_over_one_plot_are_one_panel() -> None:
+    figure = go.Figure([go.Scatter(x=[0, 1], y=[0, 1]), go.Scatter(x=[0, 1], y=[5, 9], yaxis="y2")])
+    figure.update_layout(yaxis2={"overlaying": "y"})
+    assert not any("panels" in word for word in words_of(figure))

@@ -30,6 +30,6 @@ def test_mathml(latex: str, written: str) -> None:
 
 def test_words_stay_words() -> None:
     """What is outside of formulas is escaped as ever, and what is inside cannot be markup."""
-    made = tag("p", *typeset("if <b> & $n < 2$ holds", tag))
-    assert made == "<p>if &lt;b&gt; &amp; <math><mi>n</mi><mo>&lt;</mo><mn>2</mn></math> holds</p>"
+    element = tag("p", *typeset("if <b> & $n < 2$ holds", tag))
+    assert element == "<p>if &lt;b&gt; &amp; <math><mi>n</mi><mo>&lt;</mo><mn>2</mn></math> holds</p>"
     assert "<script>" not in tag("p", *typeset(r"$\text{<script>}$", tag))

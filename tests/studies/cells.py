@@ -8,22 +8,27 @@ from types import ModuleType
 from typing import Any
 
 from separatrix.claims import ledger
-from separatrix.claims.ledger import Claim, Found, Interval
+from separatrix.claims.ledger import CellResult, Claim, Interval
 from tests.claims.cells import done, recorded
 
 
 def claims_of(*modules: ModuleType) -> dict[str, Claim]:
     """The claims of some modules by their ids, less the paper's name."""
     return {
-        one.id.removeprefix("beyond/"): one
-        for one in ledger._REGISTRY.values()
-        if one.paper == "beyond" and any(one in vars(module).values() for module in modules)
+        claim.id.removeprefix("beyond/"): claim
+        for claim in ledger._REGISTRY.values()
+        if claim.paper == "beyond" and any(claim in vars(module).values() for module in modules)
     }
 
 
-def run_cells(claim: Claim) -> tuple[Found, ...]:
+def run_cells(claim: Claim) -> tuple[CellResult, ...]:
     """All of a claim's cells, each run once whatever claims share it, written and read as the store does."""
-    return tuple(Found(cell.arguments, cell.seed, done(cell)) for cell in claim.cells())
+    return tuple(CellResult(cell.arguments, cell.seed, done(cell)) for cell in claim.cells())
+
+
+def ran(id: str) -> tuple[CellResult, ...]:
+    """The results of all cells of a claim, given by its id without the paper's name."""
+    return run_cells(ledger._REGISTRY[f"beyond/{id}"])
 
 
 def judged_as_recorded(claim: Claim) -> None:
@@ -41,14 +46,14 @@ def judged_as_recorded(claim: Claim) -> None:
         assert all(isinstance(value, float | int | str | Interval) for value in finding.numbers.values())
 
 
-def changed(found: Sequence[Found], where: Callable[[Found], bool], **to: Any) -> list[Found]:
+def changed(cells: Sequence[CellResult], where: Callable[[CellResult], bool], **to: Any) -> list[CellResult]:
     """The results with some entries of the first that qualifies set to other values."""
-    at = next(i for i, one in enumerate(found) if where(one))
-    one = found[at]
-    assert to.keys() <= one.result.keys()
-    return [*found[:at], replace(one, result={**one.result, **to}), *found[at + 1 :]]
+    at = next(i for i, cell in enumerate(cells) if where(cell))
+    cell = cells[at]
+    assert to.keys() <= cell.result.keys()
+    return [*cells[:at], replace(cell, result={**cell.result, **to}), *cells[at + 1 :]]
 
 
-def given(**values: Any) -> Callable[[Found], bool]:
+def given(**values: Any) -> Callable[[CellResult], bool]:
     """Whether a cell has these parameters."""
-    return lambda one: all(one.parameters.get(name) == value for name, value in values.items())
+    return lambda cell: all(cell.parameters.get(name) == value for name, value in values.items())

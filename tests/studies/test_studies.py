@@ -18,6 +18,9 @@ studies.load("beyond")
 
 EXPERIMENTS = {
     "beyond.by_hand",
+    "beyond.join",
+    "beyond.join_by_hand",
+    "beyond.join_imports_by_hand",
     "beyond.language_model",
     "beyond.learned",
     "beyond.learned_regression",
@@ -36,6 +39,9 @@ EXPERIMENTS = {
     "beyond.selection_length_population",
     "beyond.selection_length_sampled",
     "beyond.selection_length_trained",
+    "beyond.selection_time_drawn",
+    "beyond.selection_time_orthogonal",
+    "beyond.selection_time_terms",
     "beyond.width_border",
 }
 SECOND = {
@@ -63,7 +69,11 @@ FIRST_CELLS = {
 
 
 def test_the_experiments_have_the_names_that_stores_know() -> None:
-    ours = {name: one.version for name, one in registry._REGISTRY.items() if "studies" in one.function.__module__}
+    ours = {
+        name: registered.version
+        for name, registered in registry._REGISTRY.items()
+        if "studies" in registered.function.__module__
+    }
     assert ours == {**dict.fromkeys(EXPERIMENTS, 1), **dict.fromkeys(SECOND, 2)}
 
 
@@ -74,7 +84,9 @@ def test_cells_have_the_keys_that_stores_know(id: str) -> None:
 
 
 def test_a_verdict_is_recorded_for_every_claim_and_for_no_other() -> None:
-    ours = {one.id for one in ledger._REGISTRY.values() if one.check.__module__.startswith(f"{studies.__name__}.")}
+    ours = {
+        claim.id for claim in ledger._REGISTRY.values() if claim.check.__module__.startswith(f"{studies.__name__}.")
+    }
     assert ours == {id for id in expected() if id.startswith("beyond/")}
 
 
@@ -102,12 +114,12 @@ def test_every_module_is_listed() -> None:
 
 def ours() -> dict[str, list[ledger.Claim]]:
     """The claims by the file that has them, as "learning/text"."""
-    found: dict[str, list[ledger.Claim]] = {}
+    by_file: dict[str, list[ledger.Claim]] = {}
     for module in map(sys.modules.__getitem__, studies.modules()):
-        mine = [one for one in vars(module).values() if isinstance(one, ledger.Claim)]
+        mine = [value for value in vars(module).values() if isinstance(value, ledger.Claim)]
         if mine:
-            found[module.__name__.removeprefix(f"{studies.__name__}.").replace(".", "/")] = mine
-    return found
+            by_file[module.__name__.removeprefix(f"{studies.__name__}.").replace(".", "/")] = mine
+    return by_file
 
 
 def test_every_claim_is_in_a_file_whose_test_has_its_name(root: Path) -> None:
@@ -127,6 +139,6 @@ def test_every_figure_is_in_a_file_named_as_one_of_its_study() -> None:
     }
     assert set(drawn.values()) <= files
     for file, claims_of_file in ours().items():
-        for one in claims_of_file:
-            assert {drawn[name].split(".")[0] for name in one.figures} == {file.split("/")[0]}, one.id
-    assert {name for some in ours().values() for one in some for name in one.figures} == set(drawn)
+        for claim in claims_of_file:
+            assert {drawn[name].split(".")[0] for name in claim.figures} == {file.split("/")[0]}, claim.id
+    assert {name for some in ours().values() for claim in some for name in claim.figures} == set(drawn)

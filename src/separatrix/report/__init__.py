@@ -1,7 +1,8 @@
-"""The report: one page that says, for every claim of the papers, what was found and how to find it again.
+"""The report: an HTML page with the verdict, the evidence and the figures of every claim, and the commands that rerun
+them.
 
-`write_report` reads the store and writes the page; it runs nothing. The figures are functions of what was found, so
-that the explorer can draw them too.
+`write_report` reads the store and writes the page; it runs no cells. The figures are functions of results, which the
+explorer uses, too.
 """
 
 from importlib import import_module as _import_module

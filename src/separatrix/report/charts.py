@@ -13,8 +13,8 @@ Most figures are curves, with one curve for each group of rows, or maps of two c
         rows = sorted(rows_of(results), key=lambda row: (row["d"], row["n"]))
         return rows, f"The flops grow in proportion to n, to {rows[-1]['flops']:,}."
 
-The function returns the rows and the sentence that can stand in place of the figure. A figure that needs more is a
-function with the decorator `drawing`, which may begin with `Curves.figure` or `Map.figure` and add to it.
+The function returns the rows and the text alternative of the figure, which is also its caption. A figure that needs
+more is a function with the decorator `drawing`, which may begin with `Curves.figure` or `Map.figure` and add to it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from separatrix.report.theme import COLOURS, GREY, Drawing, figure
 
 DrawingFunction = Callable[[Results], Drawing]
 Chart = tuple[Sequence[Row], str]
-"""What the function of a declared figure returns: the rows, and the sentence that says what they show."""
+"""The rows of a declared figure and its text alternative."""
 
 FIGURES: dict[str, DrawingFunction] = {}
 
 
 def drawing(function: DrawingFunction) -> DrawingFunction:
-    """Register the function below as the figure of its name."""
+    """Register a function as the figure with the name of the function."""
     if function.__name__ in FIGURES:
         raise TypeError(f"two figures have the name {function.__name__}")
     FIGURES[function.__name__] = function
@@ -45,13 +45,13 @@ def drawing(function: DrawingFunction) -> DrawingFunction:
 
 
 def curve(name: str, x: Sequence[Any], y: Sequence[Any], colour: str, **more: Any) -> go.Scatter:
-    """A line with dots."""
+    """A line with markers."""
     line = {"color": colour, "dash": more.pop("dash", "solid")}
     return go.Scatter(name=name, x=list(x), y=list(y), mode=more.pop("mode", "lines+markers"), line=line, **more)
 
 
 def tick_labels(values: Iterable[float]) -> dict[str, list[Any]]:
-    """The settings of a Plotly axis that is numbered at these values."""
+    """The settings of a Plotly axis with ticks at these values."""
     at = sorted(set(values))
     return {"tickvals": at, "ticktext": [f"{value:g}" for value in at]}
 
@@ -65,10 +65,10 @@ def error_bars(values: Sequence[float], low: Sequence[float], high: Sequence[flo
 
 @dataclass(frozen=True)
 class Axis:
-    """The title of an axis, the column along it, its scale and its numbering.
+    """The title of an axis, the column along it, its scale and its ticks.
 
-    `range` is as Plotly takes it: in powers of ten on a logarithmic axis. `ticks` are the values at which the axis is
-    numbered, or ``"data"`` for those of the column.
+    `range` is that of Plotly: in powers of ten on a logarithmic axis. `ticks` are the values with tick labels, or
+    ``"data"`` for the values of the column.
     """
 
     title: str
@@ -81,10 +81,10 @@ class Axis:
 
     def __post_init__(self) -> None:
         if self.ticks == "data" and not self.column:
-            raise TypeError(f"the axis {self.title!r} has no column whose values could number it")
+            raise TypeError(f"the axis {self.title!r} has no column from which its ticks could be taken")
 
     def settings(self, rows: Sequence[Row]) -> dict[str, Any]:
-        """The settings of this axis that a figure of these rows needs beside its title and scale."""
+        """The settings of this axis for these rows, other than its title and scale."""
         settings: dict[str, Any] = {} if self.range is None else {"range": list(self.range)}
         if self.dtick is not None:
             settings["dtick"] = self.dtick
@@ -120,10 +120,10 @@ class Curve:
     spread: tuple[str, str] | None = None
 
     def trace(self, rows: Sequence[Row], x: str, group_colour: str, log: bool) -> go.Scatter:
-        """The curve of one group of rows; values that a logarithmic axis cannot show are left out."""
+        """The curve of a group of rows, without the values that a logarithmic axis cannot show."""
         first = rows[0]
         values = [row[self.column] for row in rows]
-        shown = [None if log and value is not None and value <= 0 else value for value in values]
+        drawable = [None if log and value is not None and value <= 0 else value for value in values]
         colour = _look(self.colour, first) or group_colour
         marker = {"symbol": _look(self.symbol, first) or None, "size": self.size, "opacity": self.opacity}
         look: dict[str, Any] = {"marker": marker} if any(marker.values()) else {}
@@ -135,12 +135,12 @@ class Curve:
             low, high = ([row[name] for row in rows] for name in self.spread)
             look["error_y"] = error_bars(values, low, high, thickness=1)
         name = self.label.format_map(first)
-        return go.Scatter(name=name, x=[row[x] for row in rows], y=shown, mode=self.mode, **look)
+        return go.Scatter(name=name, x=[row[x] for row in rows], y=drawable, mode=self.mode, **look)
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A line that the curves are compared with: a number, or a function of x. `first` draws it before the curves."""
+    """A reference line: a number, or a function of x. With `first` it is drawn below the curves."""
 
     label: str
     y: float | Callable[[float], float]
@@ -149,7 +149,7 @@ class Bound:
     first: bool = False
 
     def trace(self, values: Sequence[float]) -> go.Scatter:
-        """The line across these x, which are sorted."""
+        """The trace of the line for these sorted values of x."""
         x = values if callable(self.y) else [values[0], values[-1]]
         y = [self.y(value) if callable(self.y) else self.y for value in x]
         return curve(self.label, x, y, self.colour, mode="lines", dash=self.dash)
@@ -157,7 +157,7 @@ class Bound:
 
 @dataclass(frozen=True, kw_only=True)
 class _Declared:
-    """What curves and maps share: the axes, the height, and the columns of the data that readers get.
+    """The part that curves and maps have in common: the axes, the height, and the columns of the CSV file.
 
     As a decorator it registers a function as the figure of its name; `columns` are then the named columns of the
     function's rows, by default all of the first row.
@@ -178,11 +178,11 @@ class _Declared:
 
     def figure(self, rows: Iterable[Row]) -> go.Figure:
         """The figure of these rows."""
-        shown = list(rows)
+        row_list = list(rows)
         drawn = figure(self.x.title, self.y.title, log_x=self.x.log, log_y=self.y.log, height=self.height)
-        drawn.add_traces(self.traces(shown))
-        drawn.update_xaxes(**self.x.settings(shown))
-        drawn.update_yaxes(**self.y.settings(shown))
+        drawn.add_traces(self.traces(row_list))
+        drawn.update_xaxes(**self.x.settings(row_list))
+        drawn.update_yaxes(**self.y.settings(row_list))
         return drawn
 
     def traces(self, rows: Sequence[Row]) -> list[Any]:
@@ -224,7 +224,8 @@ class Curves(_Declared):
 
 @dataclass(frozen=True, kw_only=True)
 class Map(_Declared):
-    """The column `z` in colours over the columns of the axes, whose values stand in the order of their first rows.
+    """A heat map of the column `z` over the two columns of the axes; values along an axis are in the order of their
+    first occurrence.
 
     `look` are further arguments of Plotly's heatmap.
     """
@@ -234,12 +235,12 @@ class Map(_Declared):
     look: Mapping[str, Any]
 
     def trace(self, rows: Sequence[Row]) -> go.Heatmap:
-        """The map; a pair of values that no row has is left empty."""
+        """The heat map; pairs of values without a row are empty."""
         x, y = (list(dict.fromkeys(row[axis.column] for row in rows)) for axis in (self.x, self.y))
         known = {(row[self.x.column], row[self.y.column]): row[self.z] for row in rows}
         z = [[known.get((across, up)) for across in x] for up in y]
         return go.Heatmap(x=x, y=y, z=z, hovertemplate=f"{self.hover}<extra></extra>", **self.look)
 
     def traces(self, rows: Sequence[Row]) -> list[go.Heatmap]:
-        """The map alone."""
+        """The heat map as the only trace."""
         return [self.trace(rows)]

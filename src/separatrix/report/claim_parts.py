@@ -1,7 +1,7 @@
 """The parts of a claim that the report and the explorer show alike: badge, statement, evidence, misprints, legend.
 
-Each part is put together by the `make` that it is given: `markup.tag` writes HTML for the report, and the explorer has
-one that makes its components.
+The argument `make` creates elements: `markup.tag` writes HTML for the report, and the explorer passes a function that
+creates Dash components.
 
 >>> from separatrix.report.markup import tag
 >>> evidence({"largest error": 0.25}, tag)[:61]
@@ -39,24 +39,24 @@ Node = TypeVar("Node")
 
 
 def css_class(verdict: Verdict) -> str:
-    """Give the class of a verdict in the style sheets."""
+    """The CSS class of a verdict."""
     return verdict.value.replace(" ", "-")
 
 
 def badge(verdict: Verdict, make: Make[Node]) -> Node:
-    """Show a verdict in its colour, with a mark for those who do not see colours."""
+    """A verdict in its colour, with a symbol for readers who do not see colours."""
     sign = make("span", MARKS[verdict], aria_hidden="true")
     return make("span", sign, f" {verdict}", class_=f"badge {css_class(verdict)}")
 
 
 def called(claim: Claim) -> str:
-    """Name a claim by its place in its paper, and by the part of what is said there."""
+    """The name of a claim: its place in the paper, and the part of the statement if there are several."""
     part = claim.id.removeprefix(identity(claim.paper, claim.where)).strip("/").replace("-", " ")
     return f"{claim.where}: {part}" if part else claim.where
 
 
 def spelled(value: object) -> str:
-    """Write a number of the evidence in six digits.
+    """A number of the evidence as text, with six digits.
 
     >>> spelled(1 / 3), spelled(12), spelled(Interval(0.5, 0.25, 1.0, 0.9))
     ('0.333333', '12', '0.5 (0.25 to 1 at 90%)')
@@ -64,33 +64,32 @@ def spelled(value: object) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def statement(one: Judgement, make: Make[Node]) -> list[Node]:
-    """Show what the paper says, the note, choices, the code of a definition, machine-checked proofs, and old rules."""
-    shown = [make("p", *typeset(one.claim.says, make), class_="statement")]
-    if one.finding.note:
-        shown.append(make("p", *typeset(one.finding.note, make), class_="note"))
-    if one.claim.chosen:
-        shown.append(make("p", "Settings that the paper does not print, and what we took for them:", class_="note"))
-        shown.append(make("ul", *(make("li", *typeset(chosen, make)) for chosen in one.claim.chosen), class_="note"))
-    if one.claim.defines:
-        names = (make("li", make("code", name)) for name in one.claim.defines)
-        shown.append(make("p", "What this defines is, in the library:", class_="note"))
-        shown.append(make("ul", *names, class_="note"))
-    if proofs := proofs_of(one.claim.id):
-        shown.append(make("p", "Checked by the Coq proof assistant:", class_="note"))
-        items = (
-            make("li", *typeset(proof.proves, make), " ", make("code", f"{proof.theorem} ({proof.file})"))
-            for proof in proofs
-        )
-        shown.append(make("ul", *items, class_="note"))
-    if one.claim.history:
-        shown.append(make("p", "Rules that were changed after results had been seen:", class_="note"))
-        shown.append(make("ul", *(make("li", *typeset(rule, make)) for rule in one.claim.history), class_="note"))
-    return shown
+def statement(judgement: Judgement, make: Make[Node]) -> list[Node]:
+    """The statement of a claim, its note, settings, definitions, machine-checked proofs and earlier rules."""
+    claim = judgement.claim
+    parts = [make("p", *typeset(claim.says, make), class_="statement")]
+    if judgement.finding.note:
+        parts.append(make("p", *typeset(judgement.finding.note, make), class_="note"))
+    lists: dict[str, list[list[Node | str]]] = {
+        "Settings that the paper does not give, and the values that we chose:": [
+            typeset(setting, make) for setting in claim.chosen
+        ],
+        "Implemented in the library by:": [[make("code", name)] for name in claim.defines],
+        "Checked by the Coq proof assistant:": [
+            [*typeset(proof.proves, make), " ", make("code", f"{proof.theorem} ({proof.file})")]
+            for proof in proofs_of(claim.id)
+        ],
+        "Rules that were changed after results had been seen:": [typeset(rule, make) for rule in claim.history],
+    }
+    for title, items in lists.items():
+        if items:
+            parts.append(make("p", title, class_="note"))
+            parts.append(make("ul", *(make("li", *item) for item in items), class_="note"))
+    return parts
 
 
 def evidence(numbers: Mapping[str, Any], make: Make[Node]) -> Node:
-    """Show the numbers, with their intervals where they are estimates."""
+    """A table of the numbers, with confidence intervals for estimates."""
     rows = []
     for name, value in numbers.items():
         middle, interval = spelled(value), ""
@@ -105,7 +104,7 @@ def evidence(numbers: Mapping[str, Any], make: Make[Node]) -> Node:
 
 
 def misprint(erratum: Erratum, make: Make[Node]) -> Node:
-    """Show where an erratum is, how much it matters, what is printed, what is right, and why."""
+    """An erratum: its place, its rank, the printed text, the correction, and the reason."""
     pairs = [("Where", erratum.at)] if erratum.at else []
     pairs += [("Rank", erratum.rank), ("Printed", erratum.printed), ("Right", erratum.right), ("Why", erratum.why)]
     rows = (make("div", make("dt", name), make("dd", *typeset(text, make))) for name, text in pairs)
@@ -113,12 +112,12 @@ def misprint(erratum: Erratum, make: Make[Node]) -> Node:
 
 
 def not_drawn(claim: Claim, make: Make[Node]) -> Node:
-    """Say that the figures of a claim wait for its cells."""
+    """A note that the figures of a claim need all of its cells."""
     said = f"{many(len(claim.figures), 'figure')} will be drawn here once all of the cells are done."
     return make("p", said, class_="note")
 
 
 def legend(make: Make[Node]) -> Node:
-    """Say what each verdict means."""
+    """A list of the verdicts and their meanings."""
     pairs = [make("div", make("dt", badge(verdict, make)), make("dd", says)) for verdict, says in MEANINGS.items()]
     return make("dl", *pairs, class_="legend")

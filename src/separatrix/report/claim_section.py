@@ -1,4 +1,4 @@
-"""A claim on the page, folded away: statement, verdict, evidence, figures, and how to find it again."""
+"""The collapsible section of a claim: statement, verdict, evidence, figures, and the command that reruns it."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ from separatrix.report.panel import FigurePanel
 from separatrix.report.typeset import typeset
 
 KEY_DIGITS = 16
-"""So many digits of a key are listed, which is what `separatrix store show` needs to find a cell."""
+"""The number of digits of a key that are listed, which are enough for `separatrix store show`."""
 
 
 def paper_section(name: str, entries: Sequence[Entry], page: Path) -> Html:
-    """The section of a paper: its title, the way to its errata, and each of its claims."""
+    """The section of a paper: its title, a link to its errata, and its claims."""
     paper = PAPERS[name]
-    misprints = len(slips_of(one.judgement.claim for one in entries))
+    misprints = len(slips_of(entry.judgement.claim for entry in entries))
     way = tag("a", many(misprints, "erratum", "errata"), href="#errata") if misprints else None
     counted = tag("p", many(len(entries), "claim"), ", " if way else None, way, class_="counted")
     head = [tag("h2", paper.title), tag("p", paper.authors, class_="authors"), counted]
-    return tag("section", *head, *(article(one, page) for one in entries), id=name, class_="paper")
+    return tag("section", *head, *(article(entry, page) for entry in entries), id=name, class_="paper")
 
 
 def article(entry: Entry, page: Path) -> Html:
-    """One claim: a line of its place, its verdict and its statement, which opens to all that was found."""
-    one, claim = entry.judgement, entry.judgement.claim
+    """The section of a claim, whose summary has its place, its verdict and its statement."""
+    judgement, claim = entry.judgement, entry.judgement.claim
     return tag(
         "article",
         tag("details", _line(entry), tag("div", *_opened(entry, page), class_="opened")),
         id=claim.id,
-        data_verdict=one.verdict.value,
+        data_verdict=judgement.verdict.value,
         data_unlike=entry.difference is not None,
         data_paper=claim.paper,
     )
 
 
 def _line(entry: Entry) -> Html:
-    """What is seen of a claim while it is folded."""
-    one, claim = entry.judgement, entry.judgement.claim
+    """The summary of a claim, which is visible while the section is closed."""
+    judgement, claim = entry.judgement, entry.judgement.claim
     return tag(
         "summary",
         tag("h3", called(claim)),
         tag(
             "span",
-            badge(one.verdict, tag),
+            badge(judgement.verdict, tag),
             tag("span", "not as recorded", class_="differs") if entry.difference else None,
             class_="found",
         ),
@@ -62,16 +62,16 @@ def _line(entry: Entry) -> Html:
 
 
 def _opened(entry: Entry, page: Path) -> list[Html | None]:
-    """What a claim opens to, after its statement, which stands in its line and is then shown whole."""
-    one, claim = entry.judgement, entry.judgement.claim
-    problem = one.problem and tag(
-        "details", tag("summary", "What went wrong"), tag("pre", one.problem, tabindex=0), class_="problem"
+    """The body of a claim. The statement is in the summary, which shows all of it when the section is open."""
+    judgement, claim = entry.judgement, entry.judgement.claim
+    problem = judgement.problem and tag(
+        "details", tag("summary", "What went wrong"), tag("pre", judgement.problem, tabindex=0), class_="problem"
     )
     return [
-        *statement(one, tag)[1:],
+        *statement(judgement, tag)[1:],
         tag("p", f"Not as recorded: {entry.difference}", class_="differs") if entry.difference else None,
         problem or None,
-        evidence(one.finding.numbers, tag) if one.finding.numbers else None,
+        evidence(judgement.finding.numbers, tag) if judgement.finding.numbers else None,
         *(misprint(erratum, tag) for erratum in claim.errata),
         *(figure(panel, claim.id) for panel in entry.panels),
         not_drawn(claim, tag) if claim.figures and not entry.complete else None,
@@ -80,10 +80,10 @@ def _opened(entry: Entry, page: Path) -> list[Html | None]:
 
 
 def figure(panel: FigurePanel, id: str, of: str = "figure", outline: Html | None = None) -> Html:
-    """A place for the script to draw in, named by the words that say what it shows.
+    """The element in which the page's script draws a figure, with its text alternative.
 
-    The drawing lies elsewhere on the page, once for all places that show it; `of` tells two places apart. The outline
-    is shown until the figure is drawn.
+    The data of a figure are on the page once, even if several claims show it; `of` distinguishes the elements. The
+    outline is shown until the figure is drawn.
     """
     label = slug(f"{of} {id} {panel.name}")
     name = f"{slug(f'{id} {panel.name}')}.csv"
@@ -91,14 +91,14 @@ def figure(panel: FigurePanel, id: str, of: str = "figure", outline: Html | None
     return tag(
         "figure",
         tag("div", _place(panel, label, outline), class_="wide"),
-        tag("figcaption", panel.words, id=f"{label}-words"),
+        tag("figcaption", *typeset(panel.words, tag), id=f"{label}-words"),
         saved,
         data_drawing=panel.key,
     )
 
 
 def _place(panel: FigurePanel, label: str, outline: Html | None) -> Html:
-    """A place as high as the figure will be, so that nothing moves when it is drawn."""
+    """An element of the height of the figure, so that the layout does not shift when it is drawn."""
     height = f"min-height: {panel.height}px"
     return tag("div", outline, class_="plot", role="img", aria_labelledby=f"{label}-words", id=label, style=height)
 
@@ -107,7 +107,7 @@ def _origin(entry: Entry, page: Path) -> Html:
     claim = entry.judgement.claim
     return tag(
         "div",
-        tag("p", "To find it again: ", tag("code", claim.command, class_="command")),
+        tag("p", "To rerun it: ", tag("code", claim.command, class_="command")),
         tag("p", "Code: ", _code(entry, page)),
         *_cell_sets(entry.cells),
         class_="origin",
@@ -125,26 +125,26 @@ def _code(entry: Entry, page: Path) -> Html:
 
 
 def _cell_sets(cells: Sequence[CellFacts]) -> list[Html]:
-    """The keys of each experiment's cells, with what they stand for."""
+    """The keys of the cells by experiment, with their parameters."""
     sets: dict[tuple[str, int], list[CellFacts]] = {}
-    for one in cells:
-        sets.setdefault((one.cell.experiment, one.cell.version), []).append(one)
-    told = []
+    for cell in cells:
+        sets.setdefault((cell.cell.experiment, cell.cell.version), []).append(cell)
+    lists = []
     for (name, version), facts in sets.items():
-        took = sum(one.seconds or 0.0 for one in facts)
+        took = sum(cell.seconds or 0.0 for cell in facts)
         title = f"{many(len(facts), 'cell')} of {name}, recipe {version}, {duration(took)}"
-        lines = "\n".join(_cell(one) for one in facts)
+        lines = "\n".join(_cell(cell) for cell in facts)
         keys = tag(
             "pre",
-            "The page's script shows them here.",
+            "The page's script lists them here.",
             tabindex=0,
             role="region",
             aria_label=f"The cells of {name}",
             class_="cells",
             data_packed=packed(lines),
         )
-        told.append(tag("details", tag("summary", title), keys))
-    return told
+        lists.append(tag("details", tag("summary", title), keys))
+    return lists
 
 
 def _cell(facts: CellFacts) -> str:

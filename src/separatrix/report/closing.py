@@ -1,4 +1,4 @@
-"""The end of the page: the errata that the claims show, and where every result comes from."""
+"""The end of the page: the errata, and the provenance of the results."""
 
 from __future__ import annotations
 
@@ -21,30 +21,31 @@ _UNKNOWN = "unknown"
 
 
 def errata(entries: Sequence[Entry]) -> Html:
-    """Every misprint, with the claim that shows it and its verdict; those of a rank are folded together."""
-    found = [_ranked(rank, entries) for rank in Rank]
-    shown = [one for one in found if one is not None]
-    return tag("section", tag("h2", "Errata"), *(shown or [tag("p", "No claim shows a misprint.")]), id="errata")
+    """The section of the errata, by rank, each with the claims that show it and their verdicts."""
+    sections = [_ranked(rank, entries) for rank in Rank]
+    nonempty = [section for section in sections if section is not None]
+    return tag("section", tag("h2", "Errata"), *(nonempty or [tag("p", "No claim shows a misprint.")]), id="errata")
 
 
 def _ranked(rank: Rank, entries: Sequence[Entry]) -> Html | None:
-    """The misprints of a rank by paper, each slip once with all of its places; None if there are none."""
-    judged = {one.judgement.claim.id: one.judgement for one in entries}
-    found = [slip for slip in slips_of(one.judgement.claim for one in entries) if slip.rank is rank]
-    if not found:
+    """The errata of a rank by paper, each once with all of its places; None if there are none."""
+    judged = {entry.judgement.claim.id: entry.judgement for entry in entries}
+    ranked = [slip for slip in slips_of(entry.judgement.claim for entry in entries) if slip.rank is rank]
+    if not ranked:
         return None
     parts: list[Html] = []
-    for paper, group in groupby(found, lambda slip: slip.claim.paper):
+    for paper, group in groupby(ranked, lambda slip: slip.claim.paper):
         parts += [tag("h3", PAPERS[paper].title), *(_misprinted(slip, judged) for slip in group)]
-    title = f"{rank.value.capitalize()}: {many(len(found), 'erratum', 'errata')}"
+    title = f"{rank.value.capitalize()}: {many(len(ranked), 'erratum', 'errata')}"
     return _folded(title, tag("p", RANKS[rank], class_="note"), *parts)
 
 
 def _misprinted(slip: Slip, judged: Mapping[str, Judgement]) -> Html:
-    """A misprint, headed by the claims that show it; where its places are worded alike it is written once."""
+    """An erratum below the claims that show it; places with the same wording are listed together."""
     ones = {claim.id: judged[claim.id] for claim, _ in slip.places}
     links = [
-        join([tag("a", called(one.claim), href=f"#{id}"), " ", badge(one.verdict, tag)]) for id, one in ones.items()
+        join([tag("a", called(judgement.claim), href=f"#{id}"), " ", badge(judgement.verdict, tag)])
+        for id, judgement in ones.items()
     ]
     wordings = {(erratum.printed, erratum.right, erratum.why): erratum for _, erratum in slip.places}
     heading = tag("h4", join(links, ", "))
@@ -52,21 +53,25 @@ def _misprinted(slip: Slip, judged: Mapping[str, Judgement]) -> Html:
 
 
 def provenance(entries: Sequence[Entry], written: float, by: str) -> Html:
-    """What made the results, when, and what made the page; `by` are the facts of the process that writes it."""
-    origins = list(dict.fromkeys([by, *(facts.origin for one in entries for facts in one.cells if facts.origin)]))
+    """The provenance of the results and of the page; `by` describes the process that writes the page."""
+    origins = list(dict.fromkeys([by, *(facts.origin for entry in entries for facts in entry.cells if facts.origin)]))
     number = {origin: i for i, origin in enumerate(origins, 1)}
-    made = Counter(facts.origin for facts in {facts.key: facts for one in entries for facts in one.cells}.values())
+    cell_counts = Counter(
+        facts.origin for facts in {facts.key: facts for entry in entries for facts in entry.cells}.values()
+    )
     sets = [
-        [tag("a", called(one.judgement.claim), href=f"#{one.judgement.claim.id}"), *row]
-        for one in entries
-        for row in _cell_sets(one.cells, number)
+        [tag("a", called(entry.judgement.claim), href=f"#{entry.judgement.claim.id}"), *row]
+        for entry in entries
+        for row in _cell_sets(entry.cells, number)
     ]
     names = ("Claim", "Experiment", "Cells", "Origin", "Finished", "Took")
     return tag(
         "section",
         tag("h2", "Provenance"),
-        tag("p", f"This page was written at {moment(written)} by origin 1. The table tells which made the results."),
-        tag("div", *(_origin(i, origin, made[origin]) for origin, i in number.items()), class_="origins"),
+        tag(
+            "p", f"This page was written at {moment(written)} by origin 1. The table lists the origins of the results."
+        ),
+        tag("div", *(_origin(i, origin, cell_counts[origin]) for origin, i in number.items()), class_="origins"),
         _folded("When the cells were done", tag("div", table(names, sets, class_="stacked"), class_="wide"))
         if sets
         else None,
@@ -75,7 +80,7 @@ def provenance(entries: Sequence[Entry], written: float, by: str) -> Html:
 
 
 def _folded(title: str, *parts: Html) -> Html:
-    """A part of the page that is folded away because it is long."""
+    """A collapsible part of the page."""
     return tag("details", tag("summary", title), *parts)
 
 
@@ -95,7 +100,7 @@ def _cell_sets(cells: Sequence[CellFacts], number: dict[str, int]) -> list[list[
     for (name, version, origin), group in sets.items():
         times = sorted(facts.finished for facts in group if facts.finished is not None)
         ends = list(dict.fromkeys(moment(end) or _UNKNOWN for end in (times[0], times[-1]))) if times else [_UNKNOWN]
-        made = _UNKNOWN if origin is None else str(number[origin])
+        origin_number = _UNKNOWN if origin is None else str(number[origin])
         took = duration(sum(facts.seconds or 0.0 for facts in group))
-        rows.append([f"{name}, recipe {version}", f"{len(group):,}", made, " to ".join(ends), took])
+        rows.append([f"{name}, recipe {version}", f"{len(group):,}", origin_number, " to ".join(ends), took])
     return rows

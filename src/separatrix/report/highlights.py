@@ -1,7 +1,7 @@
-"""The head of the page: a few findings that a reader would tell others, each with its figure.
+"""The highlights at the top of the page: a few findings, each with its figure.
 
-A highlight is said under one verdict of its claim. Where the store gives another, the page says that in the place of
-the figure, so that a headline never stands alone.
+A highlight holds for one verdict of its claim. If the verdict of the store is another, the page says so in place of the
+figure.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from separatrix.report.typeset import typeset
 
 @dataclass(frozen=True)
 class Highlight:
-    """A finding in a line and a sentence or two: the id of its claim, its verdict, and the figure that shows it."""
+    """A finding: a title and a short text, the id of its claim, the verdict that it holds for, and its figure."""
 
     claim: str
     verdict: Verdict
@@ -57,8 +57,7 @@ HIGHLIGHTS = (
         "sharp_rank",
         "Near-linear attention of order 3 needs far fewer columns than the paper proves",
         r"The paper counts $\binom{3(d + g)}{3 g}$ columns for a polynomial of degree $g$. We find that $\binom{d + "
-        "g}{g}$ columns are enough, and that fewer are not. This smaller number is what makes the algorithm "
-        "practical.",
+        "g}{g}$ columns are enough, and that fewer are not. This smaller number is what makes the algorithm practical.",
     ),
     Highlight(
         "selection/corollary-3.6",
@@ -83,27 +82,29 @@ HIGHLIGHTS = (
 
 
 def highlights(chosen: Sequence[Highlight], entries: Sequence[Entry]) -> Html | None:
-    """The section of those highlights whose claims are on the page; None if there are none."""
-    known = {one.judgement.claim.id: one for one in entries}
-    cards = [_card(one, known[one.claim]) for one in chosen if one.claim in known]
+    """The section of the highlights whose claims are on the page; None if there are none."""
+    known = {entry.judgement.claim.id: entry for entry in entries}
+    cards = [_card(highlight, known[highlight.claim]) for highlight in chosen if highlight.claim in known]
     if not cards:
         return None
     return tag("section", tag("h2", "Findings"), *cards, id="findings")
 
 
-def _card(one: Highlight, entry: Entry) -> Html:
+def _card(highlight: Highlight, entry: Entry) -> Html:
     judgement = entry.judgement
-    source = tag("p", tag("a", called(judgement.claim), href=f"#{one.claim}"), " ", badge(judgement.verdict, tag))
-    words = tag("div", tag("h3", one.title), tag("p", *typeset(one.says, tag)), source, class_="words")
-    return tag("div", words, _shown(one, entry), class_="highlight")
+    source = tag("p", tag("a", called(judgement.claim), href=f"#{highlight.claim}"), " ", badge(judgement.verdict, tag))
+    words = tag("div", tag("h3", highlight.title), tag("p", *typeset(highlight.says, tag)), source, class_="words")
+    return tag("div", words, _shown(highlight, entry), class_="highlight")
 
 
-def _shown(one: Highlight, entry: Entry) -> Html:
-    """The figure, or what is in its way."""
+def _shown(highlight: Highlight, entry: Entry) -> Html:
+    """The figure, or the reason why it is not shown."""
     verdict, note = entry.judgement.verdict, entry.judgement.finding.note
-    if verdict is not one.verdict:
-        found = f"The verdict from them is “{verdict}”; the finding was made with the verdict “{one.verdict}”."
-        said = f"The results in this folder do not show this finding. {found} {note}"
+    if verdict is not highlight.verdict:
+        difference = (
+            f"The verdict from them is “{verdict}”; the finding was made with the verdict “{highlight.verdict}”."
+        )
+        said = f"The results in this folder do not show this finding. {difference} {note}"
         return tag("p", *typeset(said, tag), class_="note")
-    panel = next(panel for panel in entry.panels if panel.name == one.figure)
-    return figure(panel, one.claim, of="highlight", outline=sketch(json.loads(panel.json)))
+    panel = next(panel for panel in entry.panels if panel.name == highlight.figure)
+    return figure(panel, highlight.claim, of="highlight", outline=sketch(json.loads(panel.json)))

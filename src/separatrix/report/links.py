@@ -1,4 +1,4 @@
-"""Where the code of a function lies, and a link to it for a page that lies in the same checkout."""
+"""The source location of a function, and a link to it from a page in the same checkout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from separatrix.report.markup import Html, tag
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A file and a line. `root` is the checkout that holds the file, None if it is installed."""
+    """A file and a line. `root` is the checkout of the file, or None for an installed package."""
 
     module: str
     file: Path
@@ -42,16 +42,16 @@ def place(function: Callable[..., Any]) -> SourceLine:
 
 
 def checkout(path: Path) -> Path | None:
-    """The folder above `path` that holds a project's source; None for what is installed beside other packages."""
+    """The root of the checkout that contains `path`; None for an installed package."""
     if {"site-packages", "dist-packages"} & set(path.parts):
         return None
     return next((folder for folder in path.parents if (folder / "pyproject.toml").is_file()), None)
 
 
 def link(function: Callable[..., Any], page: Path) -> Html:
-    """The place of a function; a link if the page lies in its checkout, so that no path outside it is told."""
-    found = place(function)
-    shown = tag("code", str(found))
-    if found.root is None or not page.resolve().is_relative_to(found.root):
-        return shown
-    return tag("a", shown, href=quote(Path(os.path.relpath(found.file, page.resolve().parent)).as_posix()))
+    """The location of a function, as a link if the page is in the same checkout; other paths are not disclosed."""
+    source = place(function)
+    code = tag("code", str(source))
+    if source.root is None or not page.resolve().is_relative_to(source.root):
+        return code
+    return tag("a", code, href=quote(Path(os.path.relpath(source.file, page.resolve().parent)).as_posix()))

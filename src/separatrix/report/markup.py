@@ -1,4 +1,4 @@
-"""HTML in which text is escaped unless it was made here.
+"""HTML elements, with all text escaped.
 
 >>> tag("p", "a < b, ", tag("b", "c & d"), class_="note", tabindex=0, hidden=True)
 '<p class="note" tabindex="0" hidden>a &lt; b, <b>c &amp; d</b></p>'
@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Iterable
 from html import escape
@@ -17,7 +16,7 @@ _VOID = {"br", "col", "hr", "img", "input", "link", "meta"}
 
 
 class Html(str):
-    """Text that is HTML already."""
+    """A string of HTML, which is not escaped again."""
 
     __slots__ = ()
 
@@ -25,7 +24,7 @@ class Html(str):
 def tag(name: str, /, *children: str | None, **attributes: str | int | bool | None) -> Html:
     """An element. A child that is no `Html` is escaped; an attribute that is None or False is left out.
 
-    An underscore in an attribute's name is a dash, and one at its end, for Python's own words, is nothing.
+    Underscores in the name of an attribute become dashes; one at the end, as in ``class_``, is removed.
     """
     written = "".join(
         _attribute(key, value) for key, value in attributes.items() if not (value is None or value is False)
@@ -44,7 +43,7 @@ def _attribute(key: str, value: str | int | bool | None) -> str:
 
 
 def join(children: Iterable[str | None], between: str = "") -> Html:
-    """Children one after the other, as in an element.
+    """Concatenate children, with text escaped.
 
     >>> join(["a", None, tag("i", "b")], " < ")
     'a &lt; <i>b</i>'
@@ -56,7 +55,7 @@ def join(children: Iterable[str | None], between: str = "") -> Html:
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]], **attributes: str | int | bool | None) -> Html:
-    """A table whose first column names the rows. A cell knows its column's name, for screens too narrow for a head."""
+    """A table whose first column has the row headings. Cells carry the name of their column for narrow screens."""
     names = list(head)
 
     def row(cells: Iterable[str]) -> Html:
@@ -71,14 +70,8 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]], **attributes: str 
     return tag("table", top, tag("tbody", *map(row, rows)), **attributes)
 
 
-def data_link(text: str, media: str, filename: str, content: str) -> Html:
-    """A link that saves `content` as a file, with no server behind it."""
-    encoded = base64.b64encode(content.encode()).decode()
-    return tag("a", text, href=f"data:{media};charset=utf-8;base64,{encoded}", download=filename)
-
-
 def inert(content: str, **attributes: str) -> Html:
-    """JSON for the page's own script to read; no text in it can end the element."""
+    """A script element with JSON data, escaped so that no text in it can close the element."""
     safe = content.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
     return tag("script", Html(safe), type="application/json", **attributes)
 

@@ -1,4 +1,4 @@
-"""Texts for the page's script, packed: a page of many figures is then a third as long.
+"""Compressed texts for the page's script, which make a page with many figures a third as long.
 
 >>> unpacked(packed("n,flops\\n" * 1000)) == "n,flops\\n" * 1000, len(packed("n,flops\\n" * 1000)) < 200
 (True, True)
@@ -10,15 +10,15 @@ import gzip
 from base64 import b85decode, b85encode
 
 _MARKUP, _PLAIN = b"&<>`", b".,:/"
-"""Digits of Python's base 85 that mean something in HTML, and what stands for them in the page."""
+"""The digits of Python's base 85 that are special in HTML, and their replacements."""
 
 
 def packed(text: str) -> str:
-    """Pack a text by gzip, in base 85; equal texts give equal bytes. The page's script unpacks it in the browser."""
+    """Compress a text by gzip and encode it in base 85, deterministically; the page's script decodes it."""
     content = gzip.compress(text.encode(), compresslevel=9, mtime=0)
     return b85encode(content).translate(bytes.maketrans(_MARKUP, _PLAIN)).decode()
 
 
 def unpacked(content: str) -> str:
-    """Give the text that was packed."""
+    """Decode and decompress a packed text."""
     return gzip.decompress(b85decode(content.encode().translate(bytes.maketrans(_PLAIN, _MARKUP)))).decode()

@@ -1,7 +1,7 @@
-"""The page: one HTML file that needs nothing but itself.
+"""The page: one self-contained HTML file.
 
-Plotly and the page's own script are inlined, and the page forbids every other by their hashes: a browser that opens it
-asks no network for anything, and runs no script that a text could have brought in.
+Plotly and the page's own script are inlined. A content security policy allows these two by their hashes, and no other
+script and no network request.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TITLE = "Separatrix: what the papers claim, and what was found"
 
 
 def write_report(judgements: Sequence[Judgement], store: Store, part: str | None = None) -> Path:
-    """Write the page of these judgements into the folder of results, and return its path. Nothing is run or judged.
+    """Write the page of these judgements to the folder of results, and return its path. No cell is run.
 
     Args:
         judgements: The claims of the page, with their verdicts.
@@ -67,8 +67,8 @@ def page(
 ) -> str:
     """The page's text, for a file at `path`.
 
-    `figures` gives the function of each name that a claim knows, `theme` is the Plotly template they share. A verdict
-    that is not the one `recorded` is marked. The highlights `chosen` lead the page.
+    `figures` are the functions that draw the figures by name, and `theme` is their Plotly template. Verdicts that
+    differ from those in `recorded` are marked. The highlights `chosen` are at the top.
     """
     from plotly.io import to_json  # type: ignore[import-untyped]
 
@@ -98,9 +98,9 @@ def page(
 
 @cache
 def _plotly() -> tuple[str, Html]:
-    """Plotly's own script, and the same packed, once for all pages that a process writes.
+    """Plotly's script, plain and compressed, cached for the process.
 
-    It is most of a page, and the page's script unpacks it where there are figures to draw.
+    It is most of a page, and the page's script decompresses it when there are figures to draw.
     """
     from plotly.offline import get_plotlyjs  # type: ignore[import-untyped]
 
@@ -128,7 +128,7 @@ def _contents(entries: Sequence[Entry], *, led: bool) -> Html:
 
 def _head(title: str, scripts: Sequence[str]) -> Html:
     hashes = [f"'sha256-{b64encode(sha256(script.encode()).digest()).decode()}'" for script in scripts]
-    # Plotly writes its styles into the page as it draws; its images are made in the page.
+    # Plotly adds styles and images to the page as it draws.
     policy = f"default-src 'none'; script-src {' '.join(hashes)}; style-src 'unsafe-inline'; img-src data: blob:"
     return tag(
         "head",

@@ -1,4 +1,4 @@
-"""A figure as the page holds it: what to draw, the words for those who do not see it, and its numbers as a table."""
+"""A figure as it is embedded in the page: its JSON, its text alternative, and its data as CSV."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from functools import cached_property
 from hashlib import sha256
 from typing import Any, Protocol
 
-from separatrix.claims.ledger import Found
+from separatrix.claims.ledger import CellResult
 from separatrix.report.markup import Html, tag
 from separatrix.report.packing import packed
 
 
 class Drawn(Protocol):
-    """What a function of `report/figures.py` gives: a Plotly figure, its text alternative, its numbers as CSV."""
+    """The return value of a figure function: a Plotly figure, its text alternative, and its data as CSV."""
 
     @property
     def figure(self) -> Any: ...
@@ -27,9 +27,9 @@ class Drawn(Protocol):
 
 
 PLOTLY_HEIGHT = 450
-"""The height of a figure that does not say its own."""
+"""The default height of a figure in pixels."""
 
-Figure = Callable[[Sequence[Found]], Drawn]
+Figure = Callable[[Sequence[CellResult]], Drawn]
 Figures = Mapping[str, Figure]
 
 
@@ -37,7 +37,7 @@ Figures = Mapping[str, Figure]
 class FigurePanel:
     """A figure's name, its text alternative, its traces and layout as JSON, its numbers as CSV, and its function.
 
-    `height` is kept free for it, in pixels, until it is drawn.
+    `height` is its height in pixels.
     """
 
     name: str
@@ -49,17 +49,17 @@ class FigurePanel:
 
     @cached_property
     def content(self) -> str:
-        """The drawing and its numbers as one text for the page's script."""
+        """The figure and its data as one JSON text for the page's script."""
         return f'{{"csv":{json.dumps(self.csv)},"drawing":{self.json}}}'
 
     @cached_property
     def key(self) -> str:
-        """The name of the content on the page: claims that rest on the same cells show the same drawing."""
+        """The key of the content on the page, which is the same for claims that show the same figure."""
         return sha256(self.content.encode()).hexdigest()[:16]
 
 
 def drawings(panels: Iterable[FigurePanel]) -> list[Html]:
-    """The contents of the figures, each once, packed, for the script to look up by their keys."""
+    """A script element with the compressed contents of the figures by key, each once."""
     contents = {panel.key: panel.content for panel in panels}
     return [
         tag("script", Html(packed(content)), type="text/plain", id=f"drawing-{key}", class_="drawing")
@@ -67,22 +67,22 @@ def drawings(panels: Iterable[FigurePanel]) -> list[Html]:
     ]
 
 
-def panel(name: str, function: Figure, found: Sequence[Found]) -> FigurePanel:
-    """The parts of a figure for the page, without the template, which the page has once, in the reader's colours."""
+def panel(name: str, function: Figure, results: Sequence[CellResult]) -> FigurePanel:
+    """Draw a figure for the page, without its template, which the page has once for each colour scheme."""
     from plotly.io import to_json  # type: ignore[import-untyped]
 
-    drawn = function(found)
+    drawn = function(results)
     if not drawn.text.strip():
         raise TypeError(f"the figure {name!r} has no text alternative")
     content = drawn.figure.to_dict()
     content["layout"].pop("template", None)
     height = int(content["layout"].get("height", PLOTLY_HEIGHT))
-    shown = to_json({**content, "data": _rounded(content["data"])}, validate=False)
-    return FigurePanel(name, drawn.text, shown, drawn.csv(), height, function)
+    figure_json = to_json({**content, "data": _rounded(content["data"])}, validate=False)
+    return FigurePanel(name, drawn.text, figure_json, drawn.csv(), height, function)
 
 
 def _rounded(value: Any) -> Any:
-    """What is drawn, in numbers of five digits: no eye sees more, and the page is shorter. The CSV has them all.
+    """Round the numbers that are drawn to five digits, which makes the page shorter. The CSV has all digits.
 
     >>> _rounded({"x": [1 / 3, 12, "n", None], "y": (2e-300,)})
     {'x': [0.33333, 12, 'n', None], 'y': [2e-300]}
@@ -90,5 +90,5 @@ def _rounded(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.5g}")
     if isinstance(value, dict):
-        return {name: _rounded(one) for name, one in value.items()}
-    return [_rounded(one) for one in value] if isinstance(value, list | tuple) else value
+        return {name: _rounded(item) for name, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value

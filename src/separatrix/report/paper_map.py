@@ -1,4 +1,4 @@
-"""The map of the papers: a tile for every claim, at its place, in the colour of its verdict, which leads to it."""
+"""The map of the papers: a tile for every claim, in the colour of its verdict, with a link to it."""
 
 from __future__ import annotations
 
@@ -27,22 +27,24 @@ _SHORT = {
 
 
 def paper_map(entries: Sequence[Entry]) -> Html:
-    """Every claim as a tile: a block for each paper, and in it a row for the text, the figures and each appendix."""
-    blocks = [_block(paper, list(group)) for paper, group in groupby(entries, lambda one: one.judgement.claim.paper)]
+    """The tiles of all claims: a block for each paper, with rows for the main text, the figures and each appendix."""
+    blocks = [
+        _block(paper, list(group)) for paper, group in groupby(entries, lambda entry: entry.judgement.claim.paper)
+    ]
     return tag("div", *blocks, class_="maps", id="map")
 
 
 def _block(paper: str, entries: Sequence[Entry]) -> Html:
     regions: dict[str, list[Html]] = {}
-    for one in entries:
-        regions.setdefault(_region(one.judgement.claim), []).append(_tile(one))
+    for entry in entries:
+        regions.setdefault(_region(entry.judgement.claim), []).append(_tile(entry))
     rows = [tag("div", tag("dt", region), tag("dd", *tiles)) for region, tiles in regions.items()]
     title = tag("h3", tag("a", PAPERS[paper].title, href=f"#{paper}"))
     return tag("div", title, tag("dl", *rows), class_="map")
 
 
 def _region(claim: Claim) -> str:
-    """Where in its paper a claim stands; what is beyond the papers stands under its subject."""
+    """The row of a claim: a part of its paper, or its subject if it is beyond the papers."""
     if claim.paper == "beyond":
         return claim.where
     kind, letter, _ = place(claim.where)
@@ -50,21 +52,21 @@ def _region(claim: Claim) -> str:
 
 
 def _tile(entry: Entry) -> Html:
-    one, claim = entry.judgement, entry.judgement.claim
-    label = f"{called(claim)}: {one.verdict}"
+    judgement, claim = entry.judgement, entry.judgement.claim
+    label = f"{called(claim)}: {judgement.verdict}"
     return tag(
         "a",
-        tag("span", MARKS[one.verdict], aria_hidden="true"),
+        tag("span", MARKS[judgement.verdict], aria_hidden="true"),
         f" {short_place(claim)}",
         href=f"#{claim.id}",
-        class_=f"tile {css_class(one.verdict)}",
+        class_=f"tile {css_class(judgement.verdict)}",
         title=label,
         aria_label=label,
     )
 
 
 def short_place(claim: Claim) -> str:
-    """Name a claim in a few characters, for a tile; beyond the papers by its part, for the row names its subject."""
+    """The short name of a claim for its tile; beyond the papers without the subject, which is the row's title."""
     where, _, part = called(claim).partition(": ")
     if claim.paper == "beyond":
         return part or where
@@ -77,7 +79,7 @@ def _abbreviated(where: str) -> Iterator[str]:
 
 
 def _first_words(part: str) -> str:
-    """The first words of a part, as many as a tile has room for.
+    """The first words of a name, as many as fit in a tile.
 
     >>> _first_words("floor of fixed encodings"), _first_words("part 1")
     ('floor of fixed …', 'part 1')

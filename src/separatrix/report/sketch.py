@@ -1,12 +1,13 @@
-"""A figure in outline: its curves, points, bars and planes as a small SVG without letters.
+"""Plotly figures as small static SVGs: curves, points, bars and heat maps, with or without axis labels.
 
-The page shows the sketch of a figure until the library that draws has started, and where no scripts run; the gallery of
-the documents shows sketches alone. Whatever size a sketch is given, it is stretched to it, and its strokes are not.
+The report shows the `sketch` of a figure until Plotly has loaded, and when scripts are disabled. The notebooks and the
+gallery of the documents show `labelled` figures.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from base64 import b64decode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,52 +21,115 @@ from separatrix.report.theme import COLOURS, GREY
 
 _WIDE, _HIGH = 600.0, 400.0
 _CELLS = 32
-"""A plane has so many cells along a side at most."""
+"""The largest number of cells that are drawn along a side of a heat map."""
 
 _MANY = 20
-"""Curves of fewer points have them marked where nothing else is said, as Plotly does it."""
+"""Curves with fewer points have markers by default, as in Plotly."""
 
 Point = tuple[float, float]
 
 
 def sketch(figure: Mapping[str, Any]) -> Html:
-    """Draw the outline of a figure, which is given as Plotly's own dictionary of data and layout."""
+    """Draw a figure without labels; the SVG stretches to any size, and its lines keep their width.
+
+    Args:
+        figure: a Plotly figure as a dictionary of data and layout.
+    """
     parts, _ = _outline(figure)
     box = f"0 0 {_WIDE:g} {_HIGH:g}"
     return tag("svg", *parts, xmlns=_SVG, viewBox=box, preserveAspectRatio="none", class_="sketch", aria_hidden="true")
 
 
-def lettered(figure: Mapping[str, Any]) -> Html:
-    """Draw a figure of one panel with its axes' numbers and names and the names of its curves, to stand alone."""
+def labelled(figure: Mapping[str, Any], *, font_size: int = 14, legend: bool = True) -> Html:
+    """Draw a figure with tick labels, axis titles and a legend; of a figure with several panels, draw the first.
+
+    Args:
+        figure: a Plotly figure as a dictionary of data and layout.
+        font_size: in units of the SVG, in which the plot is 600 wide and 400 high.
+        legend: whether to list the names of the traces below the plot.
+    """
+    count = len(_panels(figure))
+    figure = _first_panel(figure)
     parts, axes = _outline(figure)
     layout, x, y = figure["layout"], axes["x"], axes["y"]
+    # Larger fonts leave room for fewer tick labels. A letter is 0.58 of the font size wide on average.
+    most = 7 if font_size < 20 else 4
+    letter = 0.58 * font_size
+    below, beside = x.ticks(most, round(_WIDE / letter)), y.ticks(most, 12)
+    left = round(max((len(text) for _, text in beside), default=0) * letter + 2.2 * font_size)
+    top = round(0.85 * font_size if count == 1 else 1.6 * font_size)
     size = {"width": f"{_WIDE:g}", "height": f"{_HIGH:g}", "viewBox": f"0 0 {_WIDE:g} {_HIGH:g}"}
-    inner = tag("svg", *parts, x=_LEFT, y=12, **size)
-    words = [_word(_LEFT + x.at(at), _HIGH + 32, text, "middle") for at, text in x.ticks()]
-    words += [_word(_LEFT - 8, 12 + y.at(at) + 4, text, "end") for at, text in y.ticks()]
-    names = [(layout.get(f"{kind}axis", {}).get("title") or {}).get("text", "") for kind in "xy"]
-    words.append(_word(_LEFT + _WIDE / 2, _HIGH + 56, names[0], "middle"))
-    words.append(_word(0, 0, names[1], "middle", transform=f"translate(14 {12 + _HIGH / 2:g}) rotate(-90)"))
-    below = _HIGH + 84
-    for number, trace in enumerate(figure["data"]):
-        at, row = _LEFT + 300 * (number % 2), below + 22 * (number // 2)
-        words.append(_stroke(f"M{at} {row - 5}h24", _colour(trace, number), 2, _dash(trace)))
-        words.append(_word(at + 32, row, trace.get("name") or "", "start"))
-    high = below + 22 * ((len(figure["data"]) + 1) // 2)
-    box = f"0 0 {_LEFT + _WIDE + 20:g} {high:g}"
-    return tag("svg", inner, *words, xmlns=_SVG, viewBox=box, font_family="sans-serif", font_size=14)
+    words = [_word(left + x.at(at), top + _HIGH + 1.4 * font_size, text, "middle") for at, text in below]
+    words += [_word(left - 0.5 * font_size, top + y.at(at) + 0.3 * font_size, text, "end") for at, text in beside]
+    x_title, y_title = ((layout.get(f"{kind}axis", {}).get("title") or {}).get("text") or "" for kind in "xy")
+    words.append(_word(left + _WIDE / 2, top + _HIGH + 2.9 * font_size, x_title, "middle"))
+    turned = f"translate({font_size:g} {top + _HIGH / 2:g}) rotate(-90)"
+    words.append(_word(0, 0, y_title, "middle", transform=turned))
+    if count > 1:
+        words.append(_word(left + _WIDE, font_size, f"first of {count} panels", "end"))
+    high = top + _HIGH + 3.4 * font_size
+    if legend:
+        named = [(number, trace) for number, trace in enumerate(figure["data"]) if trace.get("showlegend", True)]
+        for place, (number, trace) in enumerate(named):
+            at, row = left + 300 * (place % 2), high + font_size + 1.6 * font_size * (place // 2)
+            words.append(_stroke(f"M{at} {row - 5:g}h24", _colour(trace, number), 2, _dash(trace)))
+            words.append(_word(at + 32, row, trace.get("name") or "", "start"))
+        high += 1.6 * font_size * ((len(named) + 1) // 2)
+    box = f"0 0 {left + _WIDE + font_size:g} {high:g}"
+    plot = tag("svg", *parts, x=left, y=top, **size)
+    return tag("svg", plot, *words, xmlns=_SVG, viewBox=box, font_family="sans-serif", font_size=font_size)
 
 
 _SVG = "http://www.w3.org/2000/svg"
-_LEFT = 84
+
+
+def _panels(figure: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The pairs of axes of a figure, in the order of its traces; two vertical axes over one plot are one panel."""
+    layout = figure.get("layout", {})
+    pairs = [(trace.get("xaxis", "x"), trace.get("yaxis", "y")) for trace in figure.get("data", [])]
+    return [(x, y) for x, y in dict.fromkeys(pairs) if not layout.get(f"yaxis{y[1:]}", {}).get("overlaying")]
+
+
+def _first_panel(figure: Mapping[str, Any]) -> dict[str, Any]:
+    """The figure with the traces of its first panel alone, which fills the plot."""
+    layout = {**figure.get("layout", {})}
+    for kind in "xy":
+        layout[f"{kind}axis"] = {**layout.get(f"{kind}axis", {}), "domain": (0.0, 1.0)}
+    if not layout["xaxis"].get("title"):  # panels side by side may share the title of one of them
+        titles = (layout[name].get("title") for name in sorted(layout) if name.startswith("xaxis"))
+        layout["xaxis"]["title"] = next((title for title in titles if title), None)
+    first = [
+        trace
+        for trace in figure.get("data", [])
+        if (trace.get("xaxis", "x"), trace.get("yaxis", "y")) == ("x", "y") and trace.get("visible", True) is True
+    ]
+    return {"data": first, "layout": layout}
+
+
+_MARKUP = re.compile(r"<(?P<tag>sub|sup)>(?P<raised>.*?)</(?P=tag)>|<br>")
 
 
 def _word(x: float, y: float, text: str, anchor: str, **more: str) -> Html:
-    return tag("text", text, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor, fill=GREY, **more)
+    """A text of the SVG, in which Plotly's ``<sub>`` and ``<sup>`` are smaller and off the line."""
+    parts: list[Html | str] = []
+    end, shift = 0, 0.0
+    for match in _MARKUP.finditer(text):
+        if plain := text[end : match.start()]:
+            parts.append(tag("tspan", plain, dy=f"{-shift:g}em") if shift else plain)
+            shift = 0.0
+        if match["tag"]:
+            down = 0.25 if match["tag"] == "sub" else -0.35
+            # An em of the smaller font is 0.7 em of the line's.
+            parts.append(tag("tspan", match["raised"], dy=f"{(down - shift) / 0.7:g}em", font_size="70%"))
+            shift = down
+        end = match.end()
+    if plain := text[end:]:
+        parts.append(tag("tspan", plain, dy=f"{-shift:g}em") if shift else plain)
+    return tag("text", *parts, x=f"{x:.1f}", y=f"{y:.1f}", text_anchor=anchor, fill=GREY, **more)
 
 
 def _outline(figure: Mapping[str, Any]) -> tuple[list[Html], dict[str, _Axis]]:
-    """The strokes of a figure, and its axes."""
+    """The SVG elements of a figure, and its axes by name."""
     layout = figure.get("layout", {})
     axes: dict[str, _Axis] = {}
     traces = [trace for trace in figure.get("data", []) if trace.get("visible", True) is True]
@@ -88,18 +152,19 @@ def _outline(figure: Mapping[str, Any]) -> tuple[list[Html], dict[str, _Axis]]:
 
 @dataclass
 class _Axis:
-    """An axis: where it lies, how it counts, and all that is drawn along it."""
+    """An axis: its position, its scale, and the values of all traces along it."""
 
     start: float
     end: float
     log: bool
     limits: tuple[float, float] | None
     reversed: bool
+    labels: tuple[tuple[float, str], ...] = ()
     values: list[float] = field(default_factory=list)
     names: dict[str, int] = field(default_factory=dict)
 
     def number(self, value: Any) -> float | None:
-        """Where a value stands on the axis's own scale; None where nothing is drawn. Names are counted."""
+        """A value on the scale of the axis, or None if it cannot be drawn there. Categories are numbered."""
         if isinstance(value, str):
             return float(self.names.setdefault(value, len(self.names)))
         if value is None or not math.isfinite(value) or (self.log and value <= 0):
@@ -108,23 +173,37 @@ class _Axis:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The least and the largest number of the axis, on its own scale."""
+        """The smallest and the largest value, on the scale of the axis."""
         return self.limits or (min(self.values, default=0.0), max(self.values, default=1.0))
 
-    def ticks(self) -> list[tuple[float, str]]:
-        """Some numbers along the axis, with what is written there: powers of ten, or round steps."""
-        low, high = self.ends
-        if self.log:
-            step = max(1, math.ceil((high - low) / 6))
+    def ticks(self, most: int, letters: int) -> list[tuple[float, str]]:
+        """Places along the axis and their labels: those of the figure, categories, powers of ten, or round steps.
+
+        There are at most `most` numbers. Labels of categories together have at most `letters` letters along a
+        horizontal axis, and each of them along a vertical one; longer labels are cut.
+        """
+        low, high = sorted(self.ends)
+        if self.labels:
+            inside = [(place, text) for place, text in self.labels if low <= place <= high]
+            return [(place, _cut(text, letters)) for place, text in inside[:: math.ceil(len(inside) / most)]]
+        if self.names:
+            room = letters if self.start > self.end else letters // len(self.names) - 1
+            return [(float(place), _cut(name, room)) for name, place in self.names.items()]
+        if self.log and math.floor(high + 1e-9) - math.ceil(low - 1e-9) >= 1:
+            step = max(1, math.ceil((high - low) / (most - 1)))
             powers = range(math.ceil(low - 1e-9), math.floor(high + 1e-9) + 1, step)
             return [(float(power), f"1e{power}" if abs(power) > 3 else f"{10.0**power:g}") for power in powers]
-        width = 10 ** math.floor(math.log10((high - low) / 4 or 1.0))
-        step_ = next(width * times for times in (1, 2, 5, 10) if (high - low) / (width * times) <= 6)
+        if self.log:  # less than a decade
+            return [(place, f"{10.0**place:.2g}".replace("e+0", "e").replace("e-0", "e-")) for place in (low, high)]
+        if high == low:
+            return [(low, f"{low:g}")]
+        width = 10 ** math.floor(math.log10((high - low) / (most - 1)))
+        step_ = next(width * times for times in (1, 2, 5, 10) if (high - low) / (width * times) <= most - 1)
         first = math.ceil(low / step_ - 1e-9)
         return [(k * step_, f"{k * step_:g}") for k in range(first, math.floor(high / step_ + 1e-9) + 1)]
 
     def at(self, value: float) -> float:
-        """The place of a number on the sketch."""
+        """The coordinate in the SVG of a value on the scale of the axis."""
         low, high = self.ends
         share = (value - low) / (high - low) if high != low else 0.5
         share = 0.03 + 0.94 * share if self.limits is None else share
@@ -133,16 +212,26 @@ class _Axis:
 
 def _axis(name: str, layout: Mapping[str, Any]) -> _Axis:
     kind, number = name[0], name[1:]
-    told = layout.get(f"{kind}axis{number}", {})
-    low, high = told.get("domain") or (0.0, 1.0)
+    options = layout.get(f"{kind}axis{number}", {})
+    low, high = options.get("domain") or (0.0, 1.0)
     ends = (low * _WIDE, high * _WIDE) if kind == "x" else ((1 - low) * _HIGH, (1 - high) * _HIGH)
-    limits = told.get("range")
-    good = limits is not None and all(isinstance(one, int | float) for one in limits)
-    return _Axis(*ends, told.get("type") == "log", tuple(limits) if good else None, told.get("autorange") == "reversed")
+    limits = options.get("range")
+    numeric = limits is not None and all(isinstance(limit, int | float) for limit in limits)
+    axis = _Axis(*ends, options.get("type") == "log", None, options.get("autorange") == "reversed")
+    axis.limits = tuple(limits) if numeric else None
+    places = [axis.number(value) for value in options.get("tickvals") or ()]
+    texts = options.get("ticktext") or ()
+    axis.labels = tuple((place, text) for place, text in zip(places, texts, strict=False) if place is not None)
+    return axis
+
+
+def _cut(text: str, letters: int) -> str:
+    text = text.replace("<br>", " ")
+    return text if len(text) <= letters else f"{text[: letters - 1]}…"
 
 
 def _entries(trace: Mapping[str, Any], kind: str) -> Sequence[Any]:
-    """What a trace has along an axis; the cells of a plane are numbered where they have no names."""
+    """The values of a trace along an axis; the cells of a heat map without coordinates are numbered."""
     if trace.get(kind) is not None:
         return _listed(trace[kind])
     if trace["type"] != "heatmap":
@@ -152,7 +241,7 @@ def _entries(trace: Mapping[str, Any], kind: str) -> Sequence[Any]:
 
 
 def _listed(values: Any) -> list[Any]:
-    """The values of an array, which Plotly may keep as bytes."""
+    """The values of an array, which Plotly may have encoded as base64."""
     if not isinstance(values, Mapping):
         return list(values)
     flat = np.frombuffer(b64decode(values["bdata"]), values["dtype"])
@@ -170,13 +259,13 @@ def _colour(trace: Mapping[str, Any], number: int) -> str:
 
 
 def _points(trace: Mapping[str, Any], x: _Axis, y: _Axis) -> Iterator[Point | None]:
-    for one, other in zip(_entries(trace, "x"), _entries(trace, "y"), strict=False):
-        across, up = x.number(one), y.number(other)
+    for x_value, y_value in zip(_entries(trace, "x"), _entries(trace, "y"), strict=False):
+        across, up = x.number(x_value), y.number(y_value)
         yield None if across is None or up is None else (x.at(across), y.at(up))
 
 
 def _scatter(trace: Mapping[str, Any], x: _Axis, y: _Axis, colour: str, layout: Mapping[str, Any]) -> list[Html]:
-    """A curve, its points, or both; nothing joins two points across a gap."""
+    """A curve, its markers, or both; missing values interrupt the curve."""
     points = list(_points(trace, x, y))
     mode = trace.get("mode", "lines" if len(points) >= _MANY else "lines+markers")
     drawn = []
@@ -189,8 +278,8 @@ def _scatter(trace: Mapping[str, Any], x: _Axis, y: _Axis, colour: str, layout: 
         )
         drawn.append(_stroke(path, colour, 2, _dash(trace)))
     if "markers" in mode:
-        # A line of no length with round ends is a dot, however the sketch is stretched.
-        dots = "".join(f"M{one[0]:.1f} {one[1]:.1f}h0" for one in points if one is not None)
+        # A line of length 0 with round caps stays a round dot when the SVG is stretched.
+        dots = "".join(f"M{point[0]:.1f} {point[1]:.1f}h0" for point in points if point is not None)
         drawn.append(_stroke(dots, colour, 6, None))
     return drawn
 
@@ -200,51 +289,51 @@ def _dash(trace: Mapping[str, Any]) -> str | None:
 
 
 def _bar(trace: Mapping[str, Any], x: _Axis, y: _Axis, colour: str, layout: Mapping[str, Any]) -> list[Html]:
-    points = [one for one in _points(trace, x, y) if one is not None]
+    points = [point for point in _points(trace, x, y) if point is not None]
     if trace.get("orientation") == "h":
-        path = "".join(f"M{x.at(0.0):.1f} {one[1]:.1f}H{one[0]:.1f}" for one in points)
+        path = "".join(f"M{x.at(0.0):.1f} {point[1]:.1f}H{point[0]:.1f}" for point in points)
     else:
-        path = "".join(f"M{one[0]:.1f} {y.at(0.0):.1f}V{one[1]:.1f}" for one in points)
+        path = "".join(f"M{point[0]:.1f} {y.at(0.0):.1f}V{point[1]:.1f}" for point in points)
     return [_stroke(path, colour, 6, None)]
 
 
 def _heatmap(trace: Mapping[str, Any], x: _Axis, y: _Axis, colour: str, layout: Mapping[str, Any]) -> list[Html]:
-    """A plane, of some of its cells where it has many; cells of a row that have one colour are one box."""
+    """A heat map, sampled if it is large; neighbouring cells of a row that have the same colour are one box."""
     from plotly.colors import sample_colorscale  # type: ignore[import-untyped]
 
     rows = [list(row) for row in _listed(trace["z"])]
-    across, up = ([axis.number(one) or 0.0 for one in _entries(trace, kind)] for axis, kind in ((x, "x"), (y, "y")))
+    across, up = ([axis.number(value) or 0.0 for value in _entries(trace, kind)] for axis, kind in ((x, "x"), (y, "y")))
     columns, lines = _some(len(across)), _some(len(up))
-    known = [one for row in rows for one in row if one is not None and math.isfinite(one)]
-    low, high = (trace.get("zmin", min(known)), trace.get("zmax", max(known)))
+    finite = [value for row in rows for value in row if value is not None and math.isfinite(value)]
+    low, high = (trace.get("zmin", min(finite)), trace.get("zmax", max(finite)))
     axis = layout.get(trace.get("coloraxis", ""), {})
     scale = trace.get("colorscale") or axis.get("colorscale") or "Viridis"
-    sides = [x.at(one) for one in _edges([across[i] for i in columns])]
-    tops = [y.at(one) for one in _edges([up[j] for j in lines])]
+    sides = [x.at(edge) for edge in _edges([across[i] for i in columns])]
+    tops = [y.at(edge) for edge in _edges([up[j] for j in lines])]
 
     def fill(value: float | None) -> str | None:
         if value is None or not math.isfinite(value):
             return None
         share = min(1.0, max(0.0, (value - low) / (high - low))) if high != low else 0.5
-        (found,) = sample_colorscale(scale, [share])
-        return str(found)
+        (colour,) = sample_colorscale(scale, [share])
+        return str(colour)
 
     boxes: dict[str, list[str]] = {}
     for j, (top, bottom) in zip(lines, pairwise(tops), strict=True):
         fills = [fill(rows[j][i]) for i in columns]
-        for one, run in groupby(range(len(columns)), key=lambda i: fills[i]):
+        for colour_of_run, run in groupby(range(len(columns)), key=lambda i: fills[i]):
             first, *_, last = [*run] * 2
-            if one is not None:
+            if colour_of_run is not None:
                 box = f"M{sides[first]:.1f} {top:.1f}H{sides[last + 1]:.1f}V{bottom:.1f}H{sides[first]:.1f}z"
-                boxes.setdefault(one, []).append(box)
-    return [tag("path", d="".join(each), fill=one, shape_rendering="crispEdges") for one, each in boxes.items()]
+                boxes.setdefault(colour_of_run, []).append(box)
+    return [tag("path", d="".join(paths), fill=fill_, shape_rendering="crispEdges") for fill_, paths in boxes.items()]
 
 
 def _edges(places: Sequence[float]) -> list[float]:
-    """The borders of cells around these places: halfway between two, and as far beyond the first and the last."""
+    """The edges of cells with these centres: the midpoints, and as far beyond the first and the last centre."""
     if len(places) == 1:
         return [places[0] - 0.5, places[0] + 0.5]
-    between = [(one + other) / 2 for one, other in pairwise(places)]
+    between = [(left + right) / 2 for left, right in pairwise(places)]
     return [2 * places[0] - between[0], *between, 2 * places[-1] - between[-1]]
 
 
@@ -252,7 +341,7 @@ _KINDS = {"scatter": _scatter, "bar": _bar, "heatmap": _heatmap}
 
 
 def _some(count: int) -> list[int]:
-    """Evenly spaced places among so many, `_CELLS` of them at most."""
+    """Evenly spaced indices below `count`, at most `_CELLS` of them."""
     if count <= _CELLS:
         return list(range(count))
     return [round(i * (count - 1) / (_CELLS - 1)) for i in range(_CELLS)]

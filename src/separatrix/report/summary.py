@@ -1,4 +1,4 @@
-"""The map of the papers with its filter: how many claims have which verdict, and where."""
+"""The map of the papers, and the filter of the claims by verdict, paper and text."""
 
 from __future__ import annotations
 
@@ -15,36 +15,40 @@ from separatrix.report.paper_map import paper_map
 
 
 def summary(entries: Sequence[Entry]) -> Html:
-    """The counts as a filter, what the verdicts mean, and the map of the papers."""
+    """The filter with the number of claims of each verdict, the meanings of the verdicts, and the map."""
     heading = tag("h2", "The papers, place by place")
     if not entries:
         return tag("section", heading, tag("p", "No claims are recorded yet."), id="summary")
-    counted = count((one.judgement.claim, one.judgement.verdict) for one in entries)
+    counted = count((entry.judgement.claim, entry.judgement.verdict) for entry in entries)
     none = tag("p", "No claim matches.", id="no-match", hidden=True)
     top = [tag("p", str(counted)), _unlike(entries), _filter(entries, counted)]
     return tag("section", heading, *top, legend(tag), none, paper_map(entries), id="summary")
 
 
 def _unlike(entries: Sequence[Entry]) -> Html | None:
-    """The verdicts that are not the recorded ones, if there are any."""
-    unlike = [one for one in entries if one.difference]
+    """A list of the verdicts that differ from the recorded ones; None if there are none."""
+    unlike = [entry for entry in entries if entry.difference]
     if not unlike:
         return None
     items = [
-        tag("li", tag("a", called(one.judgement.claim), href=f"#{one.judgement.claim.id}"), f": {one.difference}")
-        for one in unlike
+        tag("li", tag("a", called(entry.judgement.claim), href=f"#{entry.judgement.claim.id}"), f": {entry.difference}")
+        for entry in unlike
     ]
     said = f"{many(len(unlike), 'verdict')} not as recorded"
     return tag("details", tag("summary", said), tag("ul", *items), class_="differs", open=len(unlike) <= 10)
 
 
 def _filter(entries: Sequence[Entry], count: Count) -> Html:
-    """The filter of the map and of the claims below it, which the page's script shows and runs."""
+    """The filter of the map and of the claims, which the page's script makes visible and applies."""
     choices = [_choice("all", "all", count.claims, checked=True)]
-    choices += [_choice(one.value, css_class(one), count.verdicts[one]) for one in Verdict if one in count.verdicts]
-    if unlike := sum(one.difference is not None for one in entries):
+    choices += [
+        _choice(verdict.value, css_class(verdict), count.verdicts[verdict])
+        for verdict in Verdict
+        if verdict in count.verdicts
+    ]
+    if unlike := sum(entry.difference is not None for entry in entries):
         choices.append(_choice("not as recorded", "differs", unlike))
-    papers = list(dict.fromkeys(one.judgement.claim.paper for one in entries))
+    papers = list(dict.fromkeys(entry.judgement.claim.paper for entry in entries))
     options = [
         tag("option", "all papers", value=""),
         *(tag("option", f"{name}: {PAPERS[name].title}", value=name) for name in papers),

@@ -1,4 +1,4 @@
-"""Tables: results of cells as rows, and rows as the columns that a figure gives to readers."""
+"""Convert results of cells to rows, and rows to the columns of a CSV file."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from separatrix.claims.ledger import Found
+from separatrix.claims.ledger import CellResult
 from separatrix.report.theme import Value
 
-Results = Sequence[Found]
-"""What the cells of a claim gave: the input of every figure."""
+Results = Sequence[CellResult]
+"""The results of the cells of a claim, which are the input of its figures."""
 Row = Mapping[str, Any]
 
 
-def rows_of(results: Iterable[Found]) -> list[Row]:
+def rows_of(results: Iterable[CellResult]) -> list[Row]:
     """One row for each cell: its parameters and the entries of its result."""
     return [{**cell.parameters, **cell.result} for cell in results]
 

@@ -1,7 +1,7 @@
-"""The theme of all figures, and a drawing: a figure with a sentence that can stand in its place, and its data.
+"""The theme of all figures, and `Drawing`: a figure with its text alternative and its data.
 
-Text and lines are a grey that reads on white and on near-black, and backgrounds are clear, so that one figure serves a
-light page and a dark one. The colours of the series are Okabe and Ito's, which the colour-blind can tell apart.
+Text and lines are grey and backgrounds are transparent, so that figures are readable on light and dark pages. The
+colours of the series are those of Okabe and Ito, which colour-blind readers can distinguish.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ THEME = go.layout.Template(
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure, one sentence that says what it shows, and its data as columns of equal length."""
+    """A figure, its text alternative, and its data as columns of equal length."""
 
     figure: go.Figure
     text: str
@@ -67,9 +67,9 @@ class Drawing:
 
 
 def figure(x: str, y: str, *, log_x: bool = False, log_y: bool = False, height: int = 420) -> go.Figure:
-    """An empty figure with named axes in the theme; its width is the page's."""
-    made = go.Figure(layout={"template": THEME, "height": height})
+    """An empty figure with axis titles and the theme, as wide as the page."""
+    empty = go.Figure(layout={"template": THEME, "height": height})
     power = {"type": "log", "exponentformat": "power", "dtick": None}
-    made.update_xaxes(title_text=x, **(power if log_x else {}))
-    made.update_yaxes(title_text=y, **(power if log_y else {}))
-    return made
+    empty.update_xaxes(title_text=x, **(power if log_x else {}))
+    empty.update_yaxes(title_text=y, **(power if log_y else {}))
+    return empty

@@ -1,4 +1,4 @@
-r"""Formulas as MathML, which browsers typeset by themselves: a page needs no script and no network for it.
+r"""Formulas as MathML, which browsers render without a script.
 
 >>> mathml(r"\frac{1}{n} \le \delta")
 '<mfrac><mn>1</mn><mi>n</mi></mfrac><mo>≤</mo><mi>δ</mi>'
@@ -6,6 +6,7 @@ r"""Formulas as MathML, which browsers typeset by themselves: a page needs no sc
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Protocol, TypeVar
 
@@ -31,7 +32,7 @@ Made = TypeVar("Made")
 
 
 class Make(Protocol[Made]):
-    """Makes an element of a page from its name, its children and its attributes, which `markup.tag` describes.
+    """Creates an element from its name, its children and its attributes, as `markup.tag` does.
 
     The child of an element ``math`` is MathML.
     """
@@ -40,15 +41,30 @@ class Make(Protocol[Made]):
 
 
 def typeset(text: str, make: Make[Made]) -> list[Made | str]:
-    """The words of a text and its formulas, each an element ``math``, as children of an element of a page."""
-    return [make("math", mathml(piece.text)) if piece.is_formula else piece.text for piece in pieces(text)]
+    """The parts of a text: words, and formulas as ``math`` elements.
+
+    A formula and the punctuation after it are in one element, so that a line never begins with the punctuation.
+    """
+    parts: list[Made | str] = []
+    formula: Made | None = None
+    for piece in pieces(text):
+        rest = piece.text
+        if formula is not None:
+            mark = _PUNCTUATION.match("" if piece.is_formula else rest)
+            parts.append(make("span", formula, mark[0], class_="unbroken") if mark else formula)
+            rest = rest[mark.end() :] if mark else rest
+        formula = make("math", mathml(piece.text)) if piece.is_formula else None
+        if not piece.is_formula and rest:
+            parts.append(rest)
+    return parts if formula is None else [*parts, formula]
 
 
+_PUNCTUATION = re.compile(r"[.,;:!?)\]]+")
 _OPENING, _CLOSING = "([{⌈⌊⟨", ")]}⌉⌋⟩"
 
 
 def mathml(latex: str) -> Html:
-    """What is in the element ``math`` of a formula."""
+    """The content of the ``math`` element of a formula."""
     return _written(parse(latex))
 
 
@@ -68,7 +84,7 @@ def _written(node: Node) -> Html:
         return _scripts(node, parts)
     if node.kind.endswith((Kind.OPEN, Kind.CLOSE)):
         opens = node.kind.endswith(Kind.OPEN)
-        # A bracket has one form, which browsers know, and is stretched unless it is told not to be.
+        # Browsers know the form of a bracket, and stretch it unless ``stretchy`` is false.
         form = None if node.text in (_OPENING if opens else _CLOSING) else "prefix" if opens else "postfix"
         stretched = node.kind.startswith("stretched")
         return tag("mo", node.text, form=form, stretchy=None if stretched and form is None else str(stretched).lower())
@@ -84,21 +100,21 @@ def _written(node: Node) -> Html:
 
 
 def _row(nodes: Sequence[Node]) -> Html:
-    """Signs one after the other; a function has a space before it, and after it where no bracket follows.
+    """The elements of a row; a function has a space before it, and after it unless a bracket follows.
 
-    A minus that subtracts nothing is a sign, and stands close to what follows.
+    A unary minus has no space after it.
     """
-    made: list[Html] = []
+    elements: list[Html] = []
     before: Node | None = None
     for node in nodes:
         if before is not None and (
             (_is_function(before) and not node.kind.endswith((Kind.OPEN, Kind.CLOSE, "comma", "operator")))
             or (_is_function(node) and before.kind in _FACTORS)
         ):
-            made.append(tag("mspace", width="0.17em"))
-        made.append(tag("mo", node.text, form="prefix") if is_sign(node, before) else _one(node))
+            elements.append(tag("mspace", width="0.17em"))
+        elements.append(tag("mo", node.text, form="prefix") if is_sign(node, before) else _one(node))
         before = node
-    return join(made)
+    return join(elements)
 
 
 def _is_function(node: Node) -> bool:
@@ -113,7 +129,7 @@ def _scripts(node: Node, parts: list[Html]) -> Html:
 
 
 def _one(node: Node) -> Html:
-    """A part as one element, as the constructions of MathML want it."""
+    """A part as a single element, as fractions, roots and scripts of MathML require."""
     if node.kind == "none":
         return Html("")
     return tag("mrow", _written(node)) if node.kind == "row" else _written(node)

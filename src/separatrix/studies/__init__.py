@@ -1,10 +1,9 @@
 """What goes beyond the papers: experiments of our own, with their claims, which the ledger keeps under "beyond".
 
-learning     what small causal models learn that differ in their attention alone
-matching     triples by training: heads of order 3 against heads of order 2
-selection    sparse token selection with other attentions, encodings and lengths than the paper's
-separation   softmax against linear attention: other mechanisms, learned weights, phase diagrams, the exact border
-seeds        what a few seeds of one kind of run, or of two, say together
+learning what small causal models learn that differ in their attention alone matching triples by training: heads of
+order 3 against heads of order 2 selection sparse token selection with other attentions, encodings and lengths than the
+paper's separation softmax against linear attention: other mechanisms, learned weights, phase diagrams, the exact border
+seeds means and confidence intervals over seeds, of one kind of run or of paired runs
 
 Importing this package imports no study. `load` imports them, and the papers' claims too.
 """
@@ -17,12 +16,12 @@ from pkgutil import walk_packages
 from separatrix import claims
 
 NAME = "beyond"
-"""What the ledger calls the studies: its ids begin with it, and so do the names of the studies' experiments."""
+"""The name of the studies in the ledger: the prefix of their claims' ids and of their experiments' names."""
 
 
 def modules() -> list[str]:
-    """The names of the modules of all studies, in the order of the alphabet; only their packages are imported."""
-    return sorted(found.name for found in walk_packages(__path__, f"{__name__}.") if not found.ispkg)
+    """The names of the modules of all studies, in alphabetical order; only their packages are imported."""
+    return sorted(module.name for module in walk_packages(__path__, f"{__name__}.") if not module.ispkg)
 
 
 def load(paper: str | None = None) -> None:

@@ -1,4 +1,4 @@
-"""What a few seeds say: means with Student's interval, of one kind of run or of two that are paired seed by seed."""
+"""Means over seeds with Student's confidence interval, of one kind of run or of two paired by seed."""
 
 from __future__ import annotations
 

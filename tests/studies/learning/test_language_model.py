@@ -8,7 +8,7 @@ from itertools import product
 import pytest
 import torch
 
-from separatrix.claims.ledger import Found, Interval, Verdict
+from separatrix.claims.ledger import CellResult, Interval, Verdict
 from separatrix.errors import ArgumentError
 from separatrix.studies.learning import language_model
 from separatrix.studies.learning.compute import attention_flops, step_flops
@@ -45,8 +45,8 @@ def test_one_layer_in_four_is_of_order_3_in_windows() -> None:
 def test_an_order_at_every_second_layer() -> None:
     kind = AttentionKind(3, bound=2.0, layers=5, windows=(4, 2), every=2)
     assert kind.stack == (AttentionKind(), AttentionKind(3, 2.0, windows=(4, 2))) * 2 + (AttentionKind(),)
-    for one in MECHANISMS.values():
-        assert [replace(layer, layers=one.layers) for layer in one.stack] == [one] * one.layers
+    for attention in MECHANISMS.values():
+        assert [replace(layer, layers=attention.layers) for layer in attention.stack] == [attention] * attention.layers
 
 
 def test_flops_in_windows_are_those_of_the_tuples_that_are_seen() -> None:
@@ -63,47 +63,49 @@ def test_both_models_are_treated_alike(id: str) -> None:
     kinds: dict[str, list[object]] = {}
     spent, step = {}, {}
     for cell in OURS[id].cells():
-        given = dict(cell.arguments)
-        name, steps = given.pop("attention"), given.pop("compute_steps")
-        assert given.pop("lr") == language_model.RATES["steps" if id.endswith("steps") else "compute_steps"][name]
-        kinds.setdefault(name, []).append((cell.seed, given))
-        task = text_task(given["n"])
-        step[name] = step_flops(task, sizes_of(task, given["width"], given["heads"]), mechanism(name), given["batch"])
+        arguments = dict(cell.arguments)
+        name, steps = arguments.pop("attention"), arguments.pop("compute_steps")
+        assert arguments.pop("lr") == language_model.RATES["steps" if id.endswith("steps") else "compute_steps"][name]
+        kinds.setdefault(name, []).append((cell.seed, arguments))
+        task = text_task(arguments["n"])
+        step[name] = step_flops(
+            task, sizes_of(task, arguments["width"], arguments["heads"]), mechanism(name), arguments["batch"]
+        )
         spent[name] = steps * step[name]
-        assert given["text"] == digest()
+        assert arguments["text"] == digest()
         assert cell.seed != 0
     assert kinds[PAIRS] == kinds[TRIPLES]
-    assert spent[TRIPLES] == given["steps"] * step[TRIPLES]
+    assert spent[TRIPLES] == arguments["steps"] * step[TRIPLES]
     if id.endswith("steps"):
-        assert spent[PAIRS] == given["steps"] * step[PAIRS]
+        assert spent[PAIRS] == arguments["steps"] * step[PAIRS]
     else:
         assert spent[TRIPLES] - step[PAIRS] < spent[PAIRS] <= spent[TRIPLES]
 
 
 def test_a_run_is_of_the_sizes_and_the_rate_that_its_cell_names() -> None:
-    given = {"n": 6, "width": 8, "heads": 2, "attention": TRIPLES, "batch": 2, "points": 4}
-    found = trained(text=digest(), lr=0.01, **given, steps=2, compute_steps=3, seed=1)
-    assert found["step"] == [0, 1, 2, 3]
+    arguments = {"n": 6, "width": 8, "heads": 2, "attention": TRIPLES, "batch": 2, "points": 4}
+    run = trained(text=digest(), lr=0.01, **arguments, steps=2, compute_steps=3, seed=1)
+    assert run["step"] == [0, 1, 2, 3]
     task = text_task(6)
     sizes = sizes_of(task, 8, 2)
-    assert found["parameters"] == parameter_count(
+    assert run["parameters"] == parameter_count(
         task, sizes, mechanism(TRIPLES), hidden_units(task, sizes, LAYERED[TRIPLES])
     )
-    assert found["step_flops"] == step_flops(task, sizes, mechanism(TRIPLES), 2)
-    slower = trained(text=digest(), lr=0.001, **given, steps=2, compute_steps=3, seed=1)
-    assert slower["loss"][0] == found["loss"][0]
-    assert slower["loss"][1] != found["loss"][1]
+    assert run["step_flops"] == step_flops(task, sizes, mechanism(TRIPLES), 2)
+    slower = trained(text=digest(), lr=0.001, **arguments, steps=2, compute_steps=3, seed=1)
+    assert slower["loss"][0] == run["loss"][0]
+    assert slower["loss"][1] != run["loss"][1]
 
 
-def runs(pairs: tuple[float, float], triples: tuple[float, float], *, text: str = RECORDED_TEXT) -> list[Found]:
+def runs(pairs: tuple[float, float], triples: tuple[float, float], *, text: str = RECORDED_TEXT) -> list[CellResult]:
     """Four seeds of each model, a little apart: losses at equal steps and at equal compute."""
-    found = []
+    cells = []
     for (name, ends), seed in product({PAIRS: pairs, TRIPLES: triples}.items(), (1, 2, 3, 4)):
-        given = {"text": text, "attention": name, "steps": 10, "compute_steps": 20}
+        arguments = {"text": text, "attention": name, "steps": 10, "compute_steps": 20}
         losses = [3.0, *(end + 0.01 * seed for end in ends)]
         result = {"step": [0, 10, 20], "loss": losses, "accuracy": [0.0] * 3, "parameters": 1000, "step_flops": 7.0}
-        found.append(Found(given, seed, {**result, "python": "3.99.1"}))
-    return found
+        cells.append(CellResult(arguments, seed, {**result, "python": "3.99.1"}))
+    return cells
 
 
 @pytest.mark.parametrize(
@@ -113,25 +115,25 @@ def runs(pairs: tuple[float, float], triples: tuple[float, float], *, text: str 
 def test_each_claim_is_read_at_its_own_steps(
     pairs: tuple[float, float], triples: tuple[float, float], compute: Verdict, steps: Verdict
 ) -> None:
-    found = runs(pairs, triples)
-    assert OURS["language-model/at-equal-compute"].check(found).verdict is compute
-    assert OURS["language-model/shorter"].check(found).verdict is compute
-    made = OURS["language-model/at-equal-steps"].check(found)
-    assert made.verdict is steps
-    assert f"loss at equal compute, {PAIRS}" not in made.numbers
-    lead = made.numbers[f"{TRIPLES} ahead of {PAIRS} at equal steps: loss"]
+    cells = runs(pairs, triples)
+    assert OURS["language-model/at-equal-compute"].check(cells).verdict is compute
+    assert OURS["language-model/shorter"].check(cells).verdict is compute
+    finding = OURS["language-model/at-equal-steps"].check(cells)
+    assert finding.verdict is steps
+    assert f"loss at equal compute, {PAIRS}" not in finding.numbers
+    lead = finding.numbers[f"{TRIPLES} ahead of {PAIRS} at equal steps: loss"]
     assert isinstance(lead, Interval)
     assert lead.value == pytest.approx(pairs[0] - triples[0])
 
 
 def test_differences_within_chance_decide_nothing_and_more_parameters_fail() -> None:
     claim = OURS["language-model/at-equal-compute"]
-    found = runs((2.0, 1.0), (2.0, 1.1))
-    assert claim.check(found).verdict is HOLDS
-    worse = replace(found[0], result={**found[0].result, "loss": [3.0, 2.0, 1.6]})
-    assert claim.check([worse, *found[1:]]).verdict is OPEN
-    larger = replace(found[0], result={**found[0].result, "parameters": 1011})
-    assert claim.check([larger, *found[1:]]).verdict is FAILS
+    cells = runs((2.0, 1.0), (2.0, 1.1))
+    assert claim.check(cells).verdict is HOLDS
+    worse = replace(cells[0], result={**cells[0].result, "loss": [3.0, 2.0, 1.6]})
+    assert claim.check([worse, *cells[1:]]).verdict is OPEN
+    larger = replace(cells[0], result={**cells[0].result, "parameters": 1011})
+    assert claim.check([larger, *cells[1:]]).verdict is FAILS
     assert not claim.check(runs((2.0, 1.0), (2.0, 1.1), text="0123")).comparable
 
 

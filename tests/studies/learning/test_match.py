@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from separatrix.claims.ledger import Found, Verdict
+from separatrix.claims.ledger import CellResult, Verdict
 from separatrix.studies.learning import match
 
 ENDS = {"order 2": 0.5, "order 3, R = 0.5": 0.6, "order 3, R = 4": 0.8, "order 3": 0.9}
 
 
-def runs(ends: dict[str, float]) -> list[Found]:
+def runs(ends: dict[str, float]) -> list[CellResult]:
     """Three seeds of each attention, a little apart, with these accuracies at equal steps."""
     return [
-        Found(
+        CellResult(
             {"attention": name, "steps": 8, "compute_steps": 9},
             seed,
             {"step": [8, 9], "accuracy": [end + 0.01 * seed, 0.5], "parameters": 100, "step_flops": 1.0},

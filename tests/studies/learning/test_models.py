@@ -62,12 +62,12 @@ def test_answers_do_not_see_what_comes_later(name: str) -> None:
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_the_last_answer_alone_is_the_last_of_all(name: str) -> None:
-    whole = Model(symbols(9, 9), Sizes(8, 2, 40), mechanism(name), generator=generator()).double()
+    model = Model(symbols(9, 9), Sizes(8, 2, 40), mechanism(name), generator=generator()).double()
     last = Model(symbols(9, 1), Sizes(8, 2, 40), mechanism(name), generator=generator()).double()
-    last.load_state_dict(whole.state_dict())
+    last.load_state_dict(model.state_dict())
     tokens = symbols(9, 9).training(3, generator(1)).tokens
     with torch.no_grad():
-        assert torch.allclose(last(tokens), whole(tokens)[:, -1:], rtol=0, atol=1e-12)
+        assert torch.allclose(last(tokens), model(tokens)[:, -1:], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", [name for name, kind in MECHANISMS.items() if kind.bound is not None])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from separatrix.claims.ledger import Found, Verdict
+from separatrix.claims.ledger import CellResult, Verdict
 from separatrix.studies.learning import polynomial
 from tests.studies.cells import changed, claims_of, given
 
@@ -19,8 +19,8 @@ def test_both_roads() -> None:
         assert result["exact_loss"] != result["polynomial_loss"]
         assert result["exact_loss"][0] == pytest.approx(result["polynomial_loss"][0], abs=1e-3)
         assert 0 < result["logits_differ"] < 0.05
-    found = [Found(parameters, seed, result) for seed, result in zip((1, 2), results, strict=True)]
+    cells = [CellResult(parameters, seed, result) for seed, result in zip((1, 2), results, strict=True)]
     claim = OURS["does-it-learn/through-the-polynomial"]
-    assert claim.check(found).verdict is HOLDS
-    assert claim.check(changed(found, given(), alike=0.98)).verdict is FAILS
-    assert claim.check(changed(found, given(), polynomial_loss=[1.0, 1.0, 5.0])).verdict is FAILS
+    assert claim.check(cells).verdict is HOLDS
+    assert claim.check(changed(cells, given(), alike=0.98)).verdict is FAILS
+    assert claim.check(changed(cells, given(), polynomial_loss=[1.0, 1.0, 5.0])).verdict is FAILS

@@ -13,7 +13,7 @@ HOLDS, FAILS = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED
 
 def test_recall_by_hand_is_recorded_and_sees_a_wrong_answer() -> None:
     claim = OURS["does-it-learn/recall-by-hand"]
-    found = run_cells(claim)
-    assert claim.check(found).verdict is expected()[claim.id] is HOLDS
-    assert claim.check(changed(found, given(order=4), by_one_head=1)).verdict is FAILS
-    assert claim.check(changed(found, given(order=3), by_two_hops=1)).verdict is FAILS
+    cells = run_cells(claim)
+    assert claim.check(cells).verdict is expected()[claim.id] is HOLDS
+    assert claim.check(changed(cells, given(order=4), by_one_head=1)).verdict is FAILS
+    assert claim.check(changed(cells, given(order=3), by_two_hops=1)).verdict is FAILS

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from separatrix.claims.ledger import Claim, Found, Interval, Verdict
+from separatrix.claims.ledger import CellResult, Claim, Interval, Verdict
 from separatrix.claims.verdicts import expected
 from separatrix.studies.learning import growth, match, polynomial, recall, runs, text
 from separatrix.studies.learning.mechanisms import MECHANISMS
@@ -29,24 +29,24 @@ def training(claim: Claim) -> bool:
 def test_every_claim_is_recorded_and_has_a_figure() -> None:
     recorded = expected()
     assert len(OURS) == 13
-    for id, one in OURS.items():
+    for id, claim in OURS.items():
         assert f"beyond/{id}" in recorded
-        assert one.figures
-        assert not one.errata
+        assert claim.figures
+        assert not claim.errata
 
 
-@pytest.mark.parametrize("id", [id for id, one in OURS.items() if training(one)])
+@pytest.mark.parametrize("id", [id for id, claim in OURS.items() if training(claim)])
 def test_attentions_are_treated_alike(id: str) -> None:
     """The same seeds and settings; flops spent at equal compute within one step of each other; never seed 0."""
     kinds: dict[str, list[Any]] = {}
     spent: dict[str, float] = {}
     step: dict[str, float] = {}
     for cell in OURS[id].cells():
-        given = dict(cell.arguments)
-        name, steps = given.pop("attention"), given.pop("compute_steps")
-        kinds.setdefault(name, []).append((cell.seed, given))
-        task = text_task(*given["size"]) if "text" in given else task_of(given["task"], given["size"])
-        step[name] = runs.step_flops(task, runs.SIZES, MECHANISMS[name], given["batch"])
+        arguments = dict(cell.arguments)
+        name, steps = arguments.pop("attention"), arguments.pop("compute_steps")
+        kinds.setdefault(name, []).append((cell.seed, arguments))
+        task = text_task(*arguments["size"]) if "text" in arguments else task_of(arguments["task"], arguments["size"])
+        step[name] = runs.step_flops(task, runs.SIZES, MECHANISMS[name], arguments["batch"])
         spent[name] = steps * step[name]
     (alike,) = {repr(cells) for cells in kinds.values()}
     assert "(0, {" not in alike
@@ -60,21 +60,21 @@ def test_a_run_is_judged_at_both_readings() -> None:
     parameters = {"task": "recall", "size": [3, 2, 2], "attention": "order 2", "batch": 4, "points": 40}
     result = learned(**parameters, steps=8, compute_steps=11, seed=1)
     assert result["step"] == [*range(9), 11]
-    one = Found({**parameters, "steps": 8, "compute_steps": 11}, 1, result)
-    assert runs.at(one, "steps", "loss") == result["loss"][8]
-    assert runs.at(one, "compute_steps", "accuracy") == result["accuracy"][-1]
+    cell = CellResult({**parameters, "steps": 8, "compute_steps": 11}, 1, result)
+    assert runs.at(cell, "steps", "loss") == result["loss"][8]
+    assert runs.at(cell, "compute_steps", "accuracy") == result["accuracy"][-1]
     assert learned(**parameters, steps=8, compute_steps=8, seed=1)["loss"] == result["loss"][:9]
 
 
-def run(attention: str, seed: int, early: float, late: float, parameters: int = 1000) -> Found:
+def run(attention: str, seed: int, early: float, late: float, parameters: int = 1000) -> CellResult:
     """Its accuracy at equal steps and at equal compute; its loss is one less that."""
     values = [0.25, early, late]
     result = {"step": [0, 10, 20], "accuracy": values, "loss": [1 - value for value in values]}
-    given = {"attention": attention, "task": "recall", "steps": 10, "compute_steps": 20, "size": [3, 2, 2]}
-    return Found(given, seed, {**result, "parameters": parameters, "step_flops": 7.0})
+    cell_parameters = {"attention": attention, "task": "recall", "steps": 10, "compute_steps": 20, "size": [3, 2, 2]}
+    return CellResult(cell_parameters, seed, {**result, "parameters": parameters, "step_flops": 7.0})
 
 
-def made(**ends: tuple[float, float]) -> list[Found]:
+def made(**ends: tuple[float, float]) -> list[CellResult]:
     """Three seeds of each attention, a little apart."""
     return [
         run(name, seed, early + 0.01 * seed, late + 0.01 * seed)
@@ -83,11 +83,11 @@ def made(**ends: tuple[float, float]) -> list[Found]:
     ]
 
 
-def on_a_text(found: Sequence[Found]) -> list[Found]:
+def on_a_text(cells: Sequence[CellResult]) -> list[CellResult]:
     """The same results, of runs that have read a text."""
     return [
-        replace(one, parameters={**one.parameters, "text": "0123"}, result={**one.result, "python": "3.99.1"})
-        for one in found
+        replace(cell, parameters={**cell.parameters, "text": "0123"}, result={**cell.result, "python": "3.99.1"})
+        for cell in cells
     ]
 
 
@@ -107,28 +107,28 @@ LATER = Expectation("order 3", "order 2", "compute_steps")
 def test_the_verdict_is_that_of_the_leads(
     what: Any, third: tuple[float, float], second: tuple[float, float], verdict: Verdict
 ) -> None:
-    found = made(**{"order 2": second, "order 3": third})
-    assert finding(found, what, (AHEAD, LATER)).verdict is verdict
-    assert finding(found[::-1], what, (AHEAD, LATER)).numbers == finding(found, what, (AHEAD, LATER)).numbers
+    cells = made(**{"order 2": second, "order 3": third})
+    assert finding(cells, what, (AHEAD, LATER)).verdict is verdict
+    assert finding(cells[::-1], what, (AHEAD, LATER)).numbers == finding(cells, what, (AHEAD, LATER)).numbers
 
 
 def test_a_lead_within_chance_decides_nothing() -> None:
     """Leads of 0.3, 0.01 and -0.2 in the three seeds."""
-    found = [run("order 2", seed, 0.5, 0.5) for seed in (1, 2, 3)]
-    found += [run("order 3", seed, 0.5 + lead, 0.9) for seed, lead in ((1, 0.3), (2, 0.01), (3, -0.2))]
-    assert finding(found, "accuracy", (AHEAD, LATER)).verdict is OPEN
-    lead = finding(found, "accuracy", (AHEAD,)).numbers[f"{AHEAD}: accuracy"]
+    cells = [run("order 2", seed, 0.5, 0.5) for seed in (1, 2, 3)]
+    cells += [run("order 3", seed, 0.5 + lead, 0.9) for seed, lead in ((1, 0.3), (2, 0.01), (3, -0.2))]
+    assert finding(cells, "accuracy", (AHEAD, LATER)).verdict is OPEN
+    lead = finding(cells, "accuracy", (AHEAD,)).numbers[f"{AHEAD}: accuracy"]
     assert isinstance(lead, Interval)
     assert (lead.value, lead.high) == pytest.approx((0.11 / 3, paired([0.3, 0.01, -0.2], [0.0] * 3).high))
 
 
 def test_more_parameters_fail() -> None:
-    found = made(**{"order 2": (0.5, 0.5), "order 3": (0.9, 0.9)})
-    larger = [*found[:-1], replace(found[-1], result={**found[-1].result, "parameters": 1011})]
+    cells = made(**{"order 2": (0.5, 0.5), "order 3": (0.9, 0.9)})
+    larger = [*cells[:-1], replace(cells[-1], result={**cells[-1].result, "parameters": 1011})]
     assert finding(larger, "accuracy", (AHEAD,)).verdict is FAILS
 
 
-@pytest.mark.parametrize("id", [id for id, one in OURS.items() if training(one)])
+@pytest.mark.parametrize("id", [id for id, claim in OURS.items() if training(claim)])
 def test_every_claim_can_hold_and_fail(id: str) -> None:
     """With results as expected it holds; with the same turned round it fails."""
     claim = OURS[id]
@@ -138,5 +138,5 @@ def test_every_claim_can_hold_and_fail(id: str) -> None:
         good = dict.fromkeys(names, (0.3, 0.3)) | {"order 2": (0.9, 0.9), "order 3, R = 0.5": (0.8, 0.8)}
     bad = {name: (1 - early, 1 - late) for name, (early, late) in good.items()}
     for ends, verdict in ((good, HOLDS), (bad, FAILS)):
-        judged: Sequence[Found] = made(**{name: ends[name] for name in names})
+        judged: Sequence[CellResult] = made(**{name: ends[name] for name in names})
         assert claim.check(on_a_text(judged) if "text" in id else judged).verdict is verdict

@@ -6,7 +6,7 @@ import platform
 
 import pytest
 
-from separatrix.claims.ledger import Found, Verdict
+from separatrix.claims.ledger import CellResult, Verdict
 from separatrix.claims.verdicts import Judgement, difference
 from separatrix.errors import ArgumentError
 from separatrix.studies.learning import polynomial, text
@@ -23,21 +23,21 @@ def test_a_run_on_text_names_the_text_and_the_python_that_brought_it() -> None:
     assert result["python"] == platform.python_version()
     assert result["step"] == [0, 1]
     for experiment in (learned_text, polynomial.both_text):
-        given = {name: value for name, value in parameters.items() if name in experiment.hints}
+        arguments = {name: value for name, value in parameters.items() if name in experiment.hints}
         with pytest.raises(ArgumentError, match=r"text: expected the SHA-256 of this Python's text, [0-9a-f]{64}, got"):
-            experiment(text="another", **given, seed=1)
+            experiment(text="another", **arguments, seed=1)
 
 
 def test_cells_on_text_name_the_text() -> None:
-    for id, one in OURS.items():
-        texts = {cell.arguments["text"] for cell in one.cells() if "text" in cell.experiment}
+    for id, claim in OURS.items():
+        texts = {cell.arguments["text"] for cell in claim.cells() if "text" in cell.experiment}
         assert texts == ({digest()} if "text" in id or id.endswith("polynomial-longer") else set())
 
 
-def run(attention: str, seed: int, loss: float, read: str) -> Found:
-    given = {"text": read, "attention": attention, "steps": 1, "compute_steps": 1}
+def run(attention: str, seed: int, loss: float, read: str) -> CellResult:
+    parameters = {"text": read, "attention": attention, "steps": 1, "compute_steps": 1}
     result = {"step": [1], "loss": [loss], "accuracy": [0.5], "parameters": 9, "step_flops": 1.0, "python": "3.99.1"}
-    return Found(given, seed, result)
+    return CellResult(parameters, seed, result)
 
 
 @pytest.mark.parametrize(("read", "told"), [(RECORDED_TEXT, True), ("0123", False)])
@@ -45,8 +45,8 @@ def test_a_verdict_is_compared_with_the_record_of_its_own_text(read: str, told: 
     """Order 3 ahead of order 2 beyond chance is a difference from what is recorded, for the recorded text alone."""
     claim = OURS["does-it-learn/text-every-attention"]
     losses = {"order 2": 3.0, "order 3": 2.0}
-    found = [run(name, seed, loss + 0.01 * seed, read) for name, loss in losses.items() for seed in (1, 2, 3)]
-    finding = claim.check(found)
+    cells = [run(name, seed, loss + 0.01 * seed, read) for name, loss in losses.items() for seed in (1, 2, 3)]
+    finding = claim.check(cells)
     assert finding.verdict is Verdict.FAILS_AS_PRINTED
     assert finding.comparable is told
     assert finding.numbers["SHA-256 of the text"] == read

@@ -45,10 +45,10 @@ def test_attentions_see_the_same_inputs() -> None:
 
         noted = dataclasses.replace(TASK, training=draw, held_out=draw)
         list(train(noted, dataclasses.replace(SHORT, kind=mechanism(name))))
-    one, two = seen.values()
-    assert len(one) == 5
-    assert all(torch.equal(a, b) for a, b in zip(one, two, strict=True))
-    assert len({tuple(x.flatten().tolist()) for x in one}) == 5
+    first, two = seen.values()
+    assert len(first) == 5
+    assert all(torch.equal(a, b) for a, b in zip(first, two, strict=True))
+    assert len({tuple(x.flatten().tolist()) for x in first}) == 5
 
 
 def test_judging_is_of_what_is_held_out() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from separatrix.claims import ledger
-from separatrix.claims.ledger import Found, Interval, Verdict
+from separatrix.claims.ledger import CellResult, Interval, Verdict
 from separatrix.report.figures import draw
 from separatrix.studies.matching import training as _training  # noqa: F401  its claims: into the ledger
 from separatrix.studies.seeds import paired
@@ -16,12 +16,12 @@ from separatrix.studies.seeds import paired
 TRAINED = "beyond/triples-by-training"
 
 
-def run(order: int, seed: int, last: float, *, modulus: int = 7, parameters: int = 100) -> Found:
+def run(order: int, seed: int, last: float, *, modulus: int = 7, parameters: int = 100) -> CellResult:
     result = {"step": [0, 10], "accuracy": [0.5, last], "loss": [0.7, 0.1], "parameters": parameters}
-    return Found({"order": order, "task": 3, "n": 8, "modulus": modulus}, seed, result)
+    return CellResult({"order": order, "task": 3, "n": 8, "modulus": modulus}, seed, result)
 
 
-def both(third: Sequence[float], second: Sequence[float], **more: int) -> list[Found]:
+def both(third: Sequence[float], second: Sequence[float], **more: int) -> list[CellResult]:
     return [
         *(run(3, seed, last, **more) for seed, last in enumerate(third)),
         *(run(2, seed, last, **more) for seed, last in enumerate(second)),
@@ -40,19 +40,19 @@ GOOD = both([0.98, 0.99, 1.0], [0.6, 0.62, 0.7])
         (both([0.5, 0.52, 0.51], [0.51, 0.5, 0.52]), Verdict.UNDECIDED),
         (both([0.99, 0.98, 1.0], [1.0, 0.97, 0.99]), Verdict.UNDECIDED),
         (
-            [*GOOD[:3], *(replace(one, result={**one.result, "parameters": 101}) for one in GOOD[3:])],
+            [*GOOD[:3], *(replace(cell, result={**cell.result, "parameters": 101}) for cell in GOOD[3:])],
             Verdict.FAILS_AS_PRINTED,
         ),
     ],
 )
-def test_the_verdict_on_training(found: list[Found], verdict: Verdict) -> None:
+def test_the_verdict_on_training(found: list[CellResult], verdict: Verdict) -> None:
     for id in (TRAINED, f"{TRAINED}/over-n-and-m"):
         assert ledger._REGISTRY[id].check(found).verdict is verdict
 
 
 def test_runs_are_paired_by_seed() -> None:
     """In whatever order they are found."""
-    forwards, backwards = (ledger._REGISTRY[TRAINED].check(found).numbers for found in (GOOD, GOOD[::-1]))
+    forwards, backwards = (ledger._REGISTRY[TRAINED].check(cells).numbers for cells in (GOOD, GOOD[::-1]))
     assert forwards == backwards
     lead = forwards["n = 8, M = 7: lead of order 3"]
     assert isinstance(lead, Interval)

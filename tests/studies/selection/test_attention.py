@@ -4,21 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from separatrix.claims.ledger import Found, Interval, Verdict
+from separatrix.claims.ledger import CellResult, Interval, Verdict
 from separatrix.studies.selection import attention
-from tests.studies.cells import changed, claims_of, given, judged_as_recorded, run_cells
+from tests.studies.cells import changed, claims_of, given, ran
 
 OURS = claims_of(attention)
 HOLDS, FAILS = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED
-
-
-def ran(id: str) -> tuple[Found, ...]:
-    return run_cells(OURS[id])
-
-
-@pytest.mark.parametrize("id", OURS)
-def test_the_verdict_is_the_recorded_one(id: str) -> None:
-    judged_as_recorded(OURS[id])
 
 
 @pytest.mark.parametrize("name", ["softmax W", "softmax QK", "relu", "taylor2"])
@@ -29,8 +20,8 @@ def test_an_attention_that_did_not_learn_would_be_seen(name: str) -> None:
 
 def test_an_identity_map_that_trained_would_be_seen() -> None:
     id = "token-selection/attention-one-hot-positions"
-    found = changed(ran(id), given(attention="identity"), stopped=None, final=0.5)
-    assert OURS[id].check(found).verdict is FAILS
+    cells = changed(ran(id), given(attention="identity"), stopped=None, final=0.5)
+    assert OURS[id].check(cells).verdict is FAILS
 
 
 @pytest.mark.parametrize("name", ["elu", "relu", "random_positive", "order 3", "taylor2", "order 3 biased"])
@@ -47,21 +38,21 @@ def test_factors_that_left_the_plateau_would_be_seen() -> None:
 
 
 def test_the_rate_of_the_least_mean_is_chosen_and_a_stopped_run_never() -> None:
-    def made(name: str, lr: float, seed: int, final: float | None) -> Found:
-        return Found({"attention": name, "lr": lr}, seed, {"final": final})
+    def made(name: str, lr: float, seed: int, final: float | None) -> CellResult:
+        return CellResult({"attention": name, "lr": lr}, seed, {"final": final})
 
-    found = [made("relu", 0.1, 0, 0.3), made("relu", 0.1, 1, 0.5), made("relu", 0.2, 0, 0.1), made("relu", 0.2, 1, 0.9)]
-    found += [made("elu", 0.1, 0, None), made("elu", 0.2, 0, 3.0)]
-    chosen = attention.best(found)
-    assert [one.result["final"] for one in chosen["relu"]] == [0.3, 0.5]
-    assert [one.result["final"] for one in chosen["elu"]] == [3.0]
+    cells = [made("relu", 0.1, 0, 0.3), made("relu", 0.1, 1, 0.5), made("relu", 0.2, 0, 0.1), made("relu", 0.2, 1, 0.9)]
+    cells += [made("elu", 0.1, 0, None), made("elu", 0.2, 0, 3.0)]
+    chosen = attention.best(cells)
+    assert [cell.result["final"] for cell in chosen["relu"]] == [0.3, 0.5]
+    assert [cell.result["final"] for cell in chosen["elu"]] == [3.0]
     assert attention.summary([made("elu", 0.1, 0, None)] * 3) == "stopped in 3 of 3 seeds"
 
 
 def test_the_interval_of_five_seeds_is_students_on_the_logarithm() -> None:
     """By hand: logarithms -2, -1, 0, 1, 2 have mean 0 and deviation sqrt(2.5); 2.776 sqrt(2.5/5) = 1.963."""
     losses = [2.718281828459045**k * attention.ZERO for k in (-2, -1, 0, 1, 2)]
-    interval = attention.summary([Found({}, 0, {"final": loss}) for loss in losses])
+    interval = attention.summary([CellResult({}, 0, {"final": loss}) for loss in losses])
     assert isinstance(interval, Interval)
     assert interval.value == pytest.approx(1.0, rel=1e-12)
     assert interval.high == pytest.approx(2.718281828459045**1.96293, rel=1e-4)

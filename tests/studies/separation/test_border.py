@@ -9,22 +9,13 @@ import pytest
 import torch
 
 from separatrix import linear_attention
-from separatrix.claims.ledger import Found, Verdict
+from separatrix.claims.ledger import Verdict
 from separatrix.separation.datasets import self_attention_input
 from separatrix.studies.separation import border
-from tests.studies.cells import changed, claims_of, given, judged_as_recorded, run_cells
+from tests.studies.cells import changed, claims_of, given, ran
 
 OURS = claims_of(border)
 LINEAR, WIDTH = (f"border-of-the-separation/{part}" for part in ("a1-of-linear-attention", "m-of-softmax-attention"))
-
-
-def ran(id: str) -> tuple[Found, ...]:
-    return run_cells(OURS[id])
-
-
-@pytest.mark.parametrize("id", OURS)
-def test_the_verdict_is_the_recorded_one(id: str) -> None:
-    judged_as_recorded(OURS[id])
 
 
 @pytest.mark.parametrize(
@@ -51,6 +42,6 @@ def test_the_share_is_that_of_the_literal_network(factor: str) -> None:
     signs = torch.tensor(list(product((1.0, -1.0), repeat=g + 2)), dtype=torch.float64)
     tau = (1 - b + 0.1) * torch.tensor(float(n), dtype=torch.float64).log().sqrt()
     fires = ((rows @ signs.mT) > tau).any(0).double().mean()
-    found = border.linear_share(n=n, g=g, b="0.2", factor=factor, seed=0)
-    assert 10 ** found["share"] == pytest.approx(float(fires), abs=1e-12)
-    assert found["beyond"] == pytest.approx(a1 * (1 + a1) / (n + a1) - 0.1, abs=1e-12)
+    result = border.linear_share(n=n, g=g, b="0.2", factor=factor, seed=0)
+    assert 10 ** result["share"] == pytest.approx(float(fires), abs=1e-12)
+    assert result["beyond"] == pytest.approx(a1 * (1 + a1) / (n + a1) - 0.1, abs=1e-12)

@@ -7,22 +7,13 @@ from typing import Any
 
 import pytest
 
-from separatrix.claims.ledger import Found, Verdict
+from separatrix.claims.ledger import Verdict
 from separatrix.errors import ArgumentError
 from separatrix.studies.separation import learned
-from tests.studies.cells import changed, claims_of, given, judged_as_recorded, run_cells
+from tests.studies.cells import changed, claims_of, given, ran
 
 OURS = claims_of(learned)
 HOLDS, FAILS = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED
-
-
-def ran(id: str) -> tuple[Found, ...]:
-    return run_cells(OURS[id])
-
-
-@pytest.mark.parametrize("id", OURS)
-def test_the_verdict_is_the_recorded_one(id: str) -> None:
-    judged_as_recorded(OURS[id])
 
 
 ATTENTION, HAND, LEARNED_REGRESSION = (
@@ -51,7 +42,7 @@ def test_another_training_is_another_verdict(id: str, where: dict[str, Any], to:
 def test_the_longer_runs_ask_the_same_of_more() -> None:
     short, long = (list(OURS[name].cells()) for name in (ATTENTION, "learned-weights/attention-wider"))
     assert [cell.experiment for cell in short] == [cell.experiment for cell in long]
-    assert all(one.arguments["n"] < other.arguments["n"] for one, other in zip(short, long, strict=True))
+    assert all(cell.arguments["n"] < other.arguments["n"] for cell, other in zip(short, long, strict=True))
     assert OURS["learned-weights/attention-wider"].check(ran(ATTENTION)).verdict is HOLDS
 
 
@@ -76,11 +67,11 @@ def test_the_longer_regression_is_compared_with_the_shorter(
     assert {cell.arguments["n"] for cell in longer.cells()} == {100, 300}
     long = [
         replace(
-            one,
-            parameters={**one.parameters, "n": 300},
-            result={**one.result, "held_out": held_out} if one.parameters["mechanism"] == "linear" else one.result,
+            cell,
+            parameters={**cell.parameters, "n": 300},
+            result={**cell.result, "held_out": held_out} if cell.parameters["mechanism"] == "linear" else cell.result,
         )
-        for one in short
+        for cell in short
     ]
     assert longer.check([*long, *short]).verdict is verdict
     assert longer.check([*long, *short], nearer=False).verdict is turned

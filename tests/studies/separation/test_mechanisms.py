@@ -6,22 +6,13 @@ from typing import Any
 
 import pytest
 
-from separatrix.claims.ledger import Found, Verdict
+from separatrix.claims.ledger import Verdict
 from separatrix.errors import ArgumentError
 from separatrix.studies.separation import mechanisms
-from tests.studies.cells import changed, claims_of, given, judged_as_recorded, run_cells
+from tests.studies.cells import changed, claims_of, given, ran
 
 OURS = claims_of(mechanisms)
 HOLDS, FAILS = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED
-
-
-def ran(id: str) -> tuple[Found, ...]:
-    return run_cells(OURS[id])
-
-
-@pytest.mark.parametrize("id", OURS)
-def test_the_verdict_is_the_recorded_one(id: str) -> None:
-    judged_as_recorded(OURS[id])
 
 
 PAPERS, GROWS, TAU, REGRESSION = (

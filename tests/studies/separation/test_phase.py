@@ -6,22 +6,13 @@ from typing import Any
 
 import pytest
 
-from separatrix.claims.ledger import Found, Verdict
+from separatrix.claims.ledger import Verdict
 from separatrix.errors import ArgumentError
 from separatrix.studies.separation import phase
-from tests.studies.cells import changed, claims_of, given, judged_as_recorded, run_cells
+from tests.studies.cells import changed, claims_of, given, ran
 
 OURS = claims_of(phase)
 HOLDS, FAILS = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED
-
-
-def ran(id: str) -> tuple[Found, ...]:
-    return run_cells(OURS[id])
-
-
-@pytest.mark.parametrize("id", OURS)
-def test_the_verdict_is_the_recorded_one(id: str) -> None:
-    judged_as_recorded(OURS[id])
 
 
 SIGNAL, SIZE = "phase-diagram/a0-and-a1", "phase-diagram/n-and-d"
@@ -29,8 +20,8 @@ SIGNAL, SIZE = "phase-diagram/a0-and-a1", "phase-diagram/n-and-d"
 
 @pytest.mark.parametrize("entry", ["success", "edge", "at_edge", "before_edge", "linear_silent"])
 def test_another_phase_over_signal_is_another_verdict(entry: str) -> None:
-    found = ran(SIGNAL)
-    columns = found[0].result["success"]
+    cells = ran(SIGNAL)
+    columns = cells[0].result["success"]
     other: dict[str, Any] = {
         "success": [[x + 0.01 * (i == 1) for x in column] for i, column in enumerate(columns)],
         "edge": [1.01] * len(columns),
@@ -38,25 +29,25 @@ def test_another_phase_over_signal_is_another_verdict(entry: str) -> None:
         "before_edge": [0.6] * len(columns),
         "linear_silent": [[1.0] * 50] * len(columns),
     }
-    assert OURS[SIGNAL].check(changed(found, lambda one: True, **{entry: other[entry]})).verdict is FAILS
+    assert OURS[SIGNAL].check(changed(cells, lambda cell: True, **{entry: other[entry]})).verdict is FAILS
 
 
 def test_an_edge_that_moves_early_is_another_verdict() -> None:
-    found = ran(SIGNAL)
-    edges = found[0].result["edge"]
-    assert OURS[SIGNAL].check(changed(found, lambda one: True, edge=[*edges[:4], *[None] * 27])).verdict is FAILS
+    cells = ran(SIGNAL)
+    edges = cells[0].result["edge"]
+    assert OURS[SIGNAL].check(changed(cells, lambda cell: True, edge=[*edges[:4], *[None] * 27])).verdict is FAILS
 
 
 @pytest.mark.parametrize("entry", ["success", "edge"])
 def test_another_phase_over_size_is_another_verdict(entry: str) -> None:
-    found = ran(SIZE)
+    cells = ran(SIZE)
     high = given(level=phase.HIGH)
-    value = next(one for one in found if high(one)).result[entry]
+    value = next(cell for cell in cells if high(cell)).result[entry]
     wider = [258 if i == len(value) - 1 else edge for i, edge in enumerate(value)]
     other = wider if entry == "edge" else [*value[:-1], [0.9] * 10]
-    assert OURS[SIZE].check(changed(found, high, **{entry: other})).verdict is FAILS
+    assert OURS[SIZE].check(changed(cells, high, **{entry: other})).verdict is FAILS
     if entry == "edge":
-        assert OURS[SIZE].check(changed(found, high, edge=[*value[:-1], None])).verdict is FAILS
+        assert OURS[SIZE].check(changed(cells, high, edge=[*value[:-1], None])).verdict is FAILS
 
 
 def test_the_name_of_a_setting_is_checked() -> None:

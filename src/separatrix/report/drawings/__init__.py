@@ -1,4 +1,4 @@
-"""The figures: a package for each paper, with files named by the places of the paper, as the files of its claims are.
+"""The figures: a package for each paper.
 
-A drawing has the stem of the file of its claim; one that serves several files has a stem that tells the places of all.
+A file has the name of the file of its claim, or a name with the places of all claims that show its figures.
 """

@@ -2,7 +2,7 @@
 
 What is trained:
 
-tasks        what a model is asked: k-way associative recall, planted matches, the characters of a text
+tasks        what a model is asked: k-way associative recall, planted matches, two-hop joins, the characters of a text
 mechanisms   the attentions that are compared, and their layers
 models       the model around them, with equally many parameters whatever the attention
 compute      the flops of a step, counted
@@ -14,6 +14,8 @@ What is claimed:
 runs             the experiment that the claims share, and what the seeds of two attentions say together
 recall           on recall by key parts that stand in different tokens
 match            on planted triples
+join             on two-hop joins
+join_converged   on two-hop joins with enough steps for two layers of order 2
 text             on characters of a text
 language_model   on a language model of four layers, of which one is of order 3
 polynomial       on training by the polynomial method

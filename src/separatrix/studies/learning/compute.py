@@ -6,6 +6,7 @@ dimension d, S the number of tuples that are seen (n^(k-1) a query, 1/k of that 
     exact          4 h S d
     polynomial     2 h r (d + 1) (k - 1) (n + L_q)            r monomials: sums over the keys, products, queries
     linear         2 h r (d + 1) (n + L_q)                    r features, likewise
+    separate       4 h (k - 1) S' d                           a product of order-2 attentions; S' = n, or n / 2
 
 Where windows w_1, ... limit how far back the key sets are seen, S is counted: query i sees the product over the sets of
 min(i + 1, w_m) tuples.
@@ -31,7 +32,7 @@ from separatrix.studies.learning.tasks.task import Task
 __all__ = ["TOLERANCE", "attention_flops", "polynomial_flops", "step_flops"]
 
 TOLERANCE = 1e-2
-"""What bounded layers are planned for when their flops are counted."""
+"""The tolerance for which bounded layers are planned when their flops are counted."""
 
 
 def attention_flops(kind: AttentionKind, heads: int, d: int, n: int, asked: int) -> float:
@@ -58,6 +59,8 @@ def attention_flops(kind: AttentionKind, heads: int, d: int, n: int, asked: int)
     if kind.windows is not None:
         tuples = sum(math.prod(min(i + 1, window) for window in kind.windows) for i in range(n - asked, n))
         return float(4 * heads * tuples * d)
+    if kind.form == "separate":
+        return (kind.order - 1) * attention_flops(AttentionKind(), heads, d, n, asked)
     exact = exact_cost(Shape(heads, asked, (n,) * (kind.order - 1), d, d, is_causal=asked == n), wide=False).flops
     return exact if kind.bound is None else min(exact, polynomial_flops(kind, heads, d, n, asked))
 
@@ -73,7 +76,7 @@ def polynomial_flops(kind: AttentionKind, heads: int, d: int, n: int, asked: int
         asked: The number of positions that are asked.
     """
     if kind.bound is None:
-        raise ArgumentError("kind", expected="one with a bound", got=kind)
+        raise ArgumentError("kind", expected="one with a bound", got=repr(kind))
     rank = plan_bounded(kind.order, d, kind.bound, TOLERANCE).rank
     return float(2 * heads * rank * (d + 1) * (kind.order - 1) * (n + asked))
 
@@ -83,8 +86,8 @@ def step_flops(task: Task, sizes: Sizes, kind: AttentionKind, batch: int) -> flo
     w, n = sizes.width, task.n
     hidden, d = hidden_units(task, sizes, kind), w // sizes.heads
     total = 2.0 * task.asked * w * task.classes
-    for layer, one in enumerate(kind.stack, start=1):
+    for layer, layer_kind in enumerate(kind.stack, start=1):
         asked = task.asked if layer == kind.layers else n
-        total += 2 * w * w * (2 * asked + 2 * (one.order - 1) * n) + 2 * asked * 2 * w * hidden
-        total += attention_flops(one, sizes.heads, d, n, asked)
+        total += 2 * w * w * (2 * asked + 2 * (layer_kind.order - 1) * n) + 2 * asked * 2 * w * hidden
+        total += attention_flops(layer_kind, sizes.heads, d, n, asked)
     return 3 * batch * total

@@ -1,9 +1,9 @@
-"""What a bound on the scores saves: flops, bytes and the size of the state, of one layer as its input grows.
+"""The flops, bytes and state size that a bound on the scores saves in one layer, as its input grows.
 
 A cell is one causal step of a layer of four heads of dimension 4, forwards and backwards, exact where nothing bounds
 the scores and by the polynomial method at a tolerance of 0.01 where R does. Bytes are counted as PyTorch dispatches
-them, flops by formula: that a formula has its power of n is no finding, and decides nothing. Seconds are those that the
-store records for cells that do nothing else: they are drawn, and no verdict rests on them.
+operations, and flops by formula; since a formula is a known power of n, flops decide no verdict. Times are those that
+the store records for cells that do nothing else; they are drawn in a figure, and no verdict depends on them.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.near_linear.live_bytes import LiveBytes
-from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.nn import TensorAttention
 from separatrix.studies.learning.compute import TOLERANCE, attention_flops, polynomial_flops
-from separatrix.studies.learning.mechanisms import RADII, LinearAttention, layer_of, mechanism
+from separatrix.studies.learning.mechanisms import RADII, LinearAttention, ProductAttention, layer_of, mechanism
 from separatrix.studies.learning.runs import SIZES
 
 _BOUNDED = tuple(f"order 3, R = {R:g}" for R in RADII)
 _POWERS = {"linear elu": 1, "order 2": 2, "order 3": 3, **dict.fromkeys(_BOUNDED, 1)}
-"""The power of n that flops grow with."""
+"""The power of n with which flops grow, by attention."""
 _COMPARED = 64
-"""Up to so many tokens a bounded layer is compared with exact attention."""
+"""The largest number of tokens at which a bounded layer is compared with exact attention."""
 
 
 @experiment(version=2, name="beyond.learning_growth")
 def stepped(attention: str, n: int, seed: int) -> dict[str, Any]:
-    """A step's flops by formula, the most bytes alive in it at once, and the bytes that the next token needs."""
+    """Return the flops of a step by formula, its peak live bytes, and the bytes kept for the next token."""
     kind, w, heads = mechanism(attention), SIZES.width, SIZES.heads
     layer, x = _layer(attention, n, seed)
     with LiveBytes([x, *layer.parameters()]) as live:
@@ -50,7 +50,7 @@ def stepped(attention: str, n: int, seed: int) -> dict[str, Any]:
 
 @experiment(version=2, name="beyond.learning_seconds")
 def timed(attention: str, n: int, seed: int) -> dict[str, Any]:
-    """One step and nothing else, so that the seconds of the cell are those of the step."""
+    """Run one step and nothing else, so that the time of the cell is that of the step."""
     layer, x = _layer(attention, n, seed)
     layer(x, is_causal=True).square().sum().backward()
     assert x.grad is not None
@@ -62,11 +62,12 @@ def _layer(
 ) -> tuple[TensorAttention | LinearAttention, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     layer = layer_of(mechanism(attention), SIZES.width, SIZES.heads, tolerance, generator)
+    assert not isinstance(layer, ProductAttention)
     return layer, torch.randn(1, n, SIZES.width, generator=generator, requires_grad=True)
 
 
 def kept_bytes(layer: TensorAttention | LinearAttention, x: Tensor) -> int:
-    """The bytes that are kept of the tokens seen so far: a state's, or those of all keys and values."""
+    """The bytes kept for the tokens seen so far: those of a state, or of all keys and values."""
     if isinstance(layer, LinearAttention):
         d = layer.q_proj.out_features // layer.num_heads
         return layer.num_heads * d * (d + 1) * x.element_size()
@@ -80,9 +81,10 @@ def kept_bytes(layer: TensorAttention | LinearAttention, x: Tensor) -> int:
 
 
 def relative_error(attention: str, seed: int, n: int) -> float:
-    """The error of a bounded layer's heads by the polynomial method, in the units of its tolerance.
+    """Return the error of a bounded layer's heads by the polynomial method, in the units of its tolerance.
 
-    It is the largest difference from exact attention over the product of the largest magnitudes of the values.
+    The error is the largest difference from exact attention, divided by the product of the largest magnitudes of the
+    values.
     """
     heads = []
     for tolerance in (TOLERANCE, None):
@@ -104,18 +106,20 @@ def _cells(longest: dict[str, int]) -> Iterator[Cell]:
             n *= 2
 
 
-def growth(found: Sequence[Found], holding: str = "flops") -> dict[str, list[Found]]:
+def growth(cells: Sequence[CellResult], holding: str = "flops") -> dict[str, list[CellResult]]:
     """The cells of each attention that have this result, n ascending."""
     return {
-        name: sorted(some, key=lambda one: int(one.parameters["n"]))
+        name: sorted(some, key=lambda cell: int(cell.parameters["n"]))
         for name in _POWERS
-        if (some := [one for one in found if one.parameters["attention"] == name and holding in one.result])
+        if (some := [cell for cell in cells if cell.parameters["attention"] == name and holding in cell.result])
     }
 
 
-def crossing(slower: Found, bounded: Found, power: int) -> float:
+def crossing(slower: CellResult, bounded: CellResult, power: int) -> float:
     """The n beyond which a bounded layer has fewer flops than one whose flops grow with n^power."""
-    a, b = (float(one.result["flops"]) / float(one.parameters["n"]) ** p for one, p in ((slower, power), (bounded, 1)))
+    a, b = (
+        float(cell.result["flops"]) / float(cell.parameters["n"]) ** p for cell, p in ((slower, power), (bounded, 1))
+    )
     return float((b / a) ** (1 / (power - 1)))
 
 
@@ -134,13 +138,13 @@ _NEIGHBOURS = (
 )
 
 
-def _judged(found: Sequence[Found], also: str = "", most: float = 2.1) -> Finding:
-    """The claim holds if memory grows as said and the polynomial method keeps its tolerance.
+def _judged(cells: Sequence[CellResult], also: str = "", most: float = 2.1) -> Finding:
+    """The claim holds if memory grows as stated and the polynomial method keeps its tolerance.
 
-    Bytes alive must grow by at most `most` when n doubles, and what bounded layers keep must not grow at all. Flops are
-    counted by formula: what follows from them is told, and not judged.
+    Live bytes must grow by at most `most` when n doubles, and the state of bounded layers must not grow. Flops are
+    counted by formula, so their consequences are reported but not judged.
     """
-    ours = growth(found)
+    ours = growth(cells)
     powers = {
         name: max(
             abs(math.log2(after.result["flops"] / before.result["flops"]) - _POWERS[name])
@@ -150,9 +154,9 @@ def _judged(found: Sequence[Found], also: str = "", most: float = 2.1) -> Findin
     }
     doubled = {name: some[-1].result["peak_bytes"] / some[-2].result["peak_bytes"] for name, some in ours.items()}
     constant = all(
-        len({one.result["kept_bytes"] for one in ours[name]}) == 1 for name in (*_BOUNDED, *([also] if also else []))
+        len({cell.result["kept_bytes"] for cell in ours[name]}) == 1 for name in (*_BOUNDED, *([also] if also else []))
     )
-    error = max(one.result["error"] for one in found if one.result.get("error") is not None)
+    error = max(cell.result["error"] for cell in cells if cell.result.get("error") is not None)
     numbers: dict[str, float | str] = {
         "largest difference from the power of n in flops, by formula": max(powers.values()),
         "largest growth of the bytes alive when n doubles": max(doubled.values()),

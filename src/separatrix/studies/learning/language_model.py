@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from separatrix.claims.ledger import Finding, Found, claim
+from separatrix.claims.ledger import CellResult, Finding, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.studies.learning.compute import step_flops
@@ -54,7 +54,7 @@ RATES: Mapping[Reading, Mapping[str, float]] = {
 
 
 def sizes_of(task: Task, width: int, heads: int, layers: int = 4) -> Sizes:
-    """The sizes of which so many layers of order 2 have 4 `width` hidden units each, as is usual.
+    """The sizes at which `layers` layers of order 2 have 4 `width` hidden units each, the usual ratio.
 
     Example:
         >>> from separatrix.studies.learning.models import hidden_units
@@ -63,8 +63,10 @@ def sizes_of(task: Task, width: int, heads: int, layers: int = 4) -> Sizes:
         128
     """
     least = Sizes(width, heads, 1)
-    whole = parameter_count(task, least, AttentionKind(layers=layers), 4 * width)
-    return replace(least, hidden=round((whole - parameter_count(task, least, AttentionKind(), 0)) / (2 * width + 1)))
+    parameters = parameter_count(task, least, AttentionKind(layers=layers), 4 * width)
+    return replace(
+        least, hidden=round((parameters - parameter_count(task, least, AttentionKind(), 0)) / (2 * width + 1))
+    )
 
 
 @experiment(version=1, name="beyond.language_model")
@@ -84,8 +86,8 @@ def trained(
     """One run on windows of n characters of the text with this SHA-256, judged as `runs.measured` does."""
     task = text_task(n, text=text)
     sizes = sizes_of(task, width, heads)
-    found = measured(task, attention, steps, compute_steps, batch, points, seed, sizes=sizes, lr=lr)
-    return {**found, "python": platform.python_version()}
+    run = measured(task, attention, steps, compute_steps, batch, points, seed, sizes=sizes, lr=lr)
+    return {**run, "python": platform.python_version()}
 
 
 def cells(
@@ -98,8 +100,8 @@ def cells(
     task = text_task(n)
     sizes = sizes_of(task, width, heads)
     flops = {name: step_flops(task, sizes, mechanism(name), batch) for name in LAYERED}
-    for name, each in flops.items():
-        affords = int(steps * flops[TRIPLES] / each * (1 + 2.0**-40)) if reading == "compute_steps" else steps
+    for name, layer_flops in flops.items():
+        affords = int(steps * flops[TRIPLES] / layer_flops * (1 + 2.0**-40)) if reading == "compute_steps" else steps
         how = {"attention": name, "lr": RATES[reading][name], "steps": steps, "compute_steps": affords}
         for seed in seeds:
             yield trained.cell(
@@ -107,14 +109,16 @@ def cells(
             )
 
 
-def _judged(found: Sequence[Found], expected: Expectation, turned: bool, by: float) -> Finding:
-    made = finding(found, "loss", (expected,), plain=PAIRS, turned=turned, by=by)
-    # Runs for equal steps end there, and the rate for equal compute is not the best one for fewer steps.
-    other = READINGS["steps" if expected.reading == "compute_steps" else "compute_steps"]
-    numbers = {name: value for name, value in made.numbers.items() if not name.startswith(f"loss at {other}, ")}
-    told = ("single characters", "pairs", "triples")
-    tables = {f"loss of a table of {what}": entropy(context) for context, what in enumerate(told)}
-    return on_text(replace(made, numbers={**numbers, **tables}), found)
+def _judged(cells: Sequence[CellResult], expected: Expectation, turned: bool, by: float) -> Finding:
+    judged = finding(cells, "loss", (expected,), plain=PAIRS, turned=turned, by=by)
+    # Runs for equal steps end there, and the learning rate for equal compute is not the best one for fewer steps.
+    other_reading = READINGS["steps" if expected.reading == "compute_steps" else "compute_steps"]
+    numbers = {
+        name: value for name, value in judged.numbers.items() if not name.startswith(f"loss at {other_reading}, ")
+    }
+    contexts = ("single characters", "pairs", "triples")
+    tables = {f"loss of a table of {what}": entropy(context) for context, what in enumerate(contexts)}
+    return on_text(replace(judged, numbers={**numbers, **tables}), cells)
 
 
 _AT_EQUAL_COMPUTE = Expectation(PAIRS, TRIPLES, "compute_steps")
@@ -138,7 +142,7 @@ shorter = claim(
     cells=lambda: cells(64, 32, 4, reading="compute_steps", steps=40, batch=4, points=64, seeds=(1, 2, 3)),
     figures=("learning_ends", "learning_compute"),
     neighbours=(TURNED, ahead_by(0.4)),
-)(lambda found, turned=False, by=0.0: _judged(found, _AT_EQUAL_COMPUTE, turned, by))
+)(lambda cells, turned=False, by=0.0: _judged(cells, _AT_EQUAL_COMPUTE, turned, by))
 
 at_equal_compute = claim(
     paper="beyond",
@@ -149,7 +153,7 @@ at_equal_compute = claim(
     cells=lambda: _full("compute_steps"),
     figures=("learning_ends", "learning_compute"),
     neighbours=(TURNED, ahead_by(0.6)),
-)(lambda found, turned=False, by=0.0: _judged(found, _AT_EQUAL_COMPUTE, turned, by))
+)(lambda cells, turned=False, by=0.0: _judged(cells, _AT_EQUAL_COMPUTE, turned, by))
 
 at_equal_steps = claim(
     paper="beyond",
@@ -161,4 +165,4 @@ at_equal_steps = claim(
     cells=lambda: _full("steps"),
     figures=("learning_curves",),
     neighbours=(TURNED, ahead_by(0.1)),
-)(lambda found, turned=False, by=0.0: _judged(found, _AT_EQUAL_STEPS, turned, by))
+)(lambda cells, turned=False, by=0.0: _judged(cells, _AT_EQUAL_STEPS, turned, by))

@@ -1,4 +1,4 @@
-"""Triples by training once more, attention by attention: planted matches, of which no pair of tokens tells anything.
+"""Triples by training, for every attention: planted matches, about which no pair of tokens is informative.
 
 What is expected was written down before any result of order 3 in these models had been seen on matches modulo 11; that
 order 3 leads in a plainer model was known (`matching.training`), and order 2 had been seen to learn them in part with
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from separatrix.claims.ledger import Finding, Found, claim
+from separatrix.claims.ledger import CellResult, Finding, claim
 from separatrix.studies.learning.runs import TURNED, Expectation, ahead_by, finding, runs
 
 _EXPECTED = (
@@ -30,5 +30,5 @@ _EXPECTED = (
     figures=("learning_curves", "learning_ends", "learning_compute"),
     neighbours=(TURNED, ahead_by(0.3)),
 )
-def match_all(found: Sequence[Found], turned: bool = False, by: float = 0.0) -> Finding:
-    return finding(found, "accuracy", _EXPECTED, turned=turned, by=by)
+def match_all(cells: Sequence[CellResult], turned: bool = False, by: float = 0.0) -> Finding:
+    return finding(cells, "accuracy", _EXPECTED, turned=turned, by=by)

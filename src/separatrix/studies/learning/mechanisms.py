@@ -1,17 +1,33 @@
-"""The attentions that are compared, by name, and the layer of each: `TensorAttention`, or linear attention alike."""
+"""The attentions that are compared, by name, and the layer of each: `TensorAttention`, or one with the same interface.
+
+`ProductAttention`, the product of two order-2 attentions, is the baseline of order 3: it has the same projections and
+multiplies the same values, but its scores do not depend on two keys jointly.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
 
 from separatrix.attention.linear import linear_attention
+from separatrix.attention.operator import tensor_attention
 from separatrix.errors import ArgumentError
 from separatrix.nn import TensorAttention
+from separatrix.nn.head_norm import normalise_heads
 
-__all__ = ["LAYERED", "MECHANISMS", "AttentionKind", "LinearAttention", "layer_of", "mechanism"]
+__all__ = [
+    "JOINING",
+    "LAYERED",
+    "MECHANISMS",
+    "AttentionKind",
+    "LinearAttention",
+    "ProductAttention",
+    "layer_of",
+    "mechanism",
+]
 
 
 @dataclass(frozen=True)
@@ -26,6 +42,8 @@ class AttentionKind:
         windows: How far back softmax attention sees each key set; None for all the way.
         every: One layer in so many has this attention, the last of them, and the others are of order 2.
         rotary: The base of rotary positions in every layer; None for none.
+        form: The score form of softmax attention; "separate" stands for `ProductAttention`.
+        norms: Those of the arguments `qk_norm` and `head_norm` of `TensorAttention` that are True.
     """
 
     order: int = 2
@@ -35,6 +53,8 @@ class AttentionKind:
     windows: tuple[int, ...] | None = None
     every: int = 1
     rotary: float | None = None
+    form: str = "product"
+    norms: tuple[str, ...] = ()
 
     @property
     def stack(self) -> tuple[AttentionKind, ...]:
@@ -72,18 +92,29 @@ One layer in four is of order 3, in windows of 512 and 32 tokens: that is how mo
 Every layer has rotary positions.
 """
 
+BOTH = ("qk_norm", "head_norm")
+JOINING = {
+    "order 2, both norms": AttentionKind(norms=BOTH),
+    "order 2, two layers, both norms": AttentionKind(layers=2, norms=BOTH),
+    "product of two order 2, both norms": AttentionKind(3, form="separate", norms=BOTH),
+    "order 3, both norms": AttentionKind(3, norms=BOTH),
+}
+"""The attentions that are compared on joins, by name; all have `qk_norm` and `head_norm`."""
+
+KNOWN = MECHANISMS | LAYERED | JOINING
+"""All attentions that have a name."""
+
 
 def mechanism(name: str) -> AttentionKind:
-    """The mechanism that has this name in `MECHANISMS` or `LAYERED`; an error names those that there are."""
-    known = MECHANISMS | LAYERED
-    if name not in known:
-        raise ArgumentError("mechanism", expected=" or ".join(known), got=name)
-    return known[name]
+    """The mechanism of this name in `KNOWN`; the error for an unknown name lists all names."""
+    if name not in KNOWN:
+        raise ArgumentError("mechanism", expected=" or ".join(KNOWN), got=repr(name))
+    return KNOWN[name]
 
 
 def layer_of(
     kind: AttentionKind, width: int, heads: int, tolerance: float | None, generator: torch.Generator
-) -> TensorAttention | LinearAttention:
+) -> TensorAttention | LinearAttention | ProductAttention:
     """The layer of an attention, whose scores have deviation 1 at the start if nothing bounds them.
 
     Args:
@@ -97,10 +128,12 @@ def layer_of(
     if kind.features is not None:
         return LinearAttention(width, heads, kind.features, generator=generator)
     if kind.bound is None:
-        scale, windows, rotary = (heads / width) ** 0.5, kind.windows, kind.rotary
-        return TensorAttention(
-            width, heads, kind.order, scale=scale, windows=windows, rotary=rotary, generator=generator
-        )
+        scale = (heads / width) ** 0.5
+        if kind.form == "separate":
+            return ProductAttention(width, heads, kind.order, scale, kind.norms, generator=generator)
+        places = {"windows": kind.windows, "rotary": kind.rotary, "form": kind.form}
+        norms = dict.fromkeys(kind.norms, True)
+        return TensorAttention(width, heads, kind.order, scale=scale, **places, **norms, generator=generator)  # type: ignore[arg-type]
     method = "auto" if tolerance is None else "polynomial"
     return TensorAttention(
         width, heads, kind.order, method=method, bound=kind.bound, tolerance=tolerance, generator=generator
@@ -136,12 +169,53 @@ class LinearAttention(nn.Module):
         return x.reshape(*x.shape[:-1], self.num_heads, -1).transpose(-3, -2)
 
 
+class ProductAttention(nn.Module):
+    """The product of k - 1 order-2 attentions, with the projections of `TensorAttention` of order k.
+
+    Head by head, out = prod_m softmax(scale q . k_m) v_m: order-k attention whose scores are the sums of q . k_m, so
+    that no score depends on two keys jointly. The norms are those of `TensorAttention`; `head_norm` is of the product.
+
+    Example:
+        >>> layer = ProductAttention(8, 2, 3, 0.5, ("head_norm",), generator=torch.Generator().manual_seed(0))
+        >>> layer(torch.zeros(4, 5, 8), is_causal=True).shape
+        torch.Size([4, 5, 8])
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        order: int,
+        scale: float,
+        norms: tuple[str, ...] = (),
+        *,
+        generator: torch.Generator,
+    ) -> None:
+        super().__init__()
+        options = dict.fromkeys(norms, True)
+        self.factors = TensorAttention(embed_dim, num_heads, order, scale=scale, **options, generator=generator)  # type: ignore[arg-type]
+
+    def forward(self, query: Tensor, key: Tensor | None = None, *, is_causal: bool = False) -> Tensor:
+        """The outputs (batch, L, width) of queries of that shape over keys (batch, S, width), or over the queries."""
+        key = query if key is None else key
+        q, keys, values = self.factors.project(query, key, key)
+        scale = self.factors.scale
+        heads = [
+            tensor_attention(q, [k], [v], scale=scale, is_causal=is_causal) for k, v in zip(keys, values, strict=True)
+        ]
+        product = math.prod(heads[1:], start=heads[0])
+        if self.factors.head_norm:
+            product = normalise_heads(product, self.factors.out_gain)
+        out: Tensor = self.factors.out_proj(product.transpose(-3, -2).flatten(-2))
+        return out
+
+
 def linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
     """A linear layer with Xavier-uniform weights drawn from `generator` and zero biases.
 
     The global generator is neither read nor moved.
     """
-    made: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)
-    nn.init.xavier_uniform_(made.weight, generator=generator)
-    nn.init.zeros_(made.bias)
-    return made
+    linear: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)
+    nn.init.xavier_uniform_(linear.weight, generator=generator)
+    nn.init.zeros_(linear.bias)
+    return linear

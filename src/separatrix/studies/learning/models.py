@@ -56,11 +56,13 @@ def parameter_count(task: Task, sizes: Sizes, kind: AttentionKind, hidden: int) 
     """The number of parameters of a model with `hidden` units in each layer.
 
     Order k has 2 k projections (queries, k - 1 keys, k - 1 values, outputs), and each head a temperature where bounded.
+    Norms have a gain for each coordinate of what they normalise.
     """
     w = sizes.width
     blocks = 0
-    for one in kind.stack:
-        projections = 2 * one.order * w * (w + 1) + (sizes.heads if one.bound is not None else 0)
+    for layer_kind in kind.stack:
+        projections = 2 * layer_kind.order * w * (w + 1) + (sizes.heads if layer_kind.bound is not None else 0)
+        projections += sum({"qk_norm": layer_kind.order * w, "head_norm": w}[norm] for norm in layer_kind.norms)
         blocks += projections + hidden * (2 * w + 1) + w + 2 * (2 * w)
     return task.symbols * w + blocks + 2 * w + task.classes * (w + 1)
 
@@ -68,8 +70,8 @@ def parameter_count(task: Task, sizes: Sizes, kind: AttentionKind, hidden: int) 
 def hidden_units(task: Task, sizes: Sizes, kind: AttentionKind) -> int:
     """The hidden units of each layer that make the parameters as many as those of one order-2 layer, to half a unit."""
     target = parameter_count(task, sizes, AttentionKind(), sizes.hidden)
-    each = kind.layers * (2 * sizes.width + 1)
-    units = round((target - parameter_count(task, sizes, kind, 0)) / each)
+    norms = kind.layers * (2 * sizes.width + 1)
+    units = round((target - parameter_count(task, sizes, kind, 0)) / norms)
     if units < 1:
         raise ArgumentError("hidden", expected=f"enough for {kind} to have as many parameters", got=sizes.hidden)
     return units
@@ -163,12 +165,12 @@ class Model(nn.Module):
         Raises:
             ArgumentError: The attention is linear: that of this study keeps no state.
         """
-        made = []
+        layers = []
         for block in self.blocks:
             if not isinstance(block.attention, TensorAttention):
                 raise ArgumentError("caches", expected="a model with softmax attention", got="linear attention")
-            made.append(block.attention.cache(batch))
-        return made
+            layers.append(block.attention.cache(batch))
+        return layers
 
     def decode(self, tokens: Tensor, caches: Sequence[DecodingCache]) -> Tensor:
         """The logits (batch, L, classes) of tokens (batch, L, fields) that go on from those in the caches.

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from separatrix.claims.ledger import Finding, Found, Interval, Neighbour, Verdict, claim
+from separatrix.claims.ledger import CellResult, Finding, Interval, Neighbour, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.studies.learning.compute import TOLERANCE
@@ -84,9 +84,9 @@ def _text_cells(radii: Sequence[float], steps: int, seeds: Sequence[int]) -> Ite
         yield both_text.cell(seed=seed, text=digest(), size=[16], **how)
 
 
-def kind_of(one: Found) -> tuple[str, str]:
+def kind_of(cell: CellResult) -> tuple[str, str]:
     """The task and the attention of a run."""
-    return one.parameters.get("task", "text"), one.parameters["attention"]
+    return cell.parameters.get("task", "text"), cell.parameters["attention"]
 
 
 _APART = Neighbour("the results of the two trainings differ by more than 0.05", {"together": False})
@@ -96,27 +96,27 @@ def _same(near: float) -> Neighbour:
     return Neighbour(f"the two trainings end within {near:g} of each other", {"near": near})
 
 
-def _judged(found: Sequence[Found], together: bool = True, near: float = NEAR) -> Finding:
+def _judged(cells: Sequence[CellResult], together: bool = True, near: float = NEAR) -> Finding:
     """The claim holds if answers are alike and the ends of the two trainings are near each other.
 
     At least 0.99 of the answers must be the same, and accuracies and losses at the end within 0.05 in the mean.
     """
     numbers: dict[str, float | str | Interval] = {}
     apart = 0
-    for kind in dict.fromkeys(map(kind_of, found)):
-        some = [one for one in found if kind_of(one) == kind]
+    for kind in dict.fromkeys(map(kind_of, cells)):
+        some = [cell for cell in cells if kind_of(cell) == kind]
         for what in ("", "_loss"):
             difference = interval(
-                [one.result[f"polynomial{what}"][-1] - one.result[f"exact{what}"][-1] for one in some]
+                [cell.result[f"polynomial{what}"][-1] - cell.result[f"exact{what}"][-1] for cell in some]
             )
-            numbers[f"{', '.join(kind)}: {what.strip('_') or 'accuracy'}, polynomial less exact"] = difference
+            numbers[f"{', '.join(kind)}: {what.strip('_') or 'accuracy'}, polynomial minus exact"] = difference
             apart += abs(difference.value) > near
         numbers[f"{', '.join(kind)}: accuracy by the polynomial method"] = interval(
-            [one.result["polynomial"][-1] for one in some]
+            [cell.result["polynomial"][-1] for cell in some]
         )
-    alike = min(one.result["alike"] for one in found)
+    alike = min(cell.result["alike"] for cell in cells)
     numbers["least share of answers alike, exactly trained weights"] = alike
-    numbers["largest difference of their logits"] = max(one.result["logits_differ"] for one in found)
+    numbers["largest difference of their logits"] = max(cell.result["logits_differ"] for cell in cells)
     return Finding(Verdict.FAILS_AS_PRINTED if (apart > 0) is together or alike < ALIKE else Verdict.HOLDS, numbers)
 
 
@@ -144,4 +144,4 @@ trained_through_longer = claim(
     cells=lambda: chain(_recall_cells((0.5, 1.0), 200, (1, 2, 3)), _text_cells((0.5, 1.0), 80, (1, 2, 3))),
     figures=("learning_roads",),
     neighbours=(_APART, _same(1e-3)),
-)(lambda found, together=True, near=NEAR: on_text(_judged(found, together, near), found))
+)(lambda cells, together=True, near=NEAR: on_text(_judged(cells, together, near), cells))

@@ -1,4 +1,4 @@
-"""k-way associative recall: by hand, in one layer of order k or two of order 2; by training, attention by attention.
+"""k-way associative recall: constructed, in one layer of order k or two of order 2, and trained, for every attention.
 
 Which attentions were expected ahead of which was written down after a look at seed 0; the claims are judged on others.
 The six expectations of the full profile were one claim then: they were split into two, unchanged, when the runs had
@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from separatrix.claims.ledger import Finding, Found, Verdict, claim
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Finding, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.studies.learning.mechanisms import RADII
@@ -29,16 +30,11 @@ _BY_HAND = ((2, 5, 1), (3, 2, 2), (3, 4, 2), (3, 4, 3), (4, 2, 3), (5, 2, 2))
 
 @experiment(version=1, name="beyond.recall_by_hand")
 def by_hand(order: int, parts: int, shared: int, count: int, seed: int) -> dict[str, Any]:
-    """The numbers of inputs that one head of order k, and two layers of order 2, answer wrongly."""
+    """Return the numbers of inputs that one head of order k, and two layers of order 2, answer wrongly."""
     recall = Recall(order, parts, shared)
     batch = recall.draw(count, torch.Generator().manual_seed(seed))
     wrong = {f.__name__: int((f(recall, batch.tokens) != batch.answers).sum()) for f in (by_one_head, by_two_hops)}
     return {"n": recall.task.n, **wrong}
-
-
-def _by_hand_cells() -> Iterator[Cell]:
-    for order, parts, shared in _BY_HAND:
-        yield by_hand.cell(seed=0, order=order, parts=parts, shared=shared, count=64)
 
 
 @claim(
@@ -47,55 +43,55 @@ def _by_hand_cells() -> Iterator[Cell]:
     part="recall by hand",
     says="In one layer, a head of order $k$ recalls the value of a key whose $k - 1$ parts are in different tokens; "
     "heads of order 2 do so in two layers, whatever $k$ is.",
-    cells=_by_hand_cells,
+    cells=cell_grid(by_hand, {"order parts shared": _BY_HAND}, count=64),
     figures=("recall_radius",),
     alone="The claim says only that two constructions exist. It does not say that a lower order or fewer layers "
     "cannot recall the value.",
 )
-def recall_by_hand(found: Sequence[Found]) -> Finding:
+def recall_by_hand(cells: Sequence[CellResult]) -> Finding:
     """The claim holds if neither construction answers any input wrongly."""
     numbers: dict[str, float | str] = {
-        "inputs": sum(one.parameters["count"] for one in found),
-        "wrong by one head of order k": sum(one.result["by_one_head"] for one in found),
-        "wrong by two hops of order 2": sum(one.result["by_two_hops"] for one in found),
+        "inputs": sum(cell.parameters["count"] for cell in cells),
+        "wrong by one head of order k": sum(cell.result["by_one_head"] for cell in cells),
+        "wrong by two hops of order 2": sum(cell.result["by_two_hops"] for cell in cells),
     }
-    for one in found:
-        k, n = int(one.parameters["order"]), int(one.result["n"])
+    for cell in cells:
+        k, n = int(cell.parameters["order"]), int(cell.result["n"])
         numbers[f"k = {k}, n = {n}: R for half of the attention on one tuple"] = radius_for_half(n ** (k - 1))
-    holds = not any(one.result["by_one_head"] or one.result["by_two_hops"] for one in found)
+    holds = not any(cell.result["by_one_head"] or cell.result["by_two_hops"] for cell in cells)
     note = (
         "With a smaller R a head cannot single out one tuple, so that the answer must be read off a mixture of values."
     )
     return Finding(Verdict.HOLDS if holds else Verdict.FAILS_AS_PRINTED, numbers, note)
 
 
-def _judged(found: Sequence[Found], expectations: Sequence[Expectation], turned: bool, by: float) -> Finding:
-    ours = by_attention(found)
+def _judged(cells: Sequence[CellResult], expectations: Sequence[Expectation], turned: bool, by: float) -> Finding:
+    ours = by_attention(cells)
     n = Recall(*_SIZE).task.n
     shares = ", ".join(f"{R:g}: {largest_share(R, n * n):.3f}" for R in RADII)
-    made = finding(found, "accuracy", expectations, turned=turned, by=by)
+    judged = finding(cells, "accuracy", expectations, turned=turned, by=by)
     joined = [
         name
         for name, some in ours.items()
-        if interval([read_at(one, "compute_steps", "accuracy") for one in some]).low > _WITHOUT_JOINING
+        if interval([read_at(cell, "compute_steps", "accuracy") for cell in some]).low > _WITHOUT_JOINING
     ]
     numbers = {
-        **made.numbers,
+        **judged.numbers,
         "accuracy without joining tokens": _WITHOUT_JOINING,
         "beyond that at equal compute": ", ".join(joined) or "none",
         f"seeds with an accuracy above {LEARNED:g} at equal steps": ", ".join(
-            f"{name}: {sum(read_at(one, 'steps', 'accuracy') > LEARNED for one in some)} of {len(some)}"
+            f"{name}: {sum(read_at(cell, 'steps', 'accuracy') > LEARNED for cell in some)} of {len(some)}"
             for name, some in ours.items()
         ),
         "largest share of the attention on one pair, by R": shares,
     }
-    return Finding(made.verdict, numbers, _weakest(ours, n * n))
+    return Finding(judged.verdict, numbers, _weakest(ours, n * n))
 
 
-def _weakest(ours: dict[str, list[Found]], pairs: int) -> str:
-    """A note on the smallest R that recalled in some seed: what a bound on the scores does and does not take away."""
+def _weakest(ours: dict[str, list[CellResult]], pairs: int) -> str:
+    """A note on the smallest R with which some seed learned recall."""
     for R in RADII:
-        ends = [read_at(one, "steps", "accuracy") for one in ours.get(f"order 3, R = {R:g}", [])]
+        ends = [read_at(cell, "steps", "accuracy") for cell in ours.get(f"order 3, R = {R:g}", [])]
         if right := sum(end > LEARNED for end in ends):
             return (
                 f"R = {R:g} recalled in {right} of {len(ends)} seeds, though none of its heads can give a pair more "
@@ -132,7 +128,7 @@ recall_trained = claim(
     ),
     figures=("learning_curves", "learning_ends"),
     neighbours=(TURNED, ahead_by(0.3)),
-)(lambda found, turned=False, by=0.0: _judged(found, _AHEAD[:1], turned, by))
+)(lambda cells, turned=False, by=0.0: _judged(cells, _AHEAD[:1], turned, by))
 
 recall_all = claim(
     paper="beyond",
@@ -148,7 +144,7 @@ recall_all = claim(
         "The six expectations of the full profile were one claim, and were split into two, unchanged, when the runs "
         "had decided the three of R = 4 and left the other three open.",
     ),
-)(lambda found, turned=False, by=0.0: _judged(found, _AHEAD, turned, by))
+)(lambda cells, turned=False, by=0.0: _judged(cells, _AHEAD, turned, by))
 
 recall_bounds = claim(
     paper="beyond",
@@ -165,4 +161,4 @@ recall_bounds = claim(
         "The six expectations of the full profile were one claim, and were split into two, unchanged, when the runs "
         "had decided the three of R = 4 and left the other three open.",
     ),
-)(lambda found, turned=False, by=0.0: _judged(found, _ALSO, turned, by))
+)(lambda cells, turned=False, by=0.0: _judged(cells, _ALSO, turned, by))

@@ -1,7 +1,7 @@
-"""Runs of small models that differ in their attention alone: the cells, and what two attentions' seeds say together.
+"""Runs of small models that differ in their attention alone: the cells, and comparisons of two attentions over seeds.
 
-Every attention takes the same steps on the same inputs, `steps`, with equally many parameters. Each is then trained on
-until its flops, counted, are those that order 3 has spent by then: `compute_steps`. Read at the former step, models are
+Every attention takes the same steps on the same inputs, `steps`, with equally many parameters. Each is then trained
+until its counted flops equal those that order 3 spends in `steps`: `compute_steps`. Read at the former step, models are
 compared at equal parameters and inputs; read at the latter, at equal parameters and compute.
 
 Bounded models are trained with exact softmax of their bounded scores, the function that the polynomial method computes
@@ -15,17 +15,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from separatrix.claims.ledger import Finding, Found, Interval, Neighbour, Verdict
+from separatrix.claims.ledger import CellResult, Finding, Interval, Neighbour, Verdict
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.studies.learning.compute import step_flops
-from separatrix.studies.learning.mechanisms import LAYERED, MECHANISMS, mechanism
+from separatrix.studies.learning.mechanisms import KNOWN, MECHANISMS, mechanism
 from separatrix.studies.learning.models import Sizes
 from separatrix.studies.learning.tasks.match import match_task
 from separatrix.studies.learning.tasks.recall import Recall
 from separatrix.studies.learning.tasks.task import Task
 from separatrix.studies.learning.tasks.text import digest, text_task
-from separatrix.studies.learning.training import Run, fresh, train
+from separatrix.studies.learning.training import Run, fresh, held_out, judged, train
 from separatrix.studies.seeds import interval, paired
 
 TaskName = Literal["match", "recall"]
@@ -34,7 +34,7 @@ READINGS: dict[Reading, str] = {"steps": "equal steps", "compute_steps": "equal 
 SIZES = Sizes(width=16, heads=4, hidden=64)
 LR = 5e-3
 RECORDED_TEXT = "55f2a26a44b7cc28aee45af941a72cfa4caa9f0379cca6a2e9cafd658a09116c"
-"""The SHA-256 of the text that the recorded verdicts of claims on text are of: Python 3.11.7 brings it along."""
+"""The SHA-256 of the text on which the recorded verdicts rest; it is part of Python 3.11.7."""
 
 
 def task_of(name: TaskName, size: Sequence[int]) -> Task:
@@ -56,8 +56,8 @@ def learned_text(
 ) -> dict[str, Any]:
     """One run on the text with this SHA-256, judged as `learned` is; `size` is the number of characters of a window."""
     asked = text_task(*size, text=text)
-    found = measured(asked, attention, steps, compute_steps, batch, points, seed)
-    return {**found, "python": platform.python_version()}
+    run = measured(asked, attention, steps, compute_steps, batch, points, seed)
+    return {**run, "python": platform.python_version()}
 
 
 def measured(
@@ -71,6 +71,7 @@ def measured(
     *,
     sizes: Sizes = SIZES,
     lr: float = LR,
+    others: Sequence[Task] = (),
 ) -> dict[str, Any]:
     """One run on a task, judged eight times on the way to `steps` and at `compute_steps`: its records in columns.
 
@@ -84,6 +85,7 @@ def measured(
         seed: What the data and the first weights are drawn from.
         sizes: The sizes of the model.
         lr: The learning rate.
+        others: Tasks on whose held-out inputs the model is judged at the end as well.
     """
     kind = mechanism(attention)
     last = max(steps, compute_steps)
@@ -91,12 +93,14 @@ def measured(
     run = Run(kind, last, tuple(judged_at), sizes, batch, lr, points, seed=seed)
     model = fresh(asked, run)
     records = list(train(asked, run, model))
+    elsewhere = [judged(model, held_out(other, run), batch)[0] for other in others]
     return {
         "step": [record.step for record in records],
         "accuracy": [record.accuracy for record in records],
         "loss": [record.loss for record in records],
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "step_flops": step_flops(asked, sizes, kind, batch),
+        **({"elsewhere": elsewhere} if others else {}),
     }
 
 
@@ -111,10 +115,10 @@ def runs(
     attentions: Sequence[str] = tuple(MECHANISMS),
 ) -> Iterator[Cell]:
     """The cells of some attentions on one task; each may spend the flops that order 3 spends in `steps`."""
-    made = text_task(*size) if task == "text" else task_of(task, size)
-    spent = steps * step_flops(made, SIZES, mechanism("order 3"), batch)
+    chosen = text_task(*size) if task == "text" else task_of(task, size)
+    spent = steps * step_flops(chosen, SIZES, mechanism("order 3"), batch)
     for attention in attentions:
-        affords = int(spent / step_flops(made, SIZES, mechanism(attention), batch) * (1 + 2.0**-40))
+        affords = int(spent / step_flops(chosen, SIZES, mechanism(attention), batch) * (1 + 2.0**-40))
         how = {"attention": attention, "steps": steps, "compute_steps": affords, "batch": batch, "points": points}
         for seed in seeds:
             if task == "text":
@@ -123,19 +127,19 @@ def runs(
                 yield learned.cell(seed=seed, task=task, size=size, **how)
 
 
-def by_attention(found: Sequence[Found]) -> dict[str, list[Found]]:
-    """The runs of each attention, seeds ascending, in the order of `MECHANISMS` and then `LAYERED`."""
-    ours: dict[str, list[Found]] = {}
-    for name in (*MECHANISMS, *LAYERED):
-        some = sorted((one for one in found if one.parameters["attention"] == name), key=lambda one: one.seed)
+def by_attention(cells: Sequence[CellResult]) -> dict[str, list[CellResult]]:
+    """The runs of each attention, seeds ascending, in the order of `KNOWN`."""
+    ours: dict[str, list[CellResult]] = {}
+    for name in KNOWN:
+        some = sorted((cell for cell in cells if cell.parameters["attention"] == name), key=lambda cell: cell.seed)
         if some:
             ours[name] = some
     return ours
 
 
-def at(one: Found, reading: Reading, what: Literal["accuracy", "loss"]) -> float:
+def at(cell: CellResult, reading: Reading, what: Literal["accuracy", "loss"]) -> float:
     """A run's accuracy or loss, read at equal steps or at equal compute."""
-    return float(one.result[what][one.result["step"].index(one.parameters[reading])])
+    return float(cell.result[what][cell.result["step"].index(cell.parameters[reading])])
 
 
 @dataclass(frozen=True)
@@ -146,9 +150,9 @@ class Expectation:
     worse: str
     reading: Reading = "steps"
 
-    def lead(self, ours: dict[str, list[Found]], what: Literal["accuracy", "loss"]) -> Interval:
-        """How far the better one leads in accuracy, or by how much its loss is smaller: above zero is as expected."""
-        first, second = ([at(one, self.reading, what) for one in ours[name]] for name in (self.better, self.worse))
+    def lead(self, ours: dict[str, list[CellResult]], what: Literal["accuracy", "loss"]) -> Interval:
+        """The lead of the attention expected to be better, in accuracy or in loss; positive means as expected."""
+        first, second = ([at(cell, self.reading, what) for cell in ours[name]] for name in (self.better, self.worse))
         return paired(first, second) if what == "accuracy" else paired(second, first)
 
     def __str__(self) -> str:
@@ -159,12 +163,12 @@ TURNED = Neighbour("the other way round: the one that is expected to be worse is
 
 
 def ahead_by(margin: float) -> Neighbour:
-    """The neighbour that every lead is larger than a margin, which is more than the runs show of one of them."""
+    """The neighbour that every lead exceeds a margin, which is false for at least one lead."""
     return Neighbour(f"better by more than {margin:g} in each comparison", {"by": margin})
 
 
 def finding(
-    found: Sequence[Found],
+    cells: Sequence[CellResult],
     what: Literal["accuracy", "loss"],
     expectations: Sequence[Expectation],
     note: str = "",
@@ -173,26 +177,28 @@ def finding(
     turned: bool = False,
     by: float = 0.0,
 ) -> Finding:
-    """The finding on some expectations: it holds if every lead is above `by`, which is zero, beyond chance.
+    """The finding on some expectations: it holds if every lead is significantly above `by`, which is zero by default.
 
-    It fails if a lead is below it beyond chance, and is undecided otherwise. The 95% are those of each lead alone.
-    Models must have as many parameters as that of the attention `plain`, to one in a hundred. `turned`, the other
-    attention of each pair is expected to be ahead.
+    It fails if a lead is significantly below `by`, and is undecided otherwise. Each 95% confidence interval is for one
+    lead. The parameters of the models must agree with those of the attention `plain` to one percent. With `turned`, the
+    other attention of each pair is expected to be ahead.
     """
     if turned:
-        expectations = [Expectation(one.worse, one.better, one.reading) for one in expectations]
-    ours = by_attention(found)
+        expectations = [
+            Expectation(expectation.worse, expectation.better, expectation.reading) for expectation in expectations
+        ]
+    ours = by_attention(cells)
     numbers: dict[str, float | str | Interval] = {}
     open_ones = against = 0
-    for one in expectations:
-        lead = one.lead(ours, what)
-        numbers[f"{one}: {what}"] = lead
+    for expectation in expectations:
+        lead = expectation.lead(ours, what)
+        numbers[f"{expectation}: {what}"] = lead
         open_ones += lead.low <= by <= lead.high
         against += lead.high < by
     for reading, words in READINGS.items():
         for name, some in ours.items():
-            numbers[f"{what} at {words}, {name}"] = interval([at(one, reading, what) for one in some])
-    parameters = [one.result["parameters"] for one in found]
+            numbers[f"{what} at {words}, {name}"] = interval([at(cell, reading, what) for cell in some])
+    parameters = [cell.result["parameters"] for cell in cells]
     numbers["parameters, least and most"] = f"{min(parameters):,} and {max(parameters):,}"
     numbers[f"flops a step over those of {plain}"] = ", ".join(
         f"{name}: {some[0].result['step_flops'] / ours[plain][0].result['step_flops']:.2f}"
@@ -204,11 +210,11 @@ def finding(
     return Finding(Verdict.UNDECIDED if open_ones else Verdict.HOLDS, numbers, note)
 
 
-def on_text(made: Finding, found: Sequence[Found]) -> Finding:
-    """The finding with the text that its runs have read, and the versions of Python that brought it along."""
-    read = [one for one in found if "text" in one.parameters]
-    (text,) = {str(one.parameters["text"]) for one in read}
-    pythons = sorted({str(one.result["python"]) for one in read})
+def on_text(judged: Finding, cells: Sequence[CellResult]) -> Finding:
+    """The finding with the hash of the text of its runs, and the versions of Python that contain it."""
+    read = [cell for cell in cells if "text" in cell.parameters]
+    (text,) = {str(cell.parameters["text"]) for cell in read}
+    pythons = sorted({str(cell.result["python"]) for cell in read})
     named = {"SHA-256 of the text": text, "Python of the text": " and ".join(pythons)}
-    note = made.note if text == RECORDED_TEXT else f"{made.note} The recorded verdict is of another text.".lstrip()
-    return replace(made, numbers={**made.numbers, **named}, note=note, comparable=text == RECORDED_TEXT)
+    note = judged.note if text == RECORDED_TEXT else f"{judged.note} The recorded verdict is of another text.".lstrip()
+    return replace(judged, numbers={**judged.numbers, **named}, note=note, comparable=text == RECORDED_TEXT)

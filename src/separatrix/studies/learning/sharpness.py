@@ -1,4 +1,4 @@
-r"""What a bound R on the scores prevents: how much of a head's attention one tuple can have.
+r"""The largest share of a head's attention that one tuple can have if scores are bounded by R.
 
 Scores in [-R, R] give a tuple among N at most exp(R), and every other at least exp(-R). So its share is at most
 
@@ -18,7 +18,7 @@ __all__ = ["largest_share", "radius_for_half"]
 
 
 def largest_share(R: float, tuples: int) -> float:
-    """The largest share of a head's attention that one of so many tuples can have when scores are in [-R, R].
+    """The largest share of a head's attention that one of `tuples` tuples can have when scores are in [-R, R].
 
     Example:
         >>> [round(largest_share(R, 17**2), 3) for R in (0.5, 1.0, 2.0, 4.0)]
@@ -31,7 +31,7 @@ def largest_share(R: float, tuples: int) -> float:
 
 
 def radius_for_half(tuples: int) -> float:
-    """The least R at which one of so many tuples can have half of a head's attention.
+    """The least R at which one of `tuples` tuples can have half of a head's attention.
 
     Example:
         >>> round(radius_for_half(17**2), 3), round(largest_share(radius_for_half(1000), 1000), 12)

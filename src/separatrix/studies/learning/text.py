@@ -16,17 +16,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from separatrix.claims.ledger import Finding, Found, claim
+from separatrix.claims.ledger import CellResult, Finding, claim
 from separatrix.lab.cell import Cell
 from separatrix.studies.learning.runs import TURNED, Expectation, ahead_by, finding, on_text, runs
 from separatrix.studies.learning.tasks.text import entropy
 
 
-def _judged(found: Sequence[Found], expectations: Sequence[Expectation], turned: bool, by: float) -> Finding:
-    made = finding(found, "loss", expectations, turned=turned, by=by)
-    told = ("single characters", "pairs", "triples")
-    tables = {f"loss of a table of {what}": entropy(context) for context, what in enumerate(told)}
-    return on_text(replace(made, numbers={**made.numbers, **tables}), found)
+def _judged(cells: Sequence[CellResult], expectations: Sequence[Expectation], turned: bool, by: float) -> Finding:
+    judged = finding(cells, "loss", expectations, turned=turned, by=by)
+    contexts = ("single characters", "pairs", "triples")
+    tables = {f"loss of a table of {what}": entropy(context) for context, what in enumerate(contexts)}
+    return on_text(replace(judged, numbers={**judged.numbers, **tables}), cells)
 
 
 _PAIRS = (Expectation("order 2", "order 3", "compute_steps"),)
@@ -49,7 +49,7 @@ text_trained = claim(
     ),
     figures=("learning_curves", "learning_ends"),
     neighbours=(TURNED, ahead_by(0.2)),
-)(lambda found, turned=False, by=0.0: _judged(found, _PAIRS, turned, by))
+)(lambda cells, turned=False, by=0.0: _judged(cells, _PAIRS, turned, by))
 
 text_all = claim(
     paper="beyond",
@@ -60,7 +60,7 @@ text_all = claim(
     cells=_every,
     figures=("learning_curves", "learning_ends", "learning_compute"),
     neighbours=(TURNED, ahead_by(0.3)),
-)(lambda found, turned=False, by=0.0: _judged(found, _PAIRS, turned, by))
+)(lambda cells, turned=False, by=0.0: _judged(cells, _PAIRS, turned, by))
 
 text_linear = claim(
     paper="beyond",
@@ -75,7 +75,7 @@ text_linear = claim(
         "This claim and the one on order 3 were one claim. It was split when the runs, on another text, had decided "
         "only the part on order 3; the rule of each part stayed.",
     ),
-)(lambda found, turned=False, by=0.0: _judged(found, _LINEAR, turned, by))
+)(lambda cells, turned=False, by=0.0: _judged(cells, _LINEAR, turned, by))
 
 text_bounded = claim(
     paper="beyond",
@@ -93,4 +93,4 @@ text_bounded = claim(
         "Until 2026-11-18 the wrong neighbour was a lead of 0.2. Then plans of bounded layers became cheaper, so that "
         "R = 0.5 takes more steps, and its lead is 0.13 to 0.23: a lead of 0.3 was chosen after this had been seen.",
     ),
-)(lambda found, turned=False, by=0.0: _judged(found, _BOUNDED, turned, by))
+)(lambda cells, turned=False, by=0.0: _judged(cells, _BOUNDED, turned, by))

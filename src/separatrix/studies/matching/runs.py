@@ -1,11 +1,11 @@
-"""Runs of training on matches, the seeds of one kind together: what claims judge and figures draw."""
+"""Training runs on matches, grouped by setting over seeds, for claims and figures."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from separatrix.claims.ledger import Found
+from separatrix.claims.ledger import CellResult
 
 
 @dataclass(frozen=True)
@@ -29,12 +29,12 @@ class Summary:
         return sum(self.accuracy[-1]) / self.seeds
 
 
-def summaries(found: Sequence[Found]) -> list[Summary]:
+def summaries(cells: Sequence[CellResult]) -> list[Summary]:
     """A summary for each (task, n, M, order), sorted by these; seeds are in ascending order."""
-    kinds: dict[tuple[int, ...], list[Found]] = {}
-    for one in sorted(found, key=lambda one: one.seed):
-        kind = tuple(one.parameters[name] for name in ("task", "n", "modulus", "order"))
-        kinds.setdefault(kind, []).append(one)
+    kinds: dict[tuple[int, ...], list[CellResult]] = {}
+    for cell in sorted(cells, key=lambda cell: cell.seed):
+        kind = tuple(cell.parameters[name] for name in ("task", "n", "modulus", "order"))
+        kinds.setdefault(kind, []).append(cell)
     return [
         Summary(
             order,
@@ -43,7 +43,7 @@ def summaries(found: Sequence[Found]) -> list[Summary]:
             modulus,
             runs[0].result["parameters"],
             list(runs[0].result["step"]),
-            [list(values) for values in zip(*(one.result["accuracy"] for one in runs), strict=True)],
+            [list(values) for values in zip(*(cell.result["accuracy"] for cell in runs), strict=True)],
         )
         for (task, n, modulus, order), runs in sorted(kinds.items())
     ]

@@ -1,6 +1,7 @@
 """Triples by training: one layer of order-2 or order-3 heads, as many parameters, the same inputs, over n and M.
 
-The labels hang on one token, and no pair of tokens tells anything about them (`match_instances.planted_instances`).
+The label depends on one token's triples, and no pair of tokens is informative about it
+(`match_instances.planted_instances`).
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from separatrix.claims.ledger import Finding, Found, Interval, Neighbour, Verdict, claim
+from separatrix.claims.ledger import CellResult, Finding, Interval, Neighbour, Verdict, claim
 from separatrix.hardness.match_training import MatchTraining, train_match
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -37,12 +38,12 @@ _NEIGHBOURS = (
 )
 
 
-def _judged(found: Sequence[Found], orders: tuple[int, int], by: float) -> Finding:
-    """The claim holds if order 3 learned some setting and leads beyond chance on some, and order 2 leads on none.
+def _judged(cells: Sequence[CellResult], orders: tuple[int, int], by: float) -> Finding:
+    """The claim holds if order 3 learned some setting and leads significantly in some, and order 2 leads in none.
 
     A lead counts if it is above `by`, which is zero; and for order 2 if it is below.
     """
-    runs = {(one.task, one.n, one.modulus, one.order): one for one in summaries(found)}
+    runs = {(summary.task, summary.n, summary.modulus, summary.order): summary for summary in summaries(cells)}
     settings = sorted({key[:3] for key in runs})
     numbers: dict[str, float | str | Interval] = {}
     learned = ahead = behind = 0
@@ -89,8 +90,8 @@ def _cells(settings: Sequence[tuple[int, int]], seeds: int, steps: int, batch: i
     figures=("match_training_curves", "match_accuracy"),
     neighbours=_NEIGHBOURS,
 )
-def triples_by_training(found: Sequence[Found], orders: tuple[int, int] = (2, 3), by: float = 0.0) -> Finding:
-    return _judged(found, orders, by)
+def triples_by_training(cells: Sequence[CellResult], orders: tuple[int, int] = (2, 3), by: float = 0.0) -> Finding:
+    return _judged(cells, orders, by)
 
 
 @claim(
@@ -106,5 +107,5 @@ def triples_by_training(found: Sequence[Found], orders: tuple[int, int] = (2, 3)
     figures=("match_training_curves", "match_accuracy"),
     neighbours=_NEIGHBOURS,
 )
-def triples_over_sizes(found: Sequence[Found], orders: tuple[int, int] = (2, 3), by: float = 0.0) -> Finding:
-    return _judged(found, orders, by)
+def triples_over_sizes(cells: Sequence[CellResult], orders: tuple[int, int] = (2, 3), by: float = 0.0) -> Finding:
+    return _judged(cells, orders, by)

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from separatrix.claims.ledger import Finding, Found, Interval, Neighbour, Verdict, claim
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Finding, Interval, Neighbour, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.learner_training import EncodingChoice, LearnerSettings, train_learner
@@ -23,7 +24,7 @@ ZERO = _D / (2 * _Q)
 """The loss of answering zero."""
 
 LEARNED = 0.1
-"""A run has learnt the task when its loss is at most this part of ZERO."""
+"""A run has learned the task if its loss is at most this share of `ZERO`."""
 
 
 @experiment(version=1, name="beyond.selection_learner")
@@ -41,7 +42,7 @@ def learner(
     *,
     seed: int,
 ) -> dict[str, Any]:
-    """One run of an attention, judged eight times on its way; `final` is its last loss, None when it was stopped."""
+    """Train one attention and evaluate it eight times; `final` is its last loss, or None if it was stopped."""
     settings = LearnerSettings(
         T,
         q,
@@ -86,29 +87,29 @@ def runs(
     return cells
 
 
-def best(found: Sequence[Found]) -> dict[str, list[Found]]:
+def best(cells: Sequence[CellResult]) -> dict[str, list[CellResult]]:
     """The runs of each attention at its best rate, the one of the least mean loss; a stopped run counts as infinite."""
-    chosen: dict[str, list[Found]] = {}
-    for attention in dict.fromkeys(str(one.parameters["attention"]) for one in found):
-        ours = [one for one in found if one.parameters["attention"] == attention]
-        rates = {one.parameters["lr"] for one in ours}
-        at = {lr: [one for one in ours if one.parameters["lr"] == lr] for lr in rates}
-        chosen[attention] = min(at.values(), key=lambda some: fmean(_final(one) for one in some))
+    chosen: dict[str, list[CellResult]] = {}
+    for attention in dict.fromkeys(str(cell.parameters["attention"]) for cell in cells):
+        ours = [cell for cell in cells if cell.parameters["attention"] == attention]
+        rates = {cell.parameters["lr"] for cell in ours}
+        at = {lr: [cell for cell in ours if cell.parameters["lr"] == lr] for lr in rates}
+        chosen[attention] = min(at.values(), key=lambda some: fmean(_final(cell) for cell in some))
     return chosen
 
 
-def _final(one: Found) -> float:
+def _final(cell: CellResult) -> float:
     """The last loss of a run; infinite when the run was stopped."""
-    return math.inf if one.result["final"] is None else float(one.result["final"])
+    return math.inf if cell.result["final"] is None else float(cell.result["final"])
 
 
 _STUDENT = {3: 4.303, 4: 3.182, 5: 2.776}
 """The 97.5% points of Student's t for the means of so many numbers."""
 
 
-def summary(some: Sequence[Found]) -> str | Interval:
+def summary(some: Sequence[CellResult]) -> str | Interval:
     """The loss of some seeds over `ZERO`: the geometric mean with its 95% interval, or the values if there are two."""
-    parts = [_final(one) / ZERO for one in some]
+    parts = [_final(cell) / ZERO for cell in some]
     if stopped := sum(math.isinf(part) for part in parts):
         return f"stopped in {stopped} of {len(parts)} seeds"
     if len(parts) not in _STUDENT:
@@ -119,19 +120,21 @@ def summary(some: Sequence[Found]) -> str | Interval:
     return Interval(mean, low, high, 0.95)
 
 
-def _numbers(chosen: dict[str, list[Found]]) -> dict[str, float | str | Interval]:
+def _numbers(chosen: dict[str, list[CellResult]]) -> dict[str, float | str | Interval]:
     return {f"loss / answering zero, {name}": summary(some) for name, some in chosen.items()}
 
 
-def _one_hot(found: Sequence[Found], unable: str = "identity", also: str = "relu", part: float = LEARNED) -> Finding:
+def _one_hot(
+    cells: Sequence[CellResult], unable: str = "identity", also: str = "relu", part: float = LEARNED
+) -> Finding:
     """The claim holds if softmax, relu and taylor2 have learnt in every seed and identity was always stopped.
 
     `also` names one more that is said to learn; to have learnt is to be left with `part` of the loss of answering zero.
     """
-    chosen = best(found)
-    worst = {name: max(_final(one) / ZERO for one in some) for name, some in chosen.items()}
+    chosen = best(cells)
+    worst = {name: max(_final(cell) / ZERO for cell in some) for name, some in chosen.items()}
     able = all(worst[name] <= part for name in ("softmax W", "softmax QK", "relu", "taylor2", also))
-    stopped = all(one.result["stopped"] for one in found if one.parameters["attention"] == unable)
+    stopped = all(cell.result["stopped"] for cell in cells if cell.parameters["attention"] == unable)
     exact = [name for name in worst if worst[name] < worst["softmax W"]]
     note = (
         "One-hot positions need no exponential: relu features select exactly with finite weights, where softmax needs "
@@ -141,13 +144,13 @@ def _one_hot(found: Sequence[Found], unable: str = "identity", also: str = "relu
     return Finding(Verdict.HOLDS if able and stopped else Verdict.FAILS_AS_PRINTED, _numbers(chosen), note)
 
 
-def _fresh(found: Sequence[Found], softmax: tuple[str, str] = ("softmax W", "softmax QK")) -> Finding:
+def _fresh(cells: Sequence[CellResult], softmax: tuple[str, str] = ("softmax W", "softmax QK")) -> Finding:
     """The claim holds if a softmax comes first in every seed and the blunt attentions stay above a third of `ZERO`."""
-    chosen = best(found)
+    chosen = best(cells)
     first = max(min(map(_final, pair)) for pair in zip(*(chosen[name] for name in softmax), strict=True))
-    ahead = all(first < _final(one) for name, some in chosen.items() if name not in softmax for one in some)
+    ahead = all(first < _final(cell) for name, some in chosen.items() if name not in softmax for cell in some)
     blunt = ("elu", "relu", "random_positive", "order 3", "unnormalised", "identity")
-    behind = all(_final(one) > ZERO / 3 for name in blunt for one in chosen[name])
+    behind = all(_final(cell) > ZERO / 3 for name in blunt for cell in chosen[name])
     learnt = [name for name, some in chosen.items() if max(map(_final, some)) <= LEARNED * ZERO]
     note = (
         f"Learnt, with a loss of at most {LEARNED:g} of answering zero in every seed: {', '.join(learnt) or 'none'}. "
@@ -220,15 +223,6 @@ fresh_longer = claim(
 )(_fresh)
 
 
-def _factored() -> Iterator[Cell]:
-    for attention in ("softmax W", "softmax QK"):
-        for initial in ("zero", "random"):
-            for seed in range(2):
-                yield learner.cell(
-                    seed=seed, attention=attention, encoding="one-hot", width=_T, steps=400, initial=initial
-                )
-
-
 @claim(
     paper="beyond",
     where="Token selection",
@@ -239,25 +233,31 @@ def _factored() -> Iterator[Cell]:
     ),
     says="From the zero start of the theorems the merged $W$ leaves the plateau, and separate matrices $Q$ and $K$ "
     "never do, because the gradient of each has the other as a factor. From a random start both learn the selection.",
-    cells=_factored,
+    cells=cell_grid(
+        learner,
+        {"attention": ("softmax W", "softmax QK"), "initial": ("zero", "random"), "seed": range(2)},
+        encoding="one-hot",
+        width=_T,
+        steps=400,
+    ),
     figures=("selection_factors",),
 )
-def factored(found: Sequence[Found], stays: str = "softmax QK", gained: float = 1.0) -> Finding:
-    """The claim holds if all learn but Q and K from zero, which stay on the plateau of uniform attention.
+def factored(cells: Sequence[CellResult], stays: str = "softmax QK", gained: float = 1.0) -> Finding:
+    """The claim holds if all runs learn except Q and K from zero, which stay on the plateau of uniform attention.
 
     No attention that stays uniform has a loss below d/2 (1/q - 1/T): `gained` is the numerator of the last term. Each
     run, and their mean, must not be below that by more than six standard errors.
     """
     plateau = _D / 2 * (1 / _Q - gained / _T)
-    ends: dict[tuple[str, str], list[Found]] = {}
-    for one in found:
-        ends.setdefault((str(one.parameters["attention"]), str(one.parameters["initial"])), []).append(one)
+    ends: dict[tuple[str, str], list[CellResult]] = {}
+    for cell in cells:
+        ends.setdefault((str(cell.parameters["attention"]), str(cell.parameters["initial"])), []).append(cell)
     staying = ends[stays, "zero"]
-    stuck = all(_final(one) > plateau - 6 * one.result["error"] for one in staying)
-    spread = sum(one.result["error"] ** 2 for one in staying) ** 0.5 / len(staying)
+    stuck = all(_final(cell) > plateau - 6 * cell.result["error"] for cell in staying)
+    spread = sum(cell.result["error"] ** 2 for cell in staying) ** 0.5 / len(staying)
     stuck = stuck and fmean(map(_final, staying)) > plateau - 6 * spread
     learnt = all(
-        _final(one) <= LEARNED * ZERO for name, some in ends.items() if name != (stays, "zero") for one in some
+        _final(cell) <= LEARNED * ZERO for name, some in ends.items() if name != (stays, "zero") for cell in some
     )
     numbers: dict[str, float | str | Interval] = {
         f"loss / answering zero, {attention} from {initial}": summary(some)

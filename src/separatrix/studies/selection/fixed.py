@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.fixed_evaluation import encoding_losses
@@ -22,22 +22,22 @@ from separatrix.studies.selection.length import trained
 def fixed(
     T: int, q: int, d: int, width: int, threshold: float, schedule: list[list[float]], encodings: int, seed: int
 ) -> dict[str, Any]:
-    """The loss of each of some fixed encodings after training with stochastic encodings of the same threshold."""
+    """Return the losses of several fixed encodings after training with stochastic encodings of the same threshold."""
     steps = [(int(count), rate) for count, rate in schedule]
     alpha, C = stochastic_state(
         T, q, d, width, threshold=threshold, schedule=steps, encodings=24, subsets=24, generator=2 * seed
     )
-    found = encoding_losses(
+    losses = encoding_losses(
         T, q, d, width, alpha=alpha, C=C, threshold=threshold, encodings=encodings, subsets=1024, generator=2 * seed + 1
     )
     return {
         "alpha": alpha,
         "C": C,
-        "each": found.each.tolist(),
-        "mean": found.mean,
-        "mean_se": found.mean_se,
-        "of_mean": found.of_mean,
-        "rejection_rate": found.rejection_rate,
+        "each": losses.each.tolist(),
+        "mean": losses.mean,
+        "mean_se": losses.mean_se,
+        "of_mean": losses.of_mean,
+        "rejection_rate": losses.rejection_rate,
     }
 
 
@@ -67,7 +67,7 @@ def _cells() -> Iterator[Cell]:
         Neighbour("some fixed encoding has the loss of equation (4)", {"above": False}),
     ),
 )
-def one_for_all(found: Sequence[Found], factor: float = 1.2, above: bool = True) -> Finding:
+def one_for_all(cells: Sequence[CellResult], factor: float = 1.2, above: bool = True) -> Finding:
     """The claim holds if each loss is near the mean of the loss and above the loss of the mean.
 
     Near is within a factor of 1.2 at width 170, and of 2 at width 64.
@@ -75,15 +75,15 @@ def one_for_all(found: Sequence[Found], factor: float = 1.2, above: bool = True)
     allowed = {170: factor, 64: 2.0}
     off = dict.fromkeys(allowed, 1.0)
     numbers: dict[str, float | str] = {}
-    for one in found:
-        width, threshold, result = int(one.parameters["width"]), one.parameters["threshold"], one.result
+    for cell in cells:
+        width, threshold, result = int(cell.parameters["width"]), cell.parameters["threshold"], cell.result
         mean, least, largest = result["mean"], min(result["each"]), max(result["each"])
         off[width] = max(off[width], largest / mean, mean / least)
         numbers[f"width {width}, threshold {threshold}: mean of the loss, loss of the mean, least, largest fixed"] = (
             f"{mean:.5f}, {result['of_mean']:.5f}, {least:.5f}, {largest:.5f}"
         )
-    below = sum(loss <= one.result["of_mean"] for one in found for loss in one.result["each"])
-    numbers["encodings"] = sum(len(one.result["each"]) for one in found)
+    below = sum(loss <= cell.result["of_mean"] for cell in cells for loss in cell.result["each"])
+    numbers["encodings"] = sum(len(cell.result["each"]) for cell in cells)
     numbers["encodings not above the loss of the mean"] = below
     numbers |= {f"largest factor from the mean of the loss, width {width}": most for width, most in off.items()}
     far = any(off[width] > most for width, most in allowed.items())
@@ -112,17 +112,17 @@ def _trained_cells() -> Iterator[Cell]:
     figures=("fixed_encodings_trained",),
     neighbours=(Neighbour("each fixed encoding has 1.5 times the loss of fresh ones", {"factor": 1.5}),),
 )
-def one_for_all_trained(found: Sequence[Found], factor: float = 1.0) -> Finding:
+def one_for_all_trained(cells: Sequence[CellResult], factor: float = 1.0) -> Finding:
     """The claim holds if each loss is within 20% and six standard errors of the mean over fresh encodings."""
     numbers: dict[str, float | str] = {}
     off = 0
-    for one in found:
-        mean, mean_error = one.result["loss"][0], one.result["error"][0]
-        pairs = list(zip(one.result["fixed"], one.result["fixed_error"], strict=True))
+    for cell in cells:
+        mean, mean_error = cell.result["loss"][0], cell.result["error"][0]
+        pairs = list(zip(cell.result["fixed"], cell.result["fixed_error"], strict=True))
         off += sum(
             abs(loss - factor * mean) > 0.2 * mean + 6 * (error**2 + mean_error**2) ** 0.5 for loss, error in pairs
         )
-        numbers[f"seed {one.seed}: fresh encodings, least and largest fixed"] = (
+        numbers[f"seed {cell.seed}: fresh encodings, least and largest fixed"] = (
             f"{mean:.5f}, {min(loss for loss, _ in pairs):.5f}, {max(loss for loss, _ in pairs):.5f}"
         )
     numbers["fixed encodings off"] = off

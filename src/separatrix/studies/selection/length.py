@@ -1,6 +1,7 @@
 """Corollaries 3.6 and E.9 of Wang, Wei, Hsu and Lee as a curve: the loss at T_2 over the loss at T_1.
 
-By the closed form for orthonormal encodings, sampled for random signs, and on trained transformers.
+The curve is computed in closed form for orthonormal encodings, sampled for random signs, and measured on trained
+transformers.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, Verdict, claim
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.laws import plateau_time
@@ -24,7 +26,7 @@ _EPSILONS = (1e-2, 1e-3, 1e-4)
 
 @experiment(version=1, name="beyond.selection_length_population")
 def population(T1: int, q: int, d: int, multiples: list[float], seed: int) -> dict[str, Any]:
-    """Losses along one training at T_1, orthonormal encodings; `late` are those at the time T_1^2 d/epsilon of E.9."""
+    """Return the losses along training at T_1 with orthonormal encodings; `late` are those at time T_1^2 d/epsilon."""
     lengths = [round(T1 * multiple) for multiple in multiples]
     leaving = plateau_time(T1, q, d)
     early = [leaving * factor for factor in (0.5, 1.0, 2.0, 4.0, 16.0)]
@@ -43,11 +45,6 @@ def population(T1: int, q: int, d: int, multiples: list[float], seed: int) -> di
 _MULTIPLES = [1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0]
 
 
-def _population_cells() -> Iterator[Cell]:
-    for T1 in (50, 100, 200, 500, 1000):
-        yield population.cell(seed=0, T1=T1, q=3, d=5, multiples=_MULTIPLES)
-
-
 @claim(
     paper="beyond",
     where="Corollary 3.6",
@@ -56,32 +53,32 @@ def _population_cells() -> Iterator[Cell]:
     "$(T_1 / q) (T_2 / T_1 - 1)^2 + T_2 / T_1$, so that the constant of a bound by $T_2^2 / T_1^2$ grows in "
     "proportion to $T_1$. After the training time of Corollary E.9 the loss at $T_2$ itself is below "
     r"$\epsilon T_2^2 / T_1^2$.",
-    cells=_population_cells,
+    cells=cell_grid(population, {"T1": (50, 100, 200, 500, 1000)}, q=3, d=5, multiples=_MULTIPLES),
     figures=("length_population",),
     neighbours=(
         Neighbour("the constant grows as $T_1^2$", {"grows": 2.0}),
         Neighbour("the constant does not grow with $T_1$", {"grows": 0.0}),
     ),
 )
-def population_curve(found: Sequence[Found], grows: float = 1.0) -> Finding:
-    """The claim holds if the last ratios are within 5% of the limit and the constant at twice T_1 grows as said.
+def population_curve(cells: Sequence[CellResult], grows: float = 1.0) -> Finding:
+    """The claim holds if the last ratios are within 5% of the limit and the constant at twice T_1 grows as stated.
 
-    It must grow as a power of T_1 from 0.2 below to 0.1 above what is said.
+    Its power of T_1 must be at most 0.2 below and 0.1 above the stated power.
     """
-    by_T1 = {int(one.parameters["T1"]): one for one in sorted(found, key=lambda one: int(one.parameters["T1"]))}
+    by_T1 = {int(cell.parameters["T1"]): cell for cell in sorted(cells, key=lambda cell: int(cell.parameters["T1"]))}
     double = _MULTIPLES.index(2.0)
-    constants = {T1: one.result["ratios"][-1][double] / 4 for T1, one in by_T1.items()}
+    constants = {T1: cell.result["ratios"][-1][double] / 4 for T1, cell in by_T1.items()}
     power = float(np.polyfit(np.log(list(constants)), np.log(list(constants.values())), 1)[0])
     late = max(
         loss / (epsilon * multiple**2)
-        for one in found
-        for epsilon, losses in zip(_EPSILONS, one.result["late"], strict=True)
+        for cell in cells
+        for epsilon, losses in zip(_EPSILONS, cell.result["late"], strict=True)
         for multiple, loss in zip(_MULTIPLES, losses, strict=True)
     )
     off = max(
         abs(ratio / limit - 1)
-        for one in found
-        for ratio, limit in zip(one.result["ratios"][-1], one.result["limit"], strict=True)
+        for cell in cells
+        for ratio, limit in zip(cell.result["ratios"][-1], cell.result["limit"], strict=True)
     )
     numbers: dict[str, float | str] = {
         "loss at 2000 / training loss at 1000": by_T1[1000].result["ratios"][-1][double],
@@ -102,24 +99,24 @@ def population_curve(found: Sequence[Found], grows: float = 1.0) -> Finding:
 def sampled(
     T1: int, q: int, d: int, width: int, threshold: float, schedule: list[list[float]], lengths: list[int], seed: int
 ) -> dict[str, Any]:
-    """Losses over random encodings at the state that stochastic training at T_1 reaches, by that state's recursion."""
+    """Return the losses over random encodings at the state that the recursion of stochastic training at T_1 reaches."""
     steps = [(int(count), rate) for count, rate in schedule]
     state = stochastic_state(
         T1, q, d, width, threshold=threshold, schedule=steps, encodings=24, subsets=24, generator=2 * seed
     )
-    found = sampled_lengths(
+    curves = sampled_lengths(
         state, T1, lengths, q, d, width, threshold=threshold, encodings=6, subsets=64, generator=2 * seed + 1
     )
     # In the tail L = (T - 1)/(4 tau): orthonormal encodings trained to the same loss.
-    orthonormal = length_curve(T1, lengths, q, d, [(T1 - 1) / (4 * found.by_length[T1].mean)])
+    orthonormal = length_curve(T1, lengths, q, d, [(T1 - 1) / (4 * curves.by_length[T1].mean)])
     return {
-        "alpha": found.alpha,
-        "C": found.C,
+        "alpha": curves.alpha,
+        "C": curves.C,
         "limit": [limit_ratio(T1, T, q) for T in lengths],
         "orthonormal": orthonormal.losses[0].tolist(),
         "orthonormal_trained": float(orthonormal.trained[0]),
     } | {
-        name: [getattr(found.by_length[T], name) for T in lengths]
+        name: [getattr(curves.by_length[T], name) for T in lengths]
         for name in ("mean", "mean_se", "of_mean", "of_mean_se")
     }
 
@@ -136,9 +133,9 @@ def trained(
     batch: int,
     seed: int,
 ) -> dict[str, Any]:
-    """The losses by length of a transformer trained by stochastic gradient descent with stochastic encodings.
+    """Return the losses by length of a transformer trained by stochastic gradient descent with stochastic encodings.
 
-    They are on fresh encodings, and at T_1 on fixed ones too, one at a time.
+    The losses are evaluated on fresh encodings, and at T_1 also on each of several fixed ones.
     """
     starts = np.cumsum([0, *(int(count) for count, _ in schedule)]).tolist()
     settings = TrainingSettings(
@@ -156,14 +153,14 @@ def trained(
         validation_q=(),
         snapshots=(starts[-1],),
     )
-    found = trained_lengths(settings, lengths, fixed=8)
+    curves = trained_lengths(settings, lengths, fixed=8)
     return {
-        "loss": [found.losses[T] for T in lengths],
-        "error": [found.errors[T] for T in lengths],
-        "fixed": list(found.fixed),
-        "fixed_error": list(found.fixed_errors),
-        "cosine_W": found.cosine_W,
-        "cosine_V": found.cosine_V,
+        "loss": [curves.losses[T] for T in lengths],
+        "error": [curves.errors[T] for T in lengths],
+        "fixed": list(curves.fixed),
+        "fixed_error": list(curves.fixed_errors),
+        "cosine_W": curves.cosine_W,
+        "cosine_V": curves.cosine_V,
     }
 
 
@@ -194,10 +191,10 @@ def _full_cells() -> Iterator[Cell]:
         yield trained.cell(seed=seed, **_PAPER, lengths=longer, batch=128)
 
 
-def grouped(found: Sequence[Found]) -> list[tuple[Found, list[Found]]]:
+def grouped(cells: Sequence[CellResult]) -> list[tuple[CellResult, list[CellResult]]]:
     """Pairs of a sampled curve and the trained transformers of its T_1."""
-    curves = [one for one in found if "mean" in one.result]
-    runs = [one for one in found if "loss" in one.result]
+    curves = [cell for cell in cells if "mean" in cell.result]
+    runs = [cell for cell in cells if "loss" in cell.result]
     return [(curve, [run for run in runs if run.parameters["T1"] == curve.parameters["T1"]]) for curve in curves]
 
 
@@ -205,7 +202,7 @@ def _on(factor: float) -> Neighbour:
     return Neighbour(f"they lie on {factor:g} times the sampled curve", {"factor": factor})
 
 
-def _curve(found: Sequence[Found], least: float = 1.0, factor: float = 1.0) -> Finding:
+def _curve(cells: Sequence[CellResult], least: float = 1.0, factor: float = 1.0) -> Finding:
     """The claim holds if trained transformers lie on the sampled curve and the ratio is between its two bounds.
 
     On the curve means within 15% and six standard errors. The ratio must be above `least` (T_2/T_1)^2 at twice the
@@ -213,7 +210,7 @@ def _curve(found: Sequence[Found], least: float = 1.0, factor: float = 1.0) -> F
     """
     numbers: dict[str, float | str] = {}
     apart = between = 0
-    for curve, runs in grouped(found):
+    for curve, runs in grouped(cells):
         T1, q, lengths = int(curve.parameters["T1"]), int(curve.parameters["q"]), curve.parameters["lengths"]
         means = dict(zip(lengths, curve.result["mean"], strict=True))
         of_means = dict(zip(lengths, curve.result["of_mean"], strict=True))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
-from separatrix.claims.ledger import Finding, Found, Interval, Neighbour, Verdict, claim
+from separatrix.claims.ledger import CellResult, Finding, Interval, Neighbour, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.studies.selection.attention import ZERO, learner, summary
 
@@ -36,37 +36,37 @@ def _runs(steps: int, seeds: int) -> Callable[[], Iterator[Cell]]:
     return cells
 
 
-def by_encoding(found: Sequence[Found]) -> dict[str, list[Found]]:
+def by_encoding(cells: Sequence[CellResult]) -> dict[str, list[CellResult]]:
     """The runs of each encoding, by its name."""
-    return {kind: [one for one in found if one.parameters["encoding"] == kind] for kind in _KINDS}
+    return {kind: [cell for cell in cells if cell.parameters["encoding"] == kind] for kind in _KINDS}
 
 
-def at(one: Found, length: int) -> float:
+def at(cell: CellResult, length: int) -> float:
     """The loss of a run at a length, its own or a longer one."""
-    return float(one.result["final"] if length == one.parameters["T"] else one.result["at_length"][str(length)])
+    return float(cell.result["final"] if length == cell.parameters["T"] else cell.result["at_length"][str(length)])
 
 
-def _positions(found: Sequence[Found], carrying: str = "stochastic", times: float = 2.0) -> Finding:
+def _positions(cells: Sequence[CellResult], carrying: str = "stochastic", times: float = 2.0) -> Finding:
     """The claim holds if at twice the length every stochastic run has less than half the loss of every other run.
 
     `times` is the factor between them.
     """
-    kinds, longest = by_encoding(found), max(LENGTHS)
-    stochastic = max(at(one, longest) for one in kinds[carrying])
-    others = min(at(one, longest) for kind, some in kinds.items() if kind != carrying for one in some)
+    kinds, longest = by_encoding(cells), max(LENGTHS)
+    stochastic = max(at(cell, longest) for cell in kinds[carrying])
+    best_other = min(at(cell, longest) for kind, some in kinds.items() if kind != carrying for cell in some)
     numbers: dict[str, float | str | Interval] = {
         f"loss / answering zero at T = 20, {kind}": summary(some) for kind, some in kinds.items()
     }
     for kind, some in kinds.items():
-        numbers[f"loss / answering zero at T = {longest}, {kind}"] = fmean(at(one, longest) for one in some) / ZERO
-    numbers["largest stochastic / smallest other loss at twice the length"] = stochastic / others
+        numbers[f"loss / answering zero at T = {longest}, {kind}"] = fmean(at(cell, longest) for cell in some) / ZERO
+    numbers["largest stochastic / smallest other loss at twice the length"] = stochastic / best_other
     note = (
         "With one-hot, fixed and learned encodings, the rows of new positions were never seen in training and carry "
         "no information; training the encoding makes this worse. Sinusoidal and rotary encodings turn by at most 1 "
         "radian from one position to the next, so that neighbouring positions look alike at any length: rotary "
         "attention fails at all lengths alike."
     )
-    return Finding(Verdict.HOLDS if stochastic < others / times else Verdict.FAILS_AS_PRINTED, numbers, note)
+    return Finding(Verdict.HOLDS if stochastic < best_other / times else Verdict.FAILS_AS_PRINTED, numbers, note)
 
 
 _SAYS = (

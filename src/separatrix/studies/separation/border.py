@@ -12,12 +12,12 @@ proof.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from separatrix.claims.ledger import Finding, Found, Neighbour, claim, holds_if
-from separatrix.lab.cell import Cell
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if
 from separatrix.lab.registry import experiment
 from separatrix.separation.extended import log10
 from separatrix.separation.paths import DELTA
@@ -25,9 +25,9 @@ from separatrix.separation.row_events import one_row
 from separatrix.separation.self_attention import SelfAttention
 
 _MARGIN = Fraction(1, 10)
-"""What tau is above c, in units of sqrt(log n)."""
+"""The difference tau - c, in units of sqrt(log n)."""
 _FACTORS = ("1/2", "9/10", "98/100", "999/1000", "1001/1000", "102/100", "11/10", "2")
-"""a_1 in units of its value on the border."""
+"""The values of a_1, in units of its value on the border."""
 
 
 def a1_on_the_border(n: int) -> Fraction:
@@ -43,9 +43,10 @@ def a1_on_the_border(n: int) -> Fraction:
 
 @experiment(version=1, name="beyond.linear_border")
 def linear_share(n: int, g: int, b: str, factor: str, seed: int) -> dict[str, Any]:
-    """The share of sign vectors on which F_lin fires on D1, as log10; kappa - 1/10, and the variance of N.
+    """Return log10 of the share of sign vectors on which F_lin fires on D1, kappa - 1/10, and the variance of N.
 
-    a_1 is `factor` times its value on the border, and c = 1 - b. Nothing is drawn.
+    a_1 is
+    `factor` times its value on the border, and c = 1 - b. The computation is deterministic.
     """
     B = Fraction(b)
     a1, t = Fraction(factor) * a1_on_the_border(n), n // g
@@ -57,9 +58,9 @@ def linear_share(n: int, g: int, b: str, factor: str, seed: int) -> dict[str, An
 
 @experiment(version=1, name="beyond.width_border")
 def width(n: int, g: int, a1: str, seed: int) -> dict[str, Any]:
-    """log10 of the chance that F_exp = 0 on D1 for the least m with (3/4)^m <= delta / n, and for one sign vector less.
+    """Return log10 P[F_exp = 0] on D1 for the least m with (3/4)^m <= delta / n, and for m - 1.
 
-    b = 0.2, c = 0.8, delta = 0.01; nothing is drawn.
+    Here b = 0.2, c = 0.8 and delta = 0.01; the computation is deterministic.
     """
     m = math.ceil((math.log(n) - math.log(DELTA)) / math.log(4 / 3))
     settings = (
@@ -68,19 +69,6 @@ def width(n: int, g: int, a1: str, seed: int) -> dict[str, Any]:
     )
     enough, fewer = (setting.log10_failure().exp_fires_on_d1 for setting in settings)
     return {"m": m, "enough": enough, "fewer": fewer, "allowed": math.log10(DELTA) - math.log10(n)}
-
-
-def _linear_cells() -> Iterator[Cell]:
-    for n, g in ((100, 10), (100, 50), (10**4, 100), (10**6, 10), (10**8, 1000), (10**40, 10**5)):
-        for b in ("0.1", "0.2", "0.9"):
-            for factor in _FACTORS:
-                yield linear_share.cell(seed=0, n=n, g=g, b=b, factor=factor)
-
-
-def _width_cells() -> Iterator[Cell]:
-    for n, g in ((10**4, 100), (10**8, 100), (10**16, 1000), (10**100, 1000)):
-        for a1 in ("0.7", "0.9"):
-            yield width.cell(seed=0, n=n, g=g, a1=a1)
 
 
 @claim(
@@ -92,7 +80,14 @@ def _width_cells() -> Iterator[Cell]:
     r"$\mathcal{D}_1$, divided by $\log n$. If $\kappa < 0.1$, a sign vector makes $F_{\text{lin}}$ positive with a "
     r"chance of at most $\exp(-(0.1 - \kappa)^2 / (2 \sigma^2))$; if $\kappa > 0.1$, with a chance of at least $1/8$. "
     "This is so for every $n$ and $d$: the border is at $a_1 (1 + a_1) = 0.1 (n + a_1)$.",
-    cells=_linear_cells,
+    cells=cell_grid(
+        linear_share,
+        {
+            "n g": ((100, 10), (100, 50), (10**4, 100), (10**6, 10), (10**8, 1000), (10**40, 10**5)),
+            "b": ("0.1", "0.2", "0.9"),
+            "factor": _FACTORS,
+        },
+    ),
     figures=("linear_border",),
     proof="The border of linear attention",
     neighbours=(
@@ -102,16 +97,18 @@ def _width_cells() -> Iterator[Cell]:
         Neighbour(r"a chance of at most $\exp(-(0.1 - \kappa)^2 / \sigma^2)$ before it", {"twice": 1.0}),
     ),
 )
-def linear_border(found: Sequence[Found], border: float = 0.1, least: float = 1 / 8, twice: float = 2.0) -> Finding:
-    """Every cell on its side of the border: the bound of Hoeffding before it, 1/8 beyond it."""
+def linear_border(
+    cells: Sequence[CellResult], border: float = 0.1, least: float = 1 / 8, twice: float = 2.0
+) -> Finding:
+    """Check Hoeffding's bound below the border and the bound 1/8 above it, in every cell."""
     before, beyond = [], []
-    for one in found:
-        distance = one.result["beyond"] + 0.1 - border
+    for cell in cells:
+        distance = cell.result["beyond"] + 0.1 - border
         if distance < 0:
-            bound = -(distance**2) / (twice * one.result["variance"]) / math.log(10)
-            before.append(one.result["share"] - bound)
+            bound = -(distance**2) / (twice * cell.result["variance"]) / math.log(10)
+            before.append(cell.result["share"] - bound)
         else:
-            beyond.append(10 ** one.result["share"])
+            beyond.append(10 ** cell.result["share"])
     numbers = {
         "settings before the border": len(before),
         "log10 of share / bound before it, largest": max(before),
@@ -129,15 +126,17 @@ def linear_border(found: Sequence[Found], border: float = 0.1, least: float = 1 
     says=r"With $Q K^\top = \mathbf{1}$, $b = 0.2$, $c = 0.8$ and $0.7 \le a_1 < 1$, softmax attention fires on a "
     r"quarter of the sign vectors on $\mathcal{D}_1$. The least $m$ for which $F_{\text{exp}} = 0$ has a chance of at "
     r"most $\delta / n$ is $\log(n / \delta) / \log(4/3)$, rounded up.",
-    cells=_width_cells,
+    cells=cell_grid(
+        width, {"n g": ((10**4, 100), (10**8, 100), (10**16, 1000), (10**100, 1000)), "a1": ("0.7", "0.9")}
+    ),
     figures=("width_border",),
     neighbours=(Neighbour("one sign vector less is enough", {"which": "fewer"}),),
 )
-def width_border(found: Sequence[Found], which: str = "enough") -> Finding:
-    spare = [one.result["allowed"] - one.result[which] for one in found]
-    short = [one.result["fewer"] - one.result["allowed"] for one in found]
+def width_border(cells: Sequence[CellResult], which: str = "enough") -> Finding:
+    spare = [cell.result["allowed"] - cell.result[which] for cell in cells]
+    short = [cell.result["fewer"] - cell.result["allowed"] for cell in cells]
     numbers = {
-        "settings": len(found),
+        "settings": len(cells),
         "log10 of delta / n over the chance, least": min(spare),
         "log10 of the chance with one sign vector less over delta / n, least": min(short),
     }

@@ -1,4 +1,4 @@
-"""Learned instead of random: y, or y and X, trained on the data of Deng, Song, Yuan and Zhou for both mechanisms."""
+"""Learned weights: y, or y and X, trained on the data of Deng, Song, Yuan and Zhou for both mechanisms."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import mean
 from typing import Any
 
-from separatrix.claims.ledger import Claim, Finding, Found, Interval, Neighbour, Profile, Verdict, claim
+from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.ledger import CellResult, Claim, Finding, Interval, Neighbour, Profile, Verdict, claim
 from separatrix.errors import ArgumentError
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -30,7 +31,7 @@ def setting_of(name: str, n: int, classes: int) -> SelfAttention | CrossAttentio
     D0 has a in [0, 0.09], D1 has a in [1, 2], or [1.01, 2.01] in cross-attention.
     """
     if name not in SETTINGS:
-        raise ArgumentError("setting", expected=" or ".join(SETTINGS), got=name)
+        raise ArgumentError("setting", expected=" or ".join(SETTINGS), got=repr(name))
     if name == "cross-attention":
         return CrossAttention(n, classes + 1, log_width(n, "0.01"), a0="0.09", a1="1.01")
     weights = name.removeprefix("self-attention, ")
@@ -41,40 +42,40 @@ def setting_of(name: str, n: int, classes: int) -> SelfAttention | CrossAttentio
 def learned(
     setting: str, mechanism: str, trained: str, n: int, classes: int, examples: int, steps: int, seeds: int, seed: int
 ) -> dict[str, Any]:
-    """The accuracies of seeds from `seed` on: with random signs, on the examples seen, and held out at each length."""
-    found = learn(
+    """Return the accuracies of several seeds: with random signs, on training examples, and held out at each length."""
+    models = learn(
         setting_of(setting, n, classes), mechanism, trained,  # type: ignore[arg-type]
         examples=examples, steps=steps, seeds=range(seed, seed + seeds), factors=FACTORS,
     )  # fmt: skip
     return {
-        "signs": [one.signs.value for one in found],
-        "train": [one.train.value for one in found],
-        "held_out": [[one.held_out[at].value for one in found] for at in range(len(FACTORS))],
-        "size": [one.size for one in found],
+        "signs": [model.signs.value for model in models],
+        "train": [model.train.value for model in models],
+        "held_out": [[model.held_out[at].value for model in models] for at in range(len(FACTORS))],
+        "size": [model.size for model in models],
     }
 
 
 @experiment(version=1, name="beyond.learned_regression")
 def regression(mechanism: str, n: int, examples: int, steps: int, seeds: int, seed: int) -> dict[str, Any]:
-    """The accuracies of seeds in softmax regression, where only y is trained and there is one length."""
-    found = learn(
+    """Return the accuracies of several seeds in softmax regression, where only y is trained and there is one length."""
+    models = learn(
         SoftmaxRegression(n, log_width(n)), mechanism, "y",  # type: ignore[arg-type]
         examples=examples, steps=steps, seeds=range(seed, seed + seeds),
     )  # fmt: skip
     return {
-        "signs": [one.signs.value for one in found],
-        "train": [one.train.value for one in found],
-        "held_out": [one.held_out[0].value for one in found],
-        "size": [one.size for one in found],
+        "signs": [model.signs.value for model in models],
+        "train": [model.train.value for model in models],
+        "held_out": [model.held_out[0].value for model in models],
+        "size": [model.size for model in models],
     }
 
 
 @experiment(version=1, name="beyond.by_hand")
 def hand(setting: str, mechanism: str, n: int, classes: int, seed: int) -> dict[str, Any]:
-    """What y = K e_1 does: the output's largest first coordinate on D0 and on D1, and K; D1 fires from `least` on."""
-    found = by_hand(setting_of(setting, n, classes), mechanism)  # type: ignore[arg-type]
-    least = setting_of(setting, n, classes).threshold / found.on_d1
-    return {"on_d0": found.on_d0, "on_d1": found.on_d1, "K": found.K, "least": least}
+    """Return the largest first coordinates of the output for y = K e_1, K, and the least K that fires on D1."""
+    weights = by_hand(setting_of(setting, n, classes), mechanism)  # type: ignore[arg-type]
+    least = setting_of(setting, n, classes).threshold / weights.on_d1
+    return {"on_d0": weights.on_d0, "on_d1": weights.on_d1, "K": weights.K, "least": least}
 
 
 def _attention(n: int, classes: int, examples: int, steps: int, seeds: int) -> Iterator[Cell]:
@@ -84,13 +85,6 @@ def _attention(n: int, classes: int, examples: int, steps: int, seeds: int) -> I
             for trained in TRAINED:
                 case = {"setting": setting, "mechanism": mechanism, "trained": trained}
                 yield learned.cell(seed=0, examples=examples, steps=steps, seeds=seeds, **case, **sizes)
-
-
-def _by_hand() -> Iterator[Cell]:
-    for setting in SETTINGS:
-        for mechanism in MECHANISMS:
-            for n in (200, 2_000, 20_000, 200_000):
-                yield hand.cell(seed=0, setting=setting, mechanism=mechanism, n=n, classes=10)
 
 
 def _regression(n: int, examples: int, steps: int, seeds: int) -> Iterator[Cell]:
@@ -108,42 +102,44 @@ def over_seeds(values: Sequence[float]) -> str:
     return f"{mean(values):.3g} ({min(values):.3g} to {max(values):.3g})"
 
 
-def _of(found: Sequence[Found], mechanism: str, trained: str) -> list[Found]:
-    return [one for one in found if (one.parameters["mechanism"], one.parameters["trained"]) == (mechanism, trained)]
+def _of(cells: Sequence[CellResult], mechanism: str, trained: str) -> list[CellResult]:
+    return [
+        cell for cell in cells if (cell.parameters["mechanism"], cell.parameters["trained"]) == (mechanism, trained)
+    ]
 
 
-def _judge(found: Sequence[Found], strong: str, weak: str, right: float, weights: str) -> Finding:
-    """The claim holds if softmax is right at every length, and linear attention only near the length of training.
+def _judge(cells: Sequence[CellResult], strong: str, weak: str, right: float, weights: str) -> Finding:
+    """The claim holds if softmax is right at every length, and linear attention only near the training length.
 
-    Linear attention must be better than its random signs at n, and with y alone at chance at 16 n. `right` is the
-    accuracy asked of softmax, `weights` what is trained of linear attention.
+    Linear attention must be better than its random signs at n, and with y alone at chance level at 16 n. `right` is the
+    accuracy required of softmax, and `weights` names the trained weights of linear attention.
     """
     numbers: dict[str, float | str | Interval] = {}
-    for one in found:
-        label = f"{one.parameters['setting']}, {one.parameters['mechanism']}, {one.parameters['trained']}"
+    for cell in cells:
+        label = f"{cell.parameters['setting']}, {cell.parameters['mechanism']}, {cell.parameters['trained']}"
         numbers |= {
-            f"{label}: held out at n": over_seeds(one.result["held_out"][0]),
-            f"{label}: at {FACTORS[-1]} n": over_seeds(one.result["held_out"][-1]),
+            f"{label}: held out at n": over_seeds(cell.result["held_out"][0]),
+            f"{label}: at {FACTORS[-1]} n": over_seeds(cell.result["held_out"][-1]),
         }
-    softly = [min(map(mean, one.result["held_out"])) for one in _of(found, strong, "y")]
-    only_y = _of(found, weak, weights)
-    gains = [mean(one.result["held_out"][0]) - mean(one.result["signs"]) for one in only_y]
-    longer = [mean(one.result["held_out"][-1]) for one in only_y]
-    both = [mean(one.result["held_out"][0]) for one in _of(found, "linear", "y and X")]
+    softly = [min(map(mean, cell.result["held_out"])) for cell in _of(cells, strong, "y")]
+    only_y = _of(cells, weak, weights)
+    gains = [mean(cell.result["held_out"][0]) - mean(cell.result["signs"]) for cell in only_y]
+    longer = [mean(cell.result["held_out"][-1]) for cell in only_y]
+    both = [mean(cell.result["held_out"][0]) for cell in _of(cells, "linear", "y and X")]
     numbers |= {
         "softmax, y, least at any length": min(softly),
         "linear, y, gain over random signs at n, least": min(gains),
         f"linear, y, at {FACTORS[-1]} n, most": max(longer),
         "linear, y and X, at n, least": min(both),
     }
-    held = min(softly) > right and min(gains) > 0.1 and max(longer) < 0.6
+    passed = min(softly) > right and min(gains) > 0.1 and max(longer) < 0.6
     note = (
         "Linear attention's signal is the special key's share of the weight, about 1/n. A learned y is as large as "
         "that share is small, and so fits one length. A learned X can increase the share itself, and this carries "
         "over to other lengths in part. Where the seeds differ much, better weights exist than training has found; "
         "with a trained X that can happen to softmax too."
     )
-    return Finding(Verdict.HOLDS if held else Verdict.FAILS_AS_PRINTED, numbers, note)
+    return Finding(Verdict.HOLDS if passed else Verdict.FAILS_AS_PRINTED, numbers, note)
 
 
 _SAYS = (
@@ -184,9 +180,9 @@ def _claim(
     Neighbour("softmax attention is right on all but a thousandth at both", {"right": 0.999}),
 )
 def attention(
-    found: Sequence[Found], strong: str = "softmax", weak: str = "linear", right: float = 0.95, weights: str = "y"
+    cells: Sequence[CellResult], strong: str = "softmax", weak: str = "linear", right: float = 0.95, weights: str = "y"
 ) -> Finding:
-    return _judge(found, strong, weak, right, weights)
+    return _judge(cells, strong, weak, right, weights)
 
 
 @_claim(
@@ -197,9 +193,9 @@ def attention(
     _BOTH,
 )
 def wider(
-    found: Sequence[Found], strong: str = "softmax", weak: str = "linear", right: float = 0.95, weights: str = "y"
+    cells: Sequence[CellResult], strong: str = "softmax", weak: str = "linear", right: float = 0.95, weights: str = "y"
 ) -> Finding:
-    return _judge(found, strong, weak, right, weights)
+    return _judge(cells, strong, weak, right, weights)
 
 
 @claim(
@@ -209,51 +205,52 @@ def wider(
     says="There is always a $y$ with which linear attention separates the data sets: $K e_1$, for the right $K$. "
     r"But the least $K$ with which it fires on $\mathcal{D}_1$ grows as $n$, and that of softmax attention does not "
     "grow.",
-    cells=_by_hand,
+    cells=cell_grid(
+        hand, {"setting": SETTINGS, "mechanism": MECHANISMS, "n": (200, 2_000, 20_000, 200_000)}, classes=10
+    ),
     figures=("weights_by_hand",),
     neighbours=(
         Neighbour("the least $K$ of linear attention grows as $n^{1.2}$", {"power": 1.2}),
         Neighbour("the least $K$ of linear attention grows as $n^{0.8}$", {"power": 0.8}),
     ),
 )
-def first_coordinate(found: Sequence[Found], power: float = 1.0) -> Finding:
+def first_coordinate(cells: Sequence[CellResult], power: float = 1.0) -> Finding:
     numbers: dict[str, float | str | Interval] = {}
-    held = [one.result["K"] is not None for one in found]
+    separable = [cell.result["K"] is not None for cell in cells]
     for setting in SETTINGS:
         for mechanism in MECHANISMS:
             line = [
-                one for one in found if (one.parameters["setting"], one.parameters["mechanism"]) == (setting, mechanism)
+                cell
+                for cell in cells
+                if (cell.parameters["setting"], cell.parameters["mechanism"]) == (setting, mechanism)
             ]
-            least = [one.result["least"] for one in line]
+            least = [cell.result["least"] for cell in line]
             longer = (line[-1].parameters["n"] / line[0].parameters["n"]) ** power
             label = f"{setting}, {mechanism}: least K, from n = {line[0].parameters['n']}"
             numbers[f"{label} to {line[-1].parameters['n']}"] = f"{least[0]:.3g} to {least[-1]:.3g}"
             grows = least[-1] / least[0]
-            held.append(longer / 2 < grows < 2 * longer if mechanism == "linear" else grows < 1.1)
-    ratios = [one.result["on_d1"] / one.result["on_d0"] for one in found if one.parameters["mechanism"] == "linear"]
+            separable.append(longer / 2 < grows < 2 * longer if mechanism == "linear" else grows < 1.1)
+    ratios = [cell.result["on_d1"] / cell.result["on_d0"] for cell in cells if cell.parameters["mechanism"] == "linear"]
     numbers["linear: that coordinate on D1 over D0, least"] = min(ratios)
-    return Finding(Verdict.HOLDS if all(held) else Verdict.FAILS_AS_PRINTED, numbers)
+    return Finding(Verdict.HOLDS if all(separable) else Verdict.FAILS_AS_PRINTED, numbers)
 
 
 def _judge_regression(
-    found: Sequence[Found], strong: str = "softmax", weak: str = "linear", right: float = 0.95, guess: float = 0.75
+    cells: Sequence[CellResult], strong: str = "softmax", weak: str = "linear", right: float = 0.95, guess: float = 0.75
 ) -> Finding:
-    """The claim holds if softmax is right on more than `right` of the held-out examples, and linear on few.
-
-    Few is less than `guess`.
-    """
-    result = {one.parameters["mechanism"]: one.result for one in found}
+    """The claim holds if softmax is right on more than `right` of the held-out data, linear on less than `guess`."""
+    result = {cell.parameters["mechanism"]: cell.result for cell in cells}
     numbers: dict[str, float | str | Interval] = {
         f"{mechanism}, {label}": over_seeds(result[mechanism][entry])
         for mechanism in MECHANISMS
         for entry, label in (("signs", "random signs"), ("train", "examples seen"), ("held_out", "held out"))
     }
-    held = min(result[strong]["held_out"]) > right and max(result[weak]["held_out"]) < guess
+    passed = min(result[strong]["held_out"]) > right and max(result[weak]["held_out"]) < guess
     note = (
         "Here learning does not close the gap. The special token moves linear attention's output by about 2/n, and the "
         "random other tokens by about 0.1 / sqrt(n), in every direction of y alike."
     )
-    return Finding(Verdict.HOLDS if held else Verdict.FAILS_AS_PRINTED, numbers, note)
+    return Finding(Verdict.HOLDS if passed else Verdict.FAILS_AS_PRINTED, numbers, note)
 
 
 def _short_regression() -> Iterator[Cell]:
@@ -276,9 +273,9 @@ def _short_regression() -> Iterator[Cell]:
     ),
 )
 def softmax_regression(
-    found: Sequence[Found], strong: str = "softmax", weak: str = "linear", right: float = 0.95, guess: float = 0.75
+    cells: Sequence[CellResult], strong: str = "softmax", weak: str = "linear", right: float = 0.95, guess: float = 0.75
 ) -> Finding:
-    return _judge_regression(found, strong, weak, right, guess)
+    return _judge_regression(cells, strong, weak, right, guess)
 
 
 @claim(
@@ -302,31 +299,31 @@ def softmax_regression(
         "interval of the differences, seed by seed, must be above zero; the measured factor is 3.3.",
     ),
 )
-def longer_regression(found: Sequence[Found], nearer: bool = True, times: float = 1.0) -> Finding:
-    """Also: on held-out examples linear attention is nearer to one half than at 100 tokens.
+def longer_regression(cells: Sequence[CellResult], nearer: bool = True, times: float = 1.0) -> Finding:
+    """The claim holds if, in addition, linear attention is closer to one half on held-out examples than at 100 tokens.
 
     The 95% interval of the differences between the distances from one half, seed by seed, must be above zero, with
     `times` the distance of the longer runs. If their mean is not above zero, the claim fails; if it is, and zero is in
     the interval, nothing is decided.
     """
-    most = max(one.parameters["n"] for one in found)
-    made = _judge_regression([one for one in found if one.parameters["n"] == most])
+    most = max(cell.parameters["n"] for cell in cells)
+    judged = _judge_regression([cell for cell in cells if cell.parameters["n"] == most])
     long, short = (
-        [abs(share - 0.5) for share in one.result["held_out"]]
-        for one in sorted(found, key=lambda one: -int(one.parameters["n"]))
-        if one.parameters["mechanism"] == "linear"
+        [abs(share - 0.5) for share in cell.result["held_out"]]
+        for cell in sorted(cells, key=lambda cell: -int(cell.parameters["n"]))
+        if cell.parameters["mechanism"] == "linear"
     )
     apart = paired(short, [times * x for x in long])
     if not nearer:
         apart = Interval(-apart.value, -apart.high, -apart.low, apart.confidence)
     numbers: dict[str, float | str | Interval] = {
-        **made.numbers,
+        **judged.numbers,
         "linear, held out, from one half, n = 300": mean(long),
         "linear, held out, from one half, n = 100": mean(short),
         "how much nearer, seed by seed": apart,
     }
-    if made.verdict is not Verdict.HOLDS or apart.value <= 0:
-        return Finding(Verdict.FAILS_AS_PRINTED, numbers, made.note)
+    if judged.verdict is not Verdict.HOLDS or apart.value <= 0:
+        return Finding(Verdict.FAILS_AS_PRINTED, numbers, judged.note)
     if apart.low <= 0:
         return Finding(Verdict.UNDECIDED, numbers, "The interval of the differences includes zero.")
-    return Finding(Verdict.HOLDS, numbers, made.note)
+    return Finding(Verdict.HOLDS, numbers, judged.note)

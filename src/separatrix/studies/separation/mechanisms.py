@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from separatrix.claims.ledger import Finding, Found, Interval, Neighbour, Verdict, claim
+from separatrix.claims.ledger import CellResult, Finding, Interval, Neighbour, Verdict, claim
 from separatrix.errors import ArgumentError
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -39,16 +39,21 @@ _DRAWS = 3
 
 def mechanism_of(name: str, seed: int) -> Mechanism:
     """The mechanism of a name; the seed draws the random features."""
-    made = {one.name: one for one in (*(softmax(beta) for beta in (1, 0.25, 0.5, 2, 4)), order3("once"))}
-    made |= {one.name: one for one in (linear("identity"), linear("relu"), linear("elu"), linear("taylor2"))}
-    made |= {one.name: one for one in (order3("twice"), random_features(64, seed))}
-    if name not in made:
-        raise ArgumentError("mechanism", expected=" or ".join(made), got=name)
-    return made[name]
+    known = {
+        mechanism.name: mechanism for mechanism in (*(softmax(beta) for beta in (1, 0.25, 0.5, 2, 4)), order3("once"))
+    }
+    known |= {
+        mechanism.name: mechanism
+        for mechanism in (linear("identity"), linear("relu"), linear("elu"), linear("taylor2"))
+    }
+    known |= {mechanism.name: mechanism for mechanism in (order3("twice"), random_features(64, seed))}
+    if name not in known:
+        raise ArgumentError("mechanism", expected=" or ".join(known), got=repr(name))
+    return known[name]
 
 
 def setting_of(name: str, n: int) -> SelfAttention | CrossAttention:
-    """The paper's baseline setting at n: ten classes, and the m that it has for n = 200."""
+    """The paper's baseline setting at n, with ten classes and the paper's m for n = 200."""
     if name == "cross-attention":
         return CrossAttention(n, 11, log_width(PAPERS_N, "0.01"), a0="0.01", a1=3)
     weights = name.removeprefix("self-attention, ")
@@ -57,27 +62,30 @@ def setting_of(name: str, n: int) -> SelfAttention | CrossAttention:
 
 @experiment(version=1, name="beyond.mechanism")
 def exactly(setting: str, mechanism: str, n: int, seed: int) -> dict[str, Any]:
-    """The exact probabilities at the paper's tau, and the paper's own success; the seed draws random features."""
+    """Return the exact probabilities at the paper's tau; the seed is for random features."""
     chosen = setting_of(setting, n)
-    found = dataclasses.asdict(outcome(chosen, mechanism_of(mechanism, seed)))
-    return {**found, "papers_success": float(chosen.success_probability().success)}
+    probabilities = dataclasses.asdict(outcome(chosen, mechanism_of(mechanism, seed)))
+    return {**probabilities, "papers_success": float(chosen.success_probability().success)}
 
 
 @experiment(version=1, name="beyond.mechanism_margin")
 def with_margin(setting: str, mechanism: str, n: int, margins: list[float], seed: int) -> dict[str, Any]:
-    """The probability of separating at the best tau for each margin, and that tau."""
-    found = tuned_separation(setting_of(setting, n), mechanism_of(mechanism, seed), margins)
-    return {"best": [one.separates for one in found], "tau": [one.tau for one in found]}
+    """Return the probability of separation at the best tau for each margin, and that tau."""
+    separations = tuned_separation(setting_of(setting, n), mechanism_of(mechanism, seed), margins)
+    return {
+        "best": [separation.separates for separation in separations],
+        "tau": [separation.tau for separation in separations],
+    }
 
 
 @experiment(version=1, name="beyond.mechanism_regression")
 def regression(mechanism: str, n: int, trials: int, seed: int) -> dict[str, Any]:
-    """Simulated softmax regression with m = log n and tau = 1/4: estimates and 95% intervals."""
-    found = simulate_outcome(SoftmaxRegression(n, log_width(n)), mechanism_of(mechanism, seed), trials, seed)
+    """Simulate softmax regression with m = log n and tau = 1/4; return estimates with 95% confidence intervals."""
+    simulated = simulate_outcome(SoftmaxRegression(n, log_width(n)), mechanism_of(mechanism, seed), trials, seed)
     return {
         name: [estimate.value, estimate.low, estimate.high]
         for name in ("fires_on_d1", "silent_on_d0", "separates", "success")
-        for estimate in [getattr(found, name)]
+        for estimate in [getattr(simulated, name)]
     }
 
 
@@ -111,11 +119,11 @@ def _regressions() -> Iterator[Cell]:
             yield regression.cell(seed=seed, mechanism=name, n=300, trials=300)
 
 
-def by_mechanism(found: Sequence[Found], entry: str) -> dict[tuple[str, str], list[float]]:
+def by_mechanism(cells: Sequence[CellResult], entry: str) -> dict[tuple[str, str], list[float]]:
     """An entry of the results by setting and mechanism, in the order of the cells."""
     table: dict[tuple[str, str], list[float]] = {}
-    for one in found:
-        table.setdefault((one.parameters["setting"], one.parameters["mechanism"]), []).append(one.result[entry])
+    for cell in cells:
+        table.setdefault((cell.parameters["setting"], cell.parameters["mechanism"]), []).append(cell.result[entry])
     return table
 
 
@@ -147,14 +155,14 @@ def _range(values: Sequence[float]) -> str:
         Neighbour("linear attention with the taylor2 map succeeds as often", {"also": "linear, taylor2"}),
     ),
 )
-def at_the_papers_sizes(found: Sequence[Found], also: str = "softmax") -> Finding:
-    success, papers = by_mechanism(found, "success"), by_mechanism(found, "papers_success")
+def at_the_papers_sizes(cells: Sequence[CellResult], also: str = "softmax") -> Finding:
+    success, papers = by_mechanism(cells, "success"), by_mechanism(cells, "papers_success")
     own = {setting: success[setting, "softmax"][0] for setting in SETTINGS}
     apart = max(abs(own[setting] - papers[setting, "softmax"][0]) for setting in SETTINGS)
     as_often = ("softmax, beta = 0.5", "softmax, beta = 2", "softmax, beta = 4", ORDER3[0], also)
     lost = max(own[setting] - success[setting, name][0] for setting in SETTINGS for name in as_often)
     copies = all(
-        by_mechanism(found, entry)[setting, "linear, relu"] == by_mechanism(found, entry)[setting, "linear, identity"]
+        by_mechanism(cells, entry)[setting, "linear, relu"] == by_mechanism(cells, entry)[setting, "linear, identity"]
         for setting in SETTINGS
         for entry in ("fires_on_d1", "silent_on_d0", "separates", "success")
     )
@@ -163,7 +171,7 @@ def at_the_papers_sizes(found: Sequence[Found], also: str = "softmax") -> Findin
         name: max(max(success[setting, name]) / own[setting] for setting in SETTINGS)
         for name in ("linear, elu", "linear, taylor2", RANDOM)
     }
-    separates = by_mechanism(found, "separates")
+    separates = by_mechanism(cells, "separates")
     numbers: dict[str, float | str | Interval] = {
         "success of softmax": ", ".join(f"{setting}: {value:.4g}" for setting, value in own.items()),
         "difference from the exact method of the paper's networks": apart,
@@ -181,8 +189,8 @@ def at_the_papers_sizes(found: Sequence[Found], also: str = "softmax") -> Findin
         "on D0 already; another claim is about the best tau. Random features give the exponential only in the mean: "
         "for vectors as long as these their variance is astronomical."
     )
-    held = (apart < 1e-12, lost < 1e-3, copies, never == 0, max(maps.values()) < 0.5)
-    return Finding(_verdict(*held), numbers, note)
+    conditions = (apart < 1e-12, lost < 1e-3, copies, never == 0, max(maps.values()) < 0.5)
+    return Finding(_verdict(*conditions), numbers, note)
 
 
 @claim(
@@ -199,34 +207,34 @@ def at_the_papers_sizes(found: Sequence[Found], also: str = "softmax") -> Findin
         Neighbour("softmax at four times its temperature succeeds as often up to $n = 10^9$", {"keeps": SOFTMAX[1]}),
     ),
 )
-def as_n_grows(found: Sequence[Found], first: int = 10**4, keeps: str = "softmax") -> Finding:
-    late = [one for one in found if one.parameters["n"] >= first]
-    maps = max(one.result["separates"] for one in late if one.parameters["mechanism"] in LINEAR)
-    kept = by_mechanism([one for one in found if one.parameters["n"] >= PAPERS_N], "separates")
+def as_n_grows(cells: Sequence[CellResult], first: int = 10**4, keeps: str = "softmax") -> Finding:
+    late = [cell for cell in cells if cell.parameters["n"] >= first]
+    maps = max(cell.result["separates"] for cell in late if cell.parameters["mechanism"] in LINEAR)
+    kept = by_mechanism([cell for cell in cells if cell.parameters["n"] >= PAPERS_N], "separates")
     spread = {
         name: max(max(kept[setting, name]) - min(kept[setting, name]) for setting in SETTINGS)
         for name in ("softmax", ORDER3[0], keeps)
     }
-    hot = max(one.result["separates"] for one in late if one.parameters["mechanism"] == SOFTMAX[1])
+    hot = max(cell.result["separates"] for cell in late if cell.parameters["mechanism"] == SOFTMAX[1])
     cold = by_mechanism(late, "separates")["self-attention, identity", "softmax, beta = 4"]
     numbers: dict[str, float | str | Interval] = {
         "largest rate of a feature map, n >= 10^4": maps,
-        "how far softmax's rate moves, n >= 200": spread["softmax"],
-        "how far order 3's rate moves, n >= 200": spread[ORDER3[0]],
+        "range of the rate of softmax, n >= 200": spread["softmax"],
+        "range of the rate of order 3, n >= 200": spread[ORDER3[0]],
         "rate at beta = 0.25, n >= 10^4, largest": hot,
         "rate at beta = 4, identity weights, n >= 10^4": _range(cold),
     }
     note = (
-        "A change of the temperature harms in both directions. At beta = 0.25 the special key's weight n^(beta s) "
+        "A higher and a lower temperature both reduce the rate. At beta = 0.25 the special key's weight n^(beta s) "
         "is no longer above that of the n others; at beta = 4 and identity weights each query's own class gains a "
         "factor n^(4 b^2), until queries fire on D0."
     )
     return Finding(_verdict(maps == 0, max(spread.values()) < 1e-6), numbers, note)
 
 
-def widest(one: Found, level: float) -> float:
+def widest(cell: CellResult, level: float) -> float:
     """The largest margin at which the best tau separates with at least this probability; 0 if none does."""
-    pairs = zip(one.parameters["margins"], one.result["best"], strict=True)
+    pairs = zip(cell.parameters["margins"], cell.result["best"], strict=True)
     return max((margin for margin, best in pairs if best >= level), default=0.0)
 
 
@@ -249,13 +257,13 @@ def widest(one: Found, level: float) -> float:
         "twelve in each decade in the place of four.",
     ),
 )
-def best_tau(found: Sequence[Found], power: float = 1.0) -> Finding:
-    """The margin must fall as n^-power, the power measured over each tenfold n being within 0.15 of it."""
-    softly = [_rate_at(one, 0.1) for one in found if one.parameters["mechanism"] == "softmax"]
-    hard = max(_rate_at(one, 0.1) for one in found if one.parameters["mechanism"] in LINEAR)
-    finest = {one.parameters["setting"]: one.result["best"][0] for one in _identity(found, PAPERS_N)}
+def best_tau(cells: Sequence[CellResult], power: float = 1.0) -> Finding:
+    """Check that the margin falls as n^-power: over each tenfold n the measured power is within 0.15."""
+    softly = [_rate_at(cell, 0.1) for cell in cells if cell.parameters["mechanism"] == "softmax"]
+    hard = max(_rate_at(cell, 0.1) for cell in cells if cell.parameters["mechanism"] in LINEAR)
+    finest = {cell.parameters["setting"]: cell.result["best"][0] for cell in _identity(cells, PAPERS_N)}
     reach: Mapping[int, list[float]] = {
-        n: [widest(one, 0.1) for one in _identity(found, n)] for n in (PAPERS_N, 2_000, 20_000)
+        n: [widest(cell, 0.1) for cell in _identity(cells, n)] for n in (PAPERS_N, 2_000, 20_000)
     }
     scaled = [n * margin for n, margins in reach.items() for margin in margins]
     numbers: dict[str, float | str | Interval] = {
@@ -265,7 +273,7 @@ def best_tau(found: Sequence[Found], power: float = 1.0) -> Finding:
         **{f"widest margin of the identity, n = {n}": _range(margins) for n, margins in reach.items()},
         "n times that margin": _range(scaled),
         "order 3 with both values at a margin of 0.1 tau, least": min(
-            _rate_at(one, 0.1) for one in found if one.parameters["mechanism"] == ORDER3[1]
+            _rate_at(cell, 0.1) for cell in cells if cell.parameters["mechanism"] == ORDER3[1]
         ),
     }
     if min(scaled) == 0:
@@ -280,13 +288,13 @@ def best_tau(found: Sequence[Found], power: float = 1.0) -> Finding:
     return Finding(_verdict(min(softly) > 0.9, hard == 0, min(finest.values()) > 0.1, falls), numbers)
 
 
-def _rate_at(one: Found, margin: float) -> float:
+def _rate_at(cell: CellResult, margin: float) -> float:
     """The rate at the best tau for one margin."""
-    return float(one.result["best"][one.parameters["margins"].index(margin)])
+    return float(cell.result["best"][cell.parameters["margins"].index(margin)])
 
 
-def _identity(found: Sequence[Found], n: int) -> list[Found]:
-    return [one for one in found if (one.parameters["mechanism"], one.parameters["n"]) == ("linear, identity", n)]
+def _identity(cells: Sequence[CellResult], n: int) -> list[CellResult]:
+    return [cell for cell in cells if (cell.parameters["mechanism"], cell.parameters["n"]) == ("linear, identity", n)]
 
 
 @claim(
@@ -308,19 +316,19 @@ def _identity(found: Sequence[Found], n: int) -> list[Found]:
         "three draws they separate the data sets in 6 to 9 trials of 100.",
     ),
 )
-def softmax_regression(found: Sequence[Found], separates: str = "softmax", drawn: float = 1 / 6) -> Finding:
+def softmax_regression(cells: Sequence[CellResult], separates: str = "softmax", drawn: float = 1 / 6) -> Finding:
     """`drawn` bounds how often random features separate, with each of their draws and 95% confidence."""
-    success = {one.parameters["mechanism"]: one.result["success"] for one in found}
-    silent = {one.parameters["mechanism"]: one.result["silent_on_d0"] for one in found}
+    success = {cell.parameters["mechanism"]: cell.result["success"] for cell in cells}
+    silent = {cell.parameters["mechanism"]: cell.result["silent_on_d0"] for cell in cells}
     maps = max(success[name][2] for name in LINEAR)
-    random = {one.seed: one.result["success"] for one in found if one.parameters["mechanism"] == RANDOM}
+    random = {cell.seed: cell.result["success"] for cell in cells if cell.parameters["mechanism"] == RANDOM}
     numbers: dict[str, float | str | Interval] = {
         name: _interval(estimate) for name, estimate in success.items() if name != RANDOM
     }
     numbers |= {f"{RANDOM}, draw {seed}": _interval(estimate) for seed, estimate in random.items()}
     numbers["silent on D0 at beta = 4"] = _interval(silent["softmax, beta = 4"])
     numbers["silent on D0, order 3"] = _interval(silent[ORDER3[0]])
-    held = (
+    conditions = (
         success[separates][1] > 0.9,
         maps < 0.05,
         max(high for _, _, high in random.values()) < drawn,
@@ -332,4 +340,4 @@ def softmax_regression(found: Sequence[Found], separates: str = "softmax", drawn
         "With both value sets order 3 has y_j y_j = 1 at the special token, so that its success does not depend "
         "on a random sign."
     )
-    return Finding(_verdict(*held), numbers, note)
+    return Finding(_verdict(*conditions), numbers, note)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
 
-from separatrix.claims.ledger import Finding, Found, Interval, Neighbour, Verdict, claim
+from separatrix.claims.ledger import CellResult, Finding, Interval, Neighbour, Verdict, claim
 from separatrix.errors import ArgumentError
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -26,15 +26,15 @@ _LOG_N = (*range(6, 21), *range(22, 41, 2), *range(45, 101, 5))
 _LOG_CLASSES = tuple(range(10))
 LARGEST_A0 = {"self-attention, identity": 0.1, "self-attention, ones": 0.1, "cross-attention": 0.1}
 LEAST_A1 = {"self-attention, identity": 1.0, "self-attention, ones": 0.7, "cross-attention": 1.0}
-"""From where on the theorems are stated: E.4, D.1 (which 6.2 takes over), F.1."""
+"""The least a_1 in the theorems: E.4, D.1 (which 6.2 refers to), and F.1."""
 
 
 def setting_of(
     name: str, n: int, classes: int, m: int, a0: Number, a1: Number = Decimal("1.2")
 ) -> SelfAttention | CrossAttention:
-    """The setting of a name with so many classes, b = 0.2 and c = 0.8, also outside the definitions' ranges."""
+    """The setting of this name, with b = 0.2 and c = 0.8, also outside the ranges of the definitions."""
     if name not in SETTINGS:
-        raise ArgumentError("setting", expected=" or ".join(SETTINGS), got=name)
+        raise ArgumentError("setting", expected=" or ".join(SETTINGS), got=repr(name))
     if name == "cross-attention":
         return CrossAttention(n, classes + 1, m, a0=a0, a1=a1, strict=False)
     weights = name.removeprefix("self-attention, ")
@@ -45,31 +45,31 @@ def setting_of(
 def over_signal(
     setting: str, n: int, classes: int, m: int, a0: list[float], a1: list[float], level: float, seed: int
 ) -> dict[str, Any]:
-    """Success by a0 and a1, and for each a0 the least a1 that reaches the level; nothing is random."""
+    """Return the success by a0 and a1, and the least a1 that reaches the level for each a0."""
     fine = [_FINE * k for k in range(1, int(Decimal(str(a1[-1])) / _FINE) + 1)]
     columns = [setting_of(setting, n, classes, m, value) for value in a0]
-    found = phase(columns, "a1", a1, level, candidates=fine)
+    diagram = phase(columns, "a1", a1, level, candidates=fine)
     return {
-        "success": [list(column) for column in found.success],
-        "linear_silent": [[one.lin_silent_on_d1 for one in column] for column in found.columns],
-        "edge": [None if edge.value is None else float(edge.value) for edge in found.edges],
-        "at_edge": [edge.success for edge in found.edges],
-        "before_edge": [edge.success_before for edge in found.edges],
+        "success": [list(column) for column in diagram.success],
+        "linear_silent": [[probability.lin_silent_on_d1 for probability in column] for column in diagram.columns],
+        "edge": [None if edge.value is None else float(edge.value) for edge in diagram.edges],
+        "at_edge": [edge.success for edge in diagram.edges],
+        "before_edge": [edge.success_before for edge in diagram.edges],
     }
 
 
 @experiment(version=1, name="beyond.phase_size")
 def over_size(setting: str, log2_n: list[int], log2_classes: list[int], level: float, seed: int) -> dict[str, Any]:
-    """Success by n = 2^i and d - 2 (or d - 1) = 2^j <= n with the paper's m, and the least d that reaches the level."""
+    """Return the success by n = 2^i and d - 2 (or d - 1) = 2^j <= n, and the least d that reaches the level."""
     extra = 1 if setting == "cross-attention" else 2
     a1 = 3 if setting == "cross-attention" else Decimal("1.2")
     success, edges = [], []
     for i in log2_n:
         m = log_width(2**i, "0.01", 1 if setting == "cross-attention" else 15)
         widths = [2**j + extra for j in log2_classes if j <= i]
-        found = phase([setting_of(setting, 2**i, 1, m, Decimal("0.01"), a1)], "d", widths, level)
-        success.append([*found.success[0], *[None] * (len(log2_classes) - len(widths))])
-        edges.append(found.edges[0].value)
+        diagram = phase([setting_of(setting, 2**i, 1, m, Decimal("0.01"), a1)], "d", widths, level)
+        success.append([*diagram.success[0], *[None] * (len(log2_classes) - len(widths))])
+        edges.append(diagram.edges[0].value)
     return {"success": success, "edge": edges}
 
 
@@ -98,19 +98,19 @@ def _size() -> Iterator[Cell]:
     figures=("phase_over_signal",),
     neighbours=(Neighbour("reaches one half at an a1 below a third of the theorems'", {"factor": 1 / 3}),),
 )
-def over_a0_and_a1(found: Sequence[Found], factor: float = 1.0) -> Finding:
+def over_a0_and_a1(cells: Sequence[CellResult], factor: float = 1.0) -> Finding:
     numbers: dict[str, float | str | Interval] = {}
-    held: list[bool] = []
-    for one in found:
-        name, a0, a1 = one.parameters["setting"], one.parameters["a0"], one.parameters["a1"]
-        columns, edges = one.result["success"], one.result["edge"]
+    conditions: list[bool] = []
+    for cell in cells:
+        name, a0, a1 = cell.parameters["setting"], cell.parameters["a0"], cell.parameters["a1"]
+        columns, edges = cell.result["success"], cell.result["edge"]
         inside = [column for value, column in zip(a0, columns, strict=True) if value <= LARGEST_A0[name]]
         moved = max(abs(x - y) for column in inside for x, y in zip(column, inside[0], strict=True))
         reached = [value for value, edge in zip(a0, edges, strict=True) if edge is not None]
         moves = (value for value, edge in zip(a0, edges, strict=True) if edge is None or abs(edge - edges[0]) > 0.03)
         same = next(moves, math.inf)
         peak = max(range(len(a1)), key=lambda at: columns[0][at])
-        last, linear = columns[0][-1], one.result["linear_silent"][0]
+        last, linear = columns[0][-1], cell.result["linear_silent"][0]
         numbers |= {
             f"{name}: success moves with a0 <= {LARGEST_A0[name]:g} by": moved,
             f"{name}: least a1 for success {LEVEL:g}": edges[0],
@@ -118,18 +118,23 @@ def over_a0_and_a1(found: Sequence[Found], factor: float = 1.0) -> Finding:
             f"{name}: largest a0 with success {LEVEL:g} anywhere": max(reached),
             f"{name}: most, at a0 = 0": f"{columns[0][peak]:.3g} at a1 = {a1[peak]:g}; at a1 = {a1[-1]:g}, {last:.3g}",
         }
-        held += [moved < 1e-12, edges[0] < factor * LEAST_A1[name], same > 3 * LARGEST_A0[name], _edges_agree(one)]
+        conditions += [
+            moved < 1e-12,
+            edges[0] < factor * LEAST_A1[name],
+            same > 3 * LARGEST_A0[name],
+            _edges_agree(cell),
+        ]
         if name != "cross-attention":
-            # Success is at most the chance that linear attention is silent, and it is that which gives way.
-            held += [last < 0.6 * columns[0][peak], linear[-1] < 0.6 * linear[peak], last <= linear[-1]]
-    return Finding(Verdict.HOLDS if all(held) else Verdict.FAILS_AS_PRINTED, numbers)
+            # Success is at most the probability that linear attention is silent, which is the part that decreases.
+            conditions += [last < 0.6 * columns[0][peak], linear[-1] < 0.6 * linear[peak], last <= linear[-1]]
+    return Finding(Verdict.HOLDS if all(conditions) else Verdict.FAILS_AS_PRINTED, numbers)
 
 
-def _edges_agree(one: Found) -> bool:
+def _edges_agree(cell: CellResult) -> bool:
     """Whether the edge is where the level is reached: at it, not right before it, and nowhere on the grid below it."""
-    level, a1 = one.parameters["level"], one.parameters["a1"]
+    level, a1 = cell.parameters["level"], cell.parameters["a1"]
     for column, edge, at, before in zip(
-        *(one.result[name] for name in ("success", "edge", "at_edge", "before_edge")), strict=True
+        *(cell.result[name] for name in ("success", "edge", "at_edge", "before_edge")), strict=True
     ):
         below = [success for value, success in zip(a1, column, strict=True) if edge is None or value < edge]
         if any(success >= level for success in below) or (edge is not None and not at >= level > before):
@@ -137,9 +142,9 @@ def _edges_agree(one: Found) -> bool:
     return True
 
 
-def edge_at(one: Found, log2_n: int) -> int | None:
+def edge_at(cell: CellResult, log2_n: int) -> int | None:
     """The least d that reaches the level at n = 2^log2_n; None if none does."""
-    edge: int | None = one.result["edge"][one.parameters["log2_n"].index(log2_n)]
+    edge: int | None = cell.result["edge"][cell.parameters["log2_n"].index(log2_n)]
     return edge
 
 
@@ -154,24 +159,24 @@ def edge_at(one: Found, log2_n: int) -> int | None:
     figures=("phase_over_size",),
     neighbours=(Neighbour("the least number of classes does not grow at all", {"times": 1}),),
 )
-def over_n_and_d(found: Sequence[Found], times: int = 2) -> Finding:
+def over_n_and_d(cells: Sequence[CellResult], times: int = 2) -> Finding:
     numbers: dict[str, float | str | Interval] = {}
-    held: list[bool] = []
+    conditions: list[bool] = []
     narrow = _LOG_CLASSES.index(3)
-    for one in found:
-        if one.parameters["level"] != HIGH:
+    for cell in cells:
+        if cell.parameters["level"] != HIGH:
             continue
-        name, grid = one.parameters["setting"], one.result["success"]
+        name, grid = cell.parameters["setting"], cell.result["success"]
         first, last = grid[_LOG_N.index(10)][narrow], grid[-1][narrow]
         extra = 1 if name == "cross-attention" else 2
-        classes = [edge - extra if (edge := edge_at(one, i)) else None for i in _LOG_N if i >= 10]
+        classes = [edge - extra if (edge := edge_at(cell, i)) else None for i in _LOG_N if i >= 10]
         numbers |= {
             f"{name}: success with 8 classes at n = 2^10 and 2^100": f"{first:.3g} and {last:.3g}",
             f"{name}: least d for {HIGH:g}": ", ".join(
-                f"{edge_at(one, i)} at n = 2^{i}" for i in (8, 10, 20, 40, 60, 100)
+                f"{edge_at(cell, i)} at n = 2^{i}" for i in (8, 10, 20, 40, 60, 100)
             ),
         }
         reached = [number for number in classes if number is not None]
         doubles = len(reached) == len(classes) and max(reached) <= times * reached[0]
-        held += [last < first, doubles, grid[-1][-1] > 0.99]
-    return Finding(Verdict.HOLDS if all(held) else Verdict.FAILS_AS_PRINTED, numbers)
+        conditions += [last < first, doubles, grid[-1][-1] > 0.99]
+    return Finding(Verdict.HOLDS if all(conditions) else Verdict.FAILS_AS_PRINTED, numbers)

@@ -11,8 +11,8 @@ from tests.report.drawings.drawn import drawn
 def test_the_drawn_triple_is_ringed() -> None:
     drawing = drawn("triple_found", "kronecker/section-1/triples")
     heat, triple, blank = drawing.figure.data
-    one = next(one for one in ran("kronecker/section-1/triples") if "weights" in one.result)
-    tokens, M = one.result["tokens"], one.parameters["modulus"]
+    cell = next(cell for cell in ran("kronecker/section-1/triples") if "weights" in cell.result)
+    tokens, M = cell.result["tokens"], cell.parameters["modulus"]
     for x, y in ((triple.x[0], triple.y[0]), (triple.x[6], triple.y[6])):
         j1, j2 = int(y + 0.5), int(x + 0.5)
         assert (tokens[0] + tokens[j1] + tokens[j2]) % M == 0

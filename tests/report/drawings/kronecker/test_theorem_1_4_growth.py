@@ -9,8 +9,8 @@ from tests.claims.cells import ran
 
 
 def test_seconds_are_drawn_beside_the_flops_where_there_are_any() -> None:
-    found = [replace(one, seconds=0.5) for one in ran("kronecker/theorem-1.4/linear-growth")]
-    drawing = draw("linear_growth", found)
+    cells = [replace(cell, seconds=0.5) for cell in ran("kronecker/theorem-1.4/linear-growth")]
+    drawing = draw("linear_growth", cells)
     timed = [trace for trace in drawing.figure.data if trace.yaxis == "y2"]
     assert len(timed) == 6
     assert {value for trace in timed for value in trace.y} == {0.5}

@@ -21,12 +21,12 @@ def test_the_lower_bounds_side_joins_the_phase_diagram() -> None:
     drawing = drawn("lower_bound_phase", "kronecker/theorem-b.2")
     heat, border, rank, exact, rule = drawing.figure.data
     grid = {
-        one.parameters["log2_n"]: one for one in ran("kronecker/theorem-b.2") if "polynomial_exponent" in one.result
+        cell.parameters["log2_n"]: cell for cell in ran("kronecker/theorem-b.2") if "polynomial_exponent" in cell.result
     }
     for log2_n, row in zip(heat.y, heat.z, strict=True):
-        one = grid[log2_n]
-        given = dict(zip(one.parameters["ratios"], one.result["polynomial_exponent"], strict=True))
+        cell = grid[log2_n]
+        exponents = dict(zip(cell.parameters["ratios"], cell.result["polynomial_exponent"], strict=True))
         for ratio, exponent in zip(heat.x, row, strict=True):
-            assert exponent == min(given.get(ratio, one.result["exact_exponent"]), one.result["exact_exponent"])
+            assert exponent == min(exponents.get(ratio, cell.result["exact_exponent"]), cell.result["exact_exponent"])
     assert tuple(border.x) == tuple(grid[log2_n].result["border"] for log2_n in border.y)
     assert all(a < b < c for a, b, c in zip(rank.x, exact.x, rule.x, strict=True))

@@ -15,8 +15,8 @@ def test_the_slider_shows_one_step_at_a_time() -> None:
     steps = ran(id)[0].result["step"]
     assert [mark.label for mark in slider.steps] == [f"{step:,}" for step in steps]
     for at, mark in enumerate(slider.steps):
-        shown = [index for index, seen in enumerate(mark.args[1]) if seen]
-        assert shown == [2 * at, 2 * at + 1]
+        visible = [index for index, seen in enumerate(mark.args[1]) if seen]
+        assert visible == [2 * at, 2 * at + 1]
     assert [trace.visible for trace in figure.data] == [False] * 6 + [True] * 2
     W = ran(id)[0].result["W"]
     np.testing.assert_allclose(np.array(figure.data[6].z), W[-1], atol=1e-4)

@@ -10,12 +10,12 @@ from tests.claims.cells import ran, shortened
 
 def test_validation_curves_are_means_over_seeds_with_a_band() -> None:
     id = "selection/figure-4/lengths"
-    found = shortened(id)
-    figure = draw("length_tasks", found).figure
+    cells = shortened(id)
+    figure = draw("length_tasks", cells).figure
     named = {trace.name: trace for trace in figure.data if trace.name}
-    group = [one for one in found if one.parameters["encoding"] == "fixed"]
+    group = [cell for cell in cells if cell.parameters["encoding"] == "fixed"]
     first = group[0].result["tasks"][0]
-    losses = np.stack([one.result["validation"][:, 0] for one in group])
+    losses = np.stack([cell.result["validation"][:, 0] for cell in group])
     np.testing.assert_allclose(named[f"{first}, fixed"].y, losses.mean(0))
     bands = [trace for trace in figure.data if trace.fill == "toself"]
     assert len(bands) == 8
@@ -31,16 +31,16 @@ def test_the_floor_is_drawn_at_every_threshold() -> None:
 
 def test_the_population_is_drawn_beside_the_run_where_it_is_known() -> None:
     known, unknown = (shortened("selection/figure-1"), ran("selection/figure-1/small"))
-    names = [{trace.name for trace in draw("training_loss", found).figure.data} for found in (known, unknown)]
+    names = [{trace.name for trace in draw("training_loss", cells).figure.data} for cells in (known, unknown)]
     assert "population" in names[0]
     assert "population" not in names[1]
 
 
 def test_a_figure_of_lengths_leaves_other_thresholds_out() -> None:
-    found = shortened("selection/figure-4/lengths")
-    others = shortened("selection/figure-4/floor-of-fixed-encodings")
-    drawn, with_others = (draw("length_tasks", given).columns for given in (found, (*found, *others)))
+    cells = shortened("selection/figure-4/lengths")
+    other_cells = shortened("selection/figure-4/floor-of-fixed-encodings")
+    drawn, with_others = (draw("length_tasks", drawn_cells).columns for drawn_cells in (cells, (*cells, *other_cells)))
     assert len(drawn) == 9
     assert with_others.keys() == drawn.keys()
-    shared = [one for one in others if one.parameters["threshold"] == found[0].parameters["threshold"]]
-    assert with_others == draw("length_tasks", (*found, *shared)).columns
+    shared = [cell for cell in other_cells if cell.parameters["threshold"] == cells[0].parameters["threshold"]]
+    assert with_others == draw("length_tasks", (*cells, *shared)).columns

@@ -11,22 +11,22 @@ from tests.report.drawings.drawn import drawn
 
 def panels(figure: str) -> list[dict[str, object]]:
     """The traces of a figure by panel, then by name."""
-    shown: dict[str, dict[str, object]] = {}
+    by_panel: dict[str, dict[str, object]] = {}
     for trace in drawn(f"figure_{figure}", f"separation/figure-{figure}").figure.data:
-        shown.setdefault(trace.xaxis, {})[trace.name] = trace
-    return list(shown.values())
+        by_panel.setdefault(trace.xaxis, {})[trace.name] = trace
+    return list(by_panel.values())
 
 
 def test_each_panel_has_the_exact_curve_and_the_simulated_points() -> None:
-    printed = [one for one in ran("separation/figure-7") if one.parameters["reading"] == "as printed"]
+    printed = [cell for cell in ran("separation/figure-7") if cell.parameters["reading"] == "as printed"]
     traces = panels("7")
     assert len(traces) == len(printed) == 5
-    for one, traced in zip(printed, traces, strict=True):
+    for cell, traced in zip(printed, traces, strict=True):
         exact = traced["exact"]
-        assert list(exact.x) == one.result["x"]
-        assert list(exact.y) == one.result["low"]
+        assert list(exact.x) == cell.result["x"]
+        assert list(exact.y) == cell.result["low"]
         points = traced["simulated, 100 trials, 95% intervals"]
-        estimates = [wilson(hits, 100) for hits in one.result["hits"]]
+        estimates = [wilson(hits, 100) for hits in cell.result["hits"]]
         assert list(points.y) == [estimate.value for estimate in estimates]
         low = [y - down for y, down in zip(points.y, points.error_y.arrayminus, strict=True)]
         high = [y + up for y, up in zip(points.y, points.error_y.array, strict=True)]

@@ -7,16 +7,17 @@ from functools import cache
 
 import pytest
 
-from separatrix.claims.ledger import Found
+from separatrix.claims.ledger import CellResult
 from separatrix.report.drawings.studies import learning
 from separatrix.report.figures import FIGURES
 from separatrix.report.theme import Drawing
-from separatrix.studies.learning import growth, language_model, match, polynomial, recall, runs, text
-from separatrix.studies.learning.mechanisms import LAYERED, MECHANISMS
+from separatrix.studies.learning import growth, join, language_model, match, polynomial, recall, runs, text
+from separatrix.studies.learning.mechanisms import JOINING, LAYERED, MECHANISMS
 from tests.report.drawings.drawn import check_data, check_figure, check_sentence
 
 RUNS = ["learning_curves", "learning_ends", "learning_compute"]
-NAMES = [*RUNS, "learning_growth", "learning_bytes", "recall_radius", "learning_roads"]
+JOINS = ["join_guessing", "join_longer"]
+NAMES = [*RUNS, "learning_growth", "learning_bytes", "recall_radius", "learning_roads", *JOINS]
 
 
 def on(task: str) -> dict[str, str]:
@@ -24,32 +25,45 @@ def on(task: str) -> dict[str, str]:
     return {"text": "0123"} if task == "text" else {"task": task}
 
 
-def run(task: str, attention: str, seed: int) -> Found:
+def run(task: str, attention: str, seed: int) -> CellResult:
     place = list(MECHANISMS).index(attention)
     values = [0.1, 0.2 + 0.01 * place + 0.002 * seed, 0.3 + 0.01 * place + 0.002 * seed]
-    given = {**on(task), "attention": attention, "steps": 10, "compute_steps": 10 + place}
+    parameters = {**on(task), "attention": attention, "steps": 10, "compute_steps": 10 + place}
     steps = [0, 10, 10 + place] if place else [0, 10]
     result = {"step": steps, "accuracy": values[: len(steps)], "loss": [1 - value for value in values[: len(steps)]]}
-    return Found(given, seed, {**result, "parameters": 1000, "step_flops": 1e6 / (10 + place)}, seconds=1.5)
+    return CellResult(parameters, seed, {**result, "parameters": 1000, "step_flops": 1e6 / (10 + place)}, seconds=1.5)
 
 
 @cache
-def results(name: str, task: str = "recall") -> tuple[Found, ...]:
+def results(name: str, task: str = "recall") -> tuple[CellResult, ...]:
     if name in RUNS:
         return tuple(run(task, attention, seed) for attention in MECHANISMS for seed in (1, 2, 3))
+    if name == "join_guessing":
+        right = {"by_one_head": 0, "by_two_hops": 0}
+        sizes = [{"facts": facts, "relations": 4} for facts in (8, 32, 2)] + [{"facts": 8, "graph": "0123"}]
+        return tuple(CellResult(size, 0, {**right, "guessing": 2 / (2 + size["facts"])}) for size in sizes)
+    if name == "join_longer":
+        given = {"size": [8, 8, 4], "longer": [16, 24]}
+        return tuple(
+            CellResult(
+                {**given, "attention": kind}, seed, {"accuracy": [0.1, 0.9], "elsewhere": [0.8, 0.7 + 0.01 * place]}
+            )
+            for place, kind in enumerate(JOINING)
+            for seed in (1, 2, 3)
+        )
     if name == "recall_radius":
-        return (Found({"order": 3, "parts": 2, "shared": 2}, 0, {"n": 9, "by_one_head": 0, "by_two_hops": 0}),)
+        return (CellResult({"order": 3, "parts": 2, "shared": 2}, 0, {"n": 9, "by_one_head": 0, "by_two_hops": 0}),)
     if name == "learning_roads":
         kinds = [("recall", "order 3, R = 0.5"), ("text", "order 3, R = 1")]
         result = {"step": [0, 5], "exact_loss": [2.0, 1.0], "polynomial_loss": [2.0, 1.25]}
-        return tuple(Found({**on(t), "attention": a}, seed, result) for t, a in kinds for seed in (1, 2))
-    found = []
+        return tuple(CellResult({**on(t), "attention": a}, seed, result) for t, a in kinds for seed in (1, 2))
+    cells = []
     for place, attention in enumerate(growth._POWERS, start=1):
         for n in (32, 64):
             counted = {"flops": float(place * n), "peak_bytes": place * n, "kept_bytes": place, "error": None}
-            found.append(Found({"attention": attention, "n": n}, 0, counted, seconds=9.0))
-            found.append(Found({"attention": attention, "n": n}, 0, {"gradient": 1.0}, seconds=0.01 * place))
-    return tuple(found)
+            cells.append(CellResult({"attention": attention, "n": n}, 0, counted, seconds=9.0))
+            cells.append(CellResult({"attention": attention, "n": n}, 0, {"gradient": 1.0}, seconds=0.01 * place))
+    return tuple(cells)
 
 
 @cache
@@ -60,8 +74,8 @@ def drawn(name: str, task: str = "recall") -> Drawing:
 def test_these_are_all_of_them_and_claims_name_them() -> None:
     ours = {name for name, draw in FIGURES.items() if draw.__module__.startswith(f"{learning.__name__}.")}
     assert ours == set(NAMES)
-    claims = (growth, language_model, match, polynomial, recall, runs, text)
-    named = {figure for module in claims for one in vars(module).values() for figure in getattr(one, "figures", ())}
+    claims = (growth, join, language_model, match, polynomial, recall, runs, text)
+    named = {figure for module in claims for value in vars(module).values() for figure in getattr(value, "figures", ())}
     assert named == ours
 
 
@@ -102,20 +116,20 @@ def test_seconds_are_those_of_the_cells_that_do_nothing_else() -> None:
     assert len(right) == len(growth._POWERS)
     assert right[0].y[0] == pytest.approx(0.01)
     assert drawn("learning_growth").columns["seconds"][0] == pytest.approx(0.01)
-    untimed = [Found(one.parameters, 0, one.result) for one in results("learning_growth")]
+    untimed = [CellResult(cell.parameters, 0, cell.result) for cell in results("learning_growth")]
     assert all(trace.xaxis == "x" for trace in FIGURES["learning_growth"](untimed).figure.data)
 
 
 @pytest.mark.parametrize("name", RUNS)
 def test_language_models_are_compared_with_the_one_of_order_2(name: str) -> None:
     """The first seeds of two attentions, under the names of the language models."""
-    found = [
-        replace(one, parameters={**one.parameters, "attention": given})
-        for given, attention in zip(LAYERED, ("linear elu", "order 3"), strict=True)
-        for one in results(name, "text")
-        if one.parameters["attention"] == attention
+    cells = [
+        replace(cell, parameters={**cell.parameters, "attention": attention_drawn})
+        for attention_drawn, attention in zip(LAYERED, ("linear elu", "order 3"), strict=True)
+        for cell in results(name, "text")
+        if cell.parameters["attention"] == attention
     ]
-    drawing = FIGURES[name](found)
+    drawing = FIGURES[name](cells)
     if name == "learning_ends":
         assert list(drawing.figure.data[0].text) == list(LAYERED)
         assert drawing.text.endswith("and four layers of order 2 has 0.796.")
@@ -124,6 +138,16 @@ def test_language_models_are_compared_with_the_one_of_order_2(name: str) -> None
     if name == "learning_compute":
         assert "one of four layers of order 2." in drawing.text
     assert len(drawing.text) < 330
+
+
+def test_joins_are_drawn_by_facts() -> None:
+    (guesses,) = drawn("join_guessing").figure.data
+    assert (list(guesses.x), list(guesses.y)) == ([2, 8, 32], pytest.approx([1 / 2, 1 / 5, 1 / 17]))
+    traces = {trace.name: trace for trace in drawn("join_longer").figure.data}
+    assert list(traces) == list(JOINING)
+    assert list(traces["order 3, both norms"].x) == [8, 16, 24]
+    assert list(traces["order 3, both norms"].y) == pytest.approx([0.9, 0.8, 0.73])
+    assert "order 3, both norms has 0.73" in drawn("join_longer").text
 
 
 def test_the_radius_reaches_what_it_says() -> None:

@@ -7,25 +7,25 @@ from functools import cache
 
 import pytest
 
-from separatrix.claims.ledger import Found
+from separatrix.claims.ledger import CellResult
 from separatrix.lab.registry import Experiment
 from separatrix.report.drawings.studies import selection
 from separatrix.report.figures import FIGURES
 from separatrix.report.theme import Drawing
 from separatrix.selection.learners import ATTENTIONS
-from separatrix.studies.selection import attention, fixed, length, positions
+from separatrix.studies.selection import attention, fixed, length, positions, times
 from tests.report.drawings.drawn import check_data, check_figure, check_sentence
 
 SCHEDULE = [[60, 1.0], [20, 0.3]]
 
 
-def found(experiment: Experiment, seed: int = 0, **parameters: object) -> Found:
+def found(experiment: Experiment, seed: int = 0, **parameters: object) -> CellResult:
     cell = experiment.cell(seed=seed, **parameters)
-    return Found(cell.arguments, seed, experiment(seed=seed, **cell.arguments))
+    return CellResult(cell.arguments, seed, experiment(seed=seed, **cell.arguments))
 
 
 @cache
-def results(name: str) -> tuple[Found, ...]:
+def results(name: str) -> tuple[CellResult, ...]:
     """Small ones, of the kind that the figure's claim hands it."""
     learner = attention.learner
     match name:
@@ -49,6 +49,9 @@ def results(name: str) -> tuple[Found, ...]:
             lengths = [12, 24, 48]
             sampled = found(length.sampled, **size, lengths=lengths)
             return sampled, found(length.trained, **size, lengths=lengths, batch=16)
+        case "selection_time_law":
+            flows = [found(times.orthogonal, T=40, q=3, d=2, width=width) for width in (2**10, 2**11)]
+            return *flows, *(found(times.drawn, T=64, d=2, width=width) for width in (2**12, 2**13))
         case "fixed_encodings":
             how = {"T": 20, "q": 2, "d": 2, "schedule": SCHEDULE, "encodings": 4}
             widths = [(170, 0.3), (170, 0.4), (64, 0.5)]
@@ -72,14 +75,15 @@ NAMES = [
     "length_curve",
     "fixed_encodings",
     "fixed_encodings_trained",
+    "selection_time_law",
 ]
 
 
 def test_these_are_all_of_them_and_claims_name_them() -> None:
     ours = {name for name, draw in FIGURES.items() if draw.__module__.startswith(f"{selection.__name__}.")}
     assert ours == set(NAMES)
-    claims = (attention, fixed, length, positions)
-    named = {figure for module in claims for one in vars(module).values() for figure in getattr(one, "figures", ())}
+    claims = (attention, fixed, length, positions, times)
+    named = {figure for module in claims for value in vars(module).values() for figure in getattr(value, "figures", ())}
     assert named == ours
 
 
@@ -95,7 +99,9 @@ def test_every_seed_that_ended_is_a_dot_and_a_stopped_attention_says_so() -> Non
     dots = {trace.name: trace for trace in drawn("selection_learners").figure.data}
     assert set(dots) == set(ATTENTIONS)
     for kind in ATTENTIONS:
-        finals = [one.result["final"] for one in results("selection_learners") if one.parameters["attention"] == kind]
+        finals = [
+            cell.result["final"] for cell in results("selection_learners") if cell.parameters["attention"] == kind
+        ]
         ended = [loss / attention.ZERO for loss in finals if loss is not None]
         if len(ended) == 2:
             assert list(dots[kind].x) == ended

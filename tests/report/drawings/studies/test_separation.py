@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from separatrix.claims.ledger import Found
+from separatrix.claims.ledger import CellResult
 from separatrix.lab.registry import Experiment
 from separatrix.report.figures import FIGURES
 from separatrix.report.theme import Drawing
@@ -27,29 +27,35 @@ NAMES = (
 )
 
 
-def found(experiment: Experiment, **parameters: Any) -> Found:
+def found(experiment: Experiment, **parameters: Any) -> CellResult:
     cell = experiment.cell(seed=0, **parameters)
-    return Found(cell.arguments, 0, experiment(seed=0, **cell.arguments))
+    return CellResult(cell.arguments, 0, experiment(seed=0, **cell.arguments))
 
 
 @cache
-def results(name: str) -> tuple[Found, ...]:
+def results(name: str) -> tuple[CellResult, ...]:
     """Small ones, of the kind that the figure's claim hands it."""
     settings = mechanisms.SETTINGS
     two = ("softmax", "linear, identity")
     match name:
         case "mechanisms_at_the_papers_sizes":
-            cells = [(setting, one) for setting in settings for one in mechanisms.EVERY]
-            return tuple(found(mechanisms.exactly, setting=setting, mechanism=one, n=20) for setting, one in cells)
+            cells = [(setting, mechanism) for setting in settings for mechanism in mechanisms.EVERY]
+            return tuple(
+                found(mechanisms.exactly, setting=setting, mechanism=mechanism, n=20) for setting, mechanism in cells
+            )
         case "mechanisms_as_n_grows":
-            cells = [(setting, one, n) for setting in settings for one in two for n in (100, 1000)]
-            return tuple(found(mechanisms.exactly, setting=s, mechanism=one, n=n) for s, one, n in cells)
+            cells = [(setting, mechanism, n) for setting in settings for mechanism in two for n in (100, 1000)]
+            return tuple(found(mechanisms.exactly, setting=s, mechanism=mechanism, n=n) for s, mechanism, n in cells)
         case "separation_against_margin":
-            cells = [(setting, one, n) for setting in settings for one in two for n in (200, 2000)]
+            cells = [(setting, mechanism, n) for setting in settings for mechanism in two for n in (200, 2000)]
             how = {"margins": [1e-4, 1e-2]}
-            return tuple(found(mechanisms.with_margin, setting=s, mechanism=one, n=n, **how) for s, one, n in cells)
+            return tuple(
+                found(mechanisms.with_margin, setting=s, mechanism=mechanism, n=n, **how) for s, mechanism, n in cells
+            )
         case "mechanisms_in_regression":
-            return tuple(found(mechanisms.regression, mechanism=one, n=20, trials=5) for one in mechanisms.EVERY)
+            return tuple(
+                found(mechanisms.regression, mechanism=mechanism, n=20, trials=5) for mechanism in mechanisms.EVERY
+            )
         case "phase_over_signal":
             how = {"n": 40, "classes": 4, "m": 3, "a0": [0.0, 0.5], "a1": [0.5, 1.0, 1.5], "level": 0.2}
             return tuple(found(phase.over_signal, setting=setting, **how) for setting in settings)
@@ -59,14 +65,20 @@ def results(name: str) -> tuple[Found, ...]:
             return tuple(found(phase.over_size, setting=setting, level=level, **how) for setting, level in cells)
         case "learned_accuracy":
             how = {"n": 20, "classes": 4, "examples": 4, "steps": 3, "seeds": 2}
-            cells = [(s, one, what) for s in settings for one in learned.MECHANISMS for what in learned.TRAINED]
-            return tuple(found(learned.learned, setting=s, mechanism=one, trained=t, **how) for s, one, t in cells)
+            cells = [
+                (s, mechanism, what) for s in settings for mechanism in learned.MECHANISMS for what in learned.TRAINED
+            ]
+            return tuple(
+                found(learned.learned, setting=s, mechanism=mechanism, trained=t, **how) for s, mechanism, t in cells
+            )
         case "learned_regression":
             how = {"n": 20, "examples": 4, "steps": 3, "seeds": 2}
-            return tuple(found(learned.regression, mechanism=one, **how) for one in learned.MECHANISMS)
+            return tuple(found(learned.regression, mechanism=mechanism, **how) for mechanism in learned.MECHANISMS)
         case _:
-            cells = [(s, one, n) for s in settings for one in learned.MECHANISMS for n in (200, 2000)]
-            return tuple(found(learned.hand, setting=s, mechanism=one, n=n, classes=10) for s, one, n in cells)
+            cells = [(s, mechanism, n) for s in settings for mechanism in learned.MECHANISMS for n in (200, 2000)]
+            return tuple(
+                found(learned.hand, setting=s, mechanism=mechanism, n=n, classes=10) for s, mechanism, n in cells
+            )
 
 
 @cache
@@ -84,10 +96,10 @@ def test_a_figure_has_traces_axes_words_and_data(name: str) -> None:
 
 def test_the_table_shows_success_where_it_says() -> None:
     (heat,) = drawn("mechanisms_at_the_papers_sizes").figure.data
-    for one in results("mechanisms_at_the_papers_sizes"):
-        row = list(heat.y).index(one.parameters["mechanism"])
-        column = mechanisms.SETTINGS.index(one.parameters["setting"])
-        assert heat.z[row][column] == one.result["success"]
+    for cell in results("mechanisms_at_the_papers_sizes"):
+        row = list(heat.y).index(cell.parameters["mechanism"])
+        column = mechanisms.SETTINGS.index(cell.parameters["setting"])
+        assert heat.z[row][column] == cell.result["success"]
 
 
 def test_the_diagrams_are_upright() -> None:
@@ -101,7 +113,7 @@ def test_the_diagrams_are_upright() -> None:
 
 
 def test_bars_reach_from_the_least_to_the_largest_seed() -> None:
-    one, trace = results("learned_accuracy")[0], drawn("learned_accuracy").figure.data[0]
-    for at, values in enumerate(one.result["held_out"]):
+    cell, trace = results("learned_accuracy")[0], drawn("learned_accuracy").figure.data[0]
+    for at, values in enumerate(cell.result["held_out"]):
         assert trace.y[at] + trace.error_y.array[at] == pytest.approx(max(values))
         assert trace.y[at] - trace.error_y.arrayminus[at] == pytest.approx(min(values))

@@ -69,9 +69,9 @@ def test_tokens_of_a_piece_are_those_that_are_drawn() -> None:
 
 def test_the_last_window_can_be_drawn() -> None:
     """All starts of the shortest part that holds a window: none is beyond the end."""
-    held = len(corpus()) // 10
-    batch = text_task(held - 1).held_out(3, torch.Generator().manual_seed(0))
-    assert batch.tokens.shape == (3, held - 1, 2)
+    held_out = len(corpus()) // 10
+    batch = text_task(held_out - 1).held_out(3, torch.Generator().manual_seed(0))
+    assert batch.tokens.shape == (3, held_out - 1, 2)
     assert len(set(map(tuple, batch.answers.tolist()))) == 1
 
 

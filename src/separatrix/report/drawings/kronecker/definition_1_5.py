@@ -21,7 +21,7 @@ _SERIES = (
     columns=("order", "n", "d", "exact", "polynomial", "certificate", "printed"),
 )
 def definition_errors(results: Results) -> Chart:
-    """Definition 1.5: the library's algorithms against the definition."""
+    """Definition 1.5: the largest differences between the library's algorithms and the definition."""
     rows = sorted(rows_of(results), key=lambda row: (row["order"], row["n"]))
     worst = max(row["exact"] for row in rows)
     return [{**row, "case": f"k = {row['order']}, n = {row['n']}"} for row in rows], (

@@ -24,12 +24,12 @@ _SERIES = (
     height=500,
 )
 def chain_sizes(results: Results) -> Chart:
-    """Section 4: the numbers in each problem of the chain against the variables of the formula."""
+    """Section 4: the sizes of the problems in the reduction from SAT to attention, against the number of variables."""
     (cell,) = rows_of(results)
     rows = one_row_per_entry([cell], *cell)
     last = rows[-1]
     return rows, (
         f"Sizes along the chain against v: vectors grow as 2^(v/3), attention over triples as 2^v; at v = "
-        f"{last['variables']} the direct road takes 2^{last['direct_work']:.0f} multiplications, the protocol's "
+        f"{last['variables']} the direct reduction takes 2^{last['direct_work']:.0f} multiplications, the protocol's "
         f"2^{last['protocol_work']:.0f}."
     )

@@ -21,7 +21,7 @@ _BETAS = Curves(
 
 @drawing
 def smallest_beta(results: Results) -> Drawing:
-    """Lemma B.1: the smallest beta, by the rule and on exact outputs, beside the proof's, against n."""
+    """Lemma B.1: the smallest beta, by the rule and on exact outputs, and the proof's beta, against n."""
     rows = sorted(rows_of(results), key=lambda row: int(row["n"]))
     line = [row for row in rows if (row["d"], row["low"], row["high"]) == (20, 5, 10)]
     last = line[-1]

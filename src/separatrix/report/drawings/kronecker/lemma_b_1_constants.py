@@ -24,7 +24,7 @@ _OUTPUTS = ("case_1", "case_2", "corrected", "printed")
 
 @drawing
 def lemma_b1_outputs(results: Results) -> Drawing:
-    """Lemma B.1 at eps = 1/2: the outputs nearest to the gap against beta, with both thresholds."""
+    """Lemma B.1 at eps = 1/2: the outputs of both cases against beta, and the printed and corrected thresholds."""
     cell = next(cell for cell in results if cell.parameters["low"] * 2 == cell.parameters["high"])
     rows = [
         {"beta": row["beta"], **{f"log10 {name}": row[name] / math.log(10) for name in _OUTPUTS}}
@@ -39,6 +39,7 @@ def lemma_b1_outputs(results: Results) -> Drawing:
     drawn.add_vline(x=rule, line={"color": GREY, "width": 1, "dash": "dot"})
     text = (
         f"At n = {shape['n']}, d = {shape['d']}, t = {shape['high']}, eps = 1/2: the least output of case 1 overtakes "
-        f"the largest of case 2; the corrected threshold parts them from beta = {rule:.0f} on, the printed one nowhere."
+        f"the largest of case 2; the corrected threshold separates them from beta = {rule:.0f} on, the printed one "
+        "nowhere."
     )
     return Drawing(drawn, text, columns_of(rows, *rows[0]))

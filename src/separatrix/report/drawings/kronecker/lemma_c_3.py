@@ -8,16 +8,13 @@ from separatrix.report.theme import BLUE, RED
 
 
 @Curves(
-    series=(
-        Curve("direct_flops", "A<sup>T</sup>B as defined", RED),
-        Curve("factored_flops", "by its factors", BLUE),
-    ),
+    series=(Curve("direct_flops", "A<sup>T</sup>B as defined", RED), Curve("factored_flops", "by its factors", BLUE)),
     x=Axis("rows n of each factor", "n", log=True, ticks="data"),
     y=Axis("flops counted", log=True),
     columns=("n", "d1", "d2", "direct_flops", "factored_flops"),
 )
 def kronecker_product_flops(results: Results) -> Chart:
-    """Lemma C.3: flops of A^T B computed directly and by its factors."""
+    """Lemma C.3: the flops of A^T B, computed directly and by its factors, against n."""
     widest = max((row["d1"], row["d2"]) for row in rows_of(results))
     by_n = {row["n"]: row for row in rows_of(results) if (row["d1"], row["d2"]) == widest}
     rows = [by_n[n] for n in sorted(by_n)]

@@ -15,7 +15,7 @@ from separatrix.report.tables import Results
     columns=("entries", "d", "bound", "largest", "ratio"),
 )
 def score_bound(results: Results) -> Chart:
-    """Lemma D.3: the largest score against B, below B^3."""
+    """Lemma D.3: the largest score divided by its bound B^3, against B."""
     d = max(cell.parameters["d"] for cell in results)
     # The kind of entries is a parameter, and the result counts entries.
     rows = [{**cell.result, **cell.parameters} for cell in results if cell.parameters["d"] == d]

@@ -15,7 +15,7 @@ from separatrix.report.tables import Results, rows_of
     columns=("errors", "n", "thousandths", "ratio"),
 )
 def denominator_error(results: Results) -> Chart:
-    """Lemma D.5: error of the row sums over its bound."""
+    """Lemma D.5: the error of the row sums divided by its bound."""
     rows = sorted(rows_of(results), key=lambda row: (row["errors"], row["n"], row["thousandths"]))
     largest = max(row["ratio"] for row in rows)
     return [{**row, "epsilon": row["thousandths"] / 1000} for row in rows], (

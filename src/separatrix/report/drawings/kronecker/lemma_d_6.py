@@ -17,7 +17,7 @@ from separatrix.report.theme import BLUE, GREEN, ORANGE, RED
     columns=("normaliser", "epsilon", "ratio"),
 )
 def output_error(results: Results) -> Chart:
-    """Lemma D.6: error of the output over its bound, with and without D and D~ being row sums."""
+    """Lemma D.6: the error of the output divided by its bound, if D and D~ are row sums and if they are not."""
     kinds = list(dict.fromkeys(row["normaliser"] for row in rows_of(results)))
     rows = [
         {

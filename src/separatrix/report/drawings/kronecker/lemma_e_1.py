@@ -14,7 +14,7 @@ from separatrix.report.tables import Results, rows_of
     columns=("d", "degree", "columns", "needed", "printed"),
 )
 def sharp_rank(results: Results) -> Chart:
-    """Lemma E.1: the number of columns that is needed, beside the printed one."""
+    """Lemma E.1: the number of columns that is needed, and the printed one."""
     rows = [{**row, "printed": float(row["printed"])} for row in rows_of(results)]
     rows.sort(key=lambda row: (row["d"], row["degree"]))
     last = rows[-1]

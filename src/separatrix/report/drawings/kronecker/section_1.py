@@ -17,18 +17,13 @@ _WEIGHTS = Map(
     y=Axis("x<sub>j1</sub> of the first key", "j1"),
     hover="%{text}<br>weight %{z:.3g}",
     height=560,
-    look={
-        "colorscale": [[0, "rgba(47, 127, 193, 0.1)"], [1, BLUE]],
-        "showscale": False,
-        "xgap": 1,
-        "ygap": 1,
-    },
+    look={"colorscale": [[0, "rgba(47, 127, 193, 0.1)"], [1, BLUE]], "showscale": False, "xgap": 1, "ygap": 1},
 )
 
 
 @drawing
 def triple_found(results: Results) -> Drawing:
-    """Section 1: the attention of position 0 over all pairs, for one input that has one triple."""
+    """Section 1: the attention of a query over all pairs of keys, for an input with one triple."""
     cell = next(row for row in rows_of(results) if "weights" in row)
     tokens, weights, M = cell["tokens"], cell["weights"], cell["modulus"]
     n, j1, j2 = len(tokens), cell["j1"], cell["j2"]
@@ -61,7 +56,7 @@ def triple_found(results: Results) -> Drawing:
 
 
 def _frames(name: str, cells: Sequence[tuple[int, int]], colour: str) -> go.Scatter:
-    """A frame around each (row, column)."""
+    """Draw a frame around each (row, column)."""
     x = [edge for _, b in cells for edge in (b - 0.5, b + 0.5, b + 0.5, b - 0.5, b - 0.5, None)]
     y = [edge for a, _ in cells for edge in (a - 0.5, a - 0.5, a + 0.5, a + 0.5, a - 0.5, None)]
     return curve(name, x, y, colour, mode="lines", hoverinfo="skip")
@@ -69,7 +64,7 @@ def _frames(name: str, cells: Sequence[tuple[int, int]], colour: str) -> go.Scat
 
 @drawing
 def match_entry_bound(results: Results) -> Drawing:
-    """Section 1: the entry bound that the order-3 head needs against M, by the number of its frequencies."""
+    """Section 1: the entry bound that a head of order 3 needs to detect triples, against the modulus M."""
     cells = sorted((row for row in rows_of(results) if "entry_bound" in row), key=lambda row: int(row["frequencies"]))
     n = cells[0]["n"]
     border = math.log(n) ** (1 / 3)

@@ -7,7 +7,7 @@ from separatrix.report.tables import Results, columns_of, one_row_per_entry, row
 from separatrix.report.theme import SCALE, Drawing
 
 _TOP = 8
-"""Larger orders have the colour of this one."""
+"""The largest order with a colour of its own; larger orders share it."""
 _BAR = {"title": "order", "tickvals": list(range(0, _TOP + 1, 2)), "ticktext": ["0", "2", "4", "6", f"{_TOP}+"]}
 _MAP = Map(
     z="colour",
@@ -21,7 +21,7 @@ _MAP = Map(
 
 @drawing
 def largest_order(results: Results) -> Drawing:
-    """The largest order with B < (ln n)^(1/k), over B and n."""
+    """Section 1.1: the largest order k with B < (ln n)^(1/k), over B and n."""
     cells = sorted(rows_of(results), key=lambda row: int(row["log2_n"]))
     named = [{**row, "bound": row["bounds"], "exponent_above": row["above"]} for row in cells]
     rows = one_row_per_entry(named, "bound", "order", "exponent", "exponent_above")

@@ -18,7 +18,7 @@ _EXPONENTS = Curves(
 
 @drawing
 def threshold_limit(results: Results) -> Drawing:
-    """Theorem 1.4 at order 3: exponents against the ratio for several n, and their limit."""
+    """Theorem 1.4 at order 3: the exponent of n in the cost against B / (ln n)^(1/3), and its limit."""
     cells = [{**row, "ratio": row["ratios"]} for row in phase_grid(results)[3] if row["log2_n"] in (10, 20, 40)]
     limit = next(row for row in rows_of(results) if "limit" in row and row["order"] == 3)
     drawn = _EXPONENTS.figure(one_row_per_entry(cells, "ratio", "polynomial_exponent"))

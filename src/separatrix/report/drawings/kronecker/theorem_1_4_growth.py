@@ -12,7 +12,7 @@ from separatrix.report.theme import COLOURS, THEME, Drawing
 
 @drawing
 def linear_growth(results: Results) -> Drawing:
-    """Theorem 1.4: counted flops against n, beside the plan's and exact attention's; and the seconds of single runs."""
+    """Theorem 1.4: flops against n, counted, planned and of exact attention, and the seconds of single runs."""
     rows = sorted(rows_of(results), key=lambda row: (row["order"], row["n"]))
     counted = [row for row in rows if "counted_flops" in row]
     drawn = make_subplots(rows=1, cols=2)
@@ -46,8 +46,8 @@ def linear_growth(results: Results) -> Drawing:
     equal = all(row["counted_flops"] == row["planned_flops"] for row in counted)
     text = (
         f"Against n, for orders 2, 3 and 4: the flops counted, which {'are' if equal else 'are not'} those planned, "
-        "grow as n, those of exact attention as the order's power of n; and the seconds that single runs of both took, "
-        "on which no verdict rests."
+        "grow as n, those of exact attention as the order's power of n; and the seconds that single runs of both "
+        "took, on which no verdict depends."
     )
     names = ("method", "order", "n", "rank", "counted_flops", "planned_flops", "exact_flops", "state_bytes")
     table = [{"method": "near-linear", **row} for row in counted]

@@ -23,7 +23,7 @@ _CURVES = Curves(
 
 @drawing
 def protocol_soundness(results: Results) -> Drawing:
-    """Theorem 4.5: with what probability Merlin's best lie is accepted, against the length of the code."""
+    """Theorem 4.5: the probability that Merlin's best lie is accepted, against the length of the code."""
     rows = sorted(
         ({**row, **{name: float(Fraction(row[name])) for name in ("worst", "bound")}} for row in rows_of(results)),
         key=lambda row: (row["r"], row["length"]),

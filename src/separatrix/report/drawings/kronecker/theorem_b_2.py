@@ -12,12 +12,12 @@ from separatrix.report.theme import BLUE, GREY, ORANGE, PURPLE, RED, SCALE, SKY,
 @Curves(
     series=(
         Curve("cube_root", "(ln n)<sup>1/3</sup>", GREY, mode="lines"),
-        Curve("constant_rank", "constant gap: rank passes n<sup>2</sup>", BLUE, mode="lines"),
+        Curve("constant_rank", "constant gap: rank exceeds n<sup>2</sup>", BLUE, mode="lines"),
         Curve("constant_exact", "constant gap: decided from", BLUE, mode="lines", dash="dash"),
-        Curve("direct_rank", "direct road: rank passes n<sup>2</sup>", ORANGE, mode="lines"),
-        Curve("direct_exact", "direct road: decided from", ORANGE, mode="lines", dash="dash"),
-        Curve("border", "a formula: rank passes n<sup>2</sup>", RED, mode="markers", size=10, symbol="circle"),
-        Curve("deciding", "a formula: decided at", PURPLE, mode="markers", size=10, symbol="diamond"),
+        Curve("direct_rank", "direct reduction: rank exceeds n<sup>2</sup>", ORANGE, mode="lines"),
+        Curve("direct_exact", "direct reduction: decided from", ORANGE, mode="lines", dash="dash"),
+        Curve("border", "a formula: rank exceeds n<sup>2</sup>", RED, mode="markers", size=10, symbol="circle"),
+        Curve("deciding", "a formula: decided from", PURPLE, mode="markers", size=10, symbol="diamond"),
     ),
     x=Axis("log<sub>2</sub> n", "log2_n"),
     y=Axis("entry bound B", log=True, ticks=(0.5, 1, 2, 5, 10, 20, 50)),
@@ -35,7 +35,7 @@ from separatrix.report.theme import BLUE, GREY, ORANGE, PURPLE, RED, SCALE, SKY,
     ),
 )
 def lower_bound_plane(results: Results) -> Chart:
-    """Theorem B.2: the B at which the polynomial method is no longer subcubic, and the B that decides the instances."""
+    """Theorem B.2: the entry bounds at which near-linear attention becomes cubic and at which SAT is decided."""
     rows = sorted((row for row in rows_of(results) if "cube_root" in row), key=lambda row: int(row["log2_n"]))
     chain = sorted((row for row in rows_of(results) if "deciding" in row), key=lambda row: int(row["variables"]))
     last = rows[-1]
@@ -55,7 +55,7 @@ _PHASE = Map(
     look={"colorscale": SCALE, "colorbar": {"title": "log<sub>n</sub> flops"}},
 )
 _SIDES = (
-    ("constant_rank", "the chain's rank passes n<sup>2</sup>", PURPLE),
+    ("constant_rank", "the chain's rank exceeds n<sup>2</sup>", PURPLE),
     ("constant_exact", "the chain is decided to the right", ORANGE),
     ("constant_rule", "decided by the lemma's rule", SKY),
 )
@@ -63,7 +63,7 @@ _SIDES = (
 
 @drawing
 def lower_bound_phase(results: Results) -> Drawing:
-    """Theorems 1.3, 1.4 and B.2 at order 3: the phase diagram, with the lower bound's side drawn in."""
+    """Theorems 1.3, 1.4 and B.2 at order 3: the phase diagram with the curves of the lower bound."""
     grid = sorted((row for row in rows_of(results) if "polynomial_exponent" in row), key=lambda row: int(row["log2_n"]))
     n = [row["log2_n"] for row in grid]
     ratios = list(grid[0]["ratios"])
@@ -74,9 +74,7 @@ def lower_bound_phase(results: Results) -> Drawing:
         {"log2_n": row["log2_n"], "ratio": ratio, "exponent": min(exponent, row["exact_exponent"])}
         for row in grid
         for ratio, exponent in zip(
-            [*ratios, *further],
-            [*row["polynomial_exponent"], *[row["exact_exponent"]] * len(further)],
-            strict=True,
+            [*ratios, *further], [*row["polynomial_exponent"], *[row["exact_exponent"]] * len(further)], strict=True
         )
     ]
     drawn = _PHASE.figure(cells)

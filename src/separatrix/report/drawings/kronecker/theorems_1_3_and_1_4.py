@@ -18,7 +18,7 @@ _MAP = Map(
 
 
 def phase_grid(results: Results) -> dict[int, list[Row]]:
-    """The rows of the phase diagram by order, n growing."""
+    """The rows of the phase diagram by order, with n ascending."""
     rows = [row for row in rows_of(results) if "polynomial_exponent" in row]
     orders = sorted({row["order"] for row in rows})
     return {k: sorted((row for row in rows if row["order"] == k), key=lambda row: int(row["log2_n"])) for k in orders}
@@ -26,7 +26,7 @@ def phase_grid(results: Results) -> dict[int, list[Row]]:
 
 @drawing
 def threshold_phase_diagram(results: Results) -> Drawing:
-    """Theorems 1.3 and 1.4: the exponent of the cheaper algorithm over B / (ln n)^(1/k) and n, an order a panel."""
+    """Theorems 1.3 and 1.4: the exponent of the cheaper algorithm over B / (ln n)^(1/k) and n, one panel per order."""
     grid = phase_grid(results)
     drawn = make_subplots(rows=1, cols=len(grid), shared_yaxes=True, subplot_titles=[f"order {k}" for k in grid])
     drawn.update_layout(

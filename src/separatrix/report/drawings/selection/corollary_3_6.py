@@ -17,7 +17,7 @@ from separatrix.report.tables import Results, one_row_per_entry, rows_of
     columns=("T1", "T2", "ratio", "limit", "corollary"),
 )
 def length_ratio(results: Results) -> Chart:
-    """Corollary 3.6: the loss at T_2 over that at T_1, against T_1, by T_2 / T_1."""
+    """Corollary 3.6: the loss at the length T_2 divided by the loss at the training length T_1, against T_1."""
     cells = sorted(rows_of(results), key=lambda row: int(row["T1"]))
     return one_row_per_entry(cells, "times", "T2", "ratio", "limit", "corollary"), (
         "Late in training the ratio of the loss at a longer length to the training loss grows in proportion to the "

@@ -16,7 +16,7 @@ _OBJECTIVES = {"mean of the loss": BLUE, "loss of the mean": ORANGE}
     columns=("step", *_OBJECTIVES),
 )
 def two_objectives(results: Results) -> Chart:
-    """Equation (4): the population loss under either objective along the paper's run."""
+    """Equation (4): the losses by two objectives during the training run of the paper."""
     result = next(cell.result for cell in results if "mean of the loss" in cell.result)
     run = {"step": result["step"], **{name: result[name]["loss"] for name in _OBJECTIVES}}
     last = [result[name]["last"] for name in _OBJECTIVES]

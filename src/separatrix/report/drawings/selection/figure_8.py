@@ -1,4 +1,4 @@
-"""Figure 8 of Wang, Wei, Hsu and Lee: W and V of the small run as they turn."""
+"""Figure 8 of Wang, Wei, Hsu and Lee: W and V of the small run during training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from separatrix.report.theme import Drawing
 
 @drawing
 def weight_heat_maps(results: Results) -> Drawing:
-    """Figures 3 and 8: W and V at four steps, chosen by a slider."""
+    """Figures 3 and 8: the weights W and V at four steps of training."""
     result = results[0].result
     steps = list(result["step"])
     drawn = stacked("column: tokens, then encodings", "row of W", "row of V", 0.66, 760)
@@ -24,7 +24,7 @@ def weight_heat_maps(results: Results) -> Drawing:
         for name, axis, top, share in (("W", "y", 1.0, 0.64), ("V", "y2", 0.31, 0.32)):
             z = result[name][at]
             size, height = z.shape[1], z.shape[0]
-            # The scale is the step's own: at the end the diagonal is thirty times the start's entries.
+            # Each step has its own colour scale: at the end the diagonal is thirty times the initial entries.
             limit = float(np.abs(z).max())
             heat = go.Heatmap(
                 x=list(range(size)),

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 
-from separatrix.claims.ledger import Found
+from separatrix.claims.ledger import CellResult
 from separatrix.claims.selection.training import Floats, ends, lengths, runs, subsets
 from separatrix.report.charts import curve, drawing, error_bars
 from separatrix.report.tables import Results
@@ -18,21 +18,21 @@ _DASHES = ("solid", "dash", "dashdot", "dot")
 _LIGHT = {BLUE: "rgba(47, 127, 193, 0.18)", ORANGE: "rgba(230, 159, 0, 0.18)"}
 
 
-def _mean(group: Sequence[Found], pick: Callable[[Found], Floats]) -> tuple[Floats, Floats, Floats]:
-    """The mean over seeds, and the least and the largest of them."""
+def _mean(group: Sequence[CellResult], pick: Callable[[CellResult], Floats]) -> tuple[Floats, Floats, Floats]:
+    """The mean, the minimum and the maximum over seeds."""
     stacked = np.stack([pick(cell) for cell in group])
     return stacked.mean(0), stacked.min(0), stacked.max(0)
 
 
 def stacked(x: str, upper: str, lower: str, share: float, height: int) -> go.Figure:
-    """Two panels over one axis, which fit a phone: the upper has the part `share` of the height, the lower is y2."""
-    made = figure(x, upper, height=height)
-    made.update_layout(
+    """A figure of two panels over one axis; the upper has the share `share` of the height, the lower is y2."""
+    drawing = figure(x, upper, height=height)
+    drawing.update_layout(
         xaxis={"anchor": "y2"},
         yaxis={"domain": [1.04 - share, 1]},
         yaxis2={"domain": [0, 0.96 - share], "title": {"text": lower}},
     )
-    return made
+    return drawing
 
 
 def _band(drawn: go.Figure, x: Sequence[float], low: Floats, high: Floats, colour: str, **place: str) -> None:
@@ -43,7 +43,7 @@ def _band(drawn: go.Figure, x: Sequence[float], low: Floats, high: Floats, colou
 
 @drawing
 def training_loss(results: Results) -> Drawing:
-    """Figure 1, left: the training loss and its inverse, with the population's where it was computed."""
+    """Figure 1, left: the training loss and its inverse, with the population loss where it was computed."""
     drawn = stacked("step", "training loss", "inverse loss", 0.5, 560)
     drawn.update_yaxes(type="log", exponentformat="power", selector={"title": {"text": "training loss"}})
     group = runs(results, encoding="stochastic")
@@ -71,7 +71,7 @@ def training_loss(results: Results) -> Drawing:
 
 @drawing
 def ground_truth_cosines(results: Results) -> Drawing:
-    """Figure 1, right: the cosines of W and V to the ground truth."""
+    """Figure 1, right: the cosine similarity of W and V to the ground truth, against the step."""
     drawn = figure("step", "cosine to the ground truth", height=380)
     columns: dict[str, list[Value]] = {}
     last = {}
@@ -91,8 +91,8 @@ def ground_truth_cosines(results: Results) -> Drawing:
     return Drawing(drawn, text, columns)
 
 
-def _tasks(results: Results, names: Callable[[Found], list[str]]) -> tuple[go.Figure, dict[str, list[Value]]]:
-    """The validation losses by step: a colour an architecture, a dash a task, a band the range over the seeds."""
+def _tasks(results: Results, names: Callable[[CellResult], list[str]]) -> tuple[go.Figure, dict[str, list[Value]]]:
+    """The validation losses by step: one colour per architecture, one dash per task, bands for the range over seeds."""
     drawn = figure("step", "validation loss", log_y=True, height=480)
     columns: dict[str, list[Value]] = {}
     for encoding, colour in FAMILIES.items():
@@ -109,14 +109,14 @@ def _tasks(results: Results, names: Callable[[Found], list[str]]) -> tuple[go.Fi
     return drawn, columns
 
 
-def _range(results: Results, encoding: str, names: Callable[[Found], list[str]]) -> str:
+def _range(results: Results, encoding: str, names: Callable[[CellResult], list[str]]) -> str:
     values = [ends(cell)[task] for cell in runs(results, encoding=encoding) for task in names(cell)]
     return f"{min(values):.3g} to {max(values):.3g}"
 
 
 @drawing
 def length_tasks(results: Results) -> Drawing:
-    """Figures 2 and 4 to 7, top: validation losses on longer sequences."""
+    """Figures 2 and 4 to 7, top: the validation losses for longer sequences, against the step."""
     drawn, columns = _tasks(results, lengths)
     text = (
         f"On longer sequences stochastic encodings end at losses of {_range(results, 'stochastic', lengths)}, and "
@@ -127,7 +127,7 @@ def length_tasks(results: Results) -> Drawing:
 
 @drawing
 def subset_tasks(results: Results) -> Drawing:
-    """Figures 4 to 7, bottom: validation losses on larger subsets."""
+    """Figures 4 to 7, bottom: the validation losses for larger subsets, against the step."""
     drawn, columns = _tasks(results, subsets)
     text = (
         f"On larger subsets stochastic encodings end at losses of {_range(results, 'stochastic', subsets)}, and "
@@ -138,7 +138,7 @@ def subset_tasks(results: Results) -> Drawing:
 
 @drawing
 def fixed_floor(results: Results) -> Drawing:
-    """Figure 4: where fixed encodings end, by length and by dot-product threshold, beside the paper's 0.15."""
+    """Figure 4: the final losses of fixed encodings by length and dot-product threshold, and the paper's 0.15."""
     fixed = runs(results, encoding="fixed")
     thresholds = sorted({cell.parameters["threshold"] for cell in fixed})
     drawn = figure("dot-product threshold of the encodings", "validation loss at the end", height=420)
@@ -154,7 +154,7 @@ def fixed_floor(results: Results) -> Drawing:
     drawn.add_trace(curve("0.15", [thresholds[0], thresholds[-1]], [0.15, 0.15], GREY, mode="lines", dash="dash"))
     least = min(value for name in lengths(fixed[0]) for value in columns[name] if isinstance(value, float))
     text = (
-        "The validation loss that fixed encodings end at, against the threshold on their dot products, for each longer "
+        "The final validation loss of fixed encodings, against the threshold on their dot products, for each longer "
         f"length, with the range over seeds: the least is {least:.3f}, where the paper has at least 0.15."
     )
     return Drawing(drawn, text, columns)

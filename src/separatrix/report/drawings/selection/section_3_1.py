@@ -20,7 +20,7 @@ from separatrix.report.theme import GREY
     columns=("T", "q", "d", "eta t", "loss", "1 - q s"),
 )
 def population_tail(results: Results) -> Chart:
-    """Section 3.1: the population loss and the attention off the subset against eta t."""
+    """Section 3.1: the population loss and the attention outside the subset, against the time eta t."""
     runs = [{**row, "eta t": row["tau"], "1 - q s": row["w"], "late": row["tau"][-1] / 1e3} for row in rows_of(results)]
     rows = [
         {**row, "tail": (row["T"] - 1) / (4 * row["eta t"])} if row["eta t"] > row["late"] else row

@@ -1,4 +1,4 @@
-"""Theorem 3.1 of Wang, Wei, Hsu and Lee: the time to a loss, counted, beside the law and the bound."""
+"""Theorem 3.1 of Wang, Wei, Hsu and Lee: the counted time to a loss, the law and the bound."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TIMES = Curves(
 
 @drawing
 def time_to_loss(results: Results) -> Drawing:
-    """Theorem 3.1: counted steps against the law's, and the bound's."""
+    """Theorem 3.1: counted steps and the bound against the law."""
     counted = [cell for cell in results if "law" in cell.result]
     rows = sorted(rows_of(counted), key=lambda row: float(row["law"]))
     by_sweep = sorted(rows, key=lambda row: list(_SWEEPS).index(row["sweep"]))

@@ -1,4 +1,4 @@
-"""Figure 3 of Deng, Song, Yuan and Zhou: what the choice of tau does."""
+"""Figure 3 of Deng, Song, Yuan and Zhou: the effect of the choice of tau."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from separatrix.report.theme import COLOURS, GREY, Drawing, figure
 
 @drawing
 def success_by_tau(results: Results) -> Drawing:
-    """Softmax regression: success against tau for several n."""
+    """Softmax regression: the success probability against the threshold tau, for several n."""
     cells = [{**row, "tau": [float(tau) for tau in row["taus"]]} for row in rows_of(results)]
     rows = one_row_per_entry(sorted(cells, key=lambda row: int(row["n"])), "tau", "low", "high")
     drawn = figure("tau", "success at m = log n", height=440)

@@ -1,4 +1,4 @@
-"""Figures 3, 4, 5 and 7 of Deng, Song, Yuan and Zhou: exact probabilities beside the paper's Monte Carlo."""
+"""Figures 3, 4, 5 and 7 of Deng, Song, Yuan and Zhou: exact probabilities and Monte Carlo estimates."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def area(name: str, x: Sequence[float], low: Sequence[float], high: Sequence[flo
 
 
 def _range(x: Sequence[float], inside: Sequence[bool]) -> go.Scatter | None:
-    """The part of the axis where the hypotheses about it hold; a single point is made as wide as half a step."""
+    """Shade the part of the axis where its hypotheses hold; a single point is as wide as half a step."""
     within = [value for value, holds in zip(x, inside, strict=True) if holds]
     if not within:
         return None
@@ -35,7 +35,7 @@ def _range(x: Sequence[float], inside: Sequence[bool]) -> go.Scatter | None:
 
 
 def _simulated(x: Sequence[float], hits: Sequence[int | None], trials: int) -> go.Scatter:
-    """The Monte Carlo, each point with its 95 % Wilson interval."""
+    """The Monte Carlo estimates, each with its 95% Wilson interval."""
     points = [(value, wilson(hit, trials)) for value, hit in zip(x, hits, strict=True) if hit is not None]
     y, low, high = zip(*((estimate.value, estimate.low, estimate.high) for _, estimate in points), strict=True)
     return go.Scatter(
@@ -56,30 +56,30 @@ def _columns(results: Results) -> dict[str, list[Value]]:
 
 
 def _panels(results: Results, titles: Mapping[str, str]) -> go.Figure:
-    """The panels of a figure one under the other, which a phone shows as well as a desk."""
+    """The panels of a figure, one below the other, so that they fit narrow screens."""
     printed = {cell.parameters["name"]: cell.result for cell in results if cell.parameters["reading"] == "as printed"}
-    other = {cell.parameters["name"]: cell.result for cell in results if cell.parameters["reading"] != "as printed"}
+    corrected = {cell.parameters["name"]: cell.result for cell in results if cell.parameters["reading"] != "as printed"}
     count = len(printed)
     drawn = make_subplots(
         rows=count, cols=1, vertical_spacing=0.34 / count, subplot_titles=[titles[name] for name in printed]
     )
     drawn.update_layout(template=THEME, height=250 * count + 60, margin={"t": 40, "l": 50}, legend={"y": -0.34 / count})
     drawn.update_annotations(font_size=13, x=0, xanchor="left")
-    seen: set[str] = set()
+    labelled: set[str] = set()
     for row, (name, result) in enumerate(printed.items(), start=1):
         x, low, high = result["x"], result["low"], result["high"]
         traces = [_range(x, result["inside"])]
         if max(h - p for p, h in zip(low, high, strict=True)) > 1e-3:
             traces.append(area("certified bounds", x, low, high, BLUE))
         traces.append(curve("exact", x, [(p + h) / 2 for p, h in zip(low, high, strict=True)], BLUE, mode="lines"))
-        if name in other:
-            y = other[name]["low"]
-            traces.append(curve("exact, with d = 11", other[name]["x"], y, GREY, mode="lines", dash="dot"))
+        if name in corrected:
+            y = corrected[name]["low"]
+            traces.append(curve("exact, with d = 11", corrected[name]["x"], y, GREY, mode="lines", dash="dot"))
         if any(hit is not None for hit in result["hits"]):
             traces.append(_simulated(x, result["hits"], result["trials"]))
         for trace in filter(None, traces):
-            trace.update(legendgroup=trace.name, showlegend=trace.name not in seen)
-            seen.add(trace.name)
+            trace.update(legendgroup=trace.name, showlegend=trace.name not in labelled)
+            labelled.add(trace.name)
             drawn.add_trace(trace, row=row, col=1)
         axis = PANELS[name].axis
         drawn.update_xaxes(title_text=_SUBSCRIPT.get(axis, axis), row=row, col=1)
@@ -94,7 +94,7 @@ def _spread(result: Mapping[str, Any]) -> str:
 
 @drawing
 def figure_3(results: Results) -> Drawing:
-    """Figure 3: softmax regression over n and over m."""
+    """Figure 3: the success probability of softmax regression, against n and against m."""
     a, b = results[0].result, results[1].result
     drawn = _panels(results, {"3a": "(a) m = log n", "3b": "(b) n = 1000"})
     text = (
@@ -112,7 +112,7 @@ def _self_titles(figure: str) -> dict[str, str]:
 
 @drawing
 def figure_4(results: Results) -> Drawing:
-    """Figure 4: self-attention, identity weights."""
+    """Figure 4: the success probability of self-attention with identity weights, against each parameter."""
     by = {cell.parameters["name"]: cell.result for cell in results}
     text = (
         f"Success with identity weights: {_spread(by['4a'])} over n, {_spread(by['4b'])} over d; over m it rises and "
@@ -123,7 +123,7 @@ def figure_4(results: Results) -> Drawing:
 
 @drawing
 def figure_5(results: Results) -> Drawing:
-    """Figure 5: self-attention, weights all ones."""
+    """Figure 5: the success probability of self-attention with weights of all ones, against each parameter."""
     by = {cell.parameters["name"]: cell.result for cell in results}
     text = (
         f"Success with weights all ones: {_spread(by['5a'])} over n, {_spread(by['5b'])} over d; over m it rises and "
@@ -134,7 +134,7 @@ def figure_5(results: Results) -> Drawing:
 
 @drawing
 def figure_7(results: Results) -> Drawing:
-    """Figure 7: cross-attention, panels (d) and (e) in both readings."""
+    """Figure 7: the success probability of cross-attention, against each parameter."""
     by = {cell.parameters["name"]: cell.result for cell in results if cell.parameters["reading"] == "as printed"}
     fixed = "n = 200"
     titles = ("d = 11", fixed, f"{fixed}, d = 11", f"{fixed}, d = 12", f"{fixed}, d = 12")

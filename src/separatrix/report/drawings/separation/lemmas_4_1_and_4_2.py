@@ -29,7 +29,7 @@ from separatrix.report.theme import BLUE, GREEN, ORANGE, RED
     columns=("log10_n", "enough_d0", "enough_d1", "too_small_d0", "too_small_d1"),
 )
 def regression_sums(results: Results) -> Chart:
-    """Lemmas 4.1 and 4.2: which constants C are too small, and which are enough for all data."""
+    """Lemmas 4.1 and 4.2: the constants C that are too small, and those that are enough for all data."""
     rows = [
         {
             "log10_n": cell.result["log10_n"],

@@ -1,4 +1,4 @@
-"""Lemmas 5.1 to 5.4 of Deng, Song, Yuan and Zhou: how the networks of softmax regression may fail."""
+"""Lemmas 5.1 to 5.4 of Deng, Song, Yuan and Zhou: the failure probabilities of the networks of softmax regression."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ _CURVES = Curves(
 
 @drawing
 def regression_failures(results: Results) -> Drawing:
-    """Lemmas 5.1 to 5.4: chances that a part fails, and what is allowed."""
+    """Lemmas 5.1 to 5.4: failure probabilities of the parts, and the allowed bound."""
     paths = {cell.parameters["width"]: cell.result for cell in at_tau(results)}
     rows = [
         {"log10_n": log10_n, **{series.column: paths[width][entry][at] for width, entry, series in _SERIES}}
         for at, log10_n in enumerate(paths[1.5]["log10_n"])
     ]
-    # A chance of zero has no logarithm that can be drawn.
+    # The logarithm of a probability of zero cannot be drawn.
     drawn = _CURVES.figure({name: max(value, FLOOR) for name, value in row.items()} for row in rows)
     text = (
         "Bounds over all data on the chance that a network does the wrong thing, tau = 1/4: from n = 10^5 on the three "

@@ -1,17 +1,17 @@
-"""Lemmas D.2 to F.16 of Deng, Song, Yuan and Zhou: entries against their bounds, and chances of single rows."""
+"""Lemmas D.2 to F.16 of Deng, Song, Yuan and Zhou: entries against their bounds, and probabilities of single rows."""
 
 from __future__ import annotations
 
 import math
 
-from separatrix.claims.ledger import Found
+from separatrix.claims.ledger import CellResult
 from separatrix.claims.separation.row_lemmas import LESS_D
 from separatrix.report.charts import Axis, Curve, Curves, curve, drawing, tick_labels
 from separatrix.report.tables import Results, Row, columns_of
 from separatrix.report.theme import BLUE, COLOURS, GREEN, GREY, ORANGE, Drawing, figure
 
 FLOOR = -400.0
-"""log10 of the least chance handed to a figure: it lies far below every axis."""
+"""log10 of the least probability drawn, which lies far below every axis."""
 _RELATIONS = {
     "=": ("equal", GREEN, "diamond"),
     "<=": ("at most the bound", BLUE, "triangle-left"),
@@ -21,7 +21,7 @@ _RELATIONS = {
 
 @drawing
 def entry_bounds(results: Results) -> Drawing:
-    """Each part of a lemma: entry over bound, in every setting."""
+    """The ratios of entries to their bounds, for each part of a lemma in every setting."""
     relations = results[0].result["relation"]
     rows = [
         {
@@ -69,16 +69,18 @@ def entry_bounds(results: Results) -> Drawing:
 
 @drawing
 def row_chances(results: Results) -> Drawing:
-    """How often a row reaches its threshold, along the paths, and what the lemma allows."""
+    """The probability that a row reaches its threshold along the paths, and the bound of the lemma."""
     along = [cell for cell in results if "reaches" in cell.result and cell.parameters["path"] not in LESS_D]
-    shown = [cell for cell in along if cell.parameters["margin"] != "0"]  # those are of a wrong neighbour
-    paths = sorted({cell.parameters["path"] for cell in shown}, key=lambda path: float(path.removeprefix("n^")))
+    drawn_cells = [
+        cell for cell in along if cell.parameters["margin"] != "0"
+    ]  # a margin of 0 belongs to a wrong neighbour
+    paths = sorted({cell.parameters["path"] for cell in drawn_cells}, key=lambda path: float(path.removeprefix("n^")))
     dashes = dict(zip(reversed(paths), ("solid", "dash", "dot", "dashdot"), strict=False))
     growth = ", ".join(f"{dash} for {path}" for path, dash in reversed(dashes.items()))
     drawn = figure("log<sub>10</sub> n", "log<sub>10</sub> of the chance", log_x=True, height=480)
     colours: dict[str, str] = {}
     rows: list[Row] = []
-    for cell in shown:
+    for cell in drawn_cells:
         kind, path, x = _row(cell), cell.parameters["path"], cell.result["log10_n"]
         first = kind not in colours
         colour = colours.setdefault(kind, COLOURS[len(colours) % len(COLOURS)])
@@ -106,8 +108,8 @@ def finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _row(cell: Found) -> str:
-    """How the legend names a kind of row: which, on which data, against which threshold."""
+def _row(cell: CellResult) -> str:
+    """The legend entry of a kind of row: the row, its data and its threshold."""
     model, row, a, margin = (cell.parameters[name] for name in ("model", "row", "a", "margin"))
     cross = model.startswith("cross")
     name = {"special": "row j<sub>2</sub>" if cross else "row j<sub>3</sub>", "other": "other rows"}.get(row, row)

@@ -27,9 +27,15 @@ def _power(path: str) -> str:
     return f"{base}<sup>{exponent}</sup>" if exponent else base
 
 
+def _formula(path: str) -> str:
+    """The growth of a path in LaTeX, such as $g = n^{0.03}$."""
+    base, _, exponent = path.replace("log", r"\log").partition("^")
+    return f"$g = {base}^{{{exponent}}}$" if exponent else f"$g = {base}$"
+
+
 @drawing
 def success_along_paths(results: Results) -> Drawing:
-    """Success against n for each growth of d; solid where the theorem allows it."""
+    """The success probability against n, for widths d of several growth rates."""
     models = list(dict.fromkeys(cell.parameters["model"] for cell in results))
     paths = list(dict.fromkeys(cell.parameters["path"] for cell in results))
     count = len(models)
@@ -69,18 +75,18 @@ def success_along_paths(results: Results) -> Drawing:
     drawn.update_xaxes(title_text="log<sub>10</sub> n", row=count, col=1)
     drawn.update_yaxes(title_text="success", range=[-0.03, 1.03])
     first = {cell.parameters["path"]: passes(cell.result) for cell in results if cell.parameters["model"] == models[0]}
-    reached = ", ".join(f"10^{n:.3g} along {path}" for path, n in first.items() if n is not None)
-    never = ", ".join(path for path, n in first.items() if n is None)
+    reached = ", ".join(f"$10^{{{n:.3g}}}$ for {_formula(path)}" for path, n in first.items() if n is not None)
+    never = ", ".join(_formula(path) for path, n in first.items() if n is None)
     text = (
-        f"Exact success against log n for each growth of the number of classes g, solid where the theorem allows it: "
-        f"it passes 0.99 at n = {reached}; never along {never}."
+        f"The exact probability of success by the growth of the number of classes g, solid where the theorem applies: "
+        f"it passes 0.99 at n = {reached}; never for {never}."
     )
     return Drawing(drawn, text, columns_of(rows, *rows[0]))
 
 
 @drawing
 def failure_of_the_parts(results: Results) -> Drawing:
-    """The chance that each of the four parts fails, along one allowed path, beside delta / n."""
+    """The probability that each of the four parts of success fails, against n, and the allowed delta / n."""
     along = [cell for cell in results if cell.parameters["path"] == "n^0.1" and "width" in cell.parameters]
     most = max(cell.parameters["width"] for cell in along)
     widest = next(cell for cell in along if cell.parameters["width"] == most)

@@ -19,8 +19,8 @@ every other tuple. `by_one_head` is that head.
 
 *Heads of order 2 need two hops*, for any k: in the first layer each token attends to the tokens of its tag and collects
 the parts of its record's key, in the second the query attends to the tokens whose record's key is its own.
-`by_two_hops` is that. In one layer an order-2 head hands on sums over single tokens, sum_j w(query, x_j) v(x_j), in
-which no term has seen two tokens: that a tag occurs twice has to be read off the sums themselves.
+`by_two_hops` is that. In one layer an order-2 head returns sums over single tokens, sum_j w(query, x_j) v(x_j), in
+which no term depends on two tokens, so whether a tag occurs twice must be inferred from the sums.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ def by_one_head(recall: Recall, tokens: Tensor) -> Tensor:
     query = row(dict(enumerate(parts)), ())[:, -1:]
     before = slice(None, -1)  # the token that asks has parts of its own, and is no record
     keys = [row({place: parts[place]}, (place - 1, place))[:, before] for place in range(k - 1)]
-    held = values[:, before]
-    out = tensor_attention(query, keys, [*([torch.ones_like(held)] * (k - 2)), held], scale=_SHARP)
+    shown_values = values[:, before]
+    out = tensor_attention(query, keys, [*([torch.ones_like(shown_values)] * (k - 2)), shown_values], scale=_SHARP)
     return out.argmax(-1)
 
 
@@ -155,6 +155,6 @@ def by_two_hops(recall: Recall, tokens: Tensor) -> Tensor:
         True
     """
     parts, tags, values = recall.fields(tokens)
-    every = torch.cat(parts, -1)
-    collected = tensor_attention(tags, tags[:, :-1], every[:, :-1], scale=_SHARP) * (recall.order - 1)
-    return tensor_attention(every[:, -1:], collected[:, :-1], values[:, :-1], scale=_SHARP).argmax(-1)
+    all_parts = torch.cat(parts, -1)
+    collected = tensor_attention(tags, tags[:, :-1], all_parts[:, :-1], scale=_SHARP) * (recall.order - 1)
+    return tensor_attention(all_parts[:, -1:], collected[:, :-1], values[:, :-1], scale=_SHARP).argmax(-1)

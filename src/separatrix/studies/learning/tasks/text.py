@@ -23,7 +23,7 @@ from separatrix.studies.learning.tasks.task import Draw, Task, TaskBatch
 __all__ = ["alphabet", "corpus", "digest", "entropy", "text_task", "tokens_of"]
 
 _HELD_OUT = 10
-"""One part in so many, the last of the text, is held out."""
+"""The last tenth of the text is held out."""
 
 
 @cache
@@ -138,7 +138,7 @@ def entropy(context: int) -> float:
     """The nats for each character that a table of the `context` characters before it leaves on the held-out part.
 
     The table has the counts of the part that is trained on, and half a count more for every character, so that none is
-    impossible. What attention adds must be seen against this: 0 is the frequencies alone, 1 the table of pairs.
+    impossible. It is a baseline for attention: a context of 0 uses frequencies only, and 1 is a table of pairs.
 
     Example:
         >>> entropy(0) > entropy(1)

@@ -1,10 +1,10 @@
-"""What a bound on the scores buys: flops, seconds and bytes as n grows."""
+"""The savings of a bound on the scores: flops, seconds and bytes as n grows."""
 
 from __future__ import annotations
 
 from plotly.subplots import make_subplots  # type: ignore[import-untyped]
 
-from separatrix.claims.ledger import Found
+from separatrix.claims.ledger import CellResult
 from separatrix.report.charts import curve, drawing
 from separatrix.report.drawings.studies.learning.runs import LINES
 from separatrix.report.tables import Results, columns_of, rows_of
@@ -20,13 +20,13 @@ def _columns(results: Results) -> dict[str, list[Value]]:
     return columns_of(rows, *names)
 
 
-def _timed(cell: Found) -> bool:
+def _timed(cell: CellResult) -> bool:
     return "gradient" in cell.result
 
 
 @drawing
 def learning_growth(results: Results) -> Drawing:
-    """Flops of attention by formula, and the seconds of a step, against n."""
+    """Bounded scores: the flops of attention and the time of a training step, against the length."""
     ours = growth(results)
     drawn = make_subplots(rows=1, cols=2, horizontal_spacing=0.16)
     drawn.update_layout(template=THEME, height=520, legend={"y": -0.2})
@@ -56,11 +56,11 @@ def learning_growth(results: Results) -> Drawing:
 
 @drawing
 def learning_bytes(results: Results) -> Drawing:
-    """Bytes alive at once in a step, and bytes kept for the next token, against n."""
+    """Peak live bytes in a step, and bytes kept for the next token, against n."""
     ours = growth(results)
     drawn = make_subplots(rows=1, cols=2, horizontal_spacing=0.16)
     drawn.update_layout(template=THEME, height=520, legend={"y": -0.2})
-    titles = {"peak_bytes": "bytes alive at once", "kept_bytes": "bytes kept to decode"}
+    titles = {"peak_bytes": "peak live bytes", "kept_bytes": "bytes kept to decode"}
     for column, (what, title) in enumerate(titles.items(), start=1):
         drawn.update_xaxes(title_text="n", type="log", dtick=1, exponentformat="power", row=1, col=column)
         drawn.update_yaxes(title_text=title, type="log", dtick=1, exponentformat="power", row=1, col=column)
@@ -72,8 +72,8 @@ def learning_bytes(results: Results) -> Drawing:
     state, cache = (ours[name][-1] for name in ("order 3, R = 1", "order 3"))
     meets = state.result["kept_bytes"] / cache.result["kept_bytes"] * cache.parameters["n"]
     text = (
-        "Bytes alive at once in a step of training, more for bounded layers, whose running sums fill a chunk; and "
-        f"those kept to decode the next token, which do not grow for bounded layers: R = 1 keeps fewer than order 3 "
-        f"from n = {meets:.0f}."
+        "Peak live bytes in a training step, more for bounded layers, whose running sums fill a chunk, and bytes kept "
+        "to decode the next token, which do not grow for bounded layers: R = 1 keeps fewer than order 3 from n = "
+        f"{meets:.0f}."
     )
     return Drawing(drawn, text, _columns(results))

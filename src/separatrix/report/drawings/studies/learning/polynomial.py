@@ -1,4 +1,4 @@
-"""Training by the polynomial method beside training with exact attention of bounded scores."""
+"""Training by the polynomial method and with exact attention of bounded scores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from separatrix.studies.learning.polynomial import kind_of
 
 @drawing
 def learning_roads(results: Results) -> Drawing:
-    """Losses on the way, by exact attention of bounded scores and by the polynomial method."""
+    """Losses during training, by exact attention of bounded scores and by the polynomial method."""
     kinds = list(dict.fromkeys(map(kind_of, results)))
     drawn = figure("steps of training", "held-out loss, nats", height=400 + 30 * len(kinds))
     rows: list[Row] = []

@@ -1,4 +1,4 @@
-"""The bound R that it takes to recall: how large it must be for one tuple to have half of the attention."""
+"""The least bound R at which one tuple can have half of the attention."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RADII = Curves(
 
 @drawing
 def recall_radius(results: Results) -> Drawing:
-    """The least R that lets one tuple have half of the attention, against n."""
+    """The smallest score bound R at which one tuple can have half of the attention, against the length."""
     lengths = [2**exponent for exponent in range(2, 15)]
     rows = [{"order": order, "n": n, "R": radius_for_half(n ** (order - 1))} for order in (2, 3, 4) for n in lengths]
     drawn = _RADII.figure(rows)

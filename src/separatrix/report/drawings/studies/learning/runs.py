@@ -1,4 +1,4 @@
-"""Small models that differ in their attention alone: what they learn, by step, at the end, and by compute."""
+"""Small models that differ only in their attention: their results by step, at the end, and by compute."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Literal
 
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 
-from separatrix.claims.ledger import Found
+from separatrix.claims.ledger import CellResult
 from separatrix.report.charts import curve, drawing
 from separatrix.report.tables import Results, columns_of, one_row_per_entry
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Drawing, Value, figure
-from separatrix.studies.learning.mechanisms import LAYERED
+from separatrix.studies.learning.mechanisms import JOINING, LAYERED
 from separatrix.studies.learning.runs import READINGS, at, by_attention
 from separatrix.studies.seeds import interval
 
@@ -29,22 +29,26 @@ LINES = {
     "order 3": (BLUE, "solid"),
     "four layers of order 2": (ORANGE, "solid"),
     "four layers, the last of order 3": (BLUE, "solid"),
+    "order 2, both norms": (ORANGE, "solid"),
+    "order 2, two layers, both norms": (RED, "solid"),
+    "product of two order 2, both norms": (GREY, "solid"),
+    "order 3, both norms": (BLUE, "solid"),
 }
 What = Literal["accuracy", "loss"]
 
 
 def what_of(results: Results) -> What:
-    """What a task is judged by: the loss of a text, the accuracy otherwise."""
+    """The metric of a task: the loss for a text, otherwise the accuracy."""
     return "loss" if "text" in results[0].parameters else "accuracy"
 
 
-def _plain(ours: Mapping[str, Sequence[Found]]) -> str:
+def _plain(ours: Mapping[str, Sequence[CellResult]]) -> str:
     """The attention that the others are compared with: order 2, or layers of it."""
-    return "order 2" if "order 2" in ours else next(iter(LAYERED))
+    return next(name for name in ("order 2", *LAYERED, "order 3", *JOINING) if name in ours)
 
 
 def _axis(results: Results) -> str:
-    return "held-out loss, nats a character" if what_of(results) == "loss" else "accuracy on fresh inputs"
+    return "held-out loss, nats per character" if what_of(results) == "loss" else "accuracy on fresh inputs"
 
 
 def _columns(results: Results) -> dict[str, list[Value]]:
@@ -58,14 +62,14 @@ def _columns(results: Results) -> dict[str, list[Value]]:
     return columns_of([{**row, "flops": row["step"] * row["step_flops"]} for row in rows], *names)
 
 
-def _means(cells: Sequence[Found], what: What) -> tuple[list[int], list[float]]:
+def _means(cells: Sequence[CellResult], what: What) -> tuple[list[int], list[float]]:
     steps = list(cells[0].result["step"])
     return steps, [fmean(values) for values in zip(*(cell.result[what] for cell in cells), strict=True)]
 
 
 @drawing
 def learning_curves(results: Results) -> Drawing:
-    """The mean of the seeds against steps, as far as all attentions go."""
+    """Small models with attention of orders 2 and 3: their accuracy or loss, against the training step."""
     what, ours = what_of(results), by_attention(results)
     last = results[0].parameters["steps"]
     drawn = figure("steps of training", _axis(results), height=400 + 20 * len(ours))
@@ -73,7 +77,7 @@ def learning_curves(results: Results) -> Drawing:
     for name, cells in ours.items():
         colour, dash = LINES[name]
         points = [(step, value) for step, value in zip(*_means(cells, what), strict=True) if step <= last]
-        # Before the first step there is nothing but the first weights, far off the scale of a loss.
+        # The loss of the initial weights is far off the scale.
         x, y = zip(*(points if what == "accuracy" else points[1:]), strict=True)
         drawn.add_trace(curve(name, x, y, colour, dash=dash, mode="lines"))
         ends[name] = y[-1]
@@ -89,7 +93,7 @@ def learning_curves(results: Results) -> Drawing:
 
 @drawing
 def learning_ends(results: Results) -> Drawing:
-    """Each attention at equal steps and at equal compute: every seed, and Student's interval of the mean."""
+    """Small models with attention of orders 2 and 3 at equal steps and at equal compute, with 95% intervals."""
     what, ours = what_of(results), by_attention(results)
     drawn = figure(_axis(results), "", height=220 + 40 * len(ours))
     names = list(ours)
@@ -133,7 +137,7 @@ def learning_ends(results: Results) -> Drawing:
 
 @drawing
 def learning_compute(results: Results) -> Drawing:
-    """The mean of the seeds against the flops spent."""
+    """Small models with attention of orders 2 and 3: their accuracy or loss, against the flops of training."""
     what, ours = what_of(results), by_attention(results)
     drawn = figure("flops of training", _axis(results), log_x=True, height=400 + 20 * len(ours))
     for name, cells in ours.items():

@@ -19,9 +19,9 @@ def _name(run: Summary) -> str:
 
 @drawing
 def match_training_curves(results: Results) -> Drawing:
-    """Accuracy against steps, the mean of the seeds, for both orders."""
+    """Finding triples: the accuracy of orders 2 and 3, against the training step."""
     runs = summaries(results)
-    # A phone puts every name of the legend on a line of its own.
+    # On narrow screens every legend entry takes a line of its own.
     drawn = figure("steps of training", "accuracy on fresh inputs", height=400 + 20 * len(runs))
     settings = list(dict.fromkeys((run.n, run.modulus) for run in runs))
     rows: list[Row] = []
@@ -34,9 +34,9 @@ def match_training_curves(results: Results) -> Drawing:
         drawn.add_trace(
             curve(label, run.steps, mean, _ORDERS[run.order], marker={"symbol": symbol, "size": 8}, error_y=spread)
         )
-        given = {"order": run.order, "n": run.n, "modulus": run.modulus, "seeds": run.seeds}
+        parameters = {"order": run.order, "n": run.n, "modulus": run.modulus, "seeds": run.seeds}
         curves = {"step": run.steps, "mean": mean, "least": least, "most": most}
-        rows += one_row_per_entry([given | curves], *curves)
+        rows += one_row_per_entry([parameters | curves], *curves)
     drawn.update_yaxes(range=[0.45, 1.02])
     ends = {order: [run.mean for run in runs if run.order == order] for order in sorted(_ORDERS)}
     text = (
@@ -50,7 +50,7 @@ def match_training_curves(results: Results) -> Drawing:
 
 @drawing
 def match_accuracy(results: Results) -> Drawing:
-    """Accuracy at the end of training, each seed and the mean, by n and M."""
+    """Finding triples: the final accuracy of orders 2 and 3, by the length n and the modulus M."""
     drawn = figure("n, M", "accuracy after training", height=460)
     runs = summaries(results)
     rows: list[Row] = []
@@ -82,7 +82,7 @@ def match_accuracy(results: Results) -> Drawing:
     (n, M), most = max(leads.items(), key=lambda lead: lead[1])
     text = (
         f"Accuracy after training on {len(leads)} kinds of inputs: order 3 leads by {min(leads.values()):.2f} to "
-        f"{most:.2f} in the mean of the seeds, by most at n = {n}, M = {M}, with {means[n, M, 3]:.2f} against "
+        f"{most:.2f} in the mean of the seeds, the most at n = {n}, M = {M}, with {means[n, M, 3]:.2f} against "
         f"{means[n, M, 2]:.2f}."
     )
     return Drawing(drawn, text, columns_of(rows, *rows[0]))

@@ -7,7 +7,7 @@ from statistics import fmean, geometric_mean
 
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 
-from separatrix.claims.ledger import Found
+from separatrix.claims.ledger import CellResult
 from separatrix.report.charts import curve, drawing
 from separatrix.report.tables import Results, columns_of, one_row_per_entry
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Drawing, Value, figure
@@ -35,7 +35,7 @@ def _columns(results: Results) -> dict[str, list[Value]]:
 
 @drawing
 def selection_learners(results: Results) -> Drawing:
-    """The last loss of every attention, a dot a seed."""
+    """The final loss of every attention, one dot per seed."""
     chosen = best(results)
     finals = {name: [cell.result["final"] for cell in cells] for name, cells in chosen.items()}
     ended = {name: [loss / ZERO for loss in losses if loss is not None] for name, losses in finals.items()}
@@ -68,7 +68,7 @@ def selection_learners(results: Results) -> Drawing:
 
 @drawing
 def selection_learning(results: Results) -> Drawing:
-    """The loss on the way, the geometric mean of the seeds."""
+    """The loss during training, as the geometric mean over seeds."""
     chosen = best(results)
     drawn = figure("step", "loss / loss of answering zero", log_y=True, height=520)
     for name, cells in chosen.items():
@@ -91,7 +91,7 @@ def selection_learning(results: Results) -> Drawing:
 
 @drawing
 def selection_factors(results: Results) -> Drawing:
-    """W against Q and K, from zero and from a random start."""
+    """Sparse token selection: merged and separate query and key weights, from zero and random initialisation."""
     drawn = figure("step", "loss / loss of answering zero", log_y=True)
     for attention, colour in (("softmax W", BLUE), ("softmax QK", ORANGE)):
         for initial, dash in (("zero", "solid"), ("random", "dash")):
@@ -112,5 +112,5 @@ def selection_factors(results: Results) -> Drawing:
     return Drawing(drawn, text, _columns(results))
 
 
-def _from_zero(cell: Found) -> bool:
+def _from_zero(cell: CellResult) -> bool:
     return (cell.parameters["attention"], cell.parameters["initial"]) == ("softmax QK", "zero")

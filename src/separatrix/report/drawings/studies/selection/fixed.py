@@ -25,7 +25,7 @@ _LOSSES = Curves(
 
 @drawing
 def fixed_encodings(results: Results) -> Drawing:
-    """The loss of each fixed encoding against the threshold, and the two losses of the stochastic transformer."""
+    """Fixed positional encodings: the loss, against the threshold on their dot products."""
     cells = sorted(rows_of(results), key=lambda row: (-int(row["width"]), float(row["threshold"])))
     rows = [
         {"width": row["width"], "threshold": row["threshold"], "kind": series.column, "loss": loss}
@@ -47,7 +47,7 @@ def fixed_encodings(results: Results) -> Drawing:
 
 @drawing
 def fixed_encodings_trained(results: Results) -> Drawing:
-    """Trained transformers: fixed encodings one by one, beside fresh ones."""
+    """Trained transformers: the losses of single fixed encodings and of fresh ones."""
     drawn = figure("fixed encoding", "loss at T<sub>1</sub>")
     rows: list[Row] = []
     for cell, colour in zip(results, COLOURS, strict=False):

@@ -14,7 +14,7 @@ from separatrix.studies.selection.length import grouped
 
 @drawing
 def length_population(results: Results) -> Drawing:
-    """Orthonormal encodings at the largest T_1: the ratio against T_2/T_1 as training goes on."""
+    """Length generalisation with orthonormal encodings: the ratio of losses at several stages of training."""
     rows = sorted(rows_of(results), key=lambda row: int(row["T1"]))
     row = rows[-1]
     T1 = int(row["T1"])
@@ -22,8 +22,8 @@ def length_population(results: Results) -> Drawing:
         "T<sub>2</sub> / T<sub>1</sub>", "loss at T<sub>2</sub> / loss at T<sub>1</sub>", log_y=True, height=460
     )
     x = [length / T1 for length in row["lengths"]]
-    shown = [0, 1, 2, 4]
-    for at, colour in zip(shown, COLOURS, strict=False):
+    indices = [0, 1, 2, 4]
+    for at, colour in zip(indices, COLOURS, strict=False):
         label = f"training loss {row['trained'][at]:.2g}"
         drawn.add_trace(curve(label, x, row["ratios"][at], colour))
     drawn.add_trace(curve("the limit", x, row["limit"], RED, mode="lines", dash="dash"))
@@ -47,7 +47,7 @@ def length_population(results: Results) -> Drawing:
 
 @drawing
 def length_curve(results: Results) -> Drawing:
-    """The largest T_1: orthonormal encodings, sampled ones by both losses, trained transformers."""
+    """Length generalisation: the ratio of losses for orthonormal, random and trained encodings."""
     groups = sorted(grouped(results), key=lambda pair: int(pair[0].parameters["T1"]))
     drawn = figure("T<sub>2</sub>", "loss at T<sub>2</sub> / loss at T<sub>1</sub>", log_x=True, log_y=True, height=500)
     table: list[Row] = []

@@ -21,7 +21,7 @@ _CURVES = Curves(
 
 @drawing
 def selection_positions(results: Results) -> Drawing:
-    """The loss at longer sequences, a line an encoding."""
+    """The loss at longer sequences, one line per encoding."""
     kinds = by_encoding(results)
     lengths = (int(results[0].parameters["T"]), *LENGTHS)
     rows = [

@@ -9,13 +9,14 @@ from separatrix.report.tables import Results, rows_of
 
 
 @Curves(
-    x=Axis("a_1 / a_1 on the border", "a1"),
+    x=Axis("a<sub>1</sub> / a<sub>1</sub> on the border", "a1"),
     y=Axis("share of sign vectors that fire"),
     series=Curve("fires", "n = {n:.3g}, g = {g}"),
     by=("n", "g"),
     columns=("n", "g", "a1", "fires", "beyond", "variance"),
 )
 def linear_border(results: Results) -> Chart:
+    """The share of sign vectors on which linear attention fires, against a_1 in units of its exact border."""
     rows = [
         {**row, "a1": float(Fraction(row["factor"])), "fires": 10 ** row["share"]}
         for row in rows_of(results)
@@ -29,12 +30,13 @@ def linear_border(results: Results) -> Chart:
 
 @Curves(
     x=Axis("n, as a power of ten", "log10_n"),
-    y=Axis("log10 of the chance that F_exp = 0, over delta / n"),
+    y=Axis("log<sub>10</sub> of the chance of silence / (δ / n)"),
     series=(Curve("enough", "least m, a_1 = {a1}"), Curve("fewer", "one less, a_1 = {a1}", dash="dash")),
     by=("a1",),
     columns=("log10_n", "g", "a1", "m", "enough", "fewer"),
 )
 def width_border(results: Results) -> Chart:
+    """The probability that softmax attention stays silent on D1, for the smallest m and for one less."""
     rows = [
         {
             **row,

@@ -1,4 +1,4 @@
-"""Learned weights: accuracy at the length of training and beyond, softmax regression, and the weights set by hand."""
+"""Learned weights: accuracy at the training length and beyond, softmax regression, and explicit weights."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _summary(values: Sequence[float]) -> Row:
 
 @drawing
 def learned_accuracy(results: Results) -> Drawing:
-    """Held-out accuracy at n, 4 n and 16 n, a setting a panel: means over the seeds, and their range."""
+    """Held-out accuracy at n, 4 n and 16 n, one panel per setting: means and ranges over seeds."""
     titles = [setting.replace(", ", ",<br>") for setting in SETTINGS]
     drawn = make_subplots(rows=1, cols=len(titles), shared_yaxes=True, subplot_titles=titles, horizontal_spacing=0.03)
     drawn.update_layout(template=THEME, height=460, margin={"t": 60})
@@ -42,15 +42,17 @@ def learned_accuracy(results: Results) -> Drawing:
     lengths = [("n" if factor == 1 else f"{factor} n") for factor in FACTORS]
     rows: list[Row] = []
     for cell in results:
-        given = {name: cell.parameters[name] for name in ("setting", "mechanism", "trained")}
-        setting, mechanism, trained = given.values()
+        parameters = {name: cell.parameters[name] for name in ("setting", "mechanism", "trained")}
+        setting, mechanism, trained = parameters.values()
         colour, dash, symbol = _LOOK[mechanism, trained]
         values, column = cell.result["held_out"], 1 + SETTINGS.index(setting)
         look = {"dash": dash, "marker": {"symbol": symbol, "size": 8}, "error_y": _spread(values, colour)}
         label = f"{mechanism}, {trained}"
         line = curve(label, lengths, [mean(seeds) for seeds in values], colour, **look)
         drawn.add_trace(line.update(legendgroup=label, showlegend=column == 1), row=1, col=column)
-        rows += [{**given, "length": length, **_summary(seeds)} for length, seeds in zip(lengths, values, strict=True)]
+        rows += [
+            {**parameters, "length": length, **_summary(seeds)} for length, seeds in zip(lengths, values, strict=True)
+        ]
     drawn.update_xaxes(title_text="length held out", row=1, col=(len(titles) + 1) // 2)
     drawn.update_yaxes(range=[0, 1.05])
     drawn.update_yaxes(title_text="accuracy", row=1, col=1)
@@ -63,7 +65,7 @@ def learned_accuracy(results: Results) -> Drawing:
 
 @drawing
 def learned_regression(results: Results) -> Drawing:
-    """Softmax regression: accuracy with random signs, on the examples seen and on others, over the seeds."""
+    """Softmax regression with trained weights: the accuracy on seen and on held-out examples."""
     drawn = figure("weights and examples", "accuracy", height=420)
     kinds = {"signs": "random signs", "train": "trained,<br>examples seen", "held_out": "trained,<br>held out"}
     most = max(cell.parameters["n"] for cell in results)
@@ -78,11 +80,11 @@ def learned_regression(results: Results) -> Drawing:
     drawn.update_layout(barmode="group")
     drawn.update_yaxes(range=[0, 1.05])
     drawn.add_hline(y=0.5, line={"color": GREY, "width": 1, "dash": "dash"})
-    held = {cell.parameters["mechanism"]: mean(cell.result["held_out"]) for cell in results}
+    accuracy = {cell.parameters["mechanism"]: mean(cell.result["held_out"]) for cell in results}
     n = results[0].parameters["n"]
     text = (
         f"Accuracy in softmax regression at n = {n}, the mean and range over the seeds: with a trained y softmax is at "
-        f"{held['softmax']:.2f} on examples held out, and linear attention at {held['linear']:.2f}."
+        f"{accuracy['softmax']:.2f} on examples held out, and linear attention at {accuracy['linear']:.2f}."
     )
     return Drawing(drawn, text, columns_of(rows, *rows[0]))
 
@@ -106,7 +108,7 @@ _COLOURS = dict(zip(MECHANISMS, (BLUE, RED), strict=True))
     columns=("setting", "mechanism", "n", "on_d0", "on_d1", "least"),
 )
 def weights_by_hand(results: Results) -> Chart:
-    """The least K for which K e_1 fires on D1, against n."""
+    """Weights set by hand: the smallest K for which y = K e_1 fires on D1, against the length."""
     return rows_of(results), (
         "The least K for which y = K e_1 fires on D1, against n on logarithmic axes: in all three settings it grows as "
         "n for linear attention, and is about one for softmax."

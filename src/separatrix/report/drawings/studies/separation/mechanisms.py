@@ -25,7 +25,6 @@ _LOOK = {
     "linear, taylor2": (PURPLE, "dash"),
 }
 
-
 _SUCCESS = Map(
     x=Axis("setting", "short"),
     y=Axis("mechanism", "mechanism"),
@@ -38,7 +37,7 @@ _SUCCESS = Map(
 
 @drawing
 def mechanisms_at_the_papers_sizes(results: Results) -> Drawing:
-    """A table in colours: success of each mechanism in each setting, the mean over draws of random features."""
+    """A heat map of the success of each mechanism in each setting, averaged over draws of random features."""
     success, separates = by_mechanism(results, "success"), by_mechanism(results, "separates")
     rows = [
         {
@@ -60,7 +59,7 @@ def mechanisms_at_the_papers_sizes(results: Results) -> Drawing:
 
 
 def _panels(x: str) -> go.Figure:
-    """Probabilities of separating against `x`: one panel below the other, so that a phone shows each at full width."""
+    """Probabilities of separation against `x`, one panel below the other, so that they fit narrow screens."""
     titles = list(SETTINGS)
     drawn = make_subplots(rows=len(titles), cols=1, shared_xaxes=True, subplot_titles=titles, vertical_spacing=0.06)
     drawn.update_layout(template=THEME, height=900, legend={"y": -0.12}, margin={"t": 40})
@@ -72,7 +71,7 @@ def _panels(x: str) -> go.Figure:
 
 @drawing
 def mechanisms_as_n_grows(results: Results) -> Drawing:
-    """The exact rate of separating against n, a setting a panel."""
+    """The exact probability of separation against n, one panel per setting."""
     rows = rows_of(results)
     drawn = _panels("length n")
     lines = groups_of(rows, "setting", "mechanism")
@@ -90,7 +89,7 @@ def mechanisms_as_n_grows(results: Results) -> Drawing:
 
 @drawing
 def separation_against_margin(results: Results) -> Drawing:
-    """The rate at the best tau against the margin asked for, a setting a panel; the identity at three lengths."""
+    """The probability at the best tau against the margin, one panel per setting; the identity at three lengths."""
     cells = [{**row, "margin": row["margins"]} for row in rows_of(results)]
     drawn = _panels("margin, in units of tau")
     for cell in cells:
@@ -112,7 +111,7 @@ def separation_against_margin(results: Results) -> Drawing:
 
 @drawing
 def mechanisms_in_regression(results: Results) -> Drawing:
-    """Softmax regression: simulated success with its interval, a mechanism a line."""
+    """Softmax regression: simulated success with its confidence interval, one line per mechanism."""
     cells = rows_of(results)[::-1]
     rows: list[Row] = [
         {

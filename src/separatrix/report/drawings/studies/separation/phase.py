@@ -1,4 +1,4 @@
-"""Phase diagrams of exact success: over (a0, a1) and over (n, d), with the line where it reaches a level."""
+"""Phase diagrams of exact success: over (a0, a1) and over (n, d), with the level curve."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _panels(results: Results) -> go.Figure:
 
 @drawing
 def phase_over_signal(results: Results) -> Drawing:
-    """Success over a0 and a1 at the paper's sizes; the least a1 for cell half; where the theorems speak."""
+    """Success over a0 and a1 at the paper's sizes; the least a1 for one half, and the region of the theorems."""
     drawn = _panels(results)
     rows: list[Row] = []
     for at, cell in enumerate(results, start=1):
@@ -37,14 +37,14 @@ def phase_over_signal(results: Results) -> Drawing:
         z = [[column[k] for column in success] for k in range(len(a1))]
         hover = "a0 = %{x}<br>a1 = %{y}<br>success %{z:.3f}<extra></extra>"
         drawn.add_trace(go.Heatmap(x=a0, y=a1, z=z, coloraxis="coloraxis", hovertemplate=hover), row=1, col=at)
-        shown: dict[str, Any] = {"mode": "lines", "showlegend": at == 1}
+        options: dict[str, Any] = {"mode": "lines", "showlegend": at == 1}
         label = f"least a1 for success {level:g}"
-        drawn.add_trace(curve(label, a0, edge, _EDGE, legendgroup="edge", **shown), row=1, col=at)
+        drawn.add_trace(curve(label, a0, edge, _EDGE, legendgroup="edge", **options), row=1, col=at)
         right, low = LARGEST_A0[name], LEAST_A1[name]
         drawn.add_trace(
             curve(
                 "the theorem: left of and above", [0, right, right], [low, low, a1[-1]], _RANGE,
-                dash="dash", legendgroup="range", **shown,
+                dash="dash", legendgroup="range", **options,
             ),
             row=1, col=at,
         )  # fmt: skip
@@ -67,19 +67,19 @@ def phase_over_signal(results: Results) -> Drawing:
 @drawing
 def phase_over_size(results: Results) -> Drawing:
     """Success over n and the number of classes with the paper's m; the least d for two levels."""
-    shown = [cell for cell in results if cell.parameters["level"] == HIGH]
-    drawn = _panels(shown)
+    high = [cell for cell in results if cell.parameters["level"] == HIGH]
+    drawn = _panels(high)
     rows: list[Row] = []
-    for at, cell in enumerate(shown, start=1):
+    for at, cell in enumerate(high, start=1):
         name, log2_n, powers = (cell.parameters[key] for key in ("setting", "log2_n", "log2_classes"))
         success = cell.result["success"]
         z = [[column[k] for column in success] for k in range(len(powers))]
         hover = "n = 2^%{x}<br>classes 2^%{y}<br>success %{z:.3f}<extra></extra>"
         drawn.add_trace(go.Heatmap(x=log2_n, y=powers, z=z, coloraxis="coloraxis", hovertemplate=hover), row=1, col=at)
         extra = 1 if name == SETTINGS[-1] else 2
-        for other in (other for other in results if other.parameters["setting"] == name):
-            level = other.parameters["level"]
-            at_edge = [None if edge is None else (edge - extra).bit_length() - 1 for edge in other.result["edge"]]
+        for cell_there in (cell_there for cell_there in results if cell_there.parameters["setting"] == name):
+            level = cell_there.parameters["level"]
+            at_edge = [None if edge is None else (edge - extra).bit_length() - 1 for edge in cell_there.result["edge"]]
             colour, label = (_EDGE if level == HIGH else _OTHER), f"least d for success {level:g}"
             line = {"mode": "lines", "showlegend": at == 1, "legendgroup": label}
             drawn.add_trace(curve(label, log2_n, at_edge, colour, **line), row=1, col=at)
@@ -87,8 +87,8 @@ def phase_over_size(results: Results) -> Drawing:
             {"setting": name, "log2_n": x, "d": 2**y + extra, "success": success[i][k]}
             for (i, x), (k, y) in product(enumerate(log2_n), enumerate(powers))
         ]
-    drawn.update_xaxes(range=[shown[0].parameters["log2_n"][0], shown[0].parameters["log2_n"][-1]])
-    drawn.update_xaxes(title_text="log<sub>2</sub> n", row=1, col=(len(shown) + 1) // 2)
+    drawn.update_xaxes(range=[high[0].parameters["log2_n"][0], high[0].parameters["log2_n"][-1]])
+    drawn.update_xaxes(title_text="log<sub>2</sub> n", row=1, col=(len(high) + 1) // 2)
     drawn.update_yaxes(title_text="log<sub>2</sub> of the number of classes", row=1, col=1)
     text = (
         "Exact success over n = 2^6 to 2^100 and the number of classes, 1 to 2^9: it falls slowly with n and rises "

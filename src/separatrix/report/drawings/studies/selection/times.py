@@ -1,0 +1,30 @@
+"""How far descent with stochastic encodings is from the law of its times, against the dimension of the encodings."""
+
+from __future__ import annotations
+
+from separatrix.report.charts import Axis, Chart, Curve, Curves
+from separatrix.report.tables import Results, rows_of
+
+
+@Curves(
+    x=Axis("dimension d_e of an encoding", "width", log=True),
+    y=Axis("|time / law - 1|", log=True),
+    series=Curve("apart", "{kind}, T = {T}, d = {d}"),
+    by=("kind", "T", "d"),
+    columns=("kind", "T", "d", "width", "apart"),
+)
+def selection_time_law(results: Results) -> Chart:
+    """The distance of training times from their law."""
+    rows = [
+        {
+            **row,
+            "kind": "orthogonal encodings" if "q" in row else "random signs",
+            "apart": max(abs(time / law - 1) for time, law in zip(row["times"], row["law"], strict=True)),
+        }
+        for row in rows_of(results)
+        if "times" in row
+    ]
+    return rows, (
+        "The relative distance of the times to the losses 0.01 and 0.001 from d_e (T / (2 d) + 1 / (4 epsilon)) with "
+        "its lower terms: it falls in proportion to 1 / d_e, with random signs as with orthogonal encodings."
+    )

@@ -1,4 +1,4 @@
-"""Is this installation sound, and what can this machine do?"""
+"""Versions, speed, kernels and self-checks of an installation, for `separatrix doctor`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from separatrix.attention.certified import Certified
 from separatrix.attention.dispatch.gpu import OLDEST_TRITON, installed
 from separatrix.attention.exact.backend import exact_backend
 from separatrix.attention.near_linear.backend import backend_of
-from separatrix.attention.near_linear.cost import Shape, certified_cost, exact_cost
-from separatrix.attention.near_linear.product_cost import expanded
+from separatrix.attention.near_linear.cost import Shape, exact_cost
+from separatrix.attention.near_linear.planner import recipe_cost
 from separatrix.native import FILE, NONE, architectures, native, runnable
 from separatrix.processor import ONEDNN_WITHOUT_AMX, amx_is_incomplete, processor_name
 
@@ -46,20 +46,20 @@ EXTRAS = {
     "tensorboardX": "tensorboard",
 }
 
-# Score blocks of 0.5 to 2 MiB in float32: large enough to hide the cost of a call, small enough for a cache.
+# Blocks of scores of 0.5 to 2 MiB in float32: large enough to hide the overhead of a call, small enough for a cache.
 BLOCKS = ((1024, 128), (1024, 256), (512, 512), (256, 1024), (1024, 512), (512, 1024))
 
 
 def versions() -> list[tuple[str, str]]:
-    """Each package the library can use, and its version or the extra that would install it."""
-    found = [("python", platform.python_version()), ("separatrix", metadata.version("separatrix"))]
-    found += [(name, metadata.version(name)) for name in CORE]
+    """The packages that the library can use, each with its version or the extra that installs it."""
+    rows = [("python", platform.python_version()), ("separatrix", metadata.version("separatrix"))]
+    rows += [(name, metadata.version(name)) for name in CORE]
     for name, extra in EXTRAS.items():
         try:
-            found.append((name, metadata.version(name)))
+            rows.append((name, metadata.version(name)))
         except metadata.PackageNotFoundError:
-            found.append((name, f"not installed: pip install 'separatrix[{extra}]'"))
-    return found
+            rows.append((name, f"not installed: pip install 'separatrix[{extra}]'"))
+    return rows
 
 
 def machine() -> list[tuple[str, str]]:
@@ -82,32 +82,33 @@ def machine() -> list[tuple[str, str]]:
 
 
 def kernels() -> str:
-    """Which architecture's kernels run and why, and which others the library has; or why none runs, and what to do."""
-    found = native()
-    if found.library is None:
-        return f"none: plain PyTorch computes. {found.reason} {_how_to_get_kernels()}"
-    runs = runnable(found.library)
-    others = [
+    """The architecture of the kernels that run, the reason, and the other architectures; or why no kernels run."""
+    native_kernels = native()
+    if native_kernels.library is None:
+        return f"none: plain PyTorch is used. {native_kernels.reason} {_how_to_get_kernels()}"
+    runs = runnable(native_kernels.library)
+    other_architectures = [
         name if name in runs else f"{name}, which this processor does not run"
-        for name in architectures(found.library)
-        if name != found.architecture
+        for name in architectures(native_kernels.library)
+        if name != native_kernels.architecture
     ]
     threads = (
         "They run on PyTorch's threads."
-        if found.threads
-        else "They run on one thread: this build of PyTorch does not lend its own."
+        if native_kernels.threads
+        else "They run on one thread, because this build of PyTorch does not share its threads."
     )
-    return f"{found.architecture}. {found.reason} {threads} Others: {'; '.join(others) or 'none'}."
+    others = "; ".join(other_architectures) or "none"
+    return f"{native_kernels.architecture}. {native_kernels.reason} {threads} Others: {others}."
 
 
 def chosen_backends() -> str:
-    """Which backends compute a call of order 3 in float32 on the CPU, as the rule chooses them."""
+    """The backends that are chosen for a call of order 3 in float32 on the CPU."""
     call = check_call(*(torch.zeros(1, 2, 1), [torch.zeros(1, 2, 1)] * 2, [torch.zeros(1, 2, 1)] * 2))
     return f"exact attention: {exact_backend(call).NAME}; near-linear attention: {backend_of(call).NAME} (on the CPU)"
 
 
 def _how_to_get_kernels() -> str:
-    """What to do where no kernels run."""
+    """The advice if no kernels run."""
     if os.environ.get("SEPARATRIX_ISA") == NONE:
         return "Without that variable the kernels run."
     if FILE.exists():
@@ -115,15 +116,15 @@ def _how_to_get_kernels() -> str:
     compiler = shutil.which(os.environ.get("CXX") or "c++")
     if compiler is None:
         return "Install a C++ compiler and then the package again."
-    return f"There is a C++ compiler now, {compiler}: pip install -v the package again, to see why it fails if it does."
+    return f"A C++ compiler was found, {compiler}: reinstall the package (pip install -v shows errors)."
 
 
 def gpu_engine() -> str:
-    """Which engine computes on a GPU, and on which GPUs, or that there is none."""
+    """The GPUs, and the backends that compute on them."""
     oldest = ".".join(map(str, OLDEST_TRITON))
     with_triton = (
         "exact attention of order 3 and up and near-linear attention by kernels in Triton (tested in the interpreter, "
-        "compiled for sm_80, sm_90 and gfx942, not yet timed on hardware), the rest by plain PyTorch"
+        "compiled for sm_80 to sm_120, gfx90a and gfx942, not yet timed on hardware), the rest by plain PyTorch"
         if installed()
         else f"everything by plain PyTorch, because Triton {oldest} or later is not installed"
     )
@@ -134,7 +135,7 @@ def gpu_engine() -> str:
 
 
 def amx() -> str:
-    """What to do where the processor reports AMX without its tiles."""
+    """The state of AMX, with advice if the processor reports AMX without its tiles."""
     chosen = os.environ.get("ONEDNN_MAX_CPU_ISA")
     if chosen:
         return f"reported without its tiles; ONEDNN_MAX_CPU_ISA={chosen} is set"
@@ -146,7 +147,7 @@ def amx() -> str:
 
 @dataclass(frozen=True)
 class Roofline:
-    """The speed of attention if its two products and its exponential were all it had to do.
+    """The speed of attention if it consisted of its two matrix products and its exponential only.
 
     `gflops` is 4 * rows * columns * width floating-point operations over the time of one block; the exponentials
     cost time but do not count as operations, as is usual for attention.
@@ -163,11 +164,11 @@ def roofline(width: int, *, seconds: float = 0.4) -> Roofline:
 
     It takes some `seconds`, with the number of threads torch is set to.
     """
-    return max((_block(*shape, width, seconds / len(BLOCKS)) for shape in BLOCKS), key=lambda found: found.gflops)
+    return max((_block(*shape, width, seconds / len(BLOCKS)) for shape in BLOCKS), key=lambda speed: speed.gflops)
 
 
 def _block(rows: int, columns: int, width: int, seconds: float) -> Roofline:
-    """Each of the three is timed alone, over and over; the block's time is the sum of their best times."""
+    """Time each of the three operations repeatedly; the time of a block is the sum of their best times."""
     generator = torch.Generator().manual_seed(0)
     Q, K, V = (torch.rand(n, width, generator=generator) for n in (rows, columns, columns))
     K /= width  # scores in [0, 1]
@@ -189,10 +190,10 @@ def _block(rows: int, columns: int, width: int, seconds: float) -> Roofline:
 
 @dataclass(frozen=True)
 class Speed:
-    """One method timed on this machine, beside the time that the planner reckons with.
+    """The time of a method on this machine, and its time by the cost model of the planner.
 
-    The planner's constants ship with the source, so that what is chosen never depends on the machine: only the ratio
-    of the two methods' `factor` matters to the choice.
+    The constants of the cost model ship with the source, so that plans do not depend on the machine. They are well
+    chosen for this machine if both methods have nearly the same `factor`.
     """
 
     method: str
@@ -202,15 +203,15 @@ class Speed:
 
     @property
     def factor(self) -> float:
-        """How many times as long it takes here."""
+        """The time on this machine divided by the time of the cost model."""
         return self.seconds / self.reckoned
 
 
 def speeds(*, seconds: float = 0.5, clock: Callable[[], float] = perf_counter) -> list[Speed]:
     """Exact attention at order 2 and near-linear attention at order 3, in float32, each timed for some `seconds`.
 
-    The best of the times counts, with the number of threads torch is set to. With one thread, `time.thread_time` as the
-    clock leaves out the time in which other programs have the core.
+    The best time counts, with the current number of torch threads. With one thread, the clock `time.thread_time`
+    excludes the time that other programs take.
     """
     generator = torch.Generator().manual_seed(0)
 
@@ -230,28 +231,27 @@ def speeds(*, seconds: float = 0.5, clock: Callable[[], float] = perf_counter) -
 
     plan = certified().plan
     assert plan.recipe is not None
-    wide = plan.recipe.dtype == torch.float64
-    cost = certified_cost(Shape(1, n, (n, n), d, d), expanded(plan.recipe.index_set), wide)
+    cost = recipe_cost(Shape(1, n, (n, n), d, d), plan.recipe)
     what = f"order 3, n = {n}, d = {d}, rank {plan.rank}"
     return [exact, Speed("polynomial", what, _best(certified, seconds, clock), 1e-9 * cost.time)]
 
 
 def busy() -> str | None:
-    """Say that other programs have kept the machine busy, so that times measured now are worth little; None if not.
+    """A warning that the machine is busy, so that measured times are unreliable; None if it is not.
 
-    What is asked is the load of the last minute, more than a program waiting for each core; None also where the system
-    does not tell it.
+    The machine is busy if the load average of the last minute exceeds one more program for each core; systems without a
+    load average give None.
     """
     if not hasattr(os, "getloadavg"):
         return None
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     if load <= cores:
         return None
-    return f"a load of {load:.1f} on {cores} cores: the times here are worth little, measure again when it is quiet"
+    return f"a load of {load:.1f} on {cores} cores: the times are unreliable, measure again when the machine is idle"
 
 
 def _best(run: Callable[[], object], seconds: float, clock: Callable[[], float]) -> float:
-    """The least time of a run, over as many as fit, and two at least."""
+    """The least time of a run, of as many runs as fit in `seconds` and at least two."""
     best, times, end = float("inf"), 0, perf_counter() + seconds
     while times < 2 or perf_counter() < end:
         start = clock()
@@ -261,13 +261,13 @@ def _best(run: Callable[[], object], seconds: float, clock: Callable[[], float])
 
 
 def assumptions() -> dict[str, list[Measurement]]:
-    """For each device, how well it keeps what the certificates assume of its arithmetic; it takes about a second."""
+    """Measurements of what the certificates assume about the arithmetic, by device; they take about a second."""
     return {device: measure(device) for device in ("cpu", *(["cuda"] if torch.cuda.is_available() else []))}
 
 
 @dataclass(frozen=True)
 class SelfCheck:
-    """One method against the definition: the largest absolute error of the output and its log-sum-exp."""
+    """The comparison of a method with the definition: the largest absolute error of the output and its log-sum-exp."""
 
     method: str
     order: int
@@ -276,7 +276,7 @@ class SelfCheck:
 
     @property
     def passed(self) -> bool:
-        """False for a NaN too."""
+        """Whether the error is small; a NaN is not."""
         return self.error <= self.tolerance
 
 
@@ -298,7 +298,7 @@ def self_check(name: str, attend: Attend, *, tolerance: float = 1e-10) -> SelfCh
 
 
 def self_checks() -> list[SelfCheck]:
-    """One self-check of each method the library has, through its public call."""
+    """A self-check of each method, by its public call."""
     return [self_check(name, _public(name)) for name in operator.METHODS]
 
 

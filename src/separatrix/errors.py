@@ -13,6 +13,10 @@ class SeparatrixError(ValueError):
     """The library cannot do what it was asked to; the message says why."""
 
 
+class LongCallWarning(UserWarning):
+    """A call will take more than a minute; the message says how long, and what would take less."""
+
+
 def shortened(text: str, most: int = 1000) -> str:
     """A text that a message quotes; without its middle if it is longer than `most` characters.
 

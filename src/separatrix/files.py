@@ -1,4 +1,4 @@
-"""Writes files completely or not at all, private to their user and flushed to the disk; and locks files.
+"""Writes files atomically, readable by their user only and flushed to the disk, and locks files.
 
 A file is written under another name in the same folder, flushed to the disk, and renamed. The folder contains the name,
 so the folder is flushed too. After a kill or a power cut at any moment, a reader finds the old file or the new one, and
@@ -78,7 +78,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 @contextmanager
 def draft_folder(path: Path) -> Iterator[Path]:
-    """Make a folder beside `path` to be filled; it is removed at the end of the block, unless it was put in place."""
+    """Make a temporary folder beside `path`; it is removed at the end of the block, unless it was renamed to `path`."""
     draft = _draft_of(path.absolute())
     try:
         make_folder(draft)
@@ -88,13 +88,13 @@ def draft_folder(path: Path) -> Iterator[Path]:
 
 
 def put_in_place(draft: Path, path: Path) -> None:
-    """Rename a whole file or folder to its name, and bring the name to the disk."""
+    """Rename a completely written file or folder, and flush the new name to the disk."""
     os.replace(draft, path)
     _flush_folder(path.absolute().parent)
 
 
 def link_in_place(draft: Path, path: Path) -> None:
-    """Give a whole file its name too, and bring the name to the disk; a `FileExistsError` if another file has it."""
+    """Give a completely written file another name, and flush it to the disk; a `FileExistsError` if it is taken."""
     os.link(draft, path)
     _flush_folder(path.absolute().parent)
 
@@ -220,7 +220,7 @@ def held(path: Path, *, wait: bool = False) -> Iterator[None]:
 
 
 def hold_bytes(file: BinaryIO, first: int, count: int) -> None:
-    """Lock some bytes of an open file until it is closed; such locks are others than those of `hold`.
+    """Lock some bytes of an open file until it is closed; these locks are independent of those of `hold`.
 
     Raises:
         Held: another process has locked one of them.

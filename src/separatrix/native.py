@@ -1,15 +1,16 @@
-"""The kernels in C++: the library that holds them, which of its architectures runs, and why there is none.
+"""The kernels in C++: loads their library, chooses the architecture, and says why no kernels run.
 
 The library has a C interface (csrc/separatrix.h), is built beside this file or installed there, and is loaded when it
 is first needed. The environment variable SEPARATRIX_ISA names the architecture whose kernels run (avx512, avx2,
-baseline, neon), or ``none`` for plain PyTorch. Nothing here needs torch; `native_tensors` gives its tensors to the
-kernels.
+baseline, neon), or ``none`` for plain PyTorch. This module does not import torch; `native_tensors` passes tensors to
+the kernels.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -18,7 +19,7 @@ from pathlib import Path
 from separatrix.errors import SeparatrixError
 from separatrix.torch_threads import lending_library
 
-INTERFACE = 6
+INTERFACE = 7
 """The number of the C interface that this file is written for."""
 MOST_SETS = 15
 """How many key sets a call of the kernels may have."""
@@ -30,7 +31,7 @@ FILE = Path(__file__).with_name("_kernels.so")
 
 
 class TensorAddress(ctypes.Structure):
-    """Where a tensor (heads, rows, columns) lies, its columns side by side; strides count entries."""
+    """The address and strides of a tensor (heads, rows, columns) with contiguous columns; strides are in entries."""
 
     _fields_ = (("data", ctypes.c_void_p), ("head", ctypes.c_int64), ("row", ctypes.c_int64))
 
@@ -185,11 +186,11 @@ class Native:
     Attributes:
         library: The library, or None.
         architecture: The architecture whose kernels run, or "none".
-        reason: A sentence that says why this one runs, or why none does.
-        threads: Whether they run on PyTorch's threads; on the calling thread alone where they do not.
+        reason: A sentence that says why this architecture was chosen, or why no kernels run.
+        threads: Whether the kernels run on PyTorch's threads; otherwise they run on the calling thread only.
     """
 
-    library: ctypes.CDLL | None
+    library: ctypes.PyDLL | None
     architecture: str
     reason: str
     threads: bool = False
@@ -197,7 +198,7 @@ class Native:
 
 @lru_cache(maxsize=1)
 def native() -> Native:
-    """The kernels of this installation, loaded once; none, and the reason, where their library cannot be loaded.
+    """The kernels of this installation, loaded once; if their library cannot be loaded, the reason.
 
     Raises:
         SeparatrixError: SEPARATRIX_ISA names an architecture that the library does not have or the processor does not
@@ -212,7 +213,7 @@ def native() -> Native:
         reason = "They are not installed: when the package was, no C++ compiler was found, or it failed."
         return Native(None, NONE, reason)
     try:
-        library = ctypes.CDLL(str(FILE))
+        library = ctypes.PyDLL(str(FILE))
         interface = library.separatrix_interface()
     except (OSError, AttributeError) as error:
         reason = f"{FILE.name} cannot be loaded: {error}."
@@ -228,6 +229,8 @@ def native() -> Native:
     library.separatrix_chosen.restype = ctypes.c_char_p
     library.separatrix_sound.argtypes = [*[ctypes.c_int64] * 3, ctypes.c_void_p]
     threads = _share_threads(library)
+    _share_interpreter(library)
+    os.register_at_fork(after_in_child=lambda: _share_interpreter(library))  # the main thread may be another one there
     if wanted and library.separatrix_choose(wanted.encode()) != 0:
         raise SeparatrixError(
             f"SEPARATRIX_ISA: expected 'none' or one of {runnable(library)}, which this processor runs; got {wanted!r}."
@@ -237,7 +240,7 @@ def native() -> Native:
     return Native(library, chosen, reason, threads)
 
 
-def architectures(library: ctypes.CDLL) -> list[str]:
+def architectures(library: ctypes.PyDLL) -> list[str]:
     """The architectures that the library has kernels for, the best first."""
     names: list[str] = []
     while (name := library.separatrix_architecture(len(names))) is not None:
@@ -245,15 +248,15 @@ def architectures(library: ctypes.CDLL) -> list[str]:
     return names
 
 
-def runnable(library: ctypes.CDLL) -> list[str]:
+def runnable(library: ctypes.PyDLL) -> list[str]:
     """The architectures of the library that this processor runs, the best first."""
     return [name for name in architectures(library) if library.separatrix_runs(name.encode())]
 
 
-def _share_threads(library: ctypes.CDLL) -> bool:
-    """Let the kernels run on PyTorch's own threads if it lends them: two pools of threads would wait for each other.
+def _share_threads(library: ctypes.PyDLL) -> bool:
+    """Let the kernels run on PyTorch's own threads if possible: two thread pools would compete for the cores.
 
-    Where a build of PyTorch does not, or its library is not where it is on Linux and macOS, they run on one thread.
+    If a build of PyTorch does not export them, or its library is not found, the kernels run on one thread.
     """
     torch_library = lending_library()
     if torch_library is None:
@@ -263,8 +266,19 @@ def _share_threads(library: ctypes.CDLL) -> bool:
     return True
 
 
+def _share_interpreter(library: ctypes.PyDLL) -> None:
+    """Let the kernels release the lock of the interpreter, and run signal handlers during a long call.
+
+    An exception that a signal handler raises, such as KeyboardInterrupt, ends the call and propagates from it.
+    """
+    python = ctypes.pythonapi
+    functions = (python.PyEval_SaveThread, python.PyEval_RestoreThread, python.PyErr_CheckSignals)
+    main_thread = ctypes.c_size_t(threading.main_thread().ident or 0)
+    library.separatrix_set_interpreter(*(ctypes.cast(each, ctypes.c_void_p) for each in functions), main_thread)
+
+
 def function(name: str, arguments: int) -> Callable[..., int]:
-    """A function of the library that takes so many addresses and gives the number of an error, or 0."""
+    """A function of the library that takes this number of addresses and returns an error code, or 0."""
     library = native().library
     assert library is not None
     found = getattr(library, name)
@@ -273,7 +287,7 @@ def function(name: str, arguments: int) -> Callable[..., int]:
 
 
 def done(code: int) -> None:
-    """Raise what the number that a kernel gave stands for."""
+    """Raise the exception for an error code of a kernel."""
     if code == 1:
         raise MemoryError("The kernels of attention found no memory for their working copies of keys and values.")
     assert code == 0, code

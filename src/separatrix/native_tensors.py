@@ -1,4 +1,4 @@
-"""Tensors as the kernels in C++ take them: which of them, by which number of their type, and where they lie."""
+"""Passes tensors to the kernels in C++: which tensors are supported, the codes of their dtypes, and their addresses."""
 
 from __future__ import annotations
 
@@ -14,27 +14,33 @@ TYPES = {torch.float32: 0, torch.float64: 1}
 HALF_TYPES = {torch.float16: 2, torch.bfloat16: 3}
 """What exact attention takes beside the others, and computes with in float32."""
 
+_PLAIN = (Tensor, torch.nn.Parameter)
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
-def kernels_for(*tensors: Tensor, unless: Callable[[], int] = torch._C._len_torch_dispatch_stack) -> ctypes.CDLL | None:
-    """The library, if it may compute with these tensors; None where plain PyTorch has to.
+
+def kernels_for(
+    *tensors: Tensor, unless: Callable[[], int] = torch._C._len_torch_dispatch_stack
+) -> ctypes.PyDLL | None:
+    """The library if it can compute with these tensors; None if plain PyTorch must be used.
 
     That is where there is no library, where a tensor is not a plain one of the CPU (of another device, fake, or wrapped
     by a transform of functions), and where a mode sees to all operators of PyTorch, to count their flops for one.
 
     Args:
         *tensors: The tensors.
-        unless: Whether plain PyTorch has to compute because of the modes that are active: by default, if any is.
+        unless: Whether plain PyTorch must be used because of active modes: by default, if any is active.
     """
     library = native().library
     if library is None or unless():
         return None
-    wrapped = torch._C._functorch.is_functorch_wrapped_tensor
-    plain = all(type(x) in (Tensor, torch.nn.Parameter) and x.is_cpu and not wrapped(x) for x in tensors)
-    return library if plain else None
+    for x in tensors:
+        if type(x) not in _PLAIN or not x.is_cpu or _is_wrapped(x):
+            return None
+    return library
 
 
-def exp2(library: ctypes.CDLL, x: Tensor) -> Tensor:
-    """Two to each power of a tensor in float32 or float64, as the kernels compute it."""
+def exp2(library: ctypes.PyDLL, x: Tensor) -> Tensor:
+    """Two to the power of each entry of a tensor in float32 or float64, as the kernels compute it."""
     x = x.contiguous()
     result = torch.empty_like(x)
     powers, results = (ctypes.c_void_p(each.data_ptr()) for each in (x, result))
@@ -43,10 +49,10 @@ def exp2(library: ctypes.CDLL, x: Tensor) -> Tensor:
 
 
 def put(place: TensorAddress, x: Tensor) -> None:
-    """Write down where a tensor (H, L, columns) or (H, L) lies."""
+    """Describe the memory layout of a tensor (H, L, columns) or (H, L)."""
     place.data, (place.head, place.row) = x.data_ptr(), x.stride()[:2]
 
 
 def addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:
-    """Where contiguous tensors lie, one for each key set."""
+    """The addresses of contiguous tensors, one for each key set."""
     return (ctypes.c_void_p * MOST_SETS)(*(x.data_ptr() for x in tensors))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @lru_cache(maxsize=1)
 def lending_library() -> ctypes.CDLL | None:
-    """PyTorch's library for the CPU, which lends its threads; None where it is not in its place, or lends none.
+    """PyTorch's library for the CPU, whose thread pool the kernels use; None if it is not found or exports no threads.
 
     Its place is that on Linux and macOS, and it lends threads by two functions with a C interface.
     """

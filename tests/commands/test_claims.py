@@ -54,7 +54,7 @@ def test_claims_are_chosen_by_verdict_place_and_text(recorded, tmp_path: Path) -
     assert sorted(told(*nowhere, "--place", "D.6")) == sorted([first.id, third.id])
     assert sorted(told(*nowhere, "--text", "a SUM")) == sorted([first.id, second.id])
     assert told(*nowhere, "--text", "a sum", "--paper", "separation", "--verdict", "holds") == []
-    assert "No claim is like that" in invoke("claims", *nowhere, "--text", "phlogiston").stdout
+    assert "No claim matches" in invoke("claims", *nowhere, "--text", "phlogiston").stdout
     refused = invoke("claims", *nowhere, "--verdict", "true")
     assert refused.exit_code == 2
     assert "--verdict: expected" in refused.stderr

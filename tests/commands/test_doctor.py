@@ -59,7 +59,7 @@ def test_a_sound_store(tmp_path: Path, given: bool) -> None:
     done = invoke("--store", "results") if given else invoke()
     assert done.exit_code == 0, done.output
     assert "results: 3 done; " in done.output
-    assert "none: all is as it was written" in done.output
+    assert "none: all checksums match" in done.output
 
 
 def test_a_damaged_store(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_speeds_are_the_best_of_several_beside_the_planners(monkeypatch: pytest.
 def test_the_kernels_that_run_are_told() -> None:
     found = native()
     told = invoke().output
-    assert f"{found.architecture}. {found.reason}" in told or f"none: plain PyTorch computes. {found.reason}" in told
+    assert f"{found.architecture}. {found.reason}" in told or f"none: plain PyTorch is used. {found.reason}" in told
 
 
 class Library:
@@ -131,7 +131,7 @@ def test_other_kernels_and_those_that_do_not_run_here(monkeypatch: pytest.Monkey
 
 def test_kernels_on_one_thread_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "native", lambda: Native(Library(), "narrow", "It is the best."))
-    assert "They run on one thread: this build of PyTorch does not lend its own." in doctor.kernels()
+    assert "They run on one thread, because this build of PyTorch does not share its threads." in doctor.kernels()
 
 
 def test_the_kernels_have_the_threads_that_pytorch_lends() -> None:
@@ -144,7 +144,7 @@ def test_the_kernels_have_the_threads_that_pytorch_lends() -> None:
     [
         ("none", True, None, "Without that variable the kernels run."),
         ("", False, None, "Install a C++ compiler and then the package again."),
-        ("", False, "/bin/c++", "There is a C++ compiler now, /bin/c++: pip install -v the package again, to see why"),
+        ("", False, "/bin/c++", "A C++ compiler was found, /bin/c++: reinstall the package (pip install -v"),
         ("", True, None, "Build it again, by make native or pip install."),
     ],
 )
@@ -155,8 +155,8 @@ def test_where_no_kernels_run_the_doctor_says_what_to_do(
     monkeypatch.setattr(doctor, "native", lambda: Native(None, "none", "So."))
     monkeypatch.setattr(doctor, "FILE", tmp_path / ("" if file else "missing"))
     monkeypatch.setattr(shutil, "which", lambda _: compiler)
-    assert doctor.kernels().startswith(f"none: plain PyTorch computes. So. {advice}")
-    assert f"none: plain PyTorch computes. So. {advice}" in invoke().output
+    assert doctor.kernels().startswith(f"none: plain PyTorch is used. So. {advice}")
+    assert f"none: plain PyTorch is used. So. {advice}" in invoke().output
 
 
 def test_the_last_line_says_whether_certificates_are_valid() -> None:
@@ -177,7 +177,7 @@ def test_certificates_that_are_not_valid(monkeypatch: pytest.MonkeyPatch) -> Non
     done = invoke()
     assert done.exit_code == 1
     last = done.output.splitlines()[-1]
-    assert last.startswith("Certificates are NOT valid on this machine. exp(x) errs by at most 4 u, and")
+    assert last.startswith("Certificates are NOT valid on this machine. exp(x) has an error of at most 4 u, and")
     assert last.endswith("Yet: 20.5 was found.")
     assert done.output.count("BROKEN") == 1
 

@@ -54,7 +54,7 @@ def test_the_token_is_switched_off_by_name_and_on_this_machine_alone(endpoints: 
     assert endpoints[0] == Endpoint("127.0.0.1", PORT, None)
     assert "open the whole address" not in done.output
     for options, why in (
-        (["--no-token", "--host", "0.0.0.0"], "--no-token: expected a --host that is this machine alone"),
+        (["--no-token", "--host", "0.0.0.0"], "--no-token: expected a --host that only this machine can reach"),
         (["--no-token", "--token", "correct-horse-battery"], "--no-token: expected no --token beside it"),
         (["--token", "short"], "--token: expected at least 16 characters"),
     ):

@@ -39,7 +39,7 @@ from separatrix.commands.main import main
 
 signal.signal(signal.SIGINT, signal.default_int_handler)
 """
-STOPPED = (130, "", "Stopped. What is done is kept.\n")
+STOPPED = (130, "", "Stopped. Finished work is saved.\n")
 
 
 def pressed(run, at: int, *words: str) -> subprocess.CompletedProcess[str]:
@@ -84,7 +84,9 @@ def test_in_a_command(run, tmp_path: Path) -> None:
     Store.create(tmp_path / "results").close()
     done = run(AT_A_LINE, "counts", "store", "ls")
     assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr == "Stopped. What is done is kept. To go on, run the same command again: separatrix store ls\n"
+    assert (
+        done.stderr == "Stopped. Finished work is saved. To continue, run the same command again: separatrix store ls\n"
+    )
 
 
 def test_when_it_is_over(run) -> None:
@@ -127,7 +129,7 @@ def test_a_ctrl_c_that_a_library_makes_into_another_error(run) -> None:
     )
     done = run(code, "convert")
     assert (done.returncode, done.stdout) == (130, "")
-    assert done.stderr.startswith("Stopped. What is done is kept. To go on")
+    assert done.stderr.startswith("Stopped. Finished work is saved. To continue")
     assert done.stderr.count("\n") == 1
 
 
@@ -139,4 +141,7 @@ def test_a_command_that_is_interrupted_outside_a_run_says_how_to_go_on(capsys: p
     with pytest.raises(typer.Exit) as ended:
         command()
     assert ended.value.exit_code == 130
-    assert "Stopped. What is done is kept. To go on, run the same command again: separatrix" in capsys.readouterr().err
+    assert (
+        "Stopped. Finished work is saved. To continue, run the same command again: separatrix"
+        in capsys.readouterr().err
+    )

@@ -74,4 +74,4 @@ def test_many_verdicts_end_with_a_summary_of_one_screen(recorded, tmp_path: Path
     assert len(lines) <= 10
     assert lines[0] == "kronecker   32 claims: 30 hold, 1 is undecided, 1 is not run here."
     assert [line.strip() for line in lines[1:3]] == ["undecided:", failing.id]
-    assert lines[3] == "Claims that are not run here wait for --profile full, which takes hours."
+    assert lines[3] == "Claims that were not run here need --profile full, which takes hours."

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from separatrix.claims.formulas import readable
 from separatrix.commands.app import app as command_line
 from separatrix.explorer.separate import code as separate_code
 from separatrix.explorer.separate import probabilities as separate_view
@@ -38,8 +39,10 @@ def test_the_command_to_take_away_runs_and_says_the_same(case: dict[str, str]) -
     assert words[0] == "separatrix"
     told = CliRunner().invoke(command_line, words[1:], env={"COLUMNS": "120"})
     assert told.exit_code == 0
-    assert all(what in told.output and probability in told.output for what, _, probability in view.parts())
-    assert (separate_view.outside(view) or "Every hypothesis") in told.output.replace("\n", " ")
+    parts = [(readable(what), probability) for what, _, probability in view.parts()]
+    assert all(what in told.output and probability in told.output for what, probability in parts)
+    assert "$" not in told.output, "formulas are readable in a terminal"
+    assert (separate_view.outside(view) or "satisfies every hypothesis") in told.output.replace("\n", " ")
 
 
 def test_a_bad_value_of_the_command_is_a_sentence() -> None:

@@ -41,7 +41,7 @@ def test_ls_tells_a_living_run_from_a_killed_one(filled: Path) -> None:
         assert line.endswith('{"x":1.0}')
         alive.forget(filled, lease.id)
         (line,) = invoke("store", "ls", "--store", filled, "--status", "running").stdout.splitlines()
-        assert "its run was killed, the next one does it again" in line
+        assert "its run was killed; the next run repeats it" in line
 
 
 def test_show(filled: Path) -> None:
@@ -66,7 +66,7 @@ def test_export(filled: Path, tmp_path: Path) -> None:
 
 
 def test_verify_and_gc(filled: Path) -> None:
-    assert invoke("store", "verify", "--store", filled).stdout == "4 cells, all as they were written.\n"
+    assert invoke("store", "verify", "--store", filled).stdout == "4 cells, all checksums match.\n"
     next(filled.glob("arrays/*/*")).write_bytes(b"junk")
     damaged = invoke("store", "verify", "--store", filled)
     assert damaged.exit_code == 1

@@ -42,7 +42,7 @@ def test_a_sweep_whose_workers_die_says_so_and_exits_with_1(tmp_path: Path) -> N
     done = finish("sweep", write(tmp_path, text), "--store", tmp_path / "r", *MODULE)
     assert done.returncode == 1
     assert "2 of 3 cells are done" in done.stderr
-    assert "A worker died while it ran a cell 4 times." in done.stderr
+    assert "A worker died while running a cell 4 times." in done.stderr
     assert done.stderr.count("which will be tried again") == 3
 
 

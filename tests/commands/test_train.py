@@ -114,7 +114,7 @@ def test_a_stopped_run_says_how_to_go_on_and_goes_on(
     assert len(runs(tmp_path / "stopped")) == resumes
     again = ran(tmp_path / "stopped", checkpoint_every=every)
     assert again.exit_code == 0, again.output
-    assert ("goes on from step" in again.stderr) == resumes
+    assert ("resumed from step" in again.stderr) == resumes
     ran(tmp_path / "unbroken", checkpoint_every=every)
     assert records(tmp_path / "stopped") == expected_records()
     assert contents(tmp_path / "stopped") == contents(tmp_path / "unbroken")
@@ -162,7 +162,7 @@ def test_two_commands_do_not_train_one_run(tmp_path: Path) -> None:
         lease.take([(first.key, first)], failed_too=True)
         second = ran(tmp_path)
         assert second.exit_code == 2
-        assert "Another command trains this run" in second.stderr
+        assert "Another command is training this run" in second.stderr
     assert ran(tmp_path).exit_code == 0
 
 
@@ -175,7 +175,7 @@ def test_a_damaged_piece_is_trained_again(tmp_path: Path) -> None:
     place(tmp_path / "arrays", digest).write_bytes(b"junk")
     again = ran(tmp_path)
     assert again.exit_code == 0
-    assert "goes on from step 20" in again.stderr
+    assert "resumed from step 20" in again.stderr
     assert contents(tmp_path) == before
 
 
@@ -216,7 +216,7 @@ def test_left_out_options_are_the_papers(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_rates() -> None:
     assert train_command.rates(["0:1", "10:0.5"]) == ((0, 1.0), (10, 0.5))
-    with pytest.raises(ArgumentError, match=r"--lr: expected .* got 1:2:3"):
+    with pytest.raises(ArgumentError, match=r"--lr: expected .* got '1:2:3'"):
         train_command.rates(["1:2:3"])
 
 
@@ -294,7 +294,7 @@ def test_a_pipe_gets_lines_now_and_then() -> None:
         for step in (30, 40, 50, 75):
             lines.show(Record(step, 0.25, 1.0, 0.5, 0.5, {}))
     assert [text.partition("   ")[0] for text in stream.getvalue().splitlines()] == [
-        "seed-0: goes on from step 20",
+        "seed-0: resumed from step 20",
         "seed-0: step 30 of 75",
         "seed-0: step 75 of 75",
     ]

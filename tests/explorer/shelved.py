@@ -10,7 +10,7 @@ import pytest
 
 from separatrix import studies
 from separatrix.claims import ledger
-from separatrix.claims.ledger import Erratum, Finding, Found, Rank, Verdict, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Rank, Verdict, claim
 from separatrix.claims.reproduce import reproduce
 from separatrix.explorer.claims import judged_claims
 from separatrix.lab import Store, in_process
@@ -27,7 +27,7 @@ SHELVED = {
 HOSTILE = "<img src=x onerror='throw 1'> grows with each seed & more"
 
 
-def line(found: Sequence[Found]) -> Drawing:
+def line(found: Sequence[CellResult]) -> Drawing:
     """y against the seed."""
     x, y = [one.seed for one in found], [one.result["y"] for one in found]
     drawn = figure("seed", "y", height=300)
@@ -37,7 +37,7 @@ def line(found: Sequence[Found]) -> Drawing:
 
 def _declare() -> None:
     @claim(paper="separation", where="Theorem 1", says=HOSTILE, cells=lambda: [number.cell(seed=0, x=1.0)])
-    def theorem_1(found: Sequence[Found]) -> Finding:
+    def theorem_1(found: Sequence[CellResult]) -> Finding:
         return Finding(Verdict.HOLDS, note="As it says.")
 
     slip = Erratum(
@@ -56,7 +56,7 @@ def _declare() -> None:
         errata=[slip],
         figures=["line"],
     )
-    def lemma_2(found: Sequence[Found]) -> Finding:
+    def lemma_2(found: Sequence[CellResult]) -> Finding:
         """The largest y against what is right."""
         return Finding(Verdict.HOLDS, {"largest": max(one.result["y"] for one in found)}, shows={slip.shown_by: True})
 
@@ -68,7 +68,7 @@ def _declare() -> None:
         cells=lambda: [number.cell(seed=seed, x=3.0) for seed in range(2)],
         figures=["line"],
     )
-    def figure_3(found: Sequence[Found]) -> Finding:
+    def figure_3(found: Sequence[CellResult]) -> Finding:
         return Finding(Verdict.HOLDS)
 
 

@@ -104,7 +104,7 @@ def test_its_own_names_are_let_in(client, name: str) -> None:
 def test_another_name_is_refused(client, name: str) -> None:
     answer = client.get("/", headers={"Host": name})
     assert answer.status_code == 403
-    assert "open it by the address that it printed" in answer.text
+    assert "open the address that it printed" in answer.text
 
 
 def test_the_host_that_it_is_bound_to_is_let_in(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,7 @@ def test_what_does_not_fit_is_said(client, genuine: list[dict[str, Any]], spoil:
     spoil(body)
     answer = client.post(POST, json=body)
     assert answer.status_code == 400
-    assert answer.text.startswith("This is no request of the explorer's page: ")
+    assert answer.text.startswith("This is not a valid request of the explorer's page: ")
     assert why in answer.text
 
 

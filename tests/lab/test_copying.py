@@ -54,7 +54,7 @@ def test_a_copy_leaves_out_what_is_damaged_and_says_so(filled: Path, tmp_path: P
     done = CliRunner().invoke(app, ["store", "copy", str(tmp_path / "copy"), "--store", str(filled)])
     assert done.exit_code == 1
     assert "Copied 6 cells" in done.stdout
-    assert "2 cells left out, being damaged" in done.stderr
+    assert "2 cells skipped because of damage" in done.stderr
     assert list(verify(tmp_path / "copy")) == []
 
 

@@ -145,7 +145,7 @@ def fates(
     return counted
 
 
-KINDS = {"a flipped bit": (flipped, 40), "an end that is cut off": (cut, 6), "swapped pages": (swapped, 6)}
+KINDS = {"a flipped bit": (flipped, 24), "an end that is cut off": (cut, 6), "swapped pages": (swapped, 6)}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 import separatrix
-from separatrix.lab import plain, provenance
+from separatrix.lab import canonical_json, provenance
 
 LAB = Path(separatrix.__file__).parent / "lab"
 
 
 def test_the_facts() -> None:
-    facts = plain.read(provenance.origin())
+    facts = canonical_json.read(provenance.origin())
     assert facts["separatrix"] == separatrix.__version__
     assert facts["torch"].startswith("2.")
     assert "cores" in facts["cpu"]

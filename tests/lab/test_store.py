@@ -86,15 +86,14 @@ def test_there_is_no_store(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("method", [Store.create, Store.open])
-def test_a_newer_store_is_refused_and_left_alone(filled: Path, method) -> None:
+@pytest.mark.parametrize(("schema", "age"), [(SCHEMA + 1, "a newer"), (SCHEMA - 1, "an older")])
+def test_a_store_of_another_schema_is_refused_and_left_alone(filled: Path, method, schema: int, age: str) -> None:
     connection = sqlite3.connect(filled / "store.sqlite")
-    connection.execute(f"PRAGMA user_version = {SCHEMA + 1}")
+    connection.execute(f"PRAGMA user_version = {schema}")
     connection.execute("ALTER TABLE cells ADD COLUMN colour TEXT")
     connection.close()
     before = (filled / "store.sqlite").read_bytes()
-    with pytest.raises(
-        StoreError, match=rf"newer separatrix \(schema {SCHEMA + 1}; this one knows {SCHEMA}\). Upgrade"
-    ):
+    with pytest.raises(StoreError, match=rf"{age} separatrix \(schema {schema}; this one knows {SCHEMA}\). Use that"):
         method(filled)
     assert (filled / "store.sqlite").read_bytes() == before
 

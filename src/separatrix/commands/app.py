@@ -35,7 +35,7 @@ def root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Take the options that every command shares; the help that users see is the package's own first line."""
+    """The options of `separatrix` itself; its help text is the first line of the package's docstring."""
 
 
 app.command()(plan)

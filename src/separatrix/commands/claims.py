@@ -1,4 +1,4 @@
-"""The command `claims`. What is slow to import is imported by the command that needs it."""
+"""The command `claims`. Slow modules are imported when the command runs."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ def claims(
 ) -> None:
     """List the claims of the papers with their verdicts; nothing is run.
 
-    A verdict is that of the results in the store. For a claim that was not rerun there it is the recorded verdict, with
-    its date, which `separatrix reproduce` compares with.
+    Verdicts are computed from the results in the store. Claims that were not rerun there have their recorded verdicts,
+    with the date; `separatrix reproduce` compares with these.
     """
     from separatrix.checks import one_of
     from separatrix.claims.ledger import Verdict
     from separatrix.lab.store import has_store
 
     for wanted in verdict or ():
-        one_of("--verdict", wanted, [one.value for one in Verdict])
+        one_of("--verdict", wanted, [value.value for value in Verdict])
     is_stored = has_store(store)
-    chosen = [one for one in _claims(paper, is_stored) if _is_about(one, place, text)]
-    found = _judged(chosen, store) if is_stored else _recalled(chosen)
-    judged = [one for one in found if verdict is None or one.verdict.value in verdict]
+    chosen = [claim for claim in _claims(paper, is_stored) if _is_about(claim, place, text)]
+    judgements = _judged(chosen, store) if is_stored else _recalled(chosen)
+    judged = [judgement for judgement in judgements if verdict is None or judgement.verdict.value in verdict]
     if as_json:
-        typer.echo(json.dumps([_told(one) for one in judged], indent=2, ensure_ascii=False))
+        typer.echo(json.dumps([_told(judgement) for judgement in judged], indent=2, ensure_ascii=False))
     elif (chosen and not judged) or ((place or text) and not chosen):
-        typer.echo("No claim is like that. `separatrix claims` lists all of them.")
+        typer.echo("No claim matches. `separatrix claims` lists all claims.")
     else:
         print_table(judged)
 
 
 def _claims(paper: str | None, to_judge: bool) -> list[Claim]:
-    """The claims with their code if they are to be judged, and otherwise from the index, which is read at once."""
+    """The claims: with their code if they are to be judged, otherwise from the index, which is faster to load."""
     if not to_judge:
         from separatrix.claims.index import indexed_claims
 
@@ -88,7 +88,7 @@ def _recalled(claims: list[Claim]) -> list[Judgement]:
 
 
 def _is_about(claim: Claim, place: str | None, text: str | None) -> bool:
-    """Whether a claim is on a place, given whole or by its number, and has a text in what a reader sees of it."""
+    """Whether a claim is about `place`, which may be a number alone, and has `text` in its id, place or statement."""
     where = claim.where.casefold()
     if place is not None and place.casefold().strip() not in (where, *where.replace(",", " ").split()):
         return False
@@ -96,17 +96,17 @@ def _is_about(claim: Claim, place: str | None, text: str | None) -> bool:
     return text is None or any(text.casefold() in part.casefold() for part in parts)
 
 
-def _told(one: Judgement) -> dict[str, Any]:
-    """A claim and its verdict as JSON has them; numbers that are no numbers of JSON are texts, formulas are LaTeX."""
-    claim, finding = one.claim, one.finding
+def _told(judgement: Judgement) -> dict[str, Any]:
+    """A claim and its verdict as a JSON object; infinities and NaN are strings, and formulas are LaTeX."""
+    claim, finding = judgement.claim, judgement.finding
     return {
         "id": claim.id,
         "paper": claim.paper,
         "place": claim.where,
         "says": claim.says,
-        "verdict": one.verdict.value,
-        "corrected": one.verdict.is_corrected,
-        "rerun": one.rerun,
+        "verdict": judgement.verdict.value,
+        "corrected": judgement.verdict.is_corrected,
+        "rerun": judgement.rerun,
         "note": finding.note,
         "numbers": {name: x if isinstance(x, int) else str(x) for name, x in finding.numbers.items()},
         "errata": [{"rank": x.rank, "printed": x.printed, "right": x.right, "why": x.why} for x in claim.errata],
@@ -116,9 +116,9 @@ def _told(one: Judgement) -> dict[str, Any]:
         ],
         "history": list(claim.history),
         "profile": claim.profile,
-        "cells": len(one.keys),
-        "missing": one.missing,
-        "failed": one.failed,
-        "seconds": one.seconds,
+        "cells": len(judgement.keys),
+        "missing": judgement.missing,
+        "failed": judgement.failed,
+        "seconds": judgement.seconds,
         "command": claim.command,
     }

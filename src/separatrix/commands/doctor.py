@@ -1,4 +1,4 @@
-"""The command `doctor`. What is slow to import is imported when it runs."""
+"""The command `doctor`. Slow modules are imported when it runs."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def doctor(
         ),
     ] = None,
 ) -> None:
-    """What to send with a bug report: versions, the machine and its speeds, self-checks, the health of a store.
+    """Print versions, the machine and its speed, self-checks and the state of a store, for bug reports.
 
-    The last line says whether certificates are valid on this machine, from a measurement of all that they assume of its
-    arithmetic. Exits with 1 if they are not, if a self-check fails or if the store is damaged.
+    The last line says whether certificates are valid on this machine, based on measurements of what they assume about
+    its arithmetic. Exits with 1 if they are not, if a self-check fails or if the store is damaged.
     """
     from rich.console import Console
     from rich.markup import escape
@@ -45,14 +45,14 @@ def doctor(
     folder = RESULTS if store is None and RESULTS.is_dir() else store
     health = None if folder is None else store_health(folder)
     measured = assumptions()
-    everywhere = [each for measurements in measured.values() for each in measurements]
-    valid = all(each.holds for each in everywhere)
+    everywhere = [measurement for measurements in measured.values() for measurement in measurements]
+    valid = all(measurement.holds for measurement in everywhere)
     table = Table("what", "found", title="separatrix doctor", title_justify="left")
-    for name, found in versions():
-        table.add_row(name, escape(found))
+    for name, value in versions():
+        table.add_row(name, escape(value))
     table.add_section()
-    for name, found in machine():
-        table.add_row(name, escape(found))
+    for name, value in machine():
+        table.add_row(name, escape(value))
     for width in (16, 64):
         best = roofline(width)
         table.add_row(
@@ -76,7 +76,7 @@ def doctor(
     else:
         _tell_store(table, folder, health)
     Console().print(table)
-    checks = self_checks() if valid else []  # where they are not valid a call with a certificate may be refused
+    checks = self_checks() if valid else []  # if they are not valid, a call with a certificate may raise an error
     if checks:
         _tell_checks(checks)
     for device, measurements in measured.items():
@@ -93,12 +93,12 @@ def _tell_store(table: Table, folder: Path | None, health: StoreHealth) -> None:
     table.add_row("store", escape(f"{folder}: {held}; {many(health.bytes, 'byte')}"))
     table.add_row("runs on it", f"{health.runs} going on" if health.runs else "none")
     if health.damages:
-        shown = "\n".join(health.damages[:5])
+        first_damages = "\n".join(health.damages[:5])
         more = "" if len(health.damages) <= 5 else "\n..."
         advice = f"`separatrix store verify --store {folder}` lists all"
-        table.add_row("damages", f"[red]{len(health.damages):,}[/]\n{escape(shown + more)}\n{escape(advice)}")
+        table.add_row("damages", f"[red]{len(health.damages):,}[/]\n{escape(first_damages + more)}\n{escape(advice)}")
     else:
-        table.add_row("damages", "none: all is as it was written")
+        table.add_row("damages", "none: all checksums match")
 
 
 def _tell_checks(checks: Sequence[SelfCheck]) -> None:
@@ -118,10 +118,10 @@ def _tell_assumptions(device: str, measurements: Sequence[Measurement]) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    title = f"what certificates assume of the arithmetic ({device})"
+    title = f"what certificates assume about the arithmetic ({device})"
     table = Table("assumption", "found", "allowed", "verdict", title=title, title_justify="left")
-    for each in measurements:
-        told = f"{each.assumption.statement}\n{each.remark}".strip()
-        kept = "[green]kept[/]" if each.holds else "[red]BROKEN[/]"
-        table.add_row(escape(told), f"{each.found:.2g}", f"{each.assumption.limit:g}", kept)
+    for measurement in measurements:
+        statement = f"{measurement.assumption.statement}\n{measurement.remark}".strip()
+        kept = "[green]kept[/]" if measurement.holds else "[red]BROKEN[/]"
+        table.add_row(escape(statement), f"{measurement.error:.2g}", f"{measurement.assumption.limit:g}", kept)
     Console().print(table)

@@ -1,4 +1,4 @@
-"""How a command ends: the sentence that it prints for an error, for Ctrl-C or after a run, and its exit code."""
+"""The final message and the exit code of a command: after an error, after Ctrl-C, and after a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 def in_a_sentence(command: Callable[P, R]) -> Callable[P, R]:
-    """Let a command end with the sentence of its error and exit code 2, or 130 after Ctrl-C, not with a traceback."""
+    """Turn a `SeparatrixError` into its message and exit code 2, and Ctrl-C into exit code 130, without a traceback."""
 
     @wraps(command)
     def wrapped(*values: P.args, **named: P.kwargs) -> R:
@@ -33,9 +33,9 @@ def in_a_sentence(command: Callable[P, R]) -> Callable[P, R]:
         except typer.Exit:
             raise
         except BaseException as error:
-            # A library that was interrupted may raise any error: the cause was Ctrl-C.
+            # A library that was interrupted by Ctrl-C may raise any error.
             if isinstance(error, KeyboardInterrupt) or interrupted():
-                typer.echo(f"Stopped. What is done is kept. To go on, {again()}", err=True)
+                typer.echo(f"Stopped. Finished work is saved. To continue, {again()}", err=True)
                 raise typer.Exit(INTERRUPTED) from error
             if isinstance(error, SeparatrixError):
                 typer.echo("separatrix: " + printable(str(error), keep="\n"), err=True)
@@ -46,24 +46,23 @@ def in_a_sentence(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def again() -> str:
-    """Say how this very command is run again."""
+    """The instruction to rerun the current command."""
     return f"run the same command again: {shlex.join(['separatrix', *sys.argv[1:]])}"
 
 
 def tell_end(tally: Tally, total: int, store: Path) -> int:
-    """Say how a run of cells ended; the answer is the exit code."""
+    """Print how a run of cells ended, and return the exit code."""
     have = tally.done + tally.skipped
     if tally.stopped:
         typer.echo(
-            f"Stopped. {have:,} of {total:,} cells are done and kept in {store}. To go on, {again()}",
-            err=True,
+            f"Stopped. {have:,} of {total:,} cells are done and saved in {store}. To continue, {again()}", err=True
         )
         return INTERRUPTED
     typer.echo(
         f"{have:,} of {total:,} cells are done, {tally.done:,} of them now, in {duration(tally.seconds)}.", err=True
     )
     if tally.deaths:
-        typer.echo(f"A worker died while it ran a cell {many(tally.deaths, 'time')}.", err=True)
+        typer.echo(f"A worker died while running a cell {many(tally.deaths, 'time')}.", err=True)
     if failed := tally.failed + tally.failed_before:
         typer.echo(
             f"{many(failed, 'cell')} failed, {tally.failed_before:,} of them in an earlier run. `separatrix store ls "

@@ -1,4 +1,4 @@
-"""Where the command `separatrix` starts; without the extra `lab` it says what is missing."""
+"""The entry point of the command `separatrix`, with a message if the extra `lab` is not installed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from separatrix.lab import interrupts
 
 
 def main() -> None:
-    """Run the command line, or exit saying which extra it lacks; Ctrl-C ends it with a sentence at any moment."""
+    """Run the command line, or exit with a message that names the missing extra; handle Ctrl-C at any moment."""
     interrupts.of_command()
     try:
         from separatrix.commands.app import app

@@ -1,4 +1,4 @@
-"""The options that several commands have, and the workers that they choose."""
+"""The options that several commands share, and the executors that they choose."""
 
 from __future__ import annotations
 
@@ -17,9 +17,12 @@ RESULTS = Path("results")
 StoreOption = Annotated[Path, typer.Option("--store", help="The folder of results.", metavar="FOLDER")]
 PaperOption = Annotated[str | None, typer.Option("--paper", help="Only this paper's claims.", metavar="NAME")]
 WorkersOption = Annotated[
-    int | None, typer.Option("--workers", help="How many local processes; as many as cores if left out.", metavar="N")
+    int | None,
+    typer.Option("--workers", help="The number of local processes; by default the number of cores.", metavar="N"),
 ]
-InProcessOption = Annotated[bool, typer.Option("--in-process", help="Run the cells here, one after the other.")]
+InProcessOption = Annotated[
+    bool, typer.Option("--in-process", help="Run the cells in this process, one after the other.")
+]
 DaskOption = Annotated[
     str | None, typer.Option("--dask", help="A Dask scheduler, tls://host:port; or `local`.", metavar="ADDRESS")
 ]
@@ -27,7 +30,7 @@ RetryOption = Annotated[bool, typer.Option("--retry-failed", help="Run the cells
 
 
 def whole_number(text: str | int) -> int:
-    """A whole number as a user writes it: 1000000, 1e6 or 10^6.
+    """Parse an integer that is written as 1000000, 1e6 or 10^6.
 
     >>> whole_number("1e6"), whole_number("10^6"), whole_number(7)
     (1000000, 1000000, 7)
@@ -41,12 +44,12 @@ def whole_number(text: str | int) -> int:
 
 
 def whole_option(*names: str, help: str) -> Any:
-    """An option that takes a whole number as a user writes it."""
+    """A typer option for integers such as 1000, 1e6 or 10^6."""
     return typer.Option(*names, help=help, parser=whole_number, metavar="N")
 
 
 def choose_crew(workers: int | None, in_process: bool, dask: str | None) -> Crew:
-    """Make the workers that the options ask for."""
+    """The executor that the options choose."""
     from separatrix.lab import executors
 
     if in_process:

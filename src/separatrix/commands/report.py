@@ -1,4 +1,4 @@
-"""The command `report`. What is slow to import is imported by the command that needs it."""
+"""The command `report`. Slow modules are imported when the command runs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def report(
     store: StoreOption = RESULTS,
     paper: Annotated[
         str | None,
-        typer.Option("--one", "--paper", help="Write report-PAPER.html, of this paper alone.", metavar="PAPER"),
+        typer.Option("--one", "--paper", help="Write report-PAPER.html, for this paper only.", metavar="PAPER"),
     ] = None,
-    show: Annotated[bool, typer.Option("--open", help="Show it in the browser.")] = False,
+    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
 ) -> None:
-    """Write the page of every claim with its verdict from what the store has; nothing is run."""
+    """Write the report of all claims from the results in the store; no cell is run."""
     import webbrowser
 
     from separatrix.claims import ledger
@@ -34,5 +34,5 @@ def report(
         address = write_report(judgements, kept, paper).absolute().as_uri()
     typer.echo(f"The report: {address}")
     if show and not webbrowser.open(address):
-        typer.echo("separatrix: no browser could be started; open the address above in one.", err=True)
+        typer.echo("separatrix: no browser could be started; open the address above yourself.", err=True)
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""The command `reproduce`. What is slow to import is imported by the command that needs it."""
+"""The command `reproduce`. Slow modules are imported when the command runs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ class Profile(StrEnum):
 
 @in_a_sentence
 def reproduce(
-    profile: Annotated[Profile, typer.Option(help="Minutes of work, or the papers' own sizes.")] = Profile.QUICK,
+    profile: Annotated[
+        Profile, typer.Option(help="quick takes minutes; full has the sizes of the papers and takes hours.")
+    ] = Profile.QUICK,
     only: Annotated[
         list[str] | None, typer.Option("--only", help="Only this claim; may be repeated.", metavar="ID")
     ] = None,
@@ -41,10 +43,9 @@ def reproduce(
     dask: DaskOption = None,
     retry_failed: RetryOption = False,
 ) -> None:
-    """Run what is missing, print every verdict, write the report; fail if a verdict is not the recorded one.
+    """Run missing cells, print verdicts and write the report; fail if a verdict differs from the recorded one.
 
-    With --paper or --only, the other claims are neither run nor judged nor drawn: the page is then called
-    report-PAPER.html or report-only.html.
+    With --paper or --only, the other claims are left out, and the page is report-PAPER.html or report-only.html.
     """
     from separatrix.claims import PAPERS, ledger, verdicts
     from separatrix.claims.costs import costs
@@ -67,17 +68,17 @@ def reproduce(
         statuses = kept.statuses([cell.key for cell in cells])
         over = {"done"} if retry_failed else {"done", "failed"}
         work = progress.Work(sum(cost(cell) for cell in cells if statuses.get(cell.key) not in over), crew.executors)
-        with progress.on(total, work=work) as shown:
-            done = do(chosen, kept, crew, profile=profile.value, progress=shown, retry_failed=retry_failed, cost=cost)
+        with progress.on(total, work=work) as display:
+            done = do(chosen, kept, crew, profile=profile.value, progress=display, retry_failed=retry_failed, cost=cost)
         code = tell_end(done.tally, total, store)
         if done.tally.stopped:
             raise typer.Exit(code)
         (print_table if len(done.judgements) < BRIEF_FROM else print_summary)(done.judgements)
         path = page.write_report(done.judgements, kept, "only" if only else paper)
         typer.echo(f"The report: {path.absolute().as_uri()}")
-    for problem in (one.problem for one in done.judgements if one.problem):
+    for problem in (judgement.problem for judgement in done.judgements if judgement.problem):
         typer.echo(problem, err=True)
-    told = verdicts.differences(done.judgements, recorded, profile.value, everything=not (only or paper))
-    for sentence in told:
+    sentences = verdicts.differences(done.judgements, recorded, profile.value, everything=not (only or paper))
+    for sentence in sentences:
         typer.echo(f"DIFFERS  {sentence}", err=True)
-    raise typer.Exit(1 if told else code)
+    raise typer.Exit(1 if sentences else code)

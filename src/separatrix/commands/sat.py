@@ -1,4 +1,4 @@
-"""The command `sat`. What is slow to import is imported by the command that needs it."""
+"""The command `sat`. Slow modules are imported when the command runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from separatrix.commands.ending import in_a_sentence
 
 
 class Road(StrEnum):
-    """How the formula becomes an instance of Gap-MaxIP."""
+    """The reduction of the formula to Gap-MaxIP."""
 
     DIRECT = "direct"
     PROTOCOL = "protocol"
@@ -22,28 +22,27 @@ class Road(StrEnum):
 def sat(
     file: Annotated[Path, typer.Argument(help="The formula, in DIMACS.", metavar="FILE.cnf")],
     road: Annotated[
-        Road,
-        typer.Option(help="To Gap-MaxIP directly, or by the Merlin-Arthur protocol (small formulas only)."),
+        Road, typer.Option(help="To Gap-MaxIP directly, or by the Merlin-Arthur protocol (small formulas only).")
     ] = Road.DIRECT,
     exit_code: Annotated[
         bool, typer.Option("--exit-code", help="Exit with 10 if satisfiable and 20 if not, as solvers do; else with 0.")
     ] = False,
 ) -> None:
-    """Decide a small formula by order-3 attention, and tell the sizes at every step of the reduction.
+    """Decide a small SAT formula by order-3 attention, and print the sizes at every step of the reduction.
 
     Prints the DIMACS lines `s SATISFIABLE` with `v` and the assignment, or `s UNSATISFIABLE`.
     """
     from separatrix.hardness.sat import satisfiable
 
-    found = satisfiable(file, road=road.value)
-    for step in found.steps:
+    answer = satisfiable(file, road=road.value)
+    for step in answer.steps:
         typer.echo(f"c {step.problem}: {step.sizes}")
-    if found.assignment is None:
+    if answer.assignment is None:
         typer.echo("s UNSATISFIABLE")
         raise typer.Exit(20 if exit_code else 0)
-    typer.echo("c the assignment was read off the attention, and checked")
+    typer.echo("c the assignment was read from the attention output and checked")
     typer.echo("s SATISFIABLE")
-    literals = [str(v if true else -v) for v, true in enumerate(found.assignment, start=1)]
+    literals = [str(v if true else -v) for v, true in enumerate(answer.assignment, start=1)]
     for start in range(0, len(literals) + 1, 20):
         chunk = literals[start : start + 20]
         typer.echo(" ".join(["v", *chunk, *([] if start + 20 <= len(literals) else ["0"])]))

@@ -1,4 +1,4 @@
-"""The commands `separatrix store ...`. What is slow to import is imported by the command that needs it."""
+"""The commands `separatrix store ...`. Slow modules are imported when the command runs."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from separatrix.lab.wording import many, printable
 if TYPE_CHECKING:
     from separatrix.lab.store import Store
 
-store_app = typer.Typer(no_args_is_help=True, help="Look into the store of results, check it, clear it.")
+store_app = typer.Typer(no_args_is_help=True, help="List, check, export, clean and copy stores of results.")
 
 
 class Status(StrEnum):
-    """What a cell can be."""
+    """The status of a cell."""
 
     DONE = "done"
     FAILED = "failed"
@@ -28,7 +28,7 @@ class Status(StrEnum):
 
 
 class Format(StrEnum):
-    """What a store can be exported as."""
+    """The formats of an export."""
 
     CSV = "csv"
     JSON = "json"
@@ -46,7 +46,7 @@ def ls(
     experiment: ExperimentOption = None,
     status: Annotated[Status | None, typer.Option(help="Only the cells with this status.")] = None,
 ) -> None:
-    """List the cells, a line each, and how many there are."""
+    """List the cells, and the number of cells by status."""
     from separatrix.lab.alive import living
     from separatrix.lab.store import Store
 
@@ -55,7 +55,7 @@ def ls(
         for record in kept.records(experiment, status and status.value):
             cell, took = record.cell, "" if record.seconds is None else f"{record.seconds:.3f} s"
             killed = record.run is not None and record.run not in alive
-            note = "  (its run was killed, the next one does it again)" if killed else ""
+            note = "  (its run was killed; the next run repeats it)" if killed else ""
             head = f"{record.key[:12]}  {record.status:<7}  {took:>11}"
             line = f"{head}  {cell.experiment}  seed={cell.seed}  {cell.parameters}{note}"
             sys.stdout.write(f"{printable(line)}\n")
@@ -65,11 +65,11 @@ def ls(
 
 
 def _say_left_out(kept: Store) -> int:
-    """Say how many damaged rows are left out, if there are any, and return how many."""
+    """Print how many damaged rows were skipped, if any, and return their number."""
     if count := kept.left_out():
         typer.echo(
-            f"{many(count, 'row')} of the store left out, being damaged: `separatrix store verify --store "
-            f"{kept.folder}` says more.",
+            f"{many(count, 'row')} of the store skipped because of damage: `separatrix store verify --store "
+            f"{kept.folder}` lists them.",
             err=True,
         )
     return count
@@ -80,7 +80,7 @@ def _say_left_out(kept: Store) -> int:
 def show(
     key: Annotated[str, typer.Argument(help="The key, or enough of its first digits.")], store: StoreOption = RESULTS
 ) -> None:
-    """Show one cell: what it is, what came out, and where that comes from."""
+    """Show a cell: its parameters, its result and its provenance."""
     import json
 
     from separatrix.lab.export import moment
@@ -112,9 +112,10 @@ def export(
     experiment: ExperimentOption = None,
     store: StoreOption = RESULTS,
 ) -> None:
-    """Write the cells and their results as CSV or JSON; arrays are named by their files.
+    """Write the cells and their results as CSV or JSON; arrays are referenced by file name.
 
-    Exits with 1 if damaged rows are left out, and with 2, before anything is written, if the file itself is damaged.
+    Exits with 1 if damaged rows were skipped, and with 2, without writing anything, if the store file itself is
+    damaged.
     """
     from separatrix.lab.export import as_csv, as_json
     from separatrix.lab.faults import plainly
@@ -135,23 +136,23 @@ def export(
 @store_app.command()
 @in_a_sentence
 def verify(store: StoreOption = RESULTS) -> None:
-    """Read everything and check it against its hashes; exit with 1 if something is damaged."""
+    """Check all checksums of the store; exit with 1 if something is damaged."""
     from separatrix.lab.store import Store
     from separatrix.lab.upkeep import verify as check
 
-    found = 0
+    damages = 0
     for damage in check(store):
-        found += 1
+        damages += 1
         typer.echo(damage)
-    if found:
+    if damages:
         typer.echo(
-            f"{many(found, 'damage')} found. Bring the store back from a copy, or run `separatrix store gc --damaged "
+            f"{many(damages, 'damage')} found. Restore the store from a copy, or run `separatrix store gc --damaged "
             f"--store {store}`: it keeps every cell that is whole, and the next run does the others again.",
             err=True,
         )
         raise typer.Exit(1)
     with Store.open(store) as kept:
-        typer.echo(f"{many(sum(kept.counts().values()), 'cell')}, all as they were written.")
+        typer.echo(f"{many(sum(kept.counts().values()), 'cell')}, all checksums match.")
 
 
 @store_app.command()
@@ -159,10 +160,10 @@ def verify(store: StoreOption = RESULTS) -> None:
 def gc(
     store: StoreOption = RESULTS,
     damaged: Annotated[
-        bool, typer.Option("--damaged", help="Also forget the cells that `verify` finds wrong.")
+        bool, typer.Option("--damaged", help="Also remove the cells that `verify` reports as damaged.")
     ] = False,
 ) -> None:
-    """Remove arrays that no result names and what killed runs left; never a sound result."""
+    """Remove unreferenced arrays and leftovers of killed runs; undamaged results are never removed."""
     from separatrix.lab.upkeep import gc as clear
 
     cleared = clear(store, damaged=damaged)
@@ -182,7 +183,7 @@ def copy(
     folder: Annotated[Path, typer.Argument(help="The folder of the copy, which must not exist or be empty.")],
     store: StoreOption = RESULTS,
 ) -> None:
-    """Copy the store, also while a run writes it, each cell checked; a plain copy may miss what is still in its log."""
+    """Copy the store and check each cell, also during a run; copying the files by hand can miss the write-ahead log."""
     from separatrix.lab.copying import copy as write
     from separatrix.lab.store import Store
 
@@ -190,5 +191,7 @@ def copy(
         copied, damaged = write(kept, folder)
     typer.echo(f"Copied {many(copied, 'cell')} to {folder}.")
     if damaged:
-        typer.echo(f"{many(damaged, 'cell')} left out, being damaged: `separatrix store verify` says which.", err=True)
+        typer.echo(
+            f"{many(damaged, 'cell')} skipped because of damage: `separatrix store verify` lists them.", err=True
+        )
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""The command `sweep`. What is slow to import is imported by the command that needs it."""
+"""The command `sweep`. Slow modules are imported when the command runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def sweep(
         list[str] | None, typer.Option("--module", help="A module of your own experiments to import first.")
     ] = None,
 ) -> None:
-    """Run a grid of cells; those that the store has are skipped, so a stopped sweep goes on where it was."""
+    """Run a grid of cells, except those that the store has, so that a stopped sweep can be continued."""
     from separatrix.lab import driver, progress
     from separatrix.lab.store import Store
     from separatrix.lab.sweep import load as read
@@ -48,20 +48,20 @@ def sweep(
     _register_experiment_of(file)
     grid = read(file)
     crew = choose_crew(workers, in_process, dask)
-    with Store.create(store) as kept, progress.on(len(grid)) as shown:
-        tally = driver.run(kept, grid, crew, progress=shown, retry_failed=retry_failed)
+    with Store.create(store) as kept, progress.on(len(grid)) as display:
+        tally = driver.run(kept, grid, crew, progress=display, retry_failed=retry_failed)
     raise typer.Exit(tell_end(tally, len(grid), store))
 
 
 def _register_experiment_of(file: Path) -> None:
-    """Import the paper that the experiment's name begins with; all of them only to say which experiments there are."""
+    """Import the claims of the paper that the experiment's name begins with, or of all papers for an unknown name."""
     from separatrix.claims import PAPERS
     from separatrix.lab import registry, tomlfile
     from separatrix.studies import load
 
     wanted = tomlfile.load(file).get("experiment")
     if not isinstance(wanted, str):
-        return  # which the reader of sweeps says
+        return  # the parser of sweeps raises an error for unknown experiments
     for paper in (wanted.partition(".")[0], None):
         if not registry.known(wanted) and (paper is None or paper in PAPERS):
             load(paper)

@@ -1,4 +1,4 @@
-"""Every verdict with its claim and what was found, as `claims` and `reproduce` print them."""
+"""The tables of claims, verdicts and evidence that `claims` and `reproduce` print."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 _COLOURS = {"holds": "green", "fails as printed": "red", "undecided": "yellow"}
 BRIEF_FROM = 6
-"""From so many claims on, each is told in a few lines: the report has the rest."""
+"""With at least this many claims, each is limited to a few lines; the report has the rest."""
 
 
 def print_table(judgements: Sequence[Judgement]) -> None:
-    """Print every verdict and id whole, whatever the width; what was found goes below."""
+    """Print the verdict and the id of every claim, which are never truncated, and the evidence below them."""
     if not judgements:
         typer.echo("No claims are recorded yet: nothing of the papers has been reproduced by this command.")
         return
@@ -29,19 +29,21 @@ def print_table(judgements: Sequence[Judgement]) -> None:
 
     width = _width()
     lines = 3 if len(judgements) >= BRIEF_FROM else None
-    margin = max(len(one.verdict.value) for one in judgements) + 2
-    for one in judgements:
-        verdict = one.verdict.value
-        typer.echo(f"{typer.style(verdict, fg=_COLOURS.get(verdict))}{' ' * (margin - len(verdict))}{one.claim.id}")
-        if told := _told(one):
-            typer.echo(_fitted(told, width, margin, lines))
-    typer.echo(str(count((one.claim, one.verdict) for one in judgements)))
+    margin = max(len(judgement.verdict.value) for judgement in judgements) + 2
+    for judgement in judgements:
+        verdict = judgement.verdict.value
+        typer.echo(
+            f"{typer.style(verdict, fg=_COLOURS.get(verdict))}{' ' * (margin - len(verdict))}{judgement.claim.id}"
+        )
+        if details := _told(judgement):
+            typer.echo(_fitted(details, width, margin, lines))
+    typer.echo(str(count((judgement.claim, judgement.verdict) for judgement in judgements)))
 
 
 def print_summary(judgements: Sequence[Judgement]) -> None:
-    """Print what a screen holds of many verdicts: the counts of each paper, and every claim that does not hold.
+    """Print a summary of many verdicts: the counts of each paper, and every claim that does not hold.
 
-    The report, and `separatrix claims`, have all of them with what was found.
+    The report and `separatrix claims` have all claims with their evidence.
     """
     from separatrix.claims import PAPERS
     from separatrix.claims.counts import count
@@ -49,34 +51,37 @@ def print_summary(judgements: Sequence[Judgement]) -> None:
     width = _width()
     margin = max(map(len, PAPERS)) + 2
     for paper in PAPERS:
-        if ones := [one for one in judgements if one.claim.paper == paper]:
-            told = f"{many(len(ones), 'claim')}: {count((one.claim, one.verdict) for one in ones).told}."
-            typer.echo(f"{paper:{margin}}{_wrapped(told, width, margin).lstrip()}")
+        if of_paper := [judgement for judgement in judgements if judgement.claim.paper == paper]:
+            verdicts = count((judgement.claim, judgement.verdict) for judgement in of_paper).summary
+            counts = f"{many(len(of_paper), 'claim')}: {verdicts}."
+            typer.echo(f"{paper:{margin}}{_wrapped(counts, width, margin).lstrip()}")
     for verdict in ("fails as printed", "not reproduced", "undecided"):
-        ids = [one.claim.id for one in judgements if one.verdict.value == verdict]
+        ids = [judgement.claim.id for judgement in judgements if judgement.verdict.value == verdict]
         if ids:
             typer.echo(typer.style(f"{verdict}:", fg=_COLOURS.get(verdict)))
             typer.echo(_wrapped(", ".join(ids), width, margin))
-    if any(one.verdict.value == "not run here" for one in judgements):
-        typer.echo("Claims that are not run here wait for --profile full, which takes hours.")
-    typer.echo(_wrapped(str(count((one.claim, one.verdict) for one in judgements)), width, 0))
+    if any(judgement.verdict.value == "not run here" for judgement in judgements):
+        typer.echo("Claims that were not run here need --profile full, which takes hours.")
+    typer.echo(_wrapped(str(count((judgement.claim, judgement.verdict) for judgement in judgements)), width, 0))
 
 
-def _told(one: Judgement) -> list[str]:
-    """The statement, the cells, the time and the note; each number found; the code of a definition; earlier rules."""
+def _told(judgement: Judgement) -> list[str]:
+    """The statement with cells, time and note; the numbers of the evidence; definitions; earlier rules."""
     have = ""
-    if one.keys:
-        done = len(one.keys) - one.missing - one.failed
-        have = f"{done:,} of {many(len(one.keys), 'cell')}, {duration(one.seconds)}."
-    head = " ".join(text for text in (one.claim.says, have, one.finding.note) if text)
-    numbers = [f"{name}: {_short(value)}." for name, value in one.finding.numbers.items()]
-    more = [f"In the library: {', '.join(one.claim.defines)}."] if one.claim.defines else []
-    more += [f"Changed after results had been seen: {' '.join(one.claim.history)}"] if one.claim.history else []
+    if judgement.keys:
+        done = len(judgement.keys) - judgement.missing - judgement.failed
+        have = f"{done:,} of {many(len(judgement.keys), 'cell')}, {duration(judgement.seconds)}."
+    head = " ".join(text for text in (judgement.claim.says, have, judgement.finding.note) if text)
+    numbers = [f"{name}: {_short(value)}." for name, value in judgement.finding.numbers.items()]
+    more = [f"In the library: {', '.join(judgement.claim.defines)}."] if judgement.claim.defines else []
+    more += (
+        [f"Changed after results had been seen: {' '.join(judgement.claim.history)}"] if judgement.claim.history else []
+    )
     return [readable(piece) for piece in (head, *numbers, *more) if piece]
 
 
 def _fitted(pieces: Sequence[str], width: int, margin: int, lines: int | None) -> str:
-    """As many whole pieces as there are lines for, the first at least, and how many more there are."""
+    """As many of the texts as fit in the lines, at least the first, and the number of those left out."""
     for kept in range(len(pieces), 0, -1):
         rest = len(pieces) - kept
         more = f"(The report has {many(rest, 'more number')}.)" if rest else ""

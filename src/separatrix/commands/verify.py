@@ -1,4 +1,4 @@
-"""The command `verify`. What is slow to import is imported by the command that needs it."""
+"""The command `verify`. Slow modules are imported when the command runs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from separatrix.commands.options import whole_option
 
 @in_a_sentence
 def verify(
-    file: Annotated[Path, typer.Argument(help="What Certified.save wrote.", metavar="FILE")],
-    queries: Annotated[int, whole_option(help="How many queries to recompute.")] = 16,
+    file: Annotated[Path, typer.Argument(help="A file written by Certified.save.", metavar="FILE")],
+    queries: Annotated[int, whole_option(help="The number of queries to recompute.")] = 16,
 ) -> None:
-    """Recompute queries of a saved call in ball arithmetic, and say whether its certificate held.
+    """Recompute queries of a saved call in ball arithmetic, and print whether its certificate holds.
 
-    Exits with 0 if it held, with 1 if it is broken, after a program that shows it, and with 2 if the file cannot be
-    read or has nothing to recompute.
+    Exits with 0 if it holds, with 1 if it is violated (and prints a program that shows it), and with 2 if the file
+    cannot be read or has nothing to recompute.
     """
     from separatrix.attention.checker.saved import load_call
 
-    found = load_call(file).verify(queries)
-    typer.echo(str(found))
-    raise typer.Exit(0 if found.held else 1)
+    verification = load_call(file).verify(queries)
+    typer.echo(str(verification))
+    raise typer.Exit(0 if verification.held else 1)

@@ -1,6 +1,6 @@
-"""The state of a view in its address: ``/?tab=separate&n=1e6&d=12``, a second setting beside it as ``n.2=1e9``.
+"""The state of a view in its URL: ``/?tab=separate&n=1e6&d=12``, with a second setting as ``n.2=1e9``.
 
-A bad value is a sentence on the page, and the default is used in its place where everyone sees it.
+An invalid value is replaced by the default, and the page shows a message.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from separatrix.explorer.context import ADDRESS_CHARACTERS
 from separatrix.explorer.fields import Field
 
 SECOND = ".2"
-"""What the names of the second setting end with."""
+"""The suffix of the names of the second setting."""
 
 
 @dataclass(frozen=True)
 class AddressTexts:
-    """The texts by name, all of them good, and a sentence for each that was not."""
+    """The valid texts by name, and a message for each invalid one."""
 
     state: Mapping[str, str]
     notes: tuple[str, ...]
 
 
 def query(search: str | None) -> tuple[dict[str, str], tuple[str, ...]]:
-    """The parameters of an address, the first of each name; and a sentence if there was something wrong with it.
+    """The parameters of a URL, the first of each name, and messages about what is wrong with it.
 
     >>> query("?tab=learn&T=5&T=6")
     ({'tab': 'learn', 'T': '5'}, ('The address has T more than once: the first is used.',))
@@ -34,21 +34,21 @@ def query(search: str | None) -> tuple[dict[str, str], tuple[str, ...]]:
     text = (search or "").removeprefix("?")
     if len(text) > ADDRESS_CHARACTERS:
         return {}, (f"The address is longer than {ADDRESS_CHARACTERS} characters: nothing in it was read.",)
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     again: list[str] = []
     for name, value in parse_qsl(text, keep_blank_values=True, errors="replace"):
-        if name in found:
+        if name in parameters:
             again.append(name)
         else:
-            found[name] = value
+            parameters[name] = value
     notes = [f"The address has {_short(name)} more than once: the first is used." for name in dict.fromkeys(again)]
-    return found, tuple(notes)
+    return parameters, tuple(notes)
 
 
 def read(parameters: Mapping[str, str], fields: Sequence[Field], *, compares: bool) -> AddressTexts:
-    """The state of a tab: its fields' texts and, if any name ends with `SECOND`, those of a second setting.
+    """The state of a tab: the texts of its fields and, if any name ends with `SECOND`, those of a second setting.
 
-    What the second setting leaves out is as in the first.
+    Values that the second setting leaves out are those of the first.
 
     >>> from separatrix.explorer.fields import whole
     >>> d = whole("d", "d", "The width.", "Definition D.1", low=3, high=402, default="12")
@@ -76,14 +76,14 @@ def read(parameters: Mapping[str, str], fields: Sequence[Field], *, compares: bo
         for field in fields:
             if not field.shared:
                 take(field, field.name + SECOND, state[field.name])
-    # The button that opens a second setting copies all values, also those that both settings share.
+    # The button that opens a second setting copies all values, including those that both settings share.
     known = {*state, "tab", "token", *(field.name + SECOND for field in fields if field.shared)}
     notes += [f"{_short(name)}: this tab has no such value." for name in parameters if name not in known]
     return AddressTexts(state, tuple(notes))
 
 
 def side(state: Mapping[str, str], second: bool) -> dict[str, str]:
-    """The texts of one setting under their plain names; shared ones are in both.
+    """The texts of one setting by their names without the suffix; shared fields are in both settings.
 
     >>> side({"d": "12", "d.2": "22", "along": "n"}, second=True)
     {'d': '22', 'along': 'n'}

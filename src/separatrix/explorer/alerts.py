@@ -1,4 +1,4 @@
-"""Callbacks whose errors are shown as a sentence in an alert, never as a traceback."""
+"""Callbacks whose errors are shown as messages in an alert, without a traceback."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from separatrix.errors import SeparatrixError
 
 log = logging.getLogger("separatrix.explorer")
 
-OURS = "This is a fault of ours, not of your numbers: the terminal that runs `separatrix explore` tells the details."
+OURS = "This is a bug in Separatrix, not in your input: the terminal that runs `separatrix explore` shows the details."
 
 
 def callback_with_alert(
@@ -28,9 +28,9 @@ def callback_with_alert(
 ) -> Callable[[Callable[..., Mapping[str, Any]]], Callable[..., Any]]:
     """Register a callback whose errors become the text of the element `alert` (made by `controls.alert`).
 
-    `outputs` and `inputs` are by name, as Dash takes them: the function is called with the inputs' names and answers
-    with a mapping of the outputs' names. After an error the outputs have the values of `on_error`, and stay as they
-    were where it names none; after a success the sentence is gone. Two callbacks must not share an alert.
+    `outputs` and `inputs` are dictionaries, as in Dash: the function is called with the names of the inputs as keyword
+    arguments and returns a mapping with the names of the outputs. After an error the outputs have the values of
+    `on_error`, and the others are unchanged; after a success the alert is empty. Two callbacks must not share an alert.
     """
 
     def register(function: Callable[..., Mapping[str, Any]]) -> Callable[..., Any]:
@@ -43,7 +43,7 @@ def callback_with_alert(
             except Exception:
                 log.exception("A callback of the explorer failed: %s", function.__name__)
                 said = OURS
-            # Only the request tells how many outputs a pattern has.
+            # The number of outputs that a pattern matches is known only from the request.
             return {"alert": said, "answer": {**unchanged(ctx.outputs_grouping["answer"]), **(on_error or {})}}
 
         wanted = {"alert": Output(alert, "children"), "answer": dict(outputs)}
@@ -54,9 +54,9 @@ def callback_with_alert(
 
 
 def unchanged(outputs: Any) -> Any:
-    """`no_update` in the shape of the outputs, as they are declared or as a request has them."""
+    """`no_update` in the structure of the outputs, as they are declared or as in a request."""
     if isinstance(outputs, Mapping) and not {"id", "property"} <= outputs.keys():
-        return {name: unchanged(one) for name, one in outputs.items()}
+        return {name: unchanged(output) for name, output in outputs.items()}
     if isinstance(outputs, Sequence):
-        return [unchanged(one) for one in outputs]
+        return [unchanged(output) for output in outputs]
     return no_update

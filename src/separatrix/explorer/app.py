@@ -1,4 +1,4 @@
-"""The page: its head, its tabs, and the state of the view in the address."""
+"""The page: its header, its tabs, and the state of the view in the URL."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _PAGE = """<!DOCTYPE html>
 {%config%}
 {%scripts%}
 {%renderer%}
-<noscript><p>The explorer is a live page, and needs JavaScript. `separatrix report` writes one that does not.</p>
+<noscript><p>The explorer needs JavaScript. `separatrix report` writes a page that does not.</p>
 </noscript>
 </body>
 </html>"""
 
 
 def make_app(store: Path, *, pages: Mapping[str, Tab] | None = None) -> Dash:
-    """The explorer over a folder of results; `server.bound` puts it on the network.
+    """The Dash app of the explorer for a folder of results; `server.bound` serves it.
 
     `pages` are the tabs by name, all of them if left out.
     """
@@ -73,10 +73,10 @@ def make_app(store: Path, *, pages: Mapping[str, Tab] | None = None) -> Dash:
 
 
 class _Page(Dash):
-    """The page, which asks for Plotly's script first of all, unless it opens at a tab that begins without a figure.
+    """The app, whose page preloads Plotly's script unless it opens at a tab without figures.
 
-    Dash runs the script when the first figure stands in the page, which shows the figure's outline until then. Asked
-    for at the beginning, the script has come and is compiled by that time.
+    Dash runs the script when the page contains the first figure, and the page shows an outline until then. If it is
+    preloaded, the script is downloaded and compiled by that time.
     """
 
     def interpolate_index(self, **parts: str) -> str:  # type: ignore[override]
@@ -100,7 +100,7 @@ def _frame(pages: Mapping[str, Tab]) -> Component:
     return html.Div(
         [
             dcc.Location(id="url", refresh=False),
-            html.A("Skip to the numbers", href="#panel", className="skip"),
+            html.A("Skip to the content", href="#panel", className="skip"),
             html.Header(
                 [
                     html.H1("Separatrix"),
@@ -138,7 +138,7 @@ def _register(app: Dash, context: Context, pages: Mapping[str, Tab]) -> None:
         {"search": Input("url", "search")},
     )
     def show(search: object) -> Mapping[str, Any]:
-        """The tab that the address names, with its state."""
+        """The tab that the URL names, with its state."""
         if not isinstance(search, str | None):
             raise ArgumentError("address", expected="a text", got=type(search).__name__)
         parameters, notes = address.query(search)
@@ -151,7 +151,7 @@ def _register(app: Dash, context: Context, pages: Mapping[str, Tab]) -> None:
         return {
             "panel": [_notes((*notes, *reading.notes)), page.layout(reading.state, context)],
             "selected": {
-                one: {"aria-selected": str(one == name).lower(), "tabIndex": 0 if one == name else -1} for one in pages
+                tab: {"aria-selected": str(tab == name).lower(), "tabIndex": 0 if tab == name else -1} for tab in pages
             },
         }
 
@@ -178,7 +178,7 @@ def _register(app: Dash, context: Context, pages: Mapping[str, Tab]) -> None:
 
 
 def _notes(notes: tuple[str, ...]) -> Component:
-    """What was wrong with the address, for all to see."""
+    """The messages about the URL."""
     if not notes:
         return html.Div()
     return html.Ul([html.Li(note) for note in notes], role="alert", className="alert address")

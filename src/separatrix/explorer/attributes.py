@@ -1,4 +1,4 @@
-"""Elements of a page by their names in HTML, and attributes that Python has no names for."""
+"""Dash components by the names of their HTML elements, and attributes whose names are not Python identifiers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from separatrix.explorer.formula import FormulaElement
 
 
 def attributes(**names: str) -> dict[str, Any]:
-    """aria- and data- attributes, to be passed on with ``**``.
+    """``aria-`` and ``data-`` attributes, to be passed with ``**``.
 
     >>> attributes(aria_label="Tabs", data_tab="learn")
     {'aria-label': 'Tabs', 'data-tab': 'learn'}
@@ -20,7 +20,7 @@ def attributes(**names: str) -> dict[str, Any]:
 
 
 def element(name: str, /, *children: Component | str | None, **attributes: str | int | bool | None) -> Component:
-    """Make a component by the name of its element, as `separatrix.report.markup.tag` writes HTML.
+    """Create a component by the name of its HTML element, with the arguments of `separatrix.report.markup.tag`.
 
     The child of an element ``math`` is MathML, as `separatrix.report.typeset.mathml` writes it.
 
@@ -31,5 +31,5 @@ def element(name: str, /, *children: Component | str | None, **attributes: str |
         return FormulaElement("".join(map(str, children)))
     named = {"className" if key == "class_" else key.rstrip("_").replace("_", "-"): value
              for key, value in attributes.items() if not (value is None or value is False)}  # fmt: skip
-    made: Component = getattr(html, name.capitalize())([child for child in children if child is not None], **named)
-    return made
+    component: Component = getattr(html, name.capitalize())([child for child in children if child is not None], **named)
+    return component

@@ -1,6 +1,6 @@
-"""Figures and texts that a reader can save or copy: a drawing with its sentence and its files, and code to copy.
+"""Cards of the page: figures with a caption and buttons that save them, and code with buttons that copy it.
 
-The buttons are worked by the page's own script: nothing is sent anywhere.
+The buttons work in the browser; nothing is sent to a server.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ _CONFIG: Any = {"responsive": True, "displaylogo": False, "displayModeBar": Fals
 
 
 def drawn_card(id: str, drawing: Drawing) -> Component:
-    """A drawing that stays as it is, with its sentence and its buttons."""
+    """A card with a fixed drawing, its caption and its buttons."""
     return _card(id, figure_values(drawing), "", int(drawing.figure.layout.height))
 
 
 def figure_card(id: str, *, title: str, height: int, first: Callable[[], Drawing | None] = lambda: None) -> Component:
-    """Make a card for a drawing of this height, empty until a callback fills it (see `figure_outputs`).
+    """A card for a drawing of this height, which a callback fills (see `figure_outputs`).
 
-    Until Plotly has started, which takes long, the card shows the outline of the `first` drawing, if there is one.
+    Until Plotly has loaded, which takes long, the card shows the outline of the `first` drawing, if there is one.
     """
     try:
         drawing = first()
-    except Exception as error:  # the callback meets the same error, and tells the reader
+    except Exception as error:  # the callback raises the same error, and the page shows it
         log.info("The outline of %s is left out: %r", id, error)
         drawing = None
     outline = None if drawing is None else _outline(drawing)
@@ -49,7 +49,7 @@ def _outline(drawing: Drawing) -> Component:
     return html.Img(src=f"data:image/svg+xml;base64,{drawn}", alt="", className="sketch")
 
 
-def _card(id: str, shown: Mapping[str, Any], title: str, height: int, outline: Component | None = None) -> Component:
+def _card(id: str, values: Mapping[str, Any], title: str, height: int, outline: Component | None = None) -> Component:
     kinds = {"png": "PNG", "svg": "SVG", "csv": "CSV"}
     buttons = [
         html.Button(
@@ -60,11 +60,11 @@ def _card(id: str, shown: Mapping[str, Any], title: str, height: int, outline: C
         )
         for kind, text in kinds.items()
     ]
-    # A graph that follows its place takes its height from there, and Plotly forgets the layout's when the window or the
-    # card changes: without a height here it would have none, depending on which of the two came first.
+    # A responsive graph takes its height from its container, and Plotly drops the height of the layout when the window
+    # or the card is resized. Without a height here the graph could have none.
     tall = {"height": f"{height}px"}
     graph = dcc.Graph(
-        id={"kind": "graph", "of": id}, figure=shown["figure"], config=_CONFIG, className="plot", style=tall
+        id={"kind": "graph", "of": id}, figure=values["figure"], config=_CONFIG, className="plot", style=tall
     )
     return html.Figure(
         [
@@ -76,16 +76,16 @@ def _card(id: str, shown: Mapping[str, Any], title: str, height: int, outline: C
                 style={"minHeight": f"{height}px"},
                 **attributes(aria_labelledby=f"caption-{id}"),
             ),
-            html.Figcaption(html.Span(shown["caption"], id={"kind": "caption", "of": id}), id=f"caption-{id}"),
+            html.Figcaption(html.Span(values["caption"], id={"kind": "caption", "of": id}), id=f"caption-{id}"),
             html.Div(["Save as ", *buttons, html.Span(className="told", role="status")], className="saves"),
-            html.Pre(shown["csv"], id={"kind": "csv", "of": id}, hidden=True, className="csv"),
+            html.Pre(values["csv"], id={"kind": "csv", "of": id}, hidden=True, className="csv"),
         ],
         **attributes(data_name=id),
     )
 
 
 def figure_outputs(id: str) -> dict[str, Output]:
-    """What a callback fills a card with; `figure_values` makes it from a drawing."""
+    """The outputs of a callback that fills a card; `figure_values` are their values for a drawing."""
     return {
         "figure": Output({"kind": "graph", "of": id}, "figure"),
         "caption": Output({"kind": "caption", "of": id}, "children"),
@@ -94,18 +94,18 @@ def figure_outputs(id: str) -> dict[str, Output]:
 
 
 def figure_values(drawing: Drawing) -> dict[str, Any]:
-    """A drawing in the shape of `figure_outputs`."""
+    """The values of `figure_outputs` for a drawing."""
     return {"figure": drawing.figure, "caption": typeset(drawing.text, element), "csv": drawing.csv()}
 
 
 def copy_card(id: str, python: str = "", command: str = "") -> Component:
-    """Show a program and a command, each with a button that copies it."""
+    """A card with a program and a command, each with a button that copies it."""
     both = [_copied(id, "python", "Copy as Python", python), _copied(id, "command", "Copy as command", command)]
     return html.Div(both, className="copies")
 
 
 def copy_outputs(id: str) -> dict[str, Output]:
-    """What a callback fills a copy card with: the texts `python` and `command`."""
+    """The outputs of a callback that fills a copy card: the texts `python` and `command`."""
     return {kind: Output({"kind": kind, "of": id}, "children") for kind in ("python", "command")}
 
 

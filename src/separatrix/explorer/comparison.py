@@ -14,7 +14,7 @@ Rows = Sequence[tuple[str, Sequence[str]]]
 
 
 def comparison(rows: Rows, caption: str) -> Component:
-    """The rows, with formulas typeset; a heading for each column if there are two. Long texts are set as text."""
+    """A table of the rows, with typeset formulas, and with column headings if there are two settings."""
     settings = len(rows[0][1])
     head = []
     if settings > 1:

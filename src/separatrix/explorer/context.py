@@ -1,4 +1,4 @@
-"""What every tab of the explorer is given: the folder of results, and how much a request may cost."""
+"""The context of all tabs: the folder of results, and the limits on requests."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 UPLOAD_BYTES = 16 * 2**20
-"""The largest file that may be uploaded."""
+"""The size in bytes of the largest upload."""
 
 REQUEST_BYTES = UPLOAD_BYTES * 4 // 3 + 2**20
-"""The largest request: an upload in base64, and room for the rest."""
+"""The size in bytes of the largest request: an upload in base64, and 1 MiB for the rest."""
 
 ADDRESS_CHARACTERS = 4096
-"""The longest query of an address that is read."""
+"""The length of the longest query string that is parsed."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """`store`: the folder of results, which need not exist."""
+    """The folder of results, `store`, which need not exist."""
 
     store: Path

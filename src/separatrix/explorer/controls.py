@@ -1,8 +1,8 @@
-"""The controls of a field: a text that holds the value, a slider that writes it, its help, and a place for a note.
+"""The control of a field: a text input, a slider that changes it, its help, and a note.
 
-The text is the value, exactly as written; the slider is a help, moved by the page's own script. Ids are dictionaries,
-``{"kind": "field", "tab": "separate", "of": "n.2", "slides": "yes"}``, where `of` is the value's name in the address:
-whatever has the kind *field* is written into the address by the page's script, so a tab does nothing for it.
+The text input has the exact value; the page's script synchronises the slider with it. Ids are dictionaries, ``{"kind":
+"field", "tab": "separate", "of": "n.2", "slides": "yes"}``, where `of` is the name of the value in the URL: the page's
+script writes all components of the kind *field* to the URL.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _Made = TypeVar("_Made")
 
 
 def control(tab: str, field: Field, text: str, *, second: bool = False) -> Component:
-    """A field's control with its help below; `second` is the one of the second setting."""
+    """The control of a field with its help; with `second`, that of the second setting."""
     name = field.name + SECOND * second
     label = f"label-{tab}-{name.replace('.', '-')}"
     cited: list[str | Component] = [" ", html.Cite(f"{field.place}.")] if field.place else []
     help = [*typeset(field.help, element), *cited]
-    made = _choice(tab, field, name, text, label) if field.choices else _text(tab, field, name, text, label)
+    inputs = _choice(tab, field, name, text, label) if field.choices else _text(tab, field, name, text, label)
     about = html.Summary("?", title=f"What is {field.label}?", **attributes(aria_label=f"What is {field.label}?"))
     return html.Div(
         [
-            *made,
+            *inputs,
             html.Details([about, html.P(help)], className="help"),
             html.Div(id={"kind": "note", "tab": tab, "of": name}, className="notes", **attributes(aria_live="polite")),
         ],
@@ -48,7 +48,7 @@ def control(tab: str, field: Field, text: str, *, second: bool = False) -> Compo
 def _choice(tab: str, field: Field, name: str, text: str, label: str) -> list[Component]:
     items = dcc.RadioItems(
         id=field_id(tab, name, slides=False),
-        options=[{"label": shown, "value": value} for value, shown in field.choices],
+        options=[{"label": option, "value": value} for value, option in field.choices],
         value=text,
         className="options",
     )
@@ -68,18 +68,18 @@ def _text(tab: str, field: Field, name: str, text: str, label: str) -> list[Comp
         spellCheck="false",
         className="value",
     )
-    # The label holds the input: Dash's dictionary ids are no names for a `for`.
-    made: list[Component] = [html.Label([html.Span(field.label, id=label, className="symbol"), written])]
+    # The label contains the input, because dictionary ids of Dash do not work with `for`.
+    inputs: list[Component] = [html.Label([html.Span(field.label, id=label, className="symbol"), written])]
     if field.scale is not None:
-        made.append(_slider(tab, field.scale, name, field.label))
-    return made
+        inputs.append(_slider(tab, field.scale, name, field.label))
+    return inputs
 
 
 def _slider(tab: str, scale: Scale, name: str, label: str) -> Component:
-    """The slider of a field: its position is counted from 0, and the page's script turns it into a text."""
+    """The slider of a field; its positions are integers from 0, which the page's script converts to texts."""
     share = math.log10(scale.high / scale.low) * 3 if scale.log else (scale.high - scale.low) / float(scale.step)
     steps = max(1, round(share))
-    told = {"low": scale.low, "high": scale.high, "log": scale.log, "step": scale.step, "steps": steps, "label": label}
+    data = {"low": scale.low, "high": scale.high, "log": scale.log, "step": scale.step, "steps": steps, "label": label}
     return html.Div(
         [
             dcc.Slider(
@@ -91,14 +91,14 @@ def _slider(tab: str, scale: Scale, name: str, label: str) -> Component:
                 updatemode="drag",
                 allow_direct_input=False,
             ),
-            dcc.Store(id={"kind": "scale", "tab": tab, "of": name}, data=told),
+            dcc.Store(id={"kind": "scale", "tab": tab, "of": name}, data=data),
         ],
         className="slide",
     )
 
 
 def field_id(tab: str, name: str, *, slides: bool = False) -> dict[str, str]:
-    """The id of the component whose `value` is a field's text."""
+    """The id of the component whose `value` is the text of a field."""
     return {"kind": "field", "tab": tab, "of": name, "slides": "yes" if slides else "no"}
 
 
@@ -110,9 +110,9 @@ def settings(
     differs: tuple[str, tuple[str, str]],
     names: tuple[str, str] = ("Setting A", "Setting B"),
 ) -> Component:
-    """All the controls: the shared ones, then those of each setting in a column, and the button for a second one.
+    """All controls: the shared ones, a column for each setting, and the button that opens a second setting.
 
-    `differs` is a field and two values for it: the second setting opens with the one that the first has not.
+    `differs` is a field and two values of it: the second setting opens with the value that the first does not have.
     """
     both = compares(state)
     shared = [control(tab, field, state[field.name]) for field in fields if field.shared]
@@ -137,39 +137,39 @@ def settings(
 
 
 def reads(tab: str) -> dict[str, Any]:
-    """The inputs of a callback that depends on all controls of a tab: `texts` and `ids`, for `state_of`."""
+    """The inputs `texts` and `ids` of a callback that depends on all controls of a tab, for `state_of`."""
     every = {"kind": "field", "tab": tab, "of": ALL, "slides": ALL}
     return {"texts": Input(every, "value"), "ids": State(every, "id")}
 
 
 def holds(tab: str) -> dict[str, Any]:
-    """Give the fields of a tab as states, for a callback that something else sets off."""
-    found = reads(tab)
-    return {"texts": State(found["texts"].component_id, "value"), "ids": found["ids"]}
+    """The fields of a tab as states, for a callback that another input triggers."""
+    inputs = reads(tab)
+    return {"texts": State(inputs["texts"].component_id, "value"), "ids": inputs["ids"]}
 
 
 def state_of(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> dict[str, Any]:
-    """The texts by name, as the address has them: `address.side` takes the setting apart."""
+    """The texts by their names in the URL; `address.side` separates the settings."""
     return {id["of"]: text for id, text in zip(ids, texts, strict=True)}
 
 
 def notes_output(tab: str) -> Output:
-    """The places for a note below every control of a tab; `notes` fills them."""
+    """The notes below all controls of a tab; `notes` are their values."""
     return Output({"kind": "note", "tab": tab, "of": ALL}, "children")
 
 
 def notes(ids: Sequence[Mapping[str, str]], said: Mapping[str, Sequence[Any] | str]) -> list[Any]:
-    """What to say below each of the controls, given by name in the address."""
+    """The notes below the controls, from notes by name in the URL."""
     return [said.get(id["of"], "") for id in ids]
 
 
 def values(fields: Sequence[Field], texts: Mapping[str, object]) -> dict[str, Any]:
-    """The values of the texts; the first bad one is an `ArgumentError`."""
+    """Parse the texts of the fields; the first invalid one raises an `ArgumentError`."""
     return {field.name: field.read(texts.get(field.name)) for field in fields}
 
 
 def complaints(fields: Sequence[Field], texts: Mapping[str, object]) -> dict[str, str]:
-    """What is wrong with each of the texts, by name; nothing where all are good."""
+    """The error messages of invalid texts, by name."""
     said: dict[str, str] = {}
     for field in fields:
         try:
@@ -186,44 +186,44 @@ def each_setting(
     note: Callable[[_Made], Mapping[str, Any]],
     said: dict[str, Any],
 ) -> list[_Made] | None:
-    """Give what `make` makes of the values of each setting; None if one of them is not as it must be.
+    """Call `make` with the values of each setting and return the results; None if a value is invalid.
 
-    `said` is told what stands below the controls: what is wrong, and what `note` has to say of a good setting.
+    `said` receives the notes below the controls: error messages, and the notes of `note` for valid settings.
     """
-    found = []
+    results = []
     for second in (False, True) if compares(state) else (False,):
         texts, ending = side(state, second), SECOND * second
         wrong = complaints(fields, texts)
         if not wrong:
             try:
-                one = make(values(fields, texts))
+                result = make(values(fields, texts))
             except ArgumentError as error:
                 wrong = {error.argument: str(error)}
             else:
-                found.append(one)
-                said.update({name + ending: told for name, told in note(one).items()})
-        said.update({name + ending: told for name, told in refusals(wrong).items()})
-    return found if len(found) == 1 + compares(state) else None
+                results.append(result)
+                said.update({name + ending: sentence for name, sentence in note(result).items()})
+        said.update({name + ending: sentence for name, sentence in refusals(wrong).items()})
+    return results if len(results) == 1 + compares(state) else None
 
 
 def refusals(wrong: Mapping[str, str]) -> dict[str, Component]:
-    """What is wrong, by name, as it stands below the controls."""
-    return {name: html.P(told, className="wrong", role="alert") for name, told in wrong.items()}
+    """The error messages below the controls, as components."""
+    return {name: html.P(sentence, className="wrong", role="alert") for name, sentence in wrong.items()}
 
 
 def page(
     lead: str, left: Component, results: Sequence[Component], kind: str, tries: Component | None = None
 ) -> Component:
-    """A tab: what to look at, what to try, the controls on the left, and what follows from them on the right.
+    """The layout of a tab: an introduction, links to try, the controls on the left, and the results on the right.
 
-    On a phone the result of the class ``first`` comes first, then the controls, then the other results.
+    On a phone the result with the class ``first`` comes first, then the controls, then the other results.
     """
-    shown = html.Div([left, html.Div(results, className="results")], className=kind)
-    return html.Div([html.P([*typeset(lead, element)], className="lead"), *([] if tries is None else [tries]), shown])
+    columns = html.Div([left, html.Div(results, className="results")], className=kind)
+    return html.Div([html.P([*typeset(lead, element)], className="lead"), *([] if tries is None else [tries]), columns])
 
 
 def tries(tab: str, fields: Sequence[Field], settings: Mapping[str, Mapping[str, str]]) -> Component:
-    """Links to settings worth a look: each has a name and the texts by which it differs from the defaults."""
+    """Links to example settings, each with a name and the texts that differ from the defaults."""
     links: list[Component] = []
     for name, texts in settings.items():
         pairs = {"tab": tab, **{field.name: texts.get(field.name, field.default) for field in fields}}
@@ -232,5 +232,5 @@ def tries(tab: str, fields: Sequence[Field], settings: Mapping[str, Mapping[str,
 
 
 def alert(id: str) -> Component:
-    """Where `callback_with_alert` puts its sentence."""
+    """The alert in which `callback_with_alert` shows messages."""
     return html.Div(id=id, role="alert", className="alert")

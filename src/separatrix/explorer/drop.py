@@ -1,4 +1,4 @@
-"""Where a reader drops a safetensors file; the page's script refuses at once what is too big or no such file."""
+"""The drop area for safetensors files; the page's script rejects other and too large files before uploading."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from separatrix.explorer.context import UPLOAD_BYTES
 
 
 def drop(id: str) -> Component:
-    """A place for one file, whose contents and name a callback finds by `id`, and for what is wrong with it."""
+    """A drop area for one file, whose contents and name callbacks read by `id`, and an alert for errors."""
     place = dcc.Upload(
         html.Div([html.Button("Choose a file", type="button", id=f"{id}-choose"), " or drop it here"]),
         id=id,

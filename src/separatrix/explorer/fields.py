@@ -1,4 +1,4 @@
-"""A field: one value of a tab, declared once. Its control, its help and the reading of the address come from it.
+"""The input fields of a tab. A declaration defines the control, its help, and how its value is parsed.
 
 >>> n = whole("n", "n", "The tokens.", "Definition D.1", low=2, high=10**100, default="200", log=True)
 >>> n.read("1e6"), n.read("10^100") == 10**100
@@ -21,12 +21,12 @@ from separatrix.errors import ArgumentError
 from separatrix.written_numbers import number_in, spell
 
 LONGEST = 120
-"""No value is longer than this: a longer one is refused before it is looked at."""
+"""The most characters of a value; longer values are not parsed."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """How a slider moves: from low to high, by powers of ten (in steps of 1, 2, 5) or evenly in steps of `step`."""
+    """The scale of a slider from low to high: logarithmic (in steps of 1, 2, 5) or linear in steps of `step`."""
 
     low: float
     high: float
@@ -36,11 +36,11 @@ class Scale:
 
 @dataclass(frozen=True)
 class Field:
-    """A value by its name in the address, with what it is (`help`), where in which paper (`place`), and its reading.
+    """A value by its name in the URL, with its description (`help`), its place in a paper (`place`), and its parser.
 
-    `parse` takes the text and gives the value, or raises `ArgumentError`; `default` is a text that it takes. `choices`
-    are the texts and their labels where there are few; `scale` is there where a slider helps. A `shared` field has no
-    second value when two settings stand side by side.
+    `parse` converts the text to the value, or raises an `ArgumentError`; `default` is a valid text. `choices` are the
+    texts of a choice with their labels; `scale` is that of the slider, if there is one. A `shared` field has one value
+    when two settings are compared.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Field:
     shared: bool = False
 
     def read(self, text: object) -> Any:
-        """The value of a text from the address or from a control."""
+        """Parse a text from the URL or from a control."""
         if is_number(text):
             text = str(text)
         if not isinstance(text, str):
@@ -76,11 +76,11 @@ def whole(
     log: bool = False,
     shared: bool = False,
 ) -> Field:
-    """A whole number from low to high, written 1000000, 1e6 or 10^6."""
+    """A field for an integer from low to high, written as 1000000, 1e6 or 10^6."""
 
     def parse(text: str) -> int:
         value = number_in(text)
-        # Compared before it is made an int: 1e9999 is long.
+        # The comparison precedes the conversion to int, which is slow for 1e9999.
         if value is None or not low <= value <= high or value != value.to_integral_value():
             raise ArgumentError(name, expected=f"a whole number from {spell(low)} to {spell(high)}", got=repr(text))
         return int(value)
@@ -102,7 +102,7 @@ def decimal(
     log: bool = False,
     shared: bool = False,
 ) -> Field:
-    """A decimal number from low to high, with at most so many places after the point; kept exactly.
+    """A field for an exact decimal from low to high with at most `places` digits after the point.
 
     >>> decimal("b", "b", "", "", low="0", high="1", default="0.2", places=4).read("0.12345")
     Traceback (most recent call last):
@@ -126,7 +126,7 @@ def decimal(
 def choice(
     name: str, label: str, help: str, place: str, choices: Mapping[str, str], *, default: str, shared: bool = False
 ) -> Field:
-    """One of a few, by the text in the address; `choices` gives what the reader sees for each."""
+    """A field with few values; `choices` maps the texts in the URL to their labels."""
 
     def parse(text: str) -> str:
         return one_of(name, text, choices)
@@ -135,5 +135,5 @@ def choice(
 
 
 def words(name: str, label: str, help: str, place: str = "", *, default: str = "", shared: bool = True) -> Field:
-    """A text of the reader's own, as long as any value may be."""
+    """A field for any text."""
     return Field(name, label, help, place, default, str, shared=shared)

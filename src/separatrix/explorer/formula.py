@@ -1,4 +1,4 @@
-"""A formula on the page: an element ``math``, for which Dash has no component of its own."""
+"""A Dash component for ``math`` elements, which Dash does not have."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dash.development.base_component import Component
 
 
 class FormulaElement(Component):
-    """A formula, given in MathML; ``assets/formula.js`` makes its elements, and no text of it becomes markup."""
+    """A formula in MathML; ``assets/formula.js`` creates its elements one by one, so that text cannot become markup."""
 
     _namespace = "separatrix_explorer"
     _type = "Formula"

@@ -1,4 +1,4 @@
-"""A curve along one parameter that a second one makes a map: the controls and the map, for every tab that has one."""
+"""Curves over one parameter and maps over two: the controls and the maps of all tabs that have them."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from separatrix.report.theme import SCALE, Drawing, Value, figure
 NONE = "none"
 HEIGHT = 440
 _CELLS = 21
-"""So many values of each parameter at most: with more of them a map takes longer than a reader waits."""
+"""The most values of each parameter of a map, so that maps are fast to compute."""
 
 
 @dataclass(frozen=True)
 class MapAxis:
-    """A parameter of a map: its name in the address, its symbol, its values in the map, and that of the setting."""
+    """A parameter of a map: its name in the URL, its symbol, its values in the map, and its value in the setting."""
 
     name: str
     symbol: str
@@ -36,9 +36,9 @@ class MapAxis:
 
 @dataclass(frozen=True)
 class Quantity:
-    """What the colours of a map mean: a share from 0 to 1, or with `log` a positive number whose power of 10 they show.
+    """The quantity of a map: a share from 0 to 1, or with `log` a positive number on a logarithmic scale.
 
-    Of a share the largest is the brightest, of a number in powers of 10 the smallest.
+    Shares are brightest at their largest values, numbers with `log` at their smallest.
     """
 
     name: str
@@ -46,13 +46,13 @@ class Quantity:
 
 
 def along_field(help: str, place: str, symbols: Mapping[str, str], *, default: str) -> Field:
-    """The field that chooses the parameter of a curve, which is also the horizontal one of a map."""
-    return choice("along", "The curve goes along", help, place, symbols, default=default, shared=True)
+    """The field that chooses the parameter on the horizontal axis of a curve or map."""
+    return choice("along", "Horizontal axis", help, place, symbols, default=default, shared=True)
 
 
 def across_field(help: str, place: str, symbols: Mapping[str, str]) -> Field:
-    """The field that chooses the vertical parameter of a map; with none there is a curve."""
-    return choice("across", "and upwards", help, place, {NONE: "nothing", **symbols}, default=NONE, shared=True)
+    """The field that chooses the parameter on the vertical axis of a map; without one there is a curve."""
+    return choice("across", "Vertical axis", help, place, {NONE: "none", **symbols}, default=NONE, shared=True)
 
 
 def section(
@@ -63,9 +63,9 @@ def section(
     title: str,
     first: Callable[[], Drawing | None] = lambda: None,
 ) -> list[Component]:
-    """Both fields, the place of an alert (`alert_id`), and the card of the curve or the map (see `figure_card`).
+    """Both fields, an alert (`alert_id`), and the card of the curve or the map (see `figure_card`).
 
-    The field of the second parameter is hidden while two settings are compared, which are drawn as curves.
+    The field of the second parameter is hidden while two settings are compared, because they are drawn as curves.
     """
     along, across = (controls.control(tab, field, state[field.name]) for field in fields)
     second = html.Div(across, hidden=compares(state))
@@ -73,33 +73,33 @@ def section(
 
 
 def alert_id(tab: str) -> str:
-    """The id of the place where the section of a tab says what went wrong."""
+    """The id of the alert of a tab's section."""
     return f"{tab}-curve-alert"
 
 
 def is_map(settings: Sequence[object], along: str, across: str) -> bool:
-    """Whether two parameters make a map: two different ones of one setting. Of two settings the curve shows both."""
+    """Whether to draw a map: for a single setting and two different parameters. Two settings are drawn as curves."""
     return len(settings) == 1 and across not in (NONE, along)
 
 
-def some(found: Sequence[Any]) -> list[Any]:
-    """As many of the values as a map has, evenly chosen, the first and the last with them."""
-    if len(found) <= _CELLS:
-        return list(found)
-    return [found[round(i * (len(found) - 1) / (_CELLS - 1))] for i in range(_CELLS)]
+def some(values: Sequence[Any]) -> list[Any]:
+    """At most as many of the values as a map has, evenly spaced, including the first and the last."""
+    if len(values) <= _CELLS:
+        return list(values)
+    return [values[round(i * (len(values) - 1) / (_CELLS - 1))] for i in range(_CELLS)]
 
 
 def draw_map(x: MapAxis, y: MapAxis, z: Sequence[Sequence[float | None]], quantity: Quantity, text: str) -> Drawing:
-    """A quantity over two parameters, a row of `z` for each value of `y`, and a star where the setting lies.
+    """Draw a quantity over two parameters, with a row of `z` for each value of `y`, and a star at the setting.
 
-    A None is left blank.
+    None is left blank.
     """
     drawn = figure(x.symbol, y.symbol, log_x=x.log, log_y=y.log, height=HEIGHT)
     at = f"{x.symbol} = %{{x:.4g}}, {y.symbol} = %{{y:.4g}}"
     drawn.add_trace(
         go.Heatmap(
-            x=[float(one) for one in x.values],
-            y=[float(one) for one in y.values],
+            x=[float(value) for value in x.values],
+            y=[float(value) for value in y.values],
             **(_powers(z, quantity, at) if quantity.log else _share(z, quantity, at)),
             hoverongaps=False,
         )
@@ -111,7 +111,7 @@ def draw_map(x: MapAxis, y: MapAxis, z: Sequence[Sequence[float | None]], quanti
     columns: dict[str, list[Value]] = {
         x.name: [str(a) for _ in y.values for a in x.values],
         y.name: [str(b) for b in y.values for _ in x.values],
-        quantity.name: [one for row in z for one in row],
+        quantity.name: [value for row in z for value in row],
     }
     return Drawing(drawn, text, columns)
 
@@ -123,8 +123,8 @@ def _share(z: Sequence[Sequence[float | None]], quantity: Quantity, at: str) -> 
 
 
 def _powers(z: Sequence[Sequence[float | None]], quantity: Quantity, at: str) -> dict[str, Any]:
-    powers = [[None if one is None else math.log10(one) for one in row] for row in z]
-    known = [one for row in powers for one in row if one is not None] or [0.0]
+    powers = [[None if value is None else math.log10(value) for value in row] for row in z]
+    known = [value for row in powers for value in row if value is not None] or [0.0]
     whole = range(math.floor(min(known)), math.ceil(max(known)) + 1)
     ticks = {"tickvals": list(whole), "ticktext": [f"10<sup>{power}</sup>" for power in whole]}
     bar = {"title": {"text": quantity.name}, "thickness": 12, **ticks}

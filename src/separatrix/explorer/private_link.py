@@ -1,7 +1,7 @@
-"""A link that only its owner can see, to be opened in a browser.
+"""A link with a secret that can be opened in a browser without other users seeing it.
 
-A browser is started with an address as its argument, and every user of a machine sees the arguments of all processes.
-So what is opened is a file that only its owner can read, which leads to the address.
+A browser is started with a URL as its argument, and every user of a machine can see the arguments of all processes. So
+the browser opens a file that only its owner can read, and that redirects to the URL.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _PAGE = """<!DOCTYPE html>
 
 @contextmanager
 def private_link(address: str) -> Iterator[str]:
-    """The address of a file that leads to `address`, there until the end of the block.
+    """The URL of a file that redirects to `address`; the file exists until the end of the block.
 
     >>> with private_link("http://127.0.0.1:8050/?token=a&n=1") as link:
     ...     "url=http://127.0.0.1:8050/?token=a&amp;n=1" in Path(link.removeprefix("file://")).read_text()
     True
     """
-    with tempfile.TemporaryDirectory(prefix="separatrix-") as folder:  # which is its owner's alone
+    with tempfile.TemporaryDirectory(prefix="separatrix-") as folder:  # which only its owner can read
         file = Path(folder) / "explorer.html"
         file.write_text(_PAGE.format(address=html.escape(address)), "utf-8")
         yield file.as_uri()

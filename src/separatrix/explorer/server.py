@@ -35,7 +35,7 @@ _LARGE_BLOCK = 2**21
 _LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _CALLBACK = "/_dash-update-component"
 _DATA = frozenset({"/_dash-layout", "/_dash-dependencies", _CALLBACK})
-"""What tells or does something; the rest are the page's scripts and styles."""
+"""The routes that return data or run callbacks; the others are scripts and styles."""
 _ROUTES = frozenset(
     {
         "/",
@@ -48,7 +48,7 @@ _ROUTES = frozenset(
         "/_dash-component-suites/<string:package_name>/<path:fingerprinted_path>",
     }
 )
-"""The only rules of Flask's that are served; Dash has more, and one that answers to any path."""
+"""The only routes that are served; Dash defines more, including one for all paths."""
 
 
 _STRANGER = """<!DOCTYPE html>
@@ -62,13 +62,13 @@ _STRANGER = """<!DOCTYPE html>
 </head>
 <body style="font: 1.1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 4rem auto; padding: 0 1rem">
 <h1>Separatrix</h1>
-<p>This page asks for a token: open the whole address that <code>separatrix explore</code> printed in its terminal,
-with <code>?token=</code> in it. Each start of the explorer has a token of its own. If you have opened that address
-before and followed a link to this one, enter this address by hand: other pages' links are not let in.</p>
+<p>This page needs a token: open the whole address that <code>separatrix explore</code> printed in its terminal,
+with <code>?token=</code> in it. Each start of the explorer has a new token. If you have opened that address before and
+followed a link to this one, enter this address by hand: links from other pages are not accepted.</p>
 </body>
 </html>
 """
-"""What anyone sees who has not shown the token."""
+"""The page for visitors without the token."""
 
 _ENTRY = """<!DOCTYPE html>
 <html lang="en">
@@ -80,13 +80,15 @@ _ENTRY = """<!DOCTYPE html>
 <body><script src="/assets/entry.js" data-key="{key}" data-to="{to}"></script></body>
 </html>
 """
-"""What a visitor gets who has shown the token, which leads on by itself. A browser that came by a link of another site
-would send no cookie for this site's own pages along a redirection."""
+"""The page after the token was accepted, which redirects by script.
+
+After an HTTP redirect from a link of another site, a browser would not send the cookie.
+"""
 
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Where the server is bound, and the token that a visitor must know; None lets everyone in who reaches it."""
+    """The host and port of the server, and the token that visitors need; None allows access to everyone."""
 
     host: str
     port: int
@@ -95,7 +97,7 @@ class Endpoint:
     def knows(self, name: str) -> bool:
         """Whether a Host header names this server.
 
-        A page elsewhere can make its own name point here (DNS rebinding), but cannot use an address or a name of ours.
+        Another site can make its own domain point here (DNS rebinding), but cannot use the names of this machine.
         """
         try:
             host = urlsplit(f"//{name}").hostname or ""  # in lower case
@@ -107,7 +109,7 @@ class Endpoint:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host to bind to is this machine alone.
+    """Whether a host is a loopback address.
 
     >>> is_loopback("127.0.0.1"), is_loopback("localhost"), is_loopback("::1"), is_loopback("0.0.0.0")
     (True, True, True, False)
@@ -117,7 +119,7 @@ def is_loopback(host: str) -> bool:
 
 @cache
 def _machine_names() -> frozenset[str]:
-    """The names of this machine, looked up once, since the answer may come from the network."""
+    """The names of this machine, cached because the lookup may use the network."""
     return frozenset({socket.gethostname().lower(), socket.getfqdn().lower()})
 
 
@@ -130,7 +132,7 @@ def _is_address(host: str) -> bool:
 
 
 def harden(app: Dash) -> None:
-    """Limit what a request may be; a refusal says why in a sentence, and tells nothing else."""
+    """Limit what requests may do; rejected requests get a short message and no other information."""
     server: Flask = app.server
     server.config["MAX_CONTENT_LENGTH"] = REQUEST_BYTES
     style = Path(separatrix.report.__file__).with_name("assets") / "page.css"
@@ -142,7 +144,7 @@ def harden(app: Dash) -> None:
 
     @server.get(PLOTLY)
     def plotly() -> Response:
-        # A browser that has it asks whether it is still the same, and keeps what it compiled.
+        # With an ETag a browser revalidates its copy, and keeps the compiled code.
         answer = Response(plotly_script(), mimetype="text/javascript", headers={"Cache-Control": "no-cache"})
         answer.set_etag(plotly_hash())
         conditional: Response = answer.make_conditional(request)  # type: ignore[assignment]
@@ -151,17 +153,17 @@ def harden(app: Dash) -> None:
     @server.before_request
     def known_routes() -> None:
         if str(request.url_rule) not in _ROUTES or not _is_registered(app, request.view_args or {}):
-            abort(404, "There is no such page here.")
+            abort(404, "There is no such page.")
         origin = request.headers.get("Origin")
         if origin is not None and origin not in (f"http://{request.host}", f"https://{request.host}"):
-            abort(403, "Another site's page may not ask this server for anything.")
+            abort(403, "Cross-origin requests are not allowed.")
         if request.path == _CALLBACK and request.method == "POST":
             checked(request, app.callback_map)
 
     @server.after_request
     def policy(response: Response) -> Response:
         hashes = " ".join(app.csp_hashes())
-        # Plotly writes its styles into the page as it draws, and makes its images there.
+        # Plotly adds styles and images to the page as it draws.
         response.headers["Content-Security-Policy"] = (
             f"default-src 'none'; script-src 'self' {hashes}; style-src 'self' 'unsafe-inline'; font-src 'self' data:; "
             "img-src 'self' data: blob:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -179,12 +181,12 @@ def harden(app: Dash) -> None:
             said, code = error.description or error.name, error.code or 500
         else:
             log.error("A request to the explorer failed", exc_info=error)
-            said, code = "This is a fault of ours.", 500
+            said, code = "This is a bug in Separatrix.", 500
         return Response(f"{said}\n", code, mimetype="text/plain")
 
 
 def _is_registered(app: Dash, named: Mapping[str, str]) -> bool:
-    """Whether the file of a package that a request names, if it does, is one that the page uses."""
+    """Whether a request for a file of a package names a file that the page uses."""
     if "package_name" not in named:
         return True
     path, _ = check_fingerprint(named["fingerprinted_path"])  # type: ignore[no-untyped-call]
@@ -192,20 +194,20 @@ def _is_registered(app: Dash, named: Mapping[str, str]) -> bool:
 
 
 def guard(app: Dash, endpoint: Endpoint) -> None:
-    """Let in only who asks for this server by its name and, if there is a token, has shown it.
+    """Reject requests with another Host header and, if there is a token, requests of visitors who have not shown it.
 
-    ``/?token=...`` shows it once. From then on a cookie of this process stands for it, and a key that the page stores.
-    A browser sends a host's cookies to every port, where another user's program may read them; what a page has stored
-    it shows to pages of the same port alone. So requests for data need both.
+    ``/?token=...`` shows the token once. From then on a cookie and a key in the local storage of the page replace it. A
+    browser sends the cookies of a host to every port, where another user's program may read them, but local storage is
+    only accessible to pages of the same port. So requests for data need both.
     """
     server: Flask = app.server
     in_cookie, stored = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
-    # Ports share a host's cookies: the name tells two explorers apart.
+    # Ports share the cookies of a host, so each explorer has its own cookie name.
     cookie = f"separatrix-{secrets.token_hex(4)}"
 
     def check() -> Response | None:
         if not endpoint.knows(request.host):
-            abort(403, f"This server is not {request.host[:80]}: open it by the address that it printed.")
+            abort(403, f"This server is not {request.host[:80]}: open the address that it printed.")
         if endpoint.token is None:
             return None
         if _same(request.cookies.get(cookie, ""), in_cookie):
@@ -220,7 +222,7 @@ def guard(app: Dash, endpoint: Endpoint) -> None:
         answer.set_cookie(cookie, in_cookie, httponly=True, samesite="Strict")
         return answer
 
-    # Before every other check: a stranger learns nothing of what is here.
+    # This check comes before all others, so that visitors without the token learn nothing.
     server.before_request_funcs.setdefault(None, []).insert(0, check)
 
 
@@ -229,10 +231,10 @@ def _same(given: str, secret: str) -> bool:
 
 
 def return_large_blocks() -> None:
-    """Let the C library give back to the system what an upload took, as soon as it is freed; for the whole process.
+    """Make the C library return freed memory of uploads to the system immediately, for the whole process.
 
-    By default glibc raises the size from which on it does so to that of the largest block it has freed, up to 32 MiB,
-    and keeps all smaller ones for each thread.
+    By default glibc raises its mmap threshold to the size of the largest freed block, up to 32 MiB, and keeps smaller
+    blocks for each thread.
     """
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):
@@ -240,14 +242,14 @@ def return_large_blocks() -> None:
 
 
 def bound(app: Dash, endpoint: Endpoint, *, threads: int = 8) -> tuple[Any, str]:
-    """Let the app listen at its endpoint; give the server, whose ``run`` serves and ``close`` ends it, and its address.
+    """Bind the app to its endpoint; return the server, with methods ``run`` and ``close``, and its URL.
 
-    The server is waitress, a plain one with a few threads, which limits what it reads and needs nothing but Python.
+    The server is waitress, a pure Python server with a few threads and limits on requests.
     """
     from separatrix.explorer.connections import serving
 
     guard(app, endpoint)
-    # A browser asks for all of a page at once, so requests that wait in the queue are no reason for a warning.
+    # Browsers request all parts of a page at once, so queued requests are not worth a warning.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
     try:
@@ -266,6 +268,6 @@ def bound(app: Dash, endpoint: Endpoint, *, threads: int = 8) -> tuple[Any, str]
         max_request_header_size=2**16,
     )
     host, port = listening.getsockname()[:2]
-    shown = socket.gethostname() if ipaddress.ip_address(host).is_unspecified else host
-    name = f"[{shown}]" if ":" in shown else shown
+    host_name = socket.gethostname() if ipaddress.ip_address(host).is_unspecified else host
+    name = f"[{host_name}]" if ":" in host_name else host_name
     return server, f"http://{name}:{port}/" + (f"?{urlencode({'token': endpoint.token})}" if endpoint.token else "")

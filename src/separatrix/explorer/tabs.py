@@ -22,7 +22,7 @@ NAMES = ("separate", "compute", "attend", "learn", "claims")
 class Tab(Protocol):
     """The module ``tab`` in the package of a tab.
 
-    `COMPARES`: whether two settings may stand side by side. `layout` is given good texts for all of its fields.
+    `COMPARES` says whether two settings can be compared. `layout` gets valid texts for all of its fields.
     """
 
     @property
@@ -40,7 +40,7 @@ class Tab(Protocol):
 
 
 def tabs() -> dict[str, Tab]:
-    """Give the tabs by name, in the order of the page."""
+    """The tabs by name, in the order of the page."""
     return {
         "separate": separate_tab,
         "compute": compute_tab,

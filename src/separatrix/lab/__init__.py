@@ -12,7 +12,8 @@ It knows nothing of attention. An experiment is a function of plain parameters a
 
 `run` runs the cells that a `Store` lacks, on any `concurrent.futures.Executor`, and the store returns the results.
 
-cell, plain, registry   cells, what their parameters may be, and the experiments they belong to
+cell, registry          cells, and the experiments they belong to
+canonical_json          what the parameters of a cell may be, and the text that its key is made of
 sweep, ranges, tomlfile grids of cells, and the files that describe them
 driver, worker          a run, and what a worker does with one cell
 executors               the executors that a run may use
@@ -24,7 +25,7 @@ arrays, export          the arrays of results, and the store as CSV or JSON
 lease, alive            the cells that a run has taken, and whether a run still lives
 faults                  errors of a store, and what to do about them
 upkeep, health          checking a store, and removing what is not needed
-salvage, upgrade, copying   the readable rows of a damaged file, stores of schema 1, and copies of a store
+salvage, copying        the readable rows of a damaged file, and copies of a store
 """
 
 from importlib import import_module as _import_module

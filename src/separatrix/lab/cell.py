@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from separatrix.lab import plain
+from separatrix.lab import canonical_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class Cell:
     Attributes:
         experiment: the name of the experiment.
         version: the version of its recipe.
-        parameters: the parameters in the canonical form of `plain`.
+        parameters: the parameters in the canonical form of `canonical_json`.
         seed: the seed.
     """
 
@@ -34,14 +34,14 @@ class Cell:
     @property
     def key(self) -> str:
         """The SHA-256, in hex, of the four attributes in canonical form; it does not depend on the result."""
-        head = plain.canonical([self.experiment, self.version, self.seed])
+        head = canonical_json.canonical([self.experiment, self.version, self.seed])
         return sha256(f"{head}{self.parameters}".encode()).hexdigest()
 
     @property
     def arguments(self) -> dict[str, Any]:
         """The parameters as the experiment receives them."""
-        found: dict[str, Any] = plain.read(self.parameters)
-        return found
+        values: dict[str, Any] = canonical_json.read(self.parameters)
+        return values
 
     def __str__(self) -> str:
         return f"{self.experiment}({self.parameters}, seed={self.seed})"

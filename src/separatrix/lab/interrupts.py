@@ -39,7 +39,7 @@ class OfCommand:
     def end(self) -> None:
         """Print a sentence and end the process."""
         shows_cursor = b"\x1b[?25h" if os.isatty(2) else b""  # a progress bar hides the cursor
-        os.write(2, shows_cursor + b"Stopped. What is done is kept.\n")
+        os.write(2, shows_cursor + b"Stopped. Finished work is saved.\n")
         os._exit(INTERRUPTED)
 
     def swallowed(self, unraisable: sys.UnraisableHookArgs) -> None:

@@ -115,8 +115,8 @@ class Lease:
         with self.store.transaction() as connection:
             if not os.fstat(self._lock).st_nlink:
                 raise StoreError(_TAKEN_OVER.format(path=self.store.path))
-            found = self.store.statuses([key for key, _ in cells])
-            held = {key: status for key, status in found.items() if status not in free}
+            statuses = self.store.statuses([key for key, _ in cells])
+            held = {key: status for key, status in statuses.items() if status not in free}
             taken = [StoredRecord(key, cell, "running", self.id) for key, cell in cells if key not in held]
             connection.executemany(rows.PUT, [record.values for record in taken])
         return held
@@ -146,5 +146,7 @@ _TAKEN_OVER = (
 def _came_out(key: str, cell: Cell, outcome: CellOutcome) -> StoredRecord:
     status = "failed" if outcome.result is None else "done"
     # A traceback may quote characters that UTF-8 cannot encode.
-    told = outcome.traceback and outcome.traceback.encode("utf-8", "backslashreplace").decode()
-    return StoredRecord(key, cell, status, None, outcome.seconds, time.time(), outcome.origin, outcome.result, told)
+    traceback = outcome.traceback and outcome.traceback.encode("utf-8", "backslashreplace").decode()
+    return StoredRecord(
+        key, cell, status, None, outcome.seconds, time.time(), outcome.origin, outcome.result, traceback
+    )

@@ -121,15 +121,15 @@ def _pace(tally: Tally, total: int, seconds: float, work: Work | None) -> str:
     Cells that cost much and little come in turns: where their costs are known, it is these that are counted.
     """
     failed = tally.failed + tally.failed_before
-    told = f", {failed:,} failed" if failed else ""
+    failures = f", {failed:,} failed" if failed else ""
     if not (ran := tally.done + tally.failed) or seconds <= 0:
-        return told
+        return failures
     if work is None:
         rate = ran / seconds
-        return f", {rate:.3g} a second, {duration((total - tally.passed) / rate)} left{told}"
+        return f", {rate:.3g} a second, {duration((total - tally.passed) / rate)} left{failures}"
     speed = (tally.worked + BEGINNING_SECONDS * work.workers) / (seconds + BEGINNING_SECONDS)
     left = max(0.0, work.total - tally.worked) / speed if tally.passed < total else 0.0
-    return f", about {duration(left)} left{told}"
+    return f", about {duration(left)} left{failures}"
 
 
 class Bars:

@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from separatrix import __version__
-from separatrix.lab import plain
+from separatrix.lab import canonical_json
 from separatrix.processor import processor_name
 
 
@@ -18,7 +18,7 @@ from separatrix.processor import processor_name
 def origin() -> str:
     """The facts about this process as canonical JSON; they are collected once.
 
-    >>> sorted(plain.read(origin()))
+    >>> sorted(canonical_json.read(origin()))
     ['cpu', 'git', 'host', 'numpy', 'python', 'separatrix', 'system', 'torch']
     """
     facts = {
@@ -31,7 +31,7 @@ def origin() -> str:
         "cpu": f"{processor_name()}, {os.cpu_count()} cores",
         "host": platform.node(),
     }
-    return plain.canonical(facts)
+    return canonical_json.canonical(facts)
 
 
 def _installed(package: str) -> str | None:

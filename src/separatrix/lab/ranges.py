@@ -15,7 +15,7 @@ from typing import Any
 
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
-from separatrix.lab.plain import shown
+from separatrix.lab.canonical_json import shown
 
 MOST_VALUES = 100_000
 """The most values that an axis may have, and the most seeds that may be listed."""

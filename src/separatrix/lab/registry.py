@@ -22,7 +22,7 @@ from typing import Any, get_type_hints
 
 from separatrix.checks import is_whole, whole
 from separatrix.errors import ArgumentError
-from separatrix.lab import plain
+from separatrix.lab import canonical_json
 from separatrix.lab.cell import Cell
 
 _REGISTRY: dict[str, Experiment] = {}
@@ -59,7 +59,7 @@ class Experiment:
         """The default of each parameter that has one."""
         given = {name: kind.default for name, kind in inspect.signature(self.function).parameters.items()}
         return {
-            name: plain.fitted(given[name], hint, f"{self.name}({name})")
+            name: canonical_json.fitted(given[name], hint, f"{self.name}({name})")
             for name, hint in self.hints.items()
             if given[name] is not inspect.Parameter.empty
         }
@@ -78,7 +78,7 @@ class Experiment:
         if name not in self.hints:
             known = ", ".join(self.hints) or "none"
             raise ArgumentError(f"parameters of {self.name}", expected=f"{known} and no other", got=called or name)
-        return plain.fitted(value, self.hints[name], called or name)
+        return canonical_json.fitted(value, self.hints[name], called or name)
 
     def cell(self, *, seed: int, **parameters: Any) -> Cell:
         """The cell at these parameters; defaults are written out, so that a change of a default does not change it."""
@@ -93,7 +93,7 @@ class Experiment:
             raise ArgumentError(
                 f"parameters of {self.name}", expected="a value for each", got=f"none for {', '.join(missing)}"
             )
-        return Cell(self.name, self.version, plain.canonical(complete, "parameters"), seed)
+        return Cell(self.name, self.version, canonical_json.canonical(complete, "parameters"), seed)
 
 
 def experiment(*, version: int, name: str | None = None) -> Callable[[Callable[..., Mapping[str, Any]]], Experiment]:
@@ -108,20 +108,22 @@ def experiment(*, version: int, name: str | None = None) -> Callable[[Callable[.
     """
 
     def register(function: Callable[..., Mapping[str, Any]]) -> Experiment:
-        made = Experiment(name or function.__name__, version, function)
+        registered = Experiment(name or function.__name__, version, function)
         if not is_whole(version, low=1):
-            raise TypeError(f"experiment {made.name}: the version must be an integer >= 1, not {version!r}")
+            raise TypeError(f"experiment {registered.name}: the version must be an integer >= 1, not {version!r}")
         taken = inspect.signature(function).parameters
         if "seed" not in taken or any(kind.kind in _NAMELESS for kind in taken.values()):
-            raise TypeError(f"experiment {made.name}: it must take `seed`, and parameters that have names")
-        for hint in made.hints.values():
-            plain.spelled(hint)
-        plain.canonical(made.defaults)
-        old = _REGISTRY.get(made.name)
+            raise TypeError(f"experiment {registered.name}: it must take `seed`, and parameters that have names")
+        for hint in registered.hints.values():
+            canonical_json.spelled(hint)
+        canonical_json.canonical(registered.defaults)
+        old = _REGISTRY.get(registered.name)
         if old is not None and _place(old.function) != _place(function):
-            raise TypeError(f"two experiments are called {made.name}: {_place(old.function)} and {_place(function)}")
-        _REGISTRY[made.name] = made
-        return made
+            raise TypeError(
+                f"two experiments are called {registered.name}: {_place(old.function)} and {_place(function)}"
+            )
+        _REGISTRY[registered.name] = registered
+        return registered
 
     return register
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 
 from separatrix.errors import ArgumentError
-from separatrix.lab import arrays, plain
+from separatrix.lab import arrays, canonical_json
 from separatrix.lab.faults import DamagedError
 
 Array = NDArray[Any]
@@ -42,19 +42,19 @@ def encode(result: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:
     if not isinstance(result, Mapping):
         raise ArgumentError("result", expected="a dict", got=type(result).__name__)
 
-    def other(value: Any, name: str) -> plain.Plain:
+    def other(value: Any, name: str) -> canonical_json.Plain:
         if isinstance(value, np.generic) and value.dtype.kind in "biuf" and value.dtype.name in _DTYPES:
             number = value.item()  # this is exact, because every narrower float is a float64
             return number if np.isfinite(value) else {"$float": repr(number)}
         array = _of_tensor(value, name) if _is_tensor(value) else value
         if not isinstance(array, np.ndarray):
-            return plain.refuse(value, name)
+            return canonical_json.refuse(value, name)
         data = pack(array, name)
         digest = sha256(data).hexdigest()
         files[digest] = data
         return {"$array": {"sha256": digest, "dtype": array.dtype.name, "shape": list(array.shape)}}
 
-    return plain.canonical(result, "result", other), files
+    return canonical_json.canonical(result, "result", other), files
 
 
 def _is_tensor(value: Any) -> bool:
@@ -65,10 +65,10 @@ def _is_tensor(value: Any) -> bool:
 
 def _of_tensor(tensor: Any, name: str) -> Array:
     try:
-        found: Array = tensor.detach().cpu().resolve_conj().resolve_neg().numpy()
+        array: Array = tensor.detach().cpu().resolve_conj().resolve_neg().numpy()
     except TypeError:
         raise ArgumentError(name, expected=f"a tensor of one of {', '.join(_DTYPES)}", got=tensor.dtype) from None
-    return found
+    return array
 
 
 def pack(array: Array, name: str = "array") -> bytes:
@@ -109,7 +109,7 @@ def decode(text: str, fetch: Callable[[str], bytes]) -> dict[str, Any]:
     def unmarked(inner: dict[str, Any]) -> Any:
         if inner.keys() == {"$array"}:
             return load(arrays.checked_mark(inner["$array"]), fetch)
-        return plain.unmarked(inner)
+        return canonical_json.unmarked(inner)
 
     decoded: dict[str, Any] = json.loads(text, object_hook=unmarked)
     return decoded

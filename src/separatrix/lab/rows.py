@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import sha256
 from types import NoneType
-from typing import Any, Self
+from typing import Any
 
 from separatrix.checks import is_whole
-from separatrix.lab import arrays, plain
+from separatrix.lab import arrays, canonical_json
 from separatrix.lab.cell import Cell
 
 COLUMNS = "key, experiment, version, parameters, seed, status, run, seconds, finished, origin, result, traceback"
@@ -67,10 +67,6 @@ class StoredRecord:
         which = (self.key, cell.experiment, cell.version, cell.parameters, cell.seed)
         what = (self.status, self.run, self.seconds, self.finished, origin, self.result, self.traceback)
         return (*which, *what, seal((*which, *what)))
-
-    def without_origin(self) -> Self:
-        """A copy of the record whose origin is not known."""
-        return replace(self, origin=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +180,7 @@ def _unmarked(inner: dict[str, Any]) -> Any:
     if inner.keys() == {"$array"}:
         arrays.checked_mark(inner["$array"])
         return None
-    return plain.unmarked(inner)
+    return canonical_json.unmarked(inner)
 
 
 def _refuse_constant(name: str) -> float:

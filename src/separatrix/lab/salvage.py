@@ -46,11 +46,7 @@ def salvage(folder: Path) -> tuple[Path, int]:
         StoreError: if another process has the file open.
     """
     path = folder / "store.sqlite"
-    with (
-        plainly(path),
-        draft_folder(folder / "salvaged") as draft,
-        open(open_regular(path, os.O_RDWR), "r+b") as file,
-    ):
+    with plainly(path), draft_folder(folder / "salvaged") as draft, open(open_regular(path, os.O_RDWR), "r+b") as file:
         _lock_out_others(file, path)
         # To open the file again and close it would release the lock, so a copy is read.
         with (draft / "damaged.sqlite").open("wb") as copy:
@@ -61,7 +57,7 @@ def salvage(folder: Path) -> tuple[Path, int]:
                 shutil.copyfileobj(source, copy)
         records = readable_records(draft / "damaged.sqlite")
         write_store(draft / "new", records)
-        aside = free_name(folder, "damaged")
+        aside = _free_name(folder)
         os.link(path, aside, follow_symlinks=False)
         for suffix in ("-wal", "-shm", "-journal"):
             beside = path.with_name(f"{path.name}{suffix}")
@@ -71,9 +67,9 @@ def salvage(folder: Path) -> tuple[Path, int]:
     return aside, len(records)
 
 
-def free_name(folder: Path, why: str) -> Path:
-    """A path in the folder of a store, which no file has, to keep an old file of the store under."""
-    names = (folder / f"store.{why}-{number}.sqlite" for number in range(1, 10**9))
+def _free_name(folder: Path) -> Path:
+    """A path in the folder of a store, which no file has, to keep a damaged file of the store under."""
+    names = (folder / f"store.damaged-{number}.sqlite" for number in range(1, 10**9))
     return next(name for name in names if not os.path.lexists(name))
 
 

@@ -1,8 +1,8 @@
 """The SQLite file of a store: its tables, how it is opened, and which files are refused.
 
 A file is a store if the definitions of its tables are exactly those of its schema below; if any other fixed property of
-it is wrong then, it is damaged. A file of a newer schema is refused, one of schema 1 is upgraded by
-`separatrix.lab.upgrade`, and a database that another program made is not changed.
+it is wrong then, it is damaged. A file of another schema is refused, and a database that another program made is not
+changed.
 
 A file may come from somebody else. Its views, triggers and generated columns never run, because the tables are compared
 before they are read; SQLite checks every page, and a query that takes more steps than a file of its size can need is
@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from urllib.parse import quote
 
@@ -47,47 +46,17 @@ _TABLES = {
 )""",
     "cells_of_run": "CREATE INDEX cells_of_run ON cells (run) WHERE run IS NOT NULL",
 }
-_TABLES_1 = {
-    "runs": "CREATE TABLE runs "
-    "(id TEXT PRIMARY KEY, host TEXT NOT NULL, pid INTEGER NOT NULL, heartbeat REAL NOT NULL)",
-    "origins": "CREATE TABLE origins (id INTEGER PRIMARY KEY, facts TEXT NOT NULL UNIQUE)",
-    "cells": """CREATE TABLE cells (
-    id INTEGER PRIMARY KEY,
-    key TEXT NOT NULL UNIQUE,
-    experiment TEXT NOT NULL,
-    version INTEGER NOT NULL,
-    parameters TEXT NOT NULL,
-    seed INTEGER NOT NULL,
-    status TEXT NOT NULL CHECK (status IN ('done', 'failed', 'running')),
-    run TEXT REFERENCES runs,
-    seconds REAL,
-    finished REAL,
-    origin INTEGER REFERENCES origins,
-    digest TEXT,
-    result TEXT,
-    traceback TEXT
-)""",
-    "cells_of_run": _TABLES["cells_of_run"],
+_INDEXED = ("origins", "cells")
+_MADE: set[tuple[str, str, str, str | None]] = {
+    *(("table", name, name, _TABLES[name]) for name in _INDEXED),
+    *(("index", f"sqlite_autoindex_{name}_1", name, None) for name in _INDEXED),
+    ("index", "cells_of_run", "cells", _TABLES["cells_of_run"]),
 }
-
-
-def _schema_of(tables: Mapping[str, str]) -> set[tuple[str, str, str, str | None]]:
-    """What ``sqlite_schema`` holds for these tables; SQLite adds an index for each UNIQUE or PRIMARY KEY column."""
-    indexed = {name for name in tables if name != "cells_of_run"}
-    made: set[tuple[str, str, str, str | None]] = {("table", name, name, tables[name]) for name in indexed}
-    made |= {("index", f"sqlite_autoindex_{name}_1", name, None) for name in indexed}
-    return made | {("index", "cells_of_run", "cells", tables["cells_of_run"])}
-
-
-_MADE = {1: _schema_of(_TABLES_1), SCHEMA: _schema_of(_TABLES)}
+"""What ``sqlite_schema`` holds for the tables; SQLite adds an index for a column that is UNIQUE or the PRIMARY KEY."""
 _STEPS, _STEPS_PER_BYTE, _STEPS_PER_BATCH = 1_000_000, 1, 10_000
 """How many steps of SQLite's machine a query may take: some, more for each byte of the file, counted in batches.
 
 A row takes some hundred bytes of the file; reading or checking it takes less than a tenth of a step per byte."""
-
-
-class OlderSchema(StoreError):
-    """The store has an older schema, and must be upgraded before it is used."""
 
 
 def connect(path: Path, mode: str) -> sqlite3.Connection:
@@ -133,10 +102,10 @@ def unlimit_steps(connection: sqlite3.Connection) -> None:
 
 def make(connection: sqlite3.Connection, path: Path) -> None:
     """Make the tables if the file has none, and make every commit wait for the disk."""
-    made = check(connection, path)  # before the log is switched on, which would write to another program's file
+    is_new = check(connection, path)  # before the log is switched on, which would write to another program's file
     _switch_log_on(connection)
     connection.execute("PRAGMA synchronous = FULL")
-    if made:
+    if is_new:
         check_writable(connection, path)
         return
     connection.execute("BEGIN IMMEDIATE")
@@ -200,21 +169,17 @@ def check(connection: sqlite3.Connection, path: Path) -> bool:
         if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
             raise
         raise damaged(path, f"SQLite: {error}") from error
-    if tables == _MADE[SCHEMA]:
+    if tables == _MADE:
         if (schema, application, encoding) != (SCHEMA, _APPLICATION, "UTF-8"):
             raise damaged(path, "its first bytes are not those that were written")
         return True
-    if application == _APPLICATION and schema > SCHEMA:
+    if application == _APPLICATION and schema > 0 and schema != SCHEMA:
+        age = "a newer" if schema > SCHEMA else "an older"
         raise StoreError(
-            f"{path} was written by a newer separatrix (schema {schema}; this one knows {SCHEMA}). "
-            "Upgrade separatrix, or choose another folder with --store."
+            f"{path} was written by {age} separatrix (schema {schema}; this one knows {SCHEMA}). "
+            "Use that version of separatrix, or choose another folder with --store."
         )
-    if (schema, application, encoding) == (1, _APPLICATION, "UTF-8") and tables == _MADE[1]:
-        raise OlderSchema(
-            f"{path} was written by an older separatrix, and cannot be upgraded because it is not writable. Copy the "
-            "folder to a place where you can write, and use the copy."
-        )
-    ours = {name for _, name, *_ in _MADE[SCHEMA]} & {name for _, name, *_ in tables}
+    ours = {name for _, name, *_ in _MADE} & {name for _, name, *_ in tables}
     if application == _APPLICATION or ours:
         raise damaged(path, "its tables are not those that were made")
     if application or schema or tables:
@@ -224,14 +189,7 @@ def check(connection: sqlite3.Connection, path: Path) -> bool:
 
 def has_current_tables(connection: sqlite3.Connection) -> bool:
     """Whether the tables of a file are exactly those of the current schema."""
-    return _tables(connection) == _MADE[SCHEMA]
-
-
-def replace_tables(connection: sqlite3.Connection) -> None:
-    """Replace the tables of schema 1 by empty ones of the current schema, inside a transaction of the caller."""
-    for name in ("cells", "origins", "runs"):
-        connection.execute(f"DROP TABLE {name}")
-    _make_tables(connection)
+    return _tables(connection) == _MADE
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:

@@ -54,10 +54,7 @@ class Store:
 
     @classmethod
     def create(cls, folder: Path | str) -> Self:
-        """Open the store in `folder` for reading and writing; if there is none, make one that only this user can read.
-
-        A store of the previous schema is upgraded first.
-        """
+        """Open the store in `folder` for reading and writing; if there is none, make one that only this user reads."""
         folder = Path(folder)
         path = folder / "store.sqlite"
         with plainly(path):
@@ -68,12 +65,6 @@ class Store:
             try:
                 schema.make(store.connection, path)
                 schema.check(store.connection, path)
-            except schema.OlderSchema:
-                store.close()
-                from separatrix.lab.upgrade import upgrade
-
-                upgrade(folder)
-                return cls.create(folder)
             except BaseException:
                 store.close()
                 raise
@@ -81,10 +72,7 @@ class Store:
 
     @classmethod
     def open(cls, folder: Path | str) -> Self:
-        """Open the store in `folder` for reading; the folder need not be writable.
-
-        A store of the previous schema is upgraded first, for which it must be writable.
-        """
+        """Open the store in `folder` for reading; the folder need not be writable."""
         folder = Path(folder)
         path = file_in(folder)
         with plainly(path):
@@ -94,12 +82,6 @@ class Store:
                 store.connection.execute("PRAGMA query_only = ON")
                 if not schema.check(store.connection, path):
                     raise damaged(path, "it has no tables: it was cut short")
-            except schema.OlderSchema:
-                store.close()
-                if not changeable:
-                    raise
-                cls.create(folder).close()
-                return cls.open(folder)
             except BaseException:
                 store.close()
                 raise
@@ -210,13 +192,13 @@ class Store:
         """
         if not key or not set(key) <= set("0123456789abcdef"):
             raise ArgumentError("KEY", expected="the first hex digits of a key", got=key)
-        found = list(self.rows("WHERE key >= ? AND key < ? LIMIT 2", [key, f"{key}g"]))
-        if len(found) != 1:
-            problem = "more than one cell has" if found else "no cell has"
+        rows = list(self.rows("WHERE key >= ? AND key < ? LIMIT 2", [key, f"{key}g"]))
+        if len(rows) != 1:
+            problem = "more than one cell has" if rows else "no cell has"
             raise StoreError(
                 f"In {self.path}, {problem} a key that begins with {key}. `separatrix store ls` lists them."
             )
-        if (record := _usable(found[0])) is None:
+        if (record := _usable(rows[0])) is None:
             raise DamagedError(f"In {self.path}, the row of {key} is not as it was written. {arrays.REMEDY}")
         return record
 
@@ -232,15 +214,15 @@ class Store:
         """Each cell with its record: None if the store has none, and a record of status ``damaged`` if its row is."""
         source = iter(cells)
         while batch := list(islice(source, _BATCH)):
-            found = self._by_key([cell.key for cell in batch])
+            rows = self._by_key([cell.key for cell in batch])
             for cell in batch:
-                row = found.get(cell.key)
+                row = rows.get(cell.key)
                 yield cell, None if row is None else _usable(row) or StoredRecord(cell.key, cell, "damaged")
 
     def statuses(self, keys: Sequence[str]) -> dict[str, str]:
         """The status of each key that the store has: ``damaged`` if the row or an array that it names is damaged."""
-        found = self._by_key(keys).items()
-        return {key: self.standing(record) if (record := _usable(row)) else "damaged" for key, row in found}
+        rows = self._by_key(keys).items()
+        return {key: self.standing(record) if (record := _usable(row)) else "damaged" for key, row in rows}
 
     def standing(self, record: StoredRecord) -> str:
         """The status of a record: ``damaged`` if an array that it names is missing or damaged."""
@@ -298,11 +280,11 @@ def _make_file(path: Path) -> None:
     or nothing. SQLite gives its log and its index the mode of the file.
     """
     with draft_folder(path) as draft, suppress(FileExistsError):
-        made = draft / path.name
-        os.close(os.open(made, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        with closing(schema.connect(made, "rw")) as connection:
-            schema.make(connection, made)
-        link_in_place(made, path)
+        file = draft / path.name
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        with closing(schema.connect(file, "rw")) as connection:
+            schema.make(connection, file)
+        link_in_place(file, path)
 
 
 def _usable(row: StoredRecord | Damaged) -> StoredRecord | None:

@@ -31,8 +31,8 @@ from typing import Any
 from separatrix.checks import either, is_whole
 from separatrix.errors import ArgumentError
 from separatrix.lab import tomlfile
+from separatrix.lab.canonical_json import canonical, shown
 from separatrix.lab.cell import Cell
-from separatrix.lab.plain import canonical, shown
 from separatrix.lab.ranges import MOST_VALUES, as_float, checked, decimal, spread
 from separatrix.lab.registry import LARGEST_SEED, Experiment, named
 

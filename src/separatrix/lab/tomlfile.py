@@ -64,8 +64,8 @@ def parse(text: str, parse_float: Callable[[str], Any] = float) -> dict[str, Any
         tomllib.TOMLDecodeError: if the text is not TOML.
         Unreadable: if the text is refused.
     """
-    if found := _LONG_KEY.search(text):
-        line = text.count("\n", 0, found.start()) + 1
+    if long_key := _LONG_KEY.search(text):
+        line = text.count("\n", 0, long_key.start()) + 1
         raise Unreadable(f"at line {line} it has a key of more than {MOST_PARTS} parts")
     try:
         return tomllib.loads(text, parse_float=parse_float)

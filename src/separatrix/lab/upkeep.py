@@ -44,9 +44,9 @@ def verify(folder: Path) -> Iterator[Damage]:
     try:
         with Store.open(folder) as store:
             store.check_writable()
-            for (told,) in store.ask("PRAGMA integrity_check"):
-                if told != "ok":
-                    yield Damage(f"{store.path}: {told}")
+            for (message,) in store.ask("PRAGMA integrity_check"):
+                if message != "ok":
+                    yield Damage(f"{store.path}: {message}")
             for row in store.rows("ORDER BY cells.id"):
                 if isinstance(row, Damaged):
                     yield Damage(row.what, row)

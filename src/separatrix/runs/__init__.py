@@ -1,8 +1,9 @@
-"""Training runs in a store: a run is cut at its checkpoints, and each piece is a cell.
+"""Training runs in a store: a run is divided at its checkpoints into pieces, and each piece is a cell.
 
-The science yields records and states and knows no store; the lab keeps cells and knows no science. Here they meet:
+The package `selection` yields records and states and knows nothing of stores; `lab` stores cells and knows nothing of
+training. This package connects the two:
 
-- `cells`: what a piece of a run is, as a cell, and which pieces a run has.
-- `train`: train a run into a store, from the last piece that the store has.
-- `read`: the runs of a store, read back.
+- `cells`: the pieces of a run as cells.
+- `train`: train a run and store it, starting from the last piece in the store.
+- `read`: read the runs of a store.
 """

@@ -1,8 +1,8 @@
 """A piece of a training run as a cell: the records since the last checkpoint, and the state at its end.
 
-A piece ends at the step `until`, which is a multiple of `checkpoint_every` or the last step. What came out of it is a
-function of its parameters alone, as with every cell: the piece of a run that went on from a checkpoint is the same, bit
-for bit, as that of a run that never stopped. The token of the query is zero in all of them, and no parameter.
+A piece ends at the step `until`, which is a multiple of `checkpoint_every` or the last step. Its result is a function
+of its parameters, as for every cell: a run that was resumed from a checkpoint has bitwise the same pieces as a run that
+never stopped. The query token is zero in all runs and is not a parameter.
 
 >>> from separatrix.selection import TrainingSettings
 >>> run = TrainingSettings(T=8, q=2, d=1, width=16, threshold=0.9, steps=250, validation_T=(), validation_q=())
@@ -50,15 +50,15 @@ def selection_piece(
     until: int,
     seed: int,
 ) -> dict[str, Any]:
-    """Train from the start to the step `until`, and give the records after the checkpoint before it, and the state."""
+    """Train from the start to the step `until`; return the records since the previous checkpoint, and the state."""
     settings = settings_of({**locals(), "seed": seed})
     records: list[Record] = []
     with closing(resumable(settings, checkpoint_every=checkpoint_every)) as run:
-        for made in run:
-            if isinstance(made, Record):
-                records.append(made)
-            elif made.step == until:
-                return came_out(records, made)
+        for item in run:
+            if isinstance(item, Record):
+                records.append(item)
+            elif item.step == until:
+                return came_out(records, item)
             else:
                 records.clear()
     return came_out(records, None)
@@ -71,12 +71,12 @@ def pieces(settings: TrainingSettings, checkpoint_every: int) -> list[Cell]:
 
 
 def name_of(settings: TrainingSettings, checkpoint_every: int) -> str:
-    """Name a run by the key of its last cell: equal runs have equal names."""
+    """The name of a run, from the key of its last cell: equal runs have equal names."""
     return f"run-{_piece(settings, checkpoint_every, settings.steps).key[:12]}"
 
 
 def came_out(records: Iterable[Record], state: Checkpoint | None) -> dict[str, Any]:
-    """Make the result of a piece; a run that diverged has no state at its end."""
+    """The result of a piece; a run that diverged has no final state."""
     return {
         "records": [{name: getattr(record, name) for name in record_fields} for record in records],
         "state": None if state is None else state.tensors(),
@@ -85,7 +85,7 @@ def came_out(records: Iterable[Record], state: Checkpoint | None) -> dict[str, A
 
 
 record_fields = ("step", "loss", "lr", "cosine_W", "cosine_V", "validation", "stopped")
-"""What is kept of a record: all but weights, which the state has."""
+"""The fields of a record that are stored: all but the weights, which the state has."""
 
 
 def settings_of(arguments: Mapping[str, Any]) -> TrainingSettings:
@@ -105,7 +105,7 @@ def settings_of(arguments: Mapping[str, Any]) -> TrainingSettings:
 
 def _piece(settings: TrainingSettings, checkpoint_every: int, until: int) -> Cell:
     if settings.query != "zero":
-        raise ArgumentError("query", expected="'zero' for a run that is kept in a store", got=repr(settings.query))
+        raise ArgumentError("query", expected="'zero' for a run that is stored", got=repr(settings.query))
     names = [field.name for field in dataclasses.fields(settings) if field.name not in ("seed", "snapshots", "query")]
     given = {name: getattr(settings, name) for name in names}
     return selection_piece.cell(seed=settings.seed, **given, checkpoint_every=checkpoint_every, until=until)

@@ -1,4 +1,4 @@
-"""The training runs of a store, read back: their records as lines over the step, and their weights."""
+"""Read the training runs of a store: their records and their weights."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from separatrix.checks import is_number, is_whole
-from separatrix.lab import plain
+from separatrix.lab import canonical_json
 from separatrix.lab.store import Store, StoredRecord
 from separatrix.runs.cells import name_of, record_fields, selection_piece, settings_of
 from separatrix.selection.settings import TrainingSettings
@@ -19,26 +19,26 @@ EXPERIMENT = "runs.selection"
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run of a store: its settings, and its pieces that are done, in the order of their steps."""
+    """A run of a store: its settings, and its finished pieces in the order of their steps."""
 
     name: str
     settings: TrainingSettings
     done: tuple[StoredRecord, ...]
 
     def records(self) -> list[dict[str, Any]]:
-        """Give the records of all pieces, each a dict with the fields of `cells.record_fields`."""
-        return [record for piece in self.done for record in plain.read(piece.result or "{}")["records"]]
+        """The records of all pieces, as dictionaries with the fields of `cells.record_fields`."""
+        return [record for piece in self.done for record in canonical_json.read(piece.result or "{}")["records"]]
 
     def kept(self) -> dict[int, StoredRecord]:
-        """Give the pieces with a state, by its step."""
-        steps = {plain.read(piece.result or "{}")["step"]: piece for piece in self.done}
+        """The pieces that have a state, by the step of the state."""
+        steps = {canonical_json.read(piece.result or "{}")["step"]: piece for piece in self.done}
         return {step: piece for step, piece in steps.items() if step is not None}
 
 
 def stored_runs(store: Store, name: str | None = None) -> Iterator[StoredRun]:
-    """Yield the runs that a store has something of, in the order in which they began; or the one of that name.
+    """Yield the runs of a store in the order in which they were started, or only the run with the given name.
 
-    Rows that no run can have written are left out: the store may come from somebody else.
+    Rows that no run can have written are skipped, because the store may come from somebody else.
     """
     runs: dict[str, list[tuple[int, StoredRecord]]] = {}
     for record in store.records(EXPERIMENT, "done"):
@@ -46,9 +46,9 @@ def stored_runs(store: Store, name: str | None = None) -> Iterator[StoredRun]:
             continue
         arguments = record.cell.arguments
         until = arguments.pop("until")
-        runs.setdefault(plain.canonical({**arguments, "seed": record.cell.seed}), []).append((until, record))
+        runs.setdefault(canonical_json.canonical({**arguments, "seed": record.cell.seed}), []).append((until, record))
     for text, pieces in runs.items():
-        arguments = plain.read(text)
+        arguments = canonical_json.read(text)
         settings = settings_of(arguments)
         called = name_of(settings, arguments["checkpoint_every"])
         if name in (None, called):
@@ -57,7 +57,7 @@ def stored_runs(store: Store, name: str | None = None) -> Iterator[StoredRun]:
 
 
 def _is_piece(record: StoredRecord) -> bool:
-    """Whether the parameters of a record are those of a piece of a run."""
+    """Whether a record has the parameters of a piece of a run."""
     arguments, seed = record.cell.arguments, record.cell.seed
     try:
         settings_of({**arguments, "seed": seed})
@@ -67,8 +67,8 @@ def _is_piece(record: StoredRecord) -> bool:
 
 
 def is_result(record: StoredRecord) -> bool:
-    """Whether the result of a record has the form that `cells.came_out` gives it."""
-    match plain.read(record.result or "{}"):
+    """Whether a record has a result as `cells.came_out` makes it."""
+    match canonical_json.read(record.result or "{}"):
         case {"records": list(lines), "state": dict() | None, "step": int() | None}:
             return all(isinstance(line, dict) and _is_line(line) for line in lines)
     return False

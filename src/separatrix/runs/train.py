@@ -1,4 +1,4 @@
-"""Train a run into a store: the pieces that the store has are skipped, so that a stopped run goes on where it was."""
+"""Train a run and store its pieces, except those that the store has, so that a stopped run is resumed."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ __all__ = ["Kept", "kept", "trained"]
 
 @dataclass(frozen=True)
 class Kept:
-    """What a store has of a run: the state to go on from, if there is one, and why the run is over, if it is."""
+    """The progress of a run in a store: the state to resume from, and why the run is over; both may be None."""
 
     state: Checkpoint | None
     over: str | None
 
     @property
     def step(self) -> int:
-        """The step that the run goes on from."""
+        """The step from which the run is resumed."""
         return 0 if self.state is None else self.state.step
 
 
 def kept(store: Store, settings: TrainingSettings, checkpoint_every: int) -> Kept:
-    """Read the last of the pieces of a run that a store has without a gap.
+    """Read the last piece of a run up to which the store has all pieces.
 
     Raises:
-        DamagedError: if the store has something else in its place, as one from somebody else may.
+        DamagedError: if the result in the store is not that of a training run.
     """
     cells = pieces(settings, checkpoint_every)
     status = store.statuses([cell.key for cell in cells])
@@ -79,17 +79,17 @@ def _unbroken(cells: list[Cell], status: dict[str, str]) -> Iterator[bool]:
 def trained(
     lease: Lease, settings: TrainingSettings, checkpoint_every: int, start: Kept
 ) -> Generator[Record, None, None]:
-    """Yield the records of the rest of a run, each piece written to the store at its end.
+    """Train the rest of a run and yield its records; write each piece to the store when it ends.
 
     Args:
-        lease: the hold on the store, with Ctrl-C noted by the caller (see `separatrix.lab.interrupts.noted`).
+        lease: the lease on the store; the caller handles Ctrl-C (see `separatrix.lab.interrupts.noted`).
         settings: the run.
-        checkpoint_every: the steps between two states that are kept.
-        start: what the store has of the run, which must not be over.
+        checkpoint_every: the number of steps between checkpoints.
+        start: the progress of the run in the store; the run must not be over.
 
     Raises:
-        SeparatrixError: another process trains this run.
-        KeyboardInterrupt: Ctrl-C was pressed; what is written stays.
+        SeparatrixError: if another process trains this run.
+        KeyboardInterrupt: after Ctrl-C; the pieces written so far stay in the store.
     """
     source = training.resumable(settings, start=start.state, checkpoint_every=checkpoint_every)
     try:
@@ -97,22 +97,22 @@ def trained(
             if cell.arguments["until"] <= start.step and start.state is not None:
                 continue
             held = lease.take([(cell.key, cell)], failed_too=True).get(cell.key)
-            if held not in (None, "done"):  # one that is done lies behind a piece that was damaged
+            if held not in (None, "done"):  # a finished piece comes after a damaged one
                 folder = lease.store.folder
-                raise SeparatrixError(f"Another command trains this run into {folder}: wait for it, or stop it.")
+                raise SeparatrixError(f"Another command is training this run in {folder}: wait for it, or stop it.")
             started = time.perf_counter()
             records: list[Record] = []
             state: Checkpoint | None = None
             while state is None:
                 with cut_short():
-                    made = next(source, None)
-                if made is None:  # the run diverged: there is no state after its last record
+                    item = next(source, None)
+                if item is None:  # the run diverged and has no state after its last record
                     break
-                if isinstance(made, Record):
-                    records.append(made)
-                    yield made
+                if isinstance(item, Record):
+                    records.append(item)
+                    yield item
                 else:
-                    state = made
+                    state = item
             lease.check()
             if held is None:
                 text, arrays = results.encode(came_out(records, state))

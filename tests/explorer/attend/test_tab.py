@@ -33,7 +33,7 @@ def test_a_first_visit_shows_the_example(visitor: Any) -> None:
     found = visitor.open("?tab=attend")
     assert found["attend-alert.children"] == ""
     top = example.example().map_of(5, 0).top
-    assert f"is that of the pair ({top[0][0]}, {top[0][1]})" in texts(found[CAPTION])
+    assert f"belongs to the pair ({top[0][0]}, {top[0][1]})" in texts(found[CAPTION])
     assert example.sum_of(5, *top[0][:2]) in texts(found["attend-top.children"])
     assert found["attend-example.hidden"] is False
     assert found[CSV].startswith("first,second,weight\n")
@@ -75,7 +75,7 @@ def test_a_file_is_shown_and_not_the_example(visitor: Any, monkeypatch: pytest.M
 
 def test_the_figure_has_the_numbers_of_the_map() -> None:
     found = sx.pair_map(torch.randn(4, 3), [torch.randn(5, 3), torch.randn(6, 3)], 1, k=3)
-    drawing = figures.drawn(found, "it")
+    drawing = figures.draw_weights(found, "it")
     heat, above, beside, *rings = drawing.figure.data
     assert torch.tensor(heat.customdata, dtype=torch.float64).allclose(found.cells)
     assert heat.z[2][3] == pytest.approx(math.log10(found.cells[2, 3]))
@@ -83,7 +83,7 @@ def test_the_figure_has_the_numbers_of_the_map() -> None:
     assert torch.tensor(beside.x, dtype=torch.float64).allclose(found.first)
     for ring in rings:
         assert [*zip(ring.y, ring.x, ring.customdata, strict=True)] == [*found.top]
-    assert "the 3 in rings" in drawing.text
+    assert "the 3 circled pairs" in drawing.text
 
 
 def test_long_sets_are_drawn_at_their_places(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,13 +91,13 @@ def test_long_sets_are_drawn_at_their_places(monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(pair_map, "CELLS", 3)
     found = sx.pair_map(torch.randn(4, 3), [torch.randn(6, 3), torch.randn(9, 3)], 1)
-    heat = figures.drawn(found, "it").figure.data[0]
+    heat = figures.draw_weights(found, "it").figure.data[0]
     assert (list(heat.y), list(heat.x)) == ([0.5, 2.5, 4.5], [1.0, 4.0, 7.0])
     assert "sum over 2 x 3 keys" in heat.hovertemplate
 
 
 def test_a_query_with_nothing_to_attend_is_drawn() -> None:
     found = sx.pair_map(torch.ones(2, 3), [torch.ones(2, 3)] * 2, 0, is_causal=True, query_offset=-1)
-    drawing = figures.drawn(found, "it")
-    assert drawing.text == "Query 0 of it has nothing to attend among 2 x 2 pairs of keys."
+    drawing = figures.draw_weights(found, "it")
+    assert drawing.text == "Query 0 of it has no key to attend to among 2 x 2 pairs."
     assert figures.listed(found, "it") is None

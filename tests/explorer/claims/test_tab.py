@@ -141,4 +141,4 @@ def test_a_broken_store_is_a_sentence(tmp_path: Path) -> None:
     visitor = reader(make_app(tmp_path, pages={"claims": claims_tab}).server.test_client())
     found = visitor.open("?tab=claims")
     assert "store.sqlite" in found["claims-list-alert.children"]
-    assert "fault of ours" not in found["claims-list-alert.children"]
+    assert "bug in Separatrix" not in found["claims-list-alert.children"]

@@ -108,7 +108,7 @@ def test_a_file_is_planned(browser: Any, address: str, tmp_path: Path) -> None:
         table = page.locator("#file-found .comparison")
         table.wait_for()
         caption = "The plan for mine.safetensors at a tolerance of 0.001."
-        for word in (caption, "q 64 x 4, k1 64 x 4, k2 64 x 4", "signs stand in", "exact"):
+        for word in (caption, "q 64 x 4, k1 64 x 4, k2 64 x 4", "values of 1 and -1 are used", "exact"):
             assert word in table.inner_text()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from separatrix.explorer.learn import tab as learn_tab
-from separatrix.explorer.learn.training_state import alive, standing
+from separatrix.explorer.learn.training_state import alive, run_status
 from tests.explorer.visit import DESKTOP, PHONE, Visit, state
 
 
@@ -82,7 +83,7 @@ def test_a_second_parameter_makes_a_map_of_the_loss(browser: Any, address: str, 
         assert figure.locator(".scatterlayer .point").count() == 1, "no star"
         assert (state(page)["along"], state(page)["across"]) == ("T", "eta")
         assert page.evaluate("document.documentElement.scrollWidth") == size["viewport"]["width"]
-        page.get_by_role("radiogroup", name="and upwards").get_by_role("radio", name="nothing").check()
+        page.get_by_role("radiogroup", name="Vertical axis").get_by_role("radio", name="none").check()
         figure.locator("figcaption", has_text="The loss after 1,000,000 steps along T: from").wait_for()
         page.get_by_role("button", name="Compare with a second setting").click()
         figure.locator("figcaption", has_text="; B: from").wait_for()
@@ -116,7 +117,7 @@ def test_a_run_is_started_watched_reloaded_stopped_and_goes_on(browser: Any, add
         assert state(page)["run"] == name
         # A second one is refused while it runs.
         page.get_by_role("button", name="Start this run").click()
-        page.locator("#act-alert", has_text=f"{name} still runs").wait_for()
+        page.locator("#act-alert", has_text=f"{name} is still running").wait_for()
         # It is watched: losses, and the weights at its first checkpoint.
         page.locator("figure[data-name=run-losses] .scatterlayer .trace").first.wait_for(state="attached")
         page.locator("figure[data-name=run-weights] .heatmaplayer image").nth(1).wait_for(state="attached")
@@ -132,7 +133,7 @@ def test_a_run_is_started_watched_reloaded_stopped_and_goes_on(browser: Any, add
         page.wait_for_function("(first) => document.querySelector('#run-status').innerText !== first", arg=first)
         page.get_by_role("button", name="Stop it").click()
         page.locator(".badge.stopped").wait_for()
-        assert standing(store, name).resumable
+        assert run_status(store, name).resumable
         page.get_by_role("button", name="Stop it").wait_for(state="hidden")
         with page.expect_download() as saved:
             page.get_by_role("button", name="Save W and V as PNG").click()
@@ -141,7 +142,7 @@ def test_a_run_is_started_watched_reloaded_stopped_and_goes_on(browser: Any, add
         assert picture.startswith(b"\x89PNG\r\n\x1a\n")
         width = page.locator("figure[data-name=run-weights] .js-plotly-plot").evaluate("plot => plot.clientWidth")
         assert struct.unpack(">II", picture[16:24]) == (2 * width, 2 * 640)
-        page.get_by_role("button", name="Let it go on").click()
+        page.get_by_role("button", name="Resume").click()
         page.locator(".badge.running").wait_for()
         page.get_by_role("button", name="Stop it").click()
         page.locator(".badge.stopped").wait_for()
@@ -170,3 +171,43 @@ def test_a_run_that_has_finished_shows_its_last_weights_and_stands_beside_anothe
         assert "at step 200 of 200" in both.inner_text()
         page.locator("figure[data-name=run-losses] .legendtext", has_text="seed 0").wait_for()
         assert state(page)["beside"] == first
+
+
+def test_on_a_phone_no_control_of_the_runs_lies_on_another(browser: Any, address: str) -> None:
+    with Visit(browser, address, **PHONE) as page:
+        page.locator(".choosers .chooser").nth(1).wait_for()
+        boxes = page.locator(".choosers label").evaluate_all(
+            "all => all.map(e => { const r = e.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; })"
+        )
+        inner = page.locator(".choosers .chooser").evaluate_all(
+            "all => all.map(e => { const r = e.getBoundingClientRect(); return [r.left, r.top, r.right, r.bottom]; })"
+        )
+        assert len(boxes) == 2
+        for first, second in (boxes, inner):
+            assert first[3] <= second[1] or second[3] <= first[1] or first[2] <= second[0] or second[2] <= first[0]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_placeholder_can_be_read_in_both_colour_schemes(browser: Any, address: str, scheme: str) -> None:
+    """Its contrast with the field is at least 4.5, as WCAG asks for."""
+    with Visit(browser, address, color_scheme=scheme, **DESKTOP) as page:
+        placeholder = page.get_by_text("Other runs", exact=True)
+        placeholder.wait_for()
+        ink, paper = placeholder.evaluate(
+            """(text) => {
+              let box = text;
+              while (["rgba(0, 0, 0, 0)", "transparent"].includes(getComputedStyle(box).backgroundColor)) {
+                box = box.parentElement;
+              }
+              return [getComputedStyle(text).color, getComputedStyle(box).backgroundColor];
+            }"""
+        )
+        dark, light = sorted(luminance(colour) for colour in (ink, paper))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, (ink, paper)
+
+
+def luminance(colour: str) -> float:
+    """The relative luminance of a colour "rgb(r, g, b)", by WCAG's definition."""
+    numbers = [int(number) / 255 for number in re.findall(r"\d+", colour)[:3]]
+    red, green, blue = (n / 12.92 if n <= 0.04045 else ((n + 0.055) / 1.055) ** 2.4 for n in numbers)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue

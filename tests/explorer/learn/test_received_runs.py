@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from separatrix.errors import SeparatrixError
-from separatrix.explorer.learn.asked_run import RunChoices
+from separatrix.explorer.learn.run_choices import RunChoices
 from separatrix.explorer.learn.training_runs import listed, read_run
 from separatrix.explorer.learn.training_start import Starter
-from separatrix.explorer.learn.training_state import alive, standing
+from separatrix.explorer.learn.training_state import alive, run_status
 from separatrix.lab import Cell
-from separatrix.lab.plain import canonical
+from separatrix.lab.canonical_json import canonical
 from separatrix.runs.cells import came_out, name_of, pieces
 from tests.explorer.learn.test_runs import LONG, SMALL, close, wait
 from tests.lab.helpers import fill
@@ -40,7 +40,7 @@ def received(starter: Starter, name: str, content: object) -> Path:
 
 def refused(starter: Starter, name: str) -> None:
     """Nothing is started."""
-    assert standing(starter.store, name).resumable
+    assert run_status(starter.store, name).resumable
     with pytest.raises(SeparatrixError):
         starter.go_on(name)
     assert starter.held == {}
@@ -109,8 +109,8 @@ def test_numbers_out_of_range_start_nothing_under_their_own_name(starter: Starte
 def test_a_received_run_of_checked_numbers_goes_on(starter: Starter) -> None:
     received(starter, SMALL.name(), NUMBERS)
     starter.go_on(SMALL.name())
-    wait(lambda: not standing(starter.store, SMALL.name()).alive)
-    assert standing(starter.store, SMALL.name()).word == "finished"
+    wait(lambda: not run_status(starter.store, SMALL.name()).alive)
+    assert run_status(starter.store, SMALL.name()).word == "finished"
 
 
 @pytest.mark.parametrize("file", ["lock", "run.json", "output.txt", "stop", "end.json"])
@@ -159,7 +159,7 @@ def test_pipes_do_not_make_the_page_wait(starter: Starter) -> None:
     for path in (folder / "run.json", folder / "output.txt", folder / "end.json", folder.parent / "lock"):
         os.mkfifo(path)
     assert alive(starter.store) is None
-    assert standing(starter.store, SMALL.name()).word == "cut off"
+    assert run_status(starter.store, SMALL.name()).word == "cut off"
     assert read_run(starter.store, SMALL.name()).steps == 0
     for act in (starter.go_on, starter.stop, lambda name: starter.start(SMALL)):
         with pytest.raises(SeparatrixError):
@@ -170,7 +170,7 @@ def test_pipes_do_not_make_the_page_wait(starter: Starter) -> None:
 def test_any_end_can_be_read(starter: Starter, end: Any) -> None:
     folder = received(starter, SMALL.name(), NUMBERS)
     (folder / "end.json").write_text(json.dumps(end))
-    assert standing(starter.store, SMALL.name()).word == "cut off"
+    assert run_status(starter.store, SMALL.name()).word == "cut off"
 
 
 def test_rows_that_no_run_wrote_are_not_listed(starter: Starter) -> None:

@@ -25,11 +25,11 @@ from separatrix.claims.selection.training import training
 from separatrix.commands.app import app as command_line
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.learn import figures as learn_figures
-from separatrix.explorer.learn import keeper, run_panel, training_runs
-from separatrix.explorer.learn.asked_run import RunChoices
+from separatrix.explorer.learn import run_panel, supervisor, training_runs
+from separatrix.explorer.learn.run_choices import RunChoices
 from separatrix.explorer.learn.training_runs import TrainingRun, listed, read_run
 from separatrix.explorer.learn.training_start import MOST_RUNS, Starter
-from separatrix.explorer.learn.training_state import RunStatus, alive, standing
+from separatrix.explorer.learn.training_state import RunStatus, alive, run_status
 from separatrix.lab import Store, in_process
 from separatrix.lab import run as run_cells
 from separatrix.lab.interrupts import noted
@@ -72,8 +72,8 @@ def starter(tmp_path: Path) -> Iterator[Starter]:
 def test_a_run_is_that_of_the_command(starter: Starter, tmp_path: Path) -> None:
     name = starter.start(SMALL)
     assert name == SMALL.name() == alive(tmp_path)
-    wait(lambda: not standing(tmp_path, name).alive)
-    assert standing(tmp_path, name).word == "finished"
+    wait(lambda: not run_status(tmp_path, name).alive)
+    assert run_status(tmp_path, name).word == "finished"
     found = read_run(tmp_path, name)
     assert (found.steps, found.step[-1], found.stopped) == (100, 100, None)
     assert found.kept == tuple(range(5, 101, 5))
@@ -89,9 +89,9 @@ def test_a_run_is_that_of_the_command(starter: Starter, tmp_path: Path) -> None:
     assert learn_figures.losses(found).columns["step"] == list(found.step)
     drawn = learn_figures.weights(step, W, V, name)
     assert len(drawn.columns["value"]) == 18 * 18 + 2 * 18
-    with pytest.raises(SeparatrixError, match="cannot go on: it is finished"):
+    with pytest.raises(SeparatrixError, match="cannot be resumed: it is finished"):
         starter.go_on(name)
-    with pytest.raises(SeparatrixError, match="does not run: it is finished"):
+    with pytest.raises(SeparatrixError, match="is not running: it is finished"):
         starter.stop(name)
     with pytest.raises(SeparatrixError, match="is finished: another seed makes another run"):
         starter.start(SMALL)
@@ -107,36 +107,36 @@ def test_the_program_to_copy_gives_the_same_records(starter: Starter) -> None:
 
 def test_a_run_is_watched_stopped_and_goes_on(starter: Starter, tmp_path: Path) -> None:
     name = starter.start(LONG)
-    with pytest.raises(SeparatrixError, match=f"{name} still runs, and one run at a time"):
+    with pytest.raises(SeparatrixError, match=f"{name} is still running, and only one run at a time"):
         starter.start(SMALL)
     assert sorted(one.name for one in (tmp_path / "training").iterdir()) == ["lock", name]
     assert name in listed(tmp_path)
     # Another explorer on the same store sees it, may not start one, and can stop it.
     other = Starter(tmp_path)
-    with pytest.raises(SeparatrixError, match="still runs"):
+    with pytest.raises(SeparatrixError, match="still running"):
         other.start(SMALL)
-    assert standing(tmp_path, name).word == "running"
+    assert run_status(tmp_path, name).word == "running"
     assert read_run(tmp_path, name).steps == 20_000
     wait(lambda: read_run(tmp_path, name).kept)
     other.stop(name)
-    assert standing(tmp_path, name).word in ("stopping", "stopped")
-    wait(lambda: not standing(tmp_path, name).alive)
-    assert (standing(tmp_path, name).word, standing(tmp_path, name).resumable) == ("stopped", True)
+    assert run_status(tmp_path, name).word in ("stopping", "stopped")
+    wait(lambda: not run_status(tmp_path, name).alive)
+    assert (run_status(tmp_path, name).word, run_status(tmp_path, name).resumable) == ("stopped", True)
     before = read_run(tmp_path, name)
     assert 0 < before.step[-1] < 20_000
     starter.go_on(name)
     wait(lambda: read_run(tmp_path, name).step[-1] > before.step[-1])
-    assert standing(tmp_path, name).alive
+    assert run_status(tmp_path, name).alive
     # The end of the explorer is the end of the run.
     close(starter)
-    assert "ended when the explorer did" in standing(tmp_path, name).said
+    assert "ended with the explorer" in run_status(tmp_path, name).said
     assert json.loads((tmp_path / "training" / name / "end.json").read_text())["how"] == "ended with the explorer"
 
 
 def test_a_run_ends_even_if_the_explorer_is_killed(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib, time\n"
-        "from separatrix.explorer.learn.asked_run import RunChoices\n"
+        "from separatrix.explorer.learn.run_choices import RunChoices\n"
         "from separatrix.explorer.learn.training_start import Starter\n"
         f"print(Starter(pathlib.Path(sys.argv[1])).start({LONG!r}), flush=True)\n"
         "time.sleep(600)"
@@ -149,16 +149,16 @@ def test_a_run_ends_even_if_the_explorer_is_killed(tmp_path: Path) -> None:
     explorer.kill()
     explorer.wait()
     wait(lambda: alive(tmp_path) is None)
-    assert standing(tmp_path, name).resumable
+    assert run_status(tmp_path, name).resumable
 
 
 def test_a_run_that_fails_says_why(starter: Starter, tmp_path: Path) -> None:
     wrong = RunChoices(T=8, q=2, d=2, width=16, eta=1.0, steps=100, seed=0)
     object.__setattr__(wrong, "arguments", lambda: ["train", "selection", "--q", "0"])
     name = starter.start(wrong)
-    wait(lambda: not standing(tmp_path, name).alive)
-    assert standing(tmp_path, name).word == "failed"
-    assert "q: expected an integer" in standing(tmp_path, name).said
+    wait(lambda: not run_status(tmp_path, name).alive)
+    assert run_status(tmp_path, name).word == "failed"
+    assert "q: expected an integer" in run_status(tmp_path, name).said
     assert read_run(tmp_path, name).step == ()
 
 
@@ -188,7 +188,7 @@ def test_a_run_cut_off_with_no_word_can_go_on(tmp_path: Path) -> None:
     folder = tmp_path / "training" / NONE
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps({"arguments": [], "seed": 0, "steps": 70}))
-    assert standing(tmp_path, NONE).word == "cut off"
+    assert run_status(tmp_path, NONE).word == "cut off"
     assert read_run(tmp_path, NONE).steps == 70
 
 
@@ -253,7 +253,7 @@ def test_a_run_with_nothing_to_draw_says_so() -> None:
     bare = TrainingRun("bare", 10, {}, (0, 10), {"loss": (None, None)}, (), lambda step: pytest.fail("no weights"))
     assert bare.drawable == {}
     ended, running = (str(run_panel.status(bare, RunStatus("kept", "", alive=one))) for one in (False, True))
-    assert "It has no losses and no cosines to draw." in ended
+    assert "The run has recorded no losses and no cosines." in ended
     assert "to draw" not in running
 
 
@@ -262,19 +262,19 @@ def test_a_large_matrix_is_not_drawn() -> None:
         training_runs._drawable(0, np.zeros((300, 300)), np.zeros((3, 300)))
 
 
-def test_the_keeper_kills_what_does_not_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_supervisor_kills_what_does_not_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deaf = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print('on', flush=True); time.sleep(600)"
     child = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE)
     assert child.stdout is not None
     with child.stdout:
         child.stdout.readline()
     (tmp_path / "stop").touch()
-    monkeypatch.setattr(keeper, "PATIENCE_SECONDS", 0.2)
-    assert keeper.watched(child, tmp_path) == "stopped"
+    monkeypatch.setattr(supervisor, "PATIENCE_SECONDS", 0.2)
+    assert supervisor.watched(child, tmp_path) == "stopped"
     assert child.wait() == -9
 
 
-def test_a_keeper_that_fails_leaves_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_supervisor_that_fails_leaves_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = tmp_path / "training" / NONE
     folder.mkdir(parents=True)
     runs: list[subprocess.Popen[bytes]] = []
@@ -283,33 +283,33 @@ def test_a_keeper_that_fails_leaves_no_run(tmp_path: Path, monkeypatch: pytest.M
         runs.append(run)
         raise OSError("no space")
 
-    monkeypatch.setattr(keeper, "watched", fails)
+    monkeypatch.setattr(supervisor, "watched", fails)
     with (tmp_path / "lock").open("w") as lock, pytest.raises(OSError, match="no space"):
-        keeper.main(folder, lock.fileno(), [*LONG.arguments(), "--store", str(tmp_path)])
+        supervisor.main(folder, lock.fileno(), [*LONG.arguments(), "--store", str(tmp_path)])
     assert [run.returncode for run in runs] == [-9]
     assert not (folder / "end.json").exists()
 
 
-def test_the_keeper_needs_no_torch(run) -> None:
+def test_the_supervisor_needs_no_torch(run) -> None:
     slow = "print(*sorted({'torch', 'numpy', 'dash'} & set(sys.modules)))"
-    done = run(f"import sys, separatrix.explorer.learn.keeper; {slow}")
+    done = run(f"import sys, separatrix.explorer.learn.supervisor; {slow}")
     assert (done.returncode, done.stdout.strip()) == (0, "")
 
 
-def test_what_a_keeper_says_is_kept(starter: Starter, tmp_path: Path) -> None:
+def test_what_a_supervisor_says_is_kept(starter: Starter, tmp_path: Path) -> None:
     name = starter.start(LONG)
-    (tmp_path / "training" / name / "end.json" / "in the way").mkdir(parents=True)  # the keeper fails, not the run
+    (tmp_path / "training" / name / "end.json" / "in the way").mkdir(parents=True)  # the supervisor fails, not the run
     starter.stop(name)
-    wait(lambda: not standing(tmp_path, name).alive)
+    wait(lambda: not run_status(tmp_path, name).alive)
     wait(lambda: "IsADirectoryError" in (tmp_path / "training" / name / "output.txt").read_text())
 
 
-def test_a_run_whose_keeper_is_killed_stops_and_can_go_on(starter: Starter, tmp_path: Path) -> None:
+def test_a_run_whose_supervisor_is_killed_stops_and_can_go_on(starter: Starter, tmp_path: Path) -> None:
     name = starter.start(LONG)
     wait(lambda: read_run(tmp_path, name).kept)
     starter.held[name].kill()
     wait(lambda: alive(tmp_path) is None)
-    assert (standing(tmp_path, name).word, standing(tmp_path, name).resumable) == ("cut off", True)
+    assert (run_status(tmp_path, name).word, run_status(tmp_path, name).resumable) == ("cut off", True)
     before = read_run(tmp_path, name).step[-1]
     starter.go_on(name)
     wait(lambda: read_run(tmp_path, name).step[-1] > before)

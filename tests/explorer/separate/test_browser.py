@@ -114,7 +114,7 @@ def test_a_text_moves_the_slider_and_a_hypothesis_is_named_below_it(browser, add
         drawn(page)
         field(page, "a0").fill("0.5")
         note = page.locator('[id*=\'"of":"a0"\'].notes')
-        note.get_by_text("Outside Definition D.1: a0 in (0, 0.1).").wait_for()
+        note.get_by_text("Definition D.1 requires a0 in (0, 0.1).").wait_for()
         assert page.get_by_role("slider", name="a₀").get_attribute("aria-valuenow") == "50"
         field(page, "a0").fill("lots")
         note.get_by_text("expected a number from 0 to 5").wait_for()
@@ -147,7 +147,7 @@ def test_two_settings_side_by_side(browser, address: str) -> None:
     with Visit(browser, address, QUICK, **DESKTOP) as page:
         drawn(page)
         page.get_by_role("button", name="Compare with a second setting").click()
-        page.get_by_text("Take it away: setting B").wait_for()
+        page.get_by_text("Code: setting B").wait_for()
         drawn(page)
         assert (state(page)["a1"], state(page)["a1.2"]) == ("1.2", "0.7"), "the second setting opens as the first"
         field(page, "d.2").fill("22")
@@ -230,7 +230,7 @@ def test_copying_and_saving(browser, address: str) -> None:
         files = {}
         for kind in ("PNG", "SVG", "CSV"):
             with page.expect_download() as download:
-                page.get_by_role("button", name=f"Save Where it separates as {kind}").click()
+                page.get_by_role("button", name=f"Save Probability of success as {kind}").click()
             assert download.value.suggested_filename == f"separation-along.{kind.lower()}"
             files[kind] = Path(download.value.path()).read_bytes()
         assert files["PNG"].startswith(b"\x89PNG")

@@ -18,7 +18,7 @@ from separatrix.explorer.separate import fields as separate_fields
 from separatrix.explorer.separate import figures as separate_figures
 from separatrix.explorer.separate import probabilities
 from separatrix.explorer.separate import tab as separate_tab
-from separatrix.explorer.separate.fields import FIELDS, MECHANISMS, made
+from separatrix.explorer.separate.fields import FIELDS, MECHANISMS, mechanism_named
 from separatrix.separation import CrossAttention, SelfAttention, outcome
 from separatrix.separation.results import PARTS
 from tests.explorer.reader import Reader, reader, texts
@@ -53,7 +53,7 @@ def test_the_numbers_are_the_librarys() -> None:
 def test_another_mechanism_takes_the_place_of_softmax(mechanism: str) -> None:
     values = given_values(mechanism=mechanism, n="36", d="8", weights="identity")
     view = probabilities.look(values)
-    found = outcome(probabilities.make(values), made(mechanism))
+    found = outcome(probabilities.make(values), mechanism_named(mechanism))
     assert (view.probabilities.exp_fires_on_d1, view.probabilities.exp_silent_on_d0) == (
         found.fires_on_d1,
         found.silent_on_d0,
@@ -67,13 +67,13 @@ def test_hypotheses_are_named_where_they_break() -> None:
     view = probabilities.look(given_values(weights="identity", n="100", d="9", a0="0.3", a1="0.5"))
     said = probabilities.notes(view)
     assert set(said) == {"n", "d", "a0", "a1", "b", "c"}
-    assert said["n"] == ["Outside Definition D.1: n = (d - 2) t. n = 98 would keep it."]
-    assert said["a1"] == ["Outside Definition D.1: a1 in [0.7, inf).", "Outside Theorem E.4: a1 in [1, inf)."]
+    assert said["n"] == ["Definition D.1 requires n = (d - 2) t. n = 98 satisfies this."]
+    assert said["a1"] == ["Definition D.1 requires a1 in [0.7, inf).", "Theorem E.4 requires a1 in [1, inf)."]
     assert probabilities.notes(probabilities.look(given_values())) == {}
     kept = probabilities.look({**given_values(n="98", d="9")})
     assert "n" not in probabilities.notes(kept)
     huge = probabilities.notes(probabilities.look(given_values(n="10^100", d="9")))
-    assert huge["n"] == ["Outside Definition D.1: n = (d - 2) t. Any multiple of 7 would keep it."]
+    assert huge["n"] == ["Definition D.1 requires n = (d - 2) t. Any multiple of 7 satisfies this."]
 
 
 @pytest.mark.parametrize("mechanism", list(MECHANISMS))

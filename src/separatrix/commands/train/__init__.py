@@ -1,6 +1,6 @@
-"""The command `train`, with one file for each thing that can be trained.
+"""The command `train`, with one file for each model.
 
 - `selection`: `separatrix train selection`.
-- `display`: how a run is shown while it goes on.
+- `display`: the progress of a run.
 - `tensorboard`: the events that `--tensorboard` writes.
 """

@@ -1,4 +1,4 @@
-"""How a training run is shown: a bar with its numbers on a terminal, a line now and then elsewhere.
+"""The progress of training runs: a bar with the latest record on a terminal, otherwise a line now and then.
 
 >>> from separatrix.selection.training import Record
 >>> spoken(Record(300, 0.25, 1.0, 0.5, 0.75, {"T=250": 0.5, "q=5": 0.125}))
@@ -19,7 +19,7 @@ __all__ = ["Display", "display", "spoken"]
 
 
 class Display(Protocol):
-    """Shows runs, one after the other."""
+    """Shows the progress of runs, one after the other."""
 
     def __enter__(self) -> Self: ...
 
@@ -33,7 +33,7 @@ class Display(Protocol):
 
 
 def spoken(record: Record) -> str:
-    """The numbers of a record in a line; those that are not there are left out."""
+    """The values of a record as one line, without missing ones."""
     parts = [] if record.loss is None else [f"loss {record.loss:.4g}"]
     cosines = {"W": record.cosine_W, "V": record.cosine_V}
     if known := [f"{name} {value:.4f}" for name, value in cosines.items() if value is not None]:
@@ -43,7 +43,7 @@ def spoken(record: Record) -> str:
 
 
 class TrainingLines:
-    """A line now and then, for files and pipes."""
+    """Prints a line now and then, for files and pipes."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -57,7 +57,7 @@ class TrainingLines:
     def begin(self, name: str, steps: int, step: int) -> None:
         self._name, self._steps, self._last = name, steps, float("-inf")
         if step:
-            print(f"{name}: goes on from step {step:,}", file=self._stream, flush=True)
+            print(f"{name}: resumed from step {step:,}", file=self._stream, flush=True)
 
     def show(self, record: Record) -> None:
         now = time.monotonic()
@@ -68,7 +68,7 @@ class TrainingLines:
 
 
 class TrainingBars:
-    """A bar a run, and under them the numbers of the one that runs."""
+    """A progress bar for each run, and below them the latest record of the current run."""
 
     def __init__(self, stream: TextIO) -> None:
         from rich.console import Console, Group
@@ -95,12 +95,11 @@ class TrainingBars:
 
     def show(self, record: Record) -> None:
         self._bars.update(self._task, completed=record.step)
-        # A name and its number stay on one line.
+        # The line is not broken between a name and its number.
         parts = spoken(record).split("   ")
         self._numbers.plain = "   ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
 
 
-def display(stream: TextIO | None = None) -> Display:
-    """Bars if the stream, the standard error unless said, is a terminal; lines otherwise."""
-    stream = stream or sys.stderr
-    return TrainingBars(stream) if stream.isatty() else TrainingLines(stream)
+def display() -> Display:
+    """Progress bars if the standard error is a terminal, and lines otherwise."""
+    return TrainingBars(sys.stderr) if sys.stderr.isatty() else TrainingLines(sys.stderr)

@@ -1,4 +1,4 @@
-"""The command `separatrix train selection`. What is slow to import is imported by the command that needs it."""
+"""The command `separatrix train selection`. Slow modules are imported when the command runs."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from separatrix.selection.settings import TrainingSettings
     from separatrix.selection.training import Record
 
-train_app = typer.Typer(no_args_is_help=True, help="Train the models of the papers; a stopped run goes on.")
+train_app = typer.Typer(no_args_is_help=True, help="Train the models of the papers; stopped runs are resumed.")
 
 
 class Optimiser(StrEnum):
-    """How the weights move."""
+    """The optimiser."""
 
     SGD = "sgd"
     ADAM = "adam"
 
 
 class Initial(StrEnum):
-    """Where the weights start."""
+    """The initialisation of the weights."""
 
     ZERO = "zero"
     RANDOM = "random"
 
 
 class Encoding(StrEnum):
-    """Whether positions keep their encodings."""
+    """Fixed or stochastic positional encodings."""
 
     STOCHASTIC = "stochastic"
     FIXED = "fixed"
@@ -50,7 +50,7 @@ PAPER_RATES = {Optimiser.SGD: ((0, 1.0), (50_000, 1 / 3)), Optimiser.ADAM: ((0, 
 
 @train_app.callback()
 def root() -> None:
-    """Take no options: each subcommand trains one model."""
+    """The group of subcommands, which has no options of its own."""
 
 
 @train_app.command()
@@ -60,7 +60,7 @@ def selection(
     q: Annotated[int, whole_option("--q", help="Tokens of a subset.")] = 3,
     d: Annotated[int, whole_option("--d", help="Dimension of a token.")] = 5,
     width: Annotated[int, whole_option("--d-e", "--width", help="Dimension of an encoding.")] = 170,
-    encoding: Annotated[Encoding, typer.Option(help="Drawn anew at each step, or once.")] = Encoding.STOCHASTIC,
+    encoding: Annotated[Encoding, typer.Option(help="Redrawn at each step, or drawn once.")] = Encoding.STOCHASTIC,
     threshold: Annotated[float, typer.Option(help="The largest |dot product| of two encodings.")] = 0.4,
     optimiser: Annotated[Optimiser, typer.Option(help="Plain gradient steps, or Adam.")] = Optimiser.SGD,
     lr: Annotated[
@@ -71,14 +71,14 @@ def selection(
             metavar="[STEP:]RATE",
         ),
     ] = None,
-    init: Annotated[Initial, typer.Option(help="Weights of zero, or normal ones.")] = Initial.ZERO,
+    init: Annotated[Initial, typer.Option(help="Zero weights, or weights from a normal distribution.")] = Initial.ZERO,
     std: Annotated[
         float | None, typer.Option(help="The deviation of random weights; 1/sqrt(d + d_e) if left out.")
     ] = None,
-    batch: Annotated[int, whole_option(help="Examples a step.")] = 256,
+    batch: Annotated[int, whole_option(help="Batch size.")] = 256,
     steps: Annotated[int, whole_option(help="Updates.")] = 100_000,
-    seed: Annotated[int, whole_option(help="The first run's seed.")] = 0,
-    seeds: Annotated[int, whole_option(help="How many runs, with seeds one after the other.")] = 1,
+    seed: Annotated[int, whole_option(help="The seed of the first run.")] = 0,
+    seeds: Annotated[int, whole_option(help="The number of runs, with consecutive seeds.")] = 1,
     validate_every: Annotated[int, whole_option(help="Steps between two records.")] = 100,
     validation_length: Annotated[
         list[int] | None,
@@ -94,7 +94,7 @@ def selection(
         Path | None, typer.Option(help="A folder for TensorBoard's events.", metavar="DIR", show_default=False)
     ] = None,
 ) -> None:
-    """Train the one-layer transformer on sparse token selection, with the paper's settings unless said otherwise."""
+    """Train the one-layer transformer on sparse token selection; the defaults are the settings of the paper."""
     from separatrix.checks import whole
     from separatrix.commands.train.display import display
     from separatrix.commands.train.tensorboard import summary_writer
@@ -129,19 +129,19 @@ def selection(
         for number in range(seed, seed + seeds)
     ]
     if tensorboard is not None:
-        summary_writer()  # what is missing is said before the first step, not after the last
+        summary_writer()  # report a missing package before the first step, not after the last
     ends: list[str] = []
     try:
-        with Store.create(store) as opened, noted(), Lease(opened) as lease, display() as shown:
+        with Store.create(store) as opened, noted(), Lease(opened) as lease, display() as progress:
             for settings in runs:
-                ends.append(_train(settings, lease, checkpoint_every, tensorboard, shown))
+                ends.append(_train(settings, lease, checkpoint_every, tensorboard, progress))
     except OSError as error:
         raise SeparatrixError(
-            f"{error.filename or tensorboard} could not be written ({error}). What was kept before stays; mend it and "
-            "run the same command again."
+            f"{error.filename or tensorboard} could not be written ({error}). Results so far are saved; fix the "
+            "cause and run the same command again."
         ) from error
     except KeyboardInterrupt:
-        typer.echo(f"Stopped. Each run is kept in {store} up to its last checkpoint. To go on, {again()}", err=True)
+        typer.echo(f"Stopped. Each run is saved in {store} up to its last checkpoint. To continue, {again()}", err=True)
         raise typer.Exit(INTERRUPTED) from None
     for settings, end in zip(runs, ends, strict=True):
         typer.echo(f"seed {settings.seed}: {end}")
@@ -151,23 +151,23 @@ def selection(
 
 
 def rates(texts: Sequence[str]) -> tuple[tuple[int, float], ...]:
-    """The schedule that `--lr` spells.
+    """Parse the learning rate schedule of `--lr`.
 
     >>> rates(["1", "50000:0.25"])
     ((0, 1.0), (50000, 0.25))
     """
-    found = []
+    schedule = []
     for text in texts:
         start, colon, rate = text.rpartition(":")
         try:
-            found.append((int(start) if colon else 0, float(rate)))
+            schedule.append((int(start) if colon else 0, float(rate)))
         except ValueError:
-            raise ArgumentError("--lr", expected="a RATE or STEP:RATE, such as 50000:0.25", got=text) from None
-    return tuple(found)
+            raise ArgumentError("--lr", expected="a RATE or STEP:RATE, such as 50000:0.25", got=repr(text)) from None
+    return tuple(schedule)
 
 
-def _train(settings: TrainingSettings, lease: Lease, every: int, tensorboard: Path | None, shown: Display) -> str:
-    """Train one run, from its last checkpoint if there is one. The answer is how it ended, in a sentence."""
+def _train(settings: TrainingSettings, lease: Lease, every: int, tensorboard: Path | None, progress: Display) -> str:
+    """Train one run, from its last checkpoint if there is one; return a sentence that says how it ended."""
     from separatrix.commands.train.display import spoken
     from separatrix.commands.train.tensorboard import board
     from separatrix.runs.train import kept, trained
@@ -176,9 +176,9 @@ def _train(settings: TrainingSettings, lease: Lease, every: int, tensorboard: Pa
     start = kept(lease.store, settings, every)
     if start.over is not None:
         return start.over
-    shown.begin(name, settings.steps, start.step)
+    progress.begin(name, settings.steps, start.step)
     with ExitStack() as stack:
-        logs: list[Callable[[Record], None]] = [shown.show]
+        logs: list[Callable[[Record], None]] = [progress.show]
         if tensorboard is not None:
             resumed_at = None if start.state is None else start.step
             logs.append(stack.enter_context(board(tensorboard / name, resumed_at)))
@@ -186,4 +186,4 @@ def _train(settings: TrainingSettings, lease: Lease, every: int, tensorboard: Pa
         for record in records:
             for log in logs:
                 log(record)
-    return f"{record.stopped} What came before is kept." if record.stopped else spoken(record)
+    return f"{record.stopped} The records before that are saved." if record.stopped else spoken(record)

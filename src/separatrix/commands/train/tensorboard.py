@@ -20,7 +20,7 @@ __all__ = ["board", "numbers", "summary_writer"]
 
 
 def numbers(record: Record) -> dict[str, float]:
-    """Give the numbers of a record that are there, by names that TensorBoard takes as they are."""
+    """The values of a record by names that TensorBoard accepts, without missing ones."""
     named = {"loss": record.loss, "lr": record.lr, "cosine/W": record.cosine_W, "cosine/V": record.cosine_V}
     named |= {f"validation/{task.replace('=', '-')}": loss for task, loss in record.validation.items()}
     return {name: value for name, value in named.items() if value is not None}
@@ -28,13 +28,13 @@ def numbers(record: Record) -> dict[str, float]:
 
 @contextmanager
 def board(folder: Path, resumed_at: int | None) -> Iterator[Callable[[Record], None]]:
-    """Write the numbers of records as scalars of their steps; TensorBoard hides those after a step that is made again.
+    """Writes the values of records as scalars; TensorBoard hides earlier events of steps that are repeated.
 
     Args:
         folder: where the events go.
-        resumed_at: the step that the run goes on from; None for a run that begins.
+        resumed_at: the step from which the run is resumed; None for a new run.
     """
-    # The file's name has the second it was made in; the suffix tells two of one second apart.
+    # File names have a resolution of a second; the suffix distinguishes files of the same second.
     purge, suffix = (None, "") if resumed_at is None else (resumed_at + 1, f".{resumed_at}")
     writer = summary_writer()(logdir=str(folder), purge_step=purge, filename_suffix=suffix)
 
@@ -50,7 +50,7 @@ def board(folder: Path, resumed_at: int | None) -> Iterator[Callable[[Record], N
 
 
 def summary_writer() -> Any:
-    """Give the class of tensorboardX that writes events, or the sentence that says what to install."""
+    """Return the event writer class of tensorboardX, or exit with a message that says what to install."""
     try:
         return import_module("tensorboardX").SummaryWriter
     except ModuleNotFoundError:

@@ -1,8 +1,8 @@
-"""The tab Attend: what one query of a call of order 3 attends to.
+"""The tab Attend: the attention weights of a query in a call of order 3.
 
 - `tab`: the layout and its callback.
-- `fields`: what a visitor may choose: a head, a query, causality.
-- `call_file`: a call in a file of the reader's own.
-- `example`: the call that is shown before there is a file.
+- `fields`: the inputs: a head, a query, causal or not.
+- `call_file`: a call in an uploaded file.
+- `example`: the call that is shown until a file is uploaded.
 - `figures`: the map of the pairs, and the list of the largest.
 """

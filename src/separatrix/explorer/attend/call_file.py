@@ -1,7 +1,7 @@
-"""A call of order 3 in a file that a reader gives: ``q``, ``k1`` and ``k2``, or what `Certified.save` wrote.
+"""A call of order 3 in an uploaded file: ``q``, ``k1`` and ``k2``, or the output of `Certified.save`.
 
-Nothing is unpickled, and the sizes are looked at before anything is made of the numbers: what is computed afterwards,
-one query of one head against all pairs of keys, takes no more than a second and some tens of megabytes.
+Nothing is unpickled. Sizes are checked before numbers are read, so that the weights of a query over all pairs of keys
+take at most a second and some tens of megabytes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from separatrix.explorer.compute.upload import DTYPES, check_entries, checked
 from separatrix.tensor_files import header_entries
 
 PAIRS = 1 << 22
-"""The most pairs of keys: some 2,000 keys in each set."""
+"""The most pairs of keys, which are some 2,000 keys in each set."""
 LISTED = 10
 _OPTIONS = ("is_causal", "query_offset", "windows", "scale", "enable_gqa")
 
@@ -46,26 +46,26 @@ class CallFile:
         return tuple(torch.broadcast_shapes(*leading))
 
     def map_of(self, query: int, head: int) -> PairMap:
-        """The map of a query of a head, both counted from 0."""
+        """The pair map of a query of a head, both counted from 0."""
         batch = self.batch
         count, length = math.prod(batch), self.query.shape[-2]
         whole("head", head, low=0, high=count - 1)
         whole("query", query, low=0, high=length - 1)
-        index = [int(one) for one in torch.unravel_index(torch.tensor(head), batch)] if batch else []
+        index = [int(coordinate) for coordinate in torch.unravel_index(torch.tensor(head), batch)] if batch else []
         return pair_map(self.query, self.keys, query, head=index, k=LISTED, **self.options)
 
 
 def read(data: bytes, *, is_causal: bool) -> CallFile:
-    """The call of a file; a file without options of its own is causal or not as the reader says."""
+    """Read the call of a file; `is_causal` is for files that do not say whether the call is causal."""
     named, left = header_entries(data, len(data))
     metadata = named.pop("__metadata__", None)
     saved = isinstance(metadata, dict) and "separatrix" in metadata
     if saved:
         return _saved(data, named, left, metadata["separatrix"])
-    found = checked(named, left)
-    shapes = {name: shape for name, (_, shape) in found.tensors.items()}
-    _check(shapes, found.order)
-    tensors = _loaded(data, {name: dtype for name, (dtype, _) in found.tensors.items()})
+    declared = checked(named, left)
+    shapes = {name: shape for name, (_, shape) in declared.tensors.items()}
+    _check(shapes, declared.order)
+    tensors = _loaded(data, {name: dtype for name, (dtype, _) in declared.tensors.items()})
     return CallFile(tensors["q"], [tensors["k1"], tensors["k2"]], {"is_causal": is_causal}, saved=False)
 
 
@@ -84,18 +84,18 @@ def _saved(data: bytes, named: Mapping[str, Any], left: int, text: object) -> Ca
     missing = [name for name in names if name not in named]
     if missing:
         raise ArgumentError("file", expected=expected, got=f"one without {missing[0]}")
-    found = checked({short: named[name] for name, short in names.items()}, left)
-    shapes = {name: shape for name, (_, shape) in found.tensors.items()}
+    declared = checked({short: named[name] for name, short in names.items()}, left)
+    shapes = {name: shape for name, (_, shape) in declared.tensors.items()}
     if options.get("enable_gqa") is True and all(len(shape) >= 3 for shape in shapes.values()):
         heads = shapes["q"][-3]
         shapes = {name: (*shape[:-3], heads, *shape[-2:]) for name, shape in shapes.items()}
-    _check(shapes, found.order)
+    _check(shapes, declared.order)
     masks = [f"key_masks.{m}" for m in sets]
     for name in masks:
-        told = named.get(name)
-        if told is not None and (not isinstance(told, dict) or told.get("dtype") != "BOOL"):
+        mask = named.get(name)
+        if mask is not None and (not isinstance(mask, dict) or mask.get("dtype") != "BOOL"):
             raise ArgumentError("file", expected=expected, got=f"one whose {name} is no mask")
-    types = {name: found.tensors[short][0] for name, short in names.items()} | dict.fromkeys(masks, "BOOL")
+    types = {name: declared.tensors[short][0] for name, short in names.items()} | dict.fromkeys(masks, "BOOL")
     tensors = _loaded(data, types)
     given = {name: options[name] for name in _OPTIONS if name in options}
     given["key_masks"] = [tensors.get(name) for name in masks]
@@ -113,16 +113,18 @@ def _check(shapes: Mapping[str, tuple[int, ...]], order: int) -> None:
 
 
 def _loaded(data: bytes, types: Mapping[str, str]) -> dict[str, Tensor]:
-    """The named tensors of a file, those that it has."""
+    """Load the tensors of a file that are named in `types`."""
     try:
-        found = deserialize(data)  # type: ignore[no-untyped-call]
+        entries = deserialize(data)  # type: ignore[no-untyped-call]
     except SafetensorError as error:
         raise ArgumentError("file", expected="a safetensors file", got=f"one that cannot be read: {error}") from None
     tensors = {}
-    for name, one in found:
+    for name, entry in entries:
         if name in types:
             kind = torch.uint8 if types[name] == "BOOL" else getattr(torch, DTYPES[types[name]])
-            flat = torch.frombuffer(bytearray(one["data"]), dtype=kind) if one["data"] else torch.zeros(0, dtype=kind)
-            tensor = flat.reshape(one["shape"])
+            flat = (
+                torch.frombuffer(bytearray(entry["data"]), dtype=kind) if entry["data"] else torch.zeros(0, dtype=kind)
+            )
+            tensor = flat.reshape(entry["shape"])
             tensors[name] = tensor != 0 if types[name] == "BOOL" else tensor
     return tensors

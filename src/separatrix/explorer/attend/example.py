@@ -1,4 +1,4 @@
-"""The call that the tab shows before there is a file: tokens with numbers, which attend pairs that complete a sum.
+"""The example of the tab: each token has a number, and attends to pairs that complete a sum.
 
 Token i has a number x_i below 31, and query i gives the pair (j_1, j_2) the score
 
@@ -23,12 +23,12 @@ NAME = "the example"
 
 def numbers() -> list[int]:
     """The numbers of the tokens."""
-    found: list[int] = torch.randint(0, MODULUS, (TOKENS,), generator=torch.Generator().manual_seed(3)).tolist()
-    return found
+    drawn: list[int] = torch.randint(0, MODULUS, (TOKENS,), generator=torch.Generator().manual_seed(3)).tolist()
+    return drawn
 
 
 def example() -> CallFile:
-    """The call, in float64, with one head."""
+    """The example as a call in float64 with one head."""
     angles = 2 * math.pi * torch.tensor(numbers(), dtype=torch.float64) / MODULUS
     c, s = angles.cos(), angles.sin()
     query = SHARPNESS * torch.stack([c, -c, -s, -s], -1)
@@ -37,7 +37,7 @@ def example() -> CallFile:
 
 
 def sum_of(query: int, first: int, second: int) -> str:
-    """What the numbers of a query and of a pair add up to, in words."""
-    found = numbers()
-    three = [found[at] for at in (query, first, second)]
+    """The sum of the numbers of a query and of a pair as text."""
+    all_numbers = numbers()
+    three = [all_numbers[at] for at in (query, first, second)]
     return f"{' + '.join(map(str, three))} = {sum(three)}"

@@ -7,7 +7,7 @@ from separatrix.explorer.fields import Field, choice
 
 
 def _index(name: str, label: str, help: str, default: str) -> Field:
-    """The place of something in a file: which places there are, the file says."""
+    """An index into the uploaded file, whose size is known only when it is read."""
 
     def parse(text: str) -> int:
         if not (text.isascii() and text.isdigit() and len(text) <= 12):
@@ -22,15 +22,15 @@ FIELDS = (
     _index(
         "head",
         "head",
-        "The head, counted from 0; where there are several leading dimensions, through all of them, the last fastest.",
+        "The head, counted from 0. Several leading dimensions are flattened in row-major order.",
         "0",
     ),
     choice(
         "causal",
         "causal",
-        "Whether a query attends only keys up to its own position. A file that Certified.save wrote says so itself.",
+        "Whether queries attend only to keys up to their own position. Files of Certified.save have this option.",
         "Alman and Song, Definition 1.5, with a mask",
-        {"no": "attends all keys", "yes": "attends earlier keys"},
+        {"no": "attends to all keys", "yes": "attends to earlier keys"},
         default="no",
     ),
 )

@@ -1,4 +1,4 @@
-"""The map of the pairs that a query attends, with the sums along either side, and the list of the largest."""
+"""The heat map of the weights of a query over pairs of keys, with marginal sums, and a table of the largest weights."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from separatrix.report.theme import BLUE, SCALE, THEME, Drawing, Value
 HEIGHT = 680
 
 
-def drawn(found: PairMap, name: str) -> Drawing:
-    """The map of a query of the call that is called `name`."""
+def draw_weights(pair_map: PairMap, name: str) -> Drawing:
+    """Draw the weights of a query over pairs of keys; `name` is the name of the call in the caption."""
     figure = make_subplots(
         rows=2,
         cols=2,
@@ -30,24 +30,24 @@ def drawn(found: PairMap, name: str) -> Drawing:
         vertical_spacing=0.015,
     )
     figure.update_layout(template=THEME, height=HEIGHT, showlegend=False, bargap=0, margin={"t": 20, "r": 30})
-    cells, (rows, columns) = found.cells.tolist(), found.cells.shape
-    y, x = (_middles(count, step) for count, step in zip((rows, columns), found.keys_per_cell, strict=True))
-    low, high = (math.log10(one) if one > 0 else 0.0 for one in scale_of(found.cells))
-    several = max(found.keys_per_cell) > 1
-    told = f"sum over {found.keys_per_cell[0]} x {found.keys_per_cell[1]} keys" if several else "weight"
+    cells, (rows, columns) = pair_map.cells.tolist(), pair_map.cells.shape
+    y, x = (_middles(count, step) for count, step in zip((rows, columns), pair_map.keys_per_cell, strict=True))
+    low, high = (math.log10(value) if value > 0 else 0.0 for value in scale_of(pair_map.cells))
+    several = max(pair_map.keys_per_cell) > 1
+    meaning = f"sum over {pair_map.keys_per_cell[0]} x {pair_map.keys_per_cell[1]} keys" if several else "weight"
     at = [low + (high - low) * step / 2 for step in range(3)] if high > low else [high]
     heat = go.Heatmap(
         x=x,
         y=y,
-        z=[[math.log10(one) if one > 0 else None for one in row] for row in cells],
+        z=[[math.log10(value) if value > 0 else None for value in row] for row in cells],
         customdata=cells,
         zmin=low,
         zmax=high if high > low else low + 1,
         colorscale=SCALE,
         colorbar={
-            "title": {"text": f"{told}, on a logarithmic scale", "side": "top"},
+            "title": {"text": f"{meaning}, on a logarithmic scale", "side": "top"},
             "tickvals": at,
-            "ticktext": [f"{10**one:.2g}" for one in at],
+            "ticktext": [f"{10**value:.2g}" for value in at],
             "orientation": "h",
             "len": 0.83,
             "thickness": 12,
@@ -56,27 +56,27 @@ def drawn(found: PairMap, name: str) -> Drawing:
             "y": -0.11,
             "yanchor": "top",
         },
-        hovertemplate=f"first %{{y}}, second %{{x}}<br>{told} %{{customdata:.3g}}<extra></extra>",
+        hovertemplate=f"first %{{y}}, second %{{x}}<br>{meaning} %{{customdata:.3g}}<extra></extra>",
     )
     figure.add_trace(heat, row=2, col=1)
     bar = {"marker_color": BLUE, "marker_line_width": 0}
-    above, beside = found.cells.sum(0).tolist(), found.cells.sum(1).tolist()
+    above, beside = pair_map.cells.sum(0).tolist(), pair_map.cells.sum(1).tolist()
     hover = "key %{x}<br>all partners: %{y:.3g}<extra></extra>"
     figure.add_trace(go.Bar(x=x, y=above, hovertemplate=hover, **bar), row=1, col=1)
     hover = "key %{y}<br>all partners: %{x:.3g}<extra></extra>"
     figure.add_trace(go.Bar(x=beside, y=y, orientation="h", hovertemplate=hover, **bar), row=2, col=2)
     for colour, width in (("#000000", 3.0), ("#ffffff", 1.4)):
         rings = go.Scatter(
-            x=[second for _, second, _ in found.top],
-            y=[first for first, _, _ in found.top],
-            customdata=[weight for _, _, weight in found.top],
+            x=[second for _, second, _ in pair_map.top],
+            y=[first for first, _, _ in pair_map.top],
+            customdata=[weight for _, _, weight in pair_map.top],
             mode="markers",
             marker={"symbol": "circle-open", "size": 12, "color": colour, "line": {"width": width}},
             hovertemplate="the pair (%{y}, %{x})<br>weight %{customdata:.3g}<extra></extra>",
             cliponaxis=False,
         )
         figure.add_trace(rings, row=2, col=1)
-    lengths = len(found.first), len(found.second)
+    lengths = len(pair_map.first), len(pair_map.second)
     figure.update_xaxes(title_text="key of the second set", range=[-0.5, lengths[1] - 0.5], row=2, col=1)
     figure.update_yaxes(title_text="key of the first set", range=[lengths[0] - 0.5, -0.5], row=2, col=1)
     for axis, sums, place in (
@@ -87,14 +87,14 @@ def drawn(found: PairMap, name: str) -> Drawing:
         axis(tickvals=[most], ticktext=[f"{most:.2g}"], tickangle=0, range=[0, 1.05 * most or 1.0], **place)
     columns_of: dict[str, list[Value]] = {"first": [], "second": [], "weight": []}
     for row, line in zip(y, cells, strict=True):
-        for column, one in zip(x, line, strict=True):
-            for label, value in zip(columns_of, (row, column, one), strict=True):
+        for column, weight in zip(x, line, strict=True):
+            for label, value in zip(columns_of, (row, column, weight), strict=True):
                 columns_of[label].append(value)
-    return Drawing(figure, caption(found, name), columns_of)
+    return Drawing(figure, caption(pair_map, name), columns_of)
 
 
 def _middles(count: int, step: int) -> list[float]:
-    """The middles of cells of so many keys each.
+    """The centres of `count` cells of `step` keys each.
 
     >>> _middles(3, 1), _middles(2, 4)
     ([0.0, 1.0, 2.0], [1.5, 5.5])
@@ -102,24 +102,24 @@ def _middles(count: int, step: int) -> list[float]:
     return [at * step + (step - 1) / 2 for at in range(count)]
 
 
-def caption(found: PairMap, name: str) -> str:
-    """What the map shows, in a sentence or two."""
-    lengths = f"{len(found.first):,} x {len(found.second):,}"
-    if not found.top:
-        return f"Query {found.query} of {name} has nothing to attend among {lengths} pairs of keys."
-    first, second, weight = found.top[0]
-    together = sum(one for _, _, one in found.top)
+def caption(pair_map: PairMap, name: str) -> str:
+    """The caption of the map."""
+    lengths = f"{len(pair_map.first):,} x {len(pair_map.second):,}"
+    if not pair_map.top:
+        return f"Query {pair_map.query} of {name} has no key to attend to among {lengths} pairs."
+    first, second, weight = pair_map.top[0]
+    together = sum(weight for _, _, weight in pair_map.top)
     return (
-        f"Query {found.query} of {name} and its {lengths} pairs of keys: the largest weight, {weight:.3g}, "
-        f"is that of the pair ({first}, {second}), and the {len(found.top)} in rings have {together:.3g} "
-        "of all weight. The bars add up all partners of a key."
+        f"Query {pair_map.query} of {name} and its {lengths} pairs of keys: the largest weight, {weight:.3g}, "
+        f"belongs to the pair ({first}, {second}), and the {len(pair_map.top)} circled pairs have {together:.3g} "
+        "of the total weight. The bars are the sums over all partners of a key."
     )
 
 
-def listed(found: PairMap, name: str, words: Callable[[int, int], str] | None = None) -> Component | None:
-    """The pairs of largest weight as a table; `words` says more of a pair. None where there is nothing to attend."""
+def listed(pair_map: PairMap, name: str, words: Callable[[int, int], str] | None = None) -> Component | None:
+    """A table of the pairs of largest weight, with the text of `words` for each pair; None if all pairs are masked."""
     rows = []
-    for first, second, weight in found.top:
+    for first, second, weight in pair_map.top:
         more = f": {words(first, second)}" if words else ""
         rows.append((f"({first}, {second}){more}", [f"{weight:.4g}"]))
-    return comparison(rows, f"The pairs that query {found.query} of {name} attends most.") if rows else None
+    return comparison(rows, f"The largest weights of query {pair_map.query} of {name}.") if rows else None

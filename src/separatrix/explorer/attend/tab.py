@@ -1,4 +1,4 @@
-"""The tab Attend: the pairs of keys that one query of a call of order 3 attends, in a file of the reader's own."""
+"""The tab Attend: the weights of one query over pairs of keys, for a call of order 3 in an uploaded file."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ TITLE = "Attend"
 TAB = "attend"
 COMPARES = False
 _LEAD = (
-    "A query of order 3 attends pairs of keys. Give a file of your own and choose a query: the map has a cell for each "
-    "pair, and the bars say how much weight a key gets from all its partners."
+    "In attention of order 3 a query attends to pairs of keys. Upload a file and choose a query: the map has a cell "
+    "for each pair, and the bars show the weight of each key, summed over all its partners."
 )
 _EXAMPLE = (
-    f"Until then this is an example: {example.TOKENS} tokens with numbers below {example.MODULUS}, each of which "
-    f"attends the pairs that add up to a multiple of {example.MODULUS} with its own number."
+    f"Until you upload one, this is an example: {example.TOKENS} tokens with numbers below {example.MODULUS}, "
+    f"each of which attends to the pairs that add up to a multiple of {example.MODULUS} together with its own number."
 )
 _FILE = (
     "A safetensors file with q, k1 and k2 of shape (..., length, d), or one that Certified.save wrote; up to "
-    f"{UPLOAD_BYTES // 2**20} MiB. It is read on this machine, and not kept."
+    f"{UPLOAD_BYTES // 2**20} MiB. It is read on this machine and not stored."
 )
 
 
 def layout(state: Mapping[str, str], context: Context) -> Component:
-    """The file and the controls on the left, on a phone above; the map and the list on the right."""
+    """The layout: the file and the controls on the left (on a phone above), the map and the table on the right."""
     left = html.Div(
         [
             html.H3("Your own call"),
@@ -58,9 +58,11 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
         controls.alert("attend-alert"),
         html.Div(
             dcc.Loading(
-                figure_card("attend", title="What it attends to", height=figures.HEIGHT, first=lambda: _first(state)),
+                figure_card(
+                    "attend", title="What the query attends to", height=figures.HEIGHT, first=lambda: _first(state)
+                ),
                 type="dot",
-                delay_show=500,  # milliseconds: a file may take long, the outline of the example is there at once
+                delay_show=500,  # milliseconds: a file may take long, but the example is shown immediately
             ),
             className="first",
         ),
@@ -70,7 +72,7 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
 
 
 def register(app: Dash, context: Context) -> None:
-    """The map follows the file and every control."""
+    """Register the callback that updates the map when the file or a control changes."""
     outputs = {
         "notes": controls.notes_output(TAB),
         "map": figure_outputs("attend"),
@@ -90,31 +92,31 @@ def register(app: Dash, context: Context) -> None:
         state = controls.state_of(texts, ids)
         wrong = controls.complaints(FIELDS, state)
         if wrong:
-            told: dict[str, Any] = {**controls.refusals(wrong)}
-            return {**unchanged(outputs), "notes": controls.notes(ids, told)}
+            notes: dict[str, Any] = {**controls.refusals(wrong)}
+            return {**unchanged(outputs), "notes": controls.notes(ids, notes)}
         chosen = controls.values(FIELDS, state)
         call, called = _call(contents, name, causal=chosen["causal"] == "yes")
-        found = _map(call, chosen)
+        pair_map = _map(call, chosen)
         said: dict[str, Any] = {}
         if call.saved:
             own = "is causal" if call.options.get("is_causal") else "is not causal"
-            said["causal"] = html.P(f"The file says itself that the call {own}.", className="note")
-        words = None if contents is not None else lambda *pair: example.sum_of(found.query, *pair)
+            said["causal"] = html.P(f"According to the file, the call {own}.", className="note")
+        words = None if contents is not None else lambda *pair: example.sum_of(pair_map.query, *pair)
         return {
             "notes": controls.notes(ids, said),
-            "map": figure_values(figures.drawn(found, called)),
-            "top": figures.listed(found, called, words),
+            "map": figure_values(figures.draw_weights(pair_map, called)),
+            "top": figures.listed(pair_map, called, words),
             "example": contents is not None,
         }
 
 
 def _first(state: Mapping[str, Any]) -> Drawing | None:
-    """The map of the example for what the address says; None where it cannot be read."""
+    """The map of the example for the address; None if a value is invalid."""
     if controls.complaints(FIELDS, state):
         return None
     chosen = controls.values(FIELDS, state)
     call, called = _call(None, None, causal=chosen["causal"] == "yes")
-    return figures.drawn(_map(call, chosen), called)
+    return figures.draw_weights(_map(call, chosen), called)
 
 
 def _map(call: CallFile, chosen: Mapping[str, Any]) -> PairMap:
@@ -123,8 +125,8 @@ def _map(call: CallFile, chosen: Mapping[str, Any]) -> PairMap:
 
 
 def _call(contents: object, name: object, *, causal: bool) -> tuple[CallFile, str]:
-    """The call of the file, or of the example, and what it is called."""
+    """The call of the file or of the example, and its name for captions."""
     if contents is None:
-        made = example.example()
-        return CallFile(made.query, made.keys, {**made.options, "is_causal": causal}, saved=False), example.NAME
+        call = example.example()
+        return CallFile(call.query, call.keys, {**call.options, "is_causal": causal}, saved=False), example.NAME
     return read(decoded(contents), is_causal=causal), str(name)[:80]

@@ -1,4 +1,4 @@
-"""The ledger as the tab Claims shows it: judged from the store once for each state of the store, and filtered."""
+"""The claims of the tab Claims with their verdicts, which are recomputed whenever the store has changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from separatrix.claims import PAPERS, ledger
 from separatrix.claims.counts import count
 from separatrix.claims.formulas import readable
 from separatrix.claims.ledger import Claim, Verdict
-from separatrix.claims.verdicts import Judgement, found_in, judge, or_recorded, records
+from separatrix.claims.verdicts import Judgement, cell_result, judge, or_recorded, records
 from separatrix.errors import ArgumentError
 from separatrix.explorer.fields import choice, words
 from separatrix.lab.faults import plainly
@@ -40,13 +40,13 @@ VERDICT = choice(
     default="all",
     shared=True,
 )
-TEXT = words("text", "Text", "Only the claims that have all of these words in their place or their statement.")
-CLAIM = words("claim", "Claim", "The claim that is open, by its id.")
+TEXT = words("text", "Text", "Only the claims whose id, place or statement has all of these words.")
+CLAIM = words("claim", "Claim", "The id of the claim that is shown.")
 FIELDS = (PAPER, VERDICT, TEXT, CLAIM)
 
 
 class Shelf:
-    """The judged claims of a store that others may write: judged again when the store has changed."""
+    """The verdicts of the claims from the results of a store, cached until the store changes."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -55,11 +55,11 @@ class Shelf:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a store; an error if the folder cannot be looked into."""
+        """Whether there is a store; a `SeparatrixError` if the folder cannot be read."""
         return has_store(self._folder)
 
     def judgements(self) -> list[Judgement]:
-        """Every claim with the verdict of the store, or the recorded one where it was not rerun. Nothing is run."""
+        """Every claim with its verdict from the store, or its recorded verdict if it was not rerun. No cell is run."""
         studies.load()
         with self._lock:
             stamp = self._stamp()
@@ -70,25 +70,25 @@ class Shelf:
             return self._known[1]
 
     def judgement(self, id: str) -> Judgement:
-        """Give one claim with its verdict, by its id."""
-        for one in self.judgements():
-            if one.claim.id == id:
-                return one
+        """Return a claim with its verdict by its id."""
+        for judgement in self.judgements():
+            if judgement.claim.id == id:
+                return judgement
         raise ArgumentError("claim", expected="the id of a claim in the list", got=repr(id))
 
     def drawings(self, claim: Claim) -> list[tuple[str, Drawing]]:
-        """The figures of a claim, drawn from what the store has of its cells, by name; all of them must be done."""
+        """Draw the figures of a claim, by name; all of its cells must be done."""
         if not claim.figures or not self.exists:
             return []
         from separatrix.report.figures import draw
 
         with Store.open(self._folder) as store:
-            found = []
+            results = []
             for cell, record in store.find(claim.cells()):
                 if record is None or record.status != "done":
                     return []
-                found.append(found_in(store, cell, record))
-        return [(name, draw(name, found)) for name in claim.figures]
+                results.append(cell_result(store, cell, record))
+        return [(name, draw(name, results)) for name in claim.figures]
 
     def _stamp(self) -> object:
         """A value that changes when the store does: SQLite writes one of these two files."""
@@ -106,27 +106,28 @@ def _stat(path: Path) -> tuple[int, int] | None:
 
 @lru_cache(maxsize=8)
 def shelf_of(folder: Path) -> Shelf:
-    """The judged claims of a folder of results, the same for all who ask."""
+    """The `Shelf` of a folder of results, which all requests share."""
     return Shelf(folder)
 
 
 def chosen(judgements: Sequence[Judgement], paper: str, verdict: str, text: str) -> list[Judgement]:
-    """Give the claims that the filter lets through."""
+    """The claims that match the filter."""
     wanted = text.casefold().split()
 
-    def fits(one: Judgement) -> bool:
-        told = f"{one.claim.id} {called(one.claim)} {one.claim.says} {readable(one.claim.says)}".casefold()
+    def fits(judgement: Judgement) -> bool:
+        claim = judgement.claim
+        text = f"{claim.id} {called(claim)} {claim.says} {readable(claim.says)}".casefold()
         return (
-            paper in ("all", one.claim.paper)
-            and verdict in ("all", one.verdict.value)
-            and all(word in told for word in wanted)
+            paper in ("all", judgement.claim.paper)
+            and verdict in ("all", judgement.verdict.value)
+            and all(word in text for word in wanted)
         )
 
-    return [one for one in judgements if fits(one)]
+    return [judgement for judgement in judgements if fits(judgement)]
 
 
 def counted(judgements: Sequence[Judgement]) -> str:
-    """How many there are, of which verdicts, and how many of the verdicts were found in this folder of results."""
+    """The numbers of claims by verdict, and how many of them were rerun in this folder."""
     if not judgements:
         return "No claim matches."
     rerun = sum(judgement.rerun for judgement in judgements)

@@ -45,7 +45,7 @@ _LEAD = (
 
 
 def layout(state: Mapping[str, str], context: Context) -> Component:
-    """The filter, the list, and the claim that is open."""
+    """The layout: the filter, the list of claims, and the selected claim."""
     filters = [controls.control(TAB, field, state[field.name]) for field in (PAPER, VERDICT, TEXT)]
     listed = dcc.RadioItems(
         id=controls.field_id(TAB, CLAIM.name),
@@ -64,7 +64,7 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
 
 
 def register(app: Dash, context: Context) -> None:
-    """Two callbacks: the list follows the filter, the claim follows the list."""
+    """Register the callbacks that update the list of claims and the selected claim."""
     shelf = shelf_of(context.store)
 
     def field(name: str) -> Input:
@@ -77,11 +77,14 @@ def register(app: Dash, context: Context) -> None:
         app,
         "claims-list-alert",
         {**listed, "count": Output("claims-count", "children")},
-        {one.name: field(one.name) for one in filters},
+        {filter_.name: field(filter_.name) for filter_ in filters},
     )
     def choose(**texts: Any) -> Mapping[str, Any]:
-        found = chosen(shelf.judgements(), **controls.values(filters, {**texts, "text": texts["text"] or ""}))
-        return {"options": [{"label": _item(one), "value": one.claim.id} for one in found], "count": counted(found)}
+        judgements = chosen(shelf.judgements(), **controls.values(filters, {**texts, "text": texts["text"] or ""}))
+        return {
+            "options": [{"label": _item(judgement), "value": judgement.claim.id} for judgement in judgements],
+            "count": counted(judgements),
+        }
 
     @callback_with_alert(app, "claims-alert", {"claim": Output("claim", "children")}, {"claim": field(CLAIM.name)})
     def open_claim(claim: Any) -> Mapping[str, Any]:
@@ -89,18 +92,18 @@ def register(app: Dash, context: Context) -> None:
         return {"claim": opened(shelf.judgement(id), shelf) if id else overview(shelf)}
 
 
-def _item(one: Judgement) -> Component:
+def _item(judgement: Judgement) -> Component:
     return html.Span(
         [
-            html.Span([badge(one.verdict, element), f" {called(one.claim)}"]),
-            element("small", *typeset(one.claim.says, element), class_="short"),
+            html.Span([badge(judgement.verdict, element), f" {called(judgement.claim)}"]),
+            element("small", *typeset(judgement.claim.says, element), class_="short"),
         ],
         className="item",
     )
 
 
 def overview(shelf: Shelf) -> list[Component]:
-    """What there is, before a claim is opened."""
+    """The panel that is shown before a claim is selected."""
     return [_no_store(shelf), html.H3("What the verdicts mean"), legend(element)]
 
 
@@ -108,7 +111,7 @@ def _no_store(shelf: Shelf) -> Component:
     if shelf.exists:
         return html.Div()
     said: list[str | Component] = [
-        "This folder has no results yet, so that every claim shows its recorded verdict. ",
+        "This folder has no results yet, so all verdicts are the recorded ones. ",
         html.Code("separatrix reproduce", className="command"),
         " reruns the claims, and ",
         html.Code("separatrix explore --store FOLDER", className="command"),
@@ -117,30 +120,30 @@ def _no_store(shelf: Shelf) -> Component:
     return html.P(said, className="note", role="note")
 
 
-def opened(one: Judgement, shelf: Shelf) -> list[Component]:
-    """A claim: the statement, the verdict and what it rests on, the misprints, the figures, and how to do it again."""
-    claim, paper = one.claim, PAPERS[one.claim.paper]
-    told: list[Component] = [
-        html.H2([f"{called(claim)} ", badge(one.verdict, element)]),
+def opened(judgement: Judgement, shelf: Shelf) -> list[Component]:
+    """A claim: its statement, verdict, evidence, errata and figures, and the command that reruns it."""
+    claim, paper = judgement.claim, PAPERS[judgement.claim.paper]
+    parts: list[Component] = [
+        html.H2([f"{called(claim)} ", badge(judgement.verdict, element)]),
         html.P(f"{paper.title}. {paper.authors}.", className="authors"),
-        *statement(one, element),
+        *statement(judgement, element),
     ]
-    if one.problem:
-        told.append(html.P("Its check broke: `separatrix reproduce` says why.", className="alert"))
-    if one.finding.numbers:
-        told.append(evidence(one.finding.numbers, element))
-    told += [misprint(erratum, element) for erratum in claim.errata]
+    if judgement.problem:
+        parts.append(html.P("Its check raised an error: `separatrix reproduce` shows it.", className="alert"))
+    if judgement.finding.numbers:
+        parts.append(evidence(judgement.finding.numbers, element))
+    parts += [misprint(erratum, element) for erratum in claim.errata]
     figures = [drawn_card(name, drawing) for name, drawing in shelf.drawings(claim)]
     if claim.figures and not figures:
-        told.append(not_drawn(claim, element))
-    return [_no_store(shelf), html.Article([*told, *figures, _origin(one)])]
+        parts.append(not_drawn(claim, element))
+    return [_no_store(shelf), html.Article([*parts, *figures, _origin(judgement)])]
 
 
-def _origin(one: Judgement) -> Component:
-    check, have = one.claim.check, len(one.keys) - one.missing - one.failed
-    ran = f"{have:,} of {many(len(one.keys), 'cell')} done, {duration(one.seconds)}."
+def _origin(judgement: Judgement) -> Component:
+    check, have = judgement.claim.check, len(judgement.keys) - judgement.missing - judgement.failed
+    ran = f"{have:,} of {many(len(judgement.keys), 'cell')} done, {duration(judgement.seconds)}."
     lines: list[list[str | Component]] = [
         [f"The check: {(check.__doc__ or '').strip()} ".replace("  ", " "), html.Code(str(place(check)))],
-        [f"{ran} To find it again: ", html.Code(one.claim.command, className="command")],
+        [f"{ran} To rerun it: ", html.Code(judgement.claim.command, className="command")],
     ]
     return html.Div([html.P(line) for line in lines], className="origin")

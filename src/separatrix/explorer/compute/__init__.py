@@ -1,10 +1,10 @@
-"""The tab Compute: which algorithm order-k attention takes at the reader's sizes, and at what cost.
+"""The tab Compute: the algorithm that is planned for order-k attention of given sizes, and its cost.
 
 - `tab`: the layout and its callbacks.
-- `fields`: what a visitor may choose: n, d, B, k and a tolerance.
+- `fields`: the inputs n, d, B, k and tolerance.
 - `plan_table`: the plan and its table.
-- `machine_speed`: how fast this machine is beside the cost model's.
-- `phase_here`: the phase diagram with the reader's numbers in it.
-- `sample_certificate`: a certificate on random tokens, beside the true error.
-- `upload`, `upload_panel`, `plan_child`: a plan for an uploaded file, made by a process of its own.
+- `machine_speed`: the speed of this machine relative to the cost model.
+- `phase_here`: the phase diagram with the reader's settings marked.
+- `sample_certificate`: the certificate of an example with random tokens, and its true error.
+- `upload`, `upload_panel`, `plan_child`: a plan for an uploaded file, computed in a separate process.
 """

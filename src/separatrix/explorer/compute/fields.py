@@ -1,4 +1,4 @@
-"""The values of the tab Compute, and the settings that they make."""
+"""The fields of the tab Compute, and the settings made from their values."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ FIELDS = (
 
 
 def settings_of(state: Mapping[str, Any], said: dict[str, Any]) -> list[PlanSettings] | None:
-    """The settings of the page, or None with what is wrong said below the controls."""
+    """The settings of the page, or None if a value is invalid; `said` then has the errors by field."""
     return controls.each_setting(FIELDS, state, _sizes, lambda _: {}, said)
 
 

@@ -1,8 +1,8 @@
-"""How one core of this machine compares with the machine whose nanoseconds the cost model holds: timed once a process.
+"""The speed of one core relative to the machine of the cost model, measured once per process.
 
-The model's constants ship with the source so that plans never depend on the machine; only the times that the page shows
-do. On a busy machine torch's threads wait for each other a hundred times longer than they work, so the explorer
-computes on one thread; and what counts is that thread's own time, not the time in which others have the core.
+The constants of the cost model ship with the source, so that plans do not depend on the machine; only the times on the
+page do. The explorer computes on one thread, because on a busy machine the threads of torch mostly wait for each other.
+What is measured is the CPU time of that thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from separatrix import doctor
 
 SECONDS = 0.1
-"""How long each method is timed."""
+"""The seconds for which each method is timed."""
 
 _ONE = threading.Lock()
 _found: dict[str, float] = {}
@@ -26,12 +26,12 @@ _found: dict[str, float] = {}
 
 @dataclass(frozen=True)
 class Speeds:
-    """How many times as long as in the model each method takes here."""
+    """For each method, the time on this machine divided by the time of the cost model."""
 
     factors: Mapping[str, float]
 
     def seconds(self, method: str, modelled: float) -> float:
-        """What so many nanoseconds of the model are here.
+        """Convert nanoseconds of the cost model to seconds on this machine.
 
         >>> Speeds({"exact": 2.0, "polynomial": 3.0}).seconds("exact", 1e9)
         2.0
@@ -41,7 +41,7 @@ class Speeds:
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """A block in which torch has one thread, and no other thread of the explorer computes."""
+    """A context in which torch uses one thread and no other thread of the explorer computes."""
     with _ONE:
         before = torch.get_num_threads()
         torch.set_num_threads(1)
@@ -52,9 +52,11 @@ def one_core() -> Iterator[None]:
 
 
 def speeds() -> Speeds:
-    """The speeds that `separatrix doctor` measures, timed at the first call; other calls wait meanwhile."""
+    """The speeds that `separatrix doctor` measures; the first call measures them, and concurrent calls wait for it."""
     if not _found:
         with one_core():
             if not _found:
-                _found.update({one.method: one.factor for one in doctor.speeds(seconds=SECONDS, clock=thread_time)})
+                _found.update(
+                    {speed.method: speed.factor for speed in doctor.speeds(seconds=SECONDS, clock=thread_time)}
+                )
     return Speeds(_found)

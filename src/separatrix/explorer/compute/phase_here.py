@@ -11,9 +11,13 @@ from itertools import takewhile
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 from plotly.subplots import make_subplots  # type: ignore[import-untyped]
 
-from separatrix.attention.near_linear.cost import AFFORDABLE, Shape, exact_cost, polynomial_cost
+from separatrix.attention.near_linear.cost import (
+    AFFORDABLE,
+    Shape,
+    exact_cost,
+    polynomial_cost,
+)
 from separatrix.attention.near_linear.paper_rules import threshold
-from separatrix.attention.near_linear.product_cost import expanded_total_degree
 from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, highest_degree, keeps_tolerance
 from separatrix.explorer.compute.plan_table import PlanSettings
 from separatrix.hardness.exponents import border
@@ -22,10 +26,20 @@ from separatrix.report.theme import GREY, SCALE, THEME, Drawing
 
 LENGTHS = range(4, 41)
 """The values of log2 n."""
+HEIGHT = 560
+"""The height of the figure in pixels."""
 STEPS = 60
 """The number of values of B."""
 _SYMBOLS = {(0, 0): "star", (1, 0): "triangle-right", (0, -1): "triangle-down", (1, -1): "triangle-right"}
 _RED = "#ff4d4d"
+# Below the diagram: on a phone a bar beside it would take half of the width.
+_COLOUR_BAR = {
+    "title": {"text": "log<sub>10</sub> flops", "side": "top"},
+    "orientation": "h",
+    "thickness": 12,
+    "y": -0.2,
+    "yanchor": "top",
+}
 
 
 @dataclass(frozen=True)
@@ -55,16 +69,16 @@ def bounds_of_degrees(order: int, d: int, tolerance: float) -> tuple[float, ...]
 
 
 def cheaper_flops(n: int, order: int, d: int, degrees: int) -> list[float]:
-    """The flops of near-linear attention for the degrees, from 0 on, at which the planner chooses it at length n."""
+    """The flops of near-linear attention at length n by degree, from 0 as long as the planner chooses it."""
     shape = Shape(1, n, (n,) * (order - 1), d, d)
     exact = exact_cost(shape, False).time
-    costs = [polynomial_cost(shape, expanded_total_degree(d, degree), True) for degree in range(degrees)]
+    costs = [polynomial_cost(shape, math.comb(d + degree, degree), True) for degree in range(degrees)]
     return [cost.flops for cost in takewhile(lambda cost: cost.time < exact, costs)]
 
 
 @lru_cache(maxsize=16)
 def diagram(order: int, d: int, tolerance: float) -> Diagram:
-    """Compute a panel; B goes from near 0 to beyond the border that the theorems name for the longest sequence."""
+    """Compute a panel, for B from near 0 to beyond (ln n)^(1/k) at the largest n."""
     most = 1.25 * threshold(2 ** LENGTHS[-1], order)
     bounds = tuple(most * step / STEPS for step in range(1, STEPS + 1))
     reached = bounds_of_degrees(order, d, tolerance)
@@ -89,13 +103,14 @@ def largest_bound(n: int, order: int, d: int, tolerance: float) -> float:
 def phase(settings: Sequence[PlanSettings]) -> Drawing:
     """Draw a panel for each order, dimension and tolerance of the settings, and a mark for each setting."""
     kinds = list(dict.fromkeys((sizes.order, sizes.d, sizes.tolerance) for sizes in settings))
-    titles = [f"k = {order}, d = {d}, ε = {tolerance:g}" for order, d, tolerance in kinds]
+    titles = [f"k = {order}, d = {d}<br>ε = {tolerance:g}" for order, d, tolerance in kinds]
     drawn = make_subplots(rows=1, cols=len(kinds), shared_yaxes=True, subplot_titles=titles)
     drawn.update_layout(
         template=THEME,
-        height=480,
-        margin={"t": 60},
-        coloraxis={"colorscale": SCALE, "colorbar": {"title": "log<sub>10</sub> flops"}},
+        height=HEIGHT,
+        margin={"t": 60, "r": 20},
+        coloraxis={"colorscale": SCALE, "colorbar": _COLOUR_BAR},
+        legend={"yref": "container", "y": 0.02, "yanchor": "bottom"},
     )
     columns: dict[str, list[int | float | str | None]] = {"order": [], "d": [], "tolerance": [], "n": [], "B": []}
     columns["log10_flops"] = []
@@ -108,7 +123,8 @@ def phase(settings: Sequence[PlanSettings]) -> Drawing:
             for bound, flops in zip(panel.bounds, row, strict=True):
                 for name, value in zip(columns, (*kind, 2**log2_n, bound, flops), strict=True):
                     columns[name].append(value)
-    drawn.update_yaxes(title_text="log<sub>2</sub> n", range=[LENGTHS[0], LENGTHS[-1]])
+    drawn.update_yaxes(range=[LENGTHS[0], LENGTHS[-1]])
+    drawn.update_yaxes(title_text="log<sub>2</sub> n", col=1)
     said = []
     for letter, sizes in zip("AB", settings, strict=False):
         kind = sizes.order, sizes.d, sizes.tolerance
@@ -124,7 +140,7 @@ def phase(settings: Sequence[PlanSettings]) -> Drawing:
 
 def _panel(panel: Diagram, order: int, named: bool) -> list[go.Scatter | go.Heatmap]:
     lengths = list(LENGTHS)
-    found = [(bound, log2_n) for bound, log2_n in zip(panel.borders, lengths, strict=True) if bound]
+    border = [(bound, log2_n) for bound, log2_n in zip(panel.borders, lengths, strict=True) if bound]
     theorem = [threshold(2**log2_n, order) for log2_n in lengths]
     colours = go.Heatmap(
         x=panel.bounds,
@@ -134,7 +150,7 @@ def _panel(panel: Diagram, order: int, named: bool) -> list[go.Scatter | go.Heat
         hoverongaps=False,
         hovertemplate="n = 2^%{y}<br>B = %{x:.2f}<br>10^%{z:.1f} flops<extra></extra>",
     )
-    red = curve("exact attention is cheaper to the right", [bound for bound, _ in found], [y for _, y in found], _RED,
+    red = curve("exact attention is cheaper to the right", [bound for bound, _ in border], [y for _, y in border], _RED,
                 mode="lines", showlegend=named, legendgroup="border")  # fmt: skip
     dotted = curve("(ln n)<sup>1/k</sup>", theorem, lengths, GREY, mode="lines", dash="dot", showlegend=named,
                    legendgroup="theorem")  # fmt: skip
@@ -149,7 +165,7 @@ def _mark(drawn: go.Figure, sizes: PlanSettings, panel: Diagram, column: int, na
         x=[min(x, panel.bounds[-1])],
         y=[max(y, LENGTHS[0])],
         mode="markers+text",
-        text=[f"<b>{name}</b>"],
+        text=[f"<b>{name.removeprefix('Setting ')}</b>"],
         textposition="middle left" if x > panel.bounds[-1] / 2 else "middle right",
         textfont={"color": "white", "size": 14, "shadow": "0 0 3px black, 0 0 3px black"},
         marker={"symbol": _SYMBOLS[beyond], "size": 17, "color": "white", "line": {"color": "black", "width": 1.5}},

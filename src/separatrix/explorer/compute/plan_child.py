@@ -1,6 +1,6 @@
 """Plan the safetensors file on the standard input: ``python -m separatrix.explorer.compute.plan_child TOLERANCE``.
 
-It is a process of its own, which can be ended when it takes too long or too much memory.
+The explorer runs it as a separate process with limits on time and memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TOO_MUCH = (
 
 
 def stand_in(key: Tensor) -> Tensor:
-    """Values of alternating signs: of all values of magnitude 1, those that spread most.
+    """Values of alternating signs, which have the largest spread of all values of magnitude 1.
 
     >>> stand_in(torch.zeros(1, 2, 3))
     tensor([[[ 1., -1.,  1.],
@@ -36,27 +36,29 @@ def stand_in(key: Tensor) -> Tensor:
     return signs.to(key.dtype).expand_as(key)
 
 
-def loaded(data: bytes, told: Header) -> dict[str, Tensor]:
-    """The tensors that the header names; others in the file are left alone."""
-    found = {}
-    for name, one in deserialize(data):  # type: ignore[no-untyped-call]
-        if name in told.tensors:
-            dtype, shape = told.tensors[name]
-            found[name] = torch.frombuffer(bytearray(one["data"]), dtype=getattr(torch, DTYPES[dtype])).reshape(shape)
-    return found
+def loaded(data: bytes, declared: Header) -> dict[str, Tensor]:
+    """Load the tensors that the header declares; other tensors of the file are ignored."""
+    tensors = {}
+    for name, entry in deserialize(data):  # type: ignore[no-untyped-call]
+        if name in declared.tensors:
+            dtype, shape = declared.tensors[name]
+            tensors[name] = torch.frombuffer(bytearray(entry["data"]), dtype=getattr(torch, DTYPES[dtype])).reshape(
+                shape
+            )
+    return tensors
 
 
 def answer(data: bytes, tolerance: float) -> dict[str, Any]:
-    """The plan and a description of the tensors, or the reason why there is no plan."""
-    told = header(data)
+    """The plan and a description of the tensors as a dictionary, or the error message under the key "refused"."""
+    declared = header(data)
     try:
-        tensors = loaded(data, told)
+        tensors = loaded(data, declared)
     except SafetensorError as error:
         return {"refused": f"file: expected a safetensors file, got one that cannot be read: {error}."}
-    keys = [tensors[f"k{m}"] for m in range(1, told.order)]
+    keys = [tensors[f"k{m}"] for m in range(1, declared.order)]
     given = "v1" in tensors
-    values = [tensors[f"v{m}"] if given else stand_in(keys[m - 1]) for m in range(1, told.order)]
-    for name, tensor in zip(told.tensors, [tensors["q"], *keys, *(values if given else [])], strict=True):
+    values = [tensors[f"v{m}"] if given else stand_in(keys[m - 1]) for m in range(1, declared.order)]
+    for name, tensor in zip(declared.tensors, [tensors["q"], *keys, *(values if given else [])], strict=True):
         if not bool(torch.isfinite(tensor).all()):
             return {"refused": f"{name}: expected finite numbers, got NaN or infinity."}
     try:
@@ -64,8 +66,8 @@ def answer(data: bytes, tolerance: float) -> dict[str, Any]:
     except SeparatrixError as error:
         return {"refused": str(error)}
     return {
-        "order": told.order,
-        "shapes": {name: list(shape) for name, (_, shape) in told.tensors.items()},
+        "order": declared.order,
+        "shapes": {name: list(shape) for name, (_, shape) in declared.tensors.items()},
         "bound": max(float(tensor.abs().max()) for tensor in (tensors["q"], *keys)),
         "values": given,
         "method": plan.method,
@@ -80,9 +82,9 @@ def answer(data: bytes, tolerance: float) -> dict[str, Any]:
 
 
 def limit() -> None:
-    """Limit this process to `MEMORY` and `SECONDS` of the processor more than it has taken so far.
+    """Limit this process to `MEMORY` more bytes and `SECONDS` more CPU time than it has used so far.
 
-    Allocations beyond that fail, and SIGXCPU ends it. Only Linux reports how much memory it has, and enforces both.
+    Allocations beyond the limit fail, and SIGXCPU terminates the process. Both limits are enforced on Linux only.
     """
     if sys.platform == "linux":
         import resource
@@ -95,13 +97,13 @@ def limit() -> None:
 
         now = int(Path("/proc/self/statm").read_text("ascii").split()[0]) * resource.getpagesize()
         most, (_, before) = now + MEMORY, resource.getrlimit(resource.RLIMIT_AS)
-        if before != resource.RLIM_INFINITY:  # a limit can be lowered, and not raised again
+        if before != resource.RLIM_INFINITY:  # a limit can be lowered but not raised again
             most = min(most, before)
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def main(tolerance: float) -> dict[str, Any]:
-    """The answer to the file on the standard input, in limited time and memory; a refusal is an answer too."""
+    """Plan the file on the standard input within the limits, and print the plan or the error as JSON."""
     torch.set_num_threads(1)
     limit()
     try:
@@ -111,7 +113,7 @@ def main(tolerance: float) -> dict[str, Any]:
     except MemoryError:
         return {"refused": TOO_MUCH}
     except RuntimeError as error:
-        if "can't allocate memory" not in str(error):  # torch's words
+        if "can't allocate memory" not in str(error):  # the message of torch
             raise
         return {"refused": TOO_MUCH}
 

@@ -1,7 +1,7 @@
-"""What the tab Compute says of n, d, B, k and a tolerance: the plan, its cost, and its time on this machine.
+"""The table of the tab Compute: the plan for n, d, B, k and a tolerance, its cost, and its time on this machine.
 
-Planning is cheap except where scores may reach some tens: there more than a hundred degrees are tried, and the request
-is refused, with the least degree that could be enough.
+Planning is slow for scores of some tens, where the planner tries more than a hundred degrees. Such requests are
+refused, and the message names the smallest degree that could be enough.
 """
 
 from __future__ import annotations
@@ -14,19 +14,18 @@ from functools import lru_cache
 from separatrix.attention.near_linear.cost import Shape, exact_cost, polynomial_cost
 from separatrix.attention.near_linear.paper_rules import max_order, threshold
 from separatrix.attention.near_linear.plan import Plan
-from separatrix.attention.near_linear.product_cost import expanded_total_degree
 from separatrix.attention.near_linear.worst_case import plan_shapes
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.compute.machine_speed import Speeds
 from separatrix.hardness.exponents import least_degree
 
 EASY_RADIUS, HOPELESS_RADIUS = 20.0, 50.0
-"""Scores up to the first are planned in a tenth of a second; above the second nothing is tried at all."""
+"""Scores up to `EASY_RADIUS` are planned in a tenth of a second; above `HOPELESS_RADIUS` no degree is tried."""
 
 
 @dataclass(frozen=True)
 class PlanSettings:
-    """One setting: n tokens of d coordinates, entries up to `bound`, order k, the error allowed in every entry."""
+    """A setting: n tokens of dimension d, entries of magnitude at most `bound`, the order k, and the tolerance."""
 
     n: int
     d: int
@@ -46,7 +45,7 @@ class PlanSettings:
 
 @dataclass(frozen=True)
 class Planned:
-    """The plan; (ln n)^(1/k); the largest order by the paper's rule; nanoseconds on the machine of the cost model."""
+    """A plan, with (ln n)^(1/k), the largest order k with B < (ln n)^(1/k), and the nanoseconds of the cost model."""
 
     sizes: PlanSettings
     plan: Plan
@@ -57,7 +56,7 @@ class Planned:
 
 @lru_cache(maxsize=1024)
 def planned(sizes: PlanSettings) -> Planned:
-    """`plan_shapes` with what stands beside it on the page.
+    """Plan a setting by `plan_shapes`, and compute what the page shows with the plan.
 
     >>> example = planned(PlanSettings(10**6, 8, 0.9, 3, 1e-3))
     >>> example.plan.method, example.plan.rank, round(example.border, 2)
@@ -66,34 +65,34 @@ def planned(sizes: PlanSettings) -> Planned:
     if EASY_RADIUS < sizes.radius <= HOPELESS_RADIUS:
         raise too_dear(sizes)
     plan = plan_shapes(sizes.n, sizes.d, sizes.bound, sizes.order, sizes.tolerance)
-    if plan.degree is None:
+    if plan.rank is None:
         modelled = exact_cost(sizes.shape, False).time
     else:
-        modelled = polynomial_cost(sizes.shape, expanded_total_degree(sizes.d, plan.degree), True).time
+        modelled = polynomial_cost(sizes.shape, plan.rank, True).time
     return Planned(sizes, plan, threshold(sizes.n, sizes.order), max_order(sizes.n, sizes.bound), modelled)
 
 
 def too_dear(sizes: PlanSettings) -> SeparatrixError:
-    """The reason for not planning these sizes on the page, with the least rank that planning could find."""
+    """The message for sizes that the page does not plan, with a lower bound on the rank."""
     relative = math.log(sizes.tolerance) - (sizes.order - 1) * math.log(sizes.bound)
     degree = least_degree(sizes.radius, relative)
     rank = math.comb(sizes.d + degree, degree)
     return SeparatrixError(
-        f"B, k: scores may reach B^k = {sizes.radius:.3g}, and planning between {EASY_RADIUS:g} and "
-        f"{HOPELESS_RADIUS:g} tries over a hundred degrees, which takes seconds: it is not done here. No degree below "
-        f"{degree} keeps {sizes.tolerance:g}, so the rank would be {big(rank)} at least. To plan it all the same: "
-        f"{command(sizes)}"
+        f"B, k: scores can be as large as B^k = {sizes.radius:.3g}, and planning for scores between {EASY_RADIUS:g} "
+        f"and {HOPELESS_RADIUS:g} tries over a hundred degrees, which takes seconds: it is not done here. No "
+        f"Chebyshev polynomial of a degree below {degree} keeps {sizes.tolerance:g}, and that degree has rank "
+        f"{big(rank)}. To plan it all the same: {command(sizes)}"
     )
 
 
-def table(found: Sequence[Planned], speeds: Speeds) -> list[tuple[str, list[str]]]:
-    """The rows of the page's table: a name, and what each setting has there."""
-    plans = [one.plan for one in found]
+def table(settings: Sequence[Planned], speeds: Speeds) -> list[tuple[str, list[str]]]:
+    """The rows of the table: a name, and a text for each setting."""
+    plans = [setting.plan for setting in settings]
     times = [
-        "-" if one.plan.method == "none" else spelled_seconds(speeds.seconds(one.plan.method, one.modelled))
-        for one in found
+        "-" if setting.plan.method == "none" else spelled_seconds(speeds.seconds(setting.plan.method, setting.modelled))
+        for setting in settings
     ]
-    most = ["any" if math.isinf(one.most) else f"{one.most:g}" for one in found]
+    most = ["any" if math.isinf(setting.most) else f"{setting.most:g}" for setting in settings]
     return [
         ("method", [plan.method for plan in plans]),
         ("degree", ["-" if plan.degree is None else str(plan.degree) for plan in plans]),
@@ -102,37 +101,37 @@ def table(found: Sequence[Planned], speeds: Speeds) -> list[tuple[str, list[str]
         ("flops", [f"{plan.flops:.3g}" for plan in plans]),
         ("working memory", [spelled_bytes(plan.bytes) for plan in plans]),
         ("time here, on one core", times),
-        (r"border $(\ln n)^{1/k}$", [f"{one.border:.3g}" for one in found]),
+        (r"border $(\ln n)^{1/k}$", [f"{setting.border:.3g}" for setting in settings]),
         (r"largest $k$ with $B < (\ln n)^{1/k}$", most),
-        ("why", [_sentence(one.plan.why).replace("(ln n)^(1/k)", r"$(\ln n)^{1/k}$") for one in found]),
+        ("why", [_sentence(setting.plan.why).replace("(ln n)^(1/k)", r"$(\ln n)^{1/k}$") for setting in settings]),
     ]
 
 
 def _error(plan: Plan) -> str:
-    """The error that a plan may make, in words."""
+    """The predicted error of a plan as text."""
     return {"exact": "rounding only", "none": "-"}.get(plan.method, f"{plan.predicted_error:g}")
 
 
 def python(settings: Sequence[PlanSettings]) -> str:
-    """Write the plans that the page shows as a program."""
+    """Return a Python program that prints the plans of the settings."""
     calls = [
-        f"print(sx.plan_shapes(n={one.n}, d={one.d}, bound={one.bound!r}, order={one.order}, "
-        f"tolerance={one.tolerance!r}))"
-        for one in settings
+        f"print(sx.plan_shapes(n={setting.n}, d={setting.d}, bound={setting.bound!r}, order={setting.order}, "
+        f"tolerance={setting.tolerance!r}))"
+        for setting in settings
     ]
     return "\n".join(["import separatrix as sx", "", *calls])
 
 
-def command(one: PlanSettings) -> str:
-    """Write the plan of one setting as a command."""
+def command(setting: PlanSettings) -> str:
+    """Return the command that prints the plan of a setting."""
     return (
-        f"separatrix plan --n {one.n} --d {one.d} --bound {one.bound!r} --order {one.order} "
-        f"--tolerance {one.tolerance!r}"
+        f"separatrix plan --n {setting.n} --d {setting.d} --bound {setting.bound!r} --order {setting.order} "
+        f"--tolerance {setting.tolerance!r}"
     )
 
 
 def big(number: int) -> str:
-    """A whole number that may be very long.
+    """An integer as text, in scientific notation if it is large.
 
     >>> big(131072), big(10**30)
     ('131,072', '1e+30')

@@ -1,7 +1,7 @@
-"""A certificate to look at: attention on a few random tokens at the reader's d, B, k and tolerance, and its true error.
+"""An example of a certificate: attention over a few random tokens with the reader's d, B, k and tolerance.
 
-The sample has as many tokens as a few million scores allow, with entries drawn evenly from [-B, B], and is compared
-with exact attention in float64.
+Entries are uniform in [-B, B], and the number of tokens is such that a few million scores are computed. The result is
+compared with exact attention in float64.
 """
 
 from __future__ import annotations
@@ -13,29 +13,27 @@ from functools import lru_cache
 import torch
 
 from separatrix.attention.near_linear.cost import Shape, polynomial_cost
-from separatrix.attention.near_linear.product_cost import expanded_total_degree
 from separatrix.attention.operator import certified_attention, tensor_attention
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.compute.machine_speed import one_core
 from separatrix.explorer.compute.plan_table import PlanSettings, big, planned
 
 SCORES, PRODUCTS = 3e6, 1e8
-"""The most tuples, and tuples times d, of exact attention on the sample, with which the certificate is compared."""
+"""The limits on the number of tuples, and of tuples times d, for exact attention over the sample."""
 ENTRIES = 1e6
-"""The most entries, rank times d, of the table of multi-indices."""
+"""The limit on rank times d, the number of entries of the table of multi-indices."""
 NANOSECONDS = 3e8
-"""The longest time that the polynomial method may take by the cost model."""
+"""The limit on the time of the polynomial method by the cost model."""
 LONGEST = 1024
 FINEST = 1e-8, 1e-10
-"""The least tolerance of a sample is the larger of the first and exp(B^k) times the second.
-
-Below it float64's rounding may be more than is allowed, and then every degree is tried in vain.
+"""The smallest tolerance of a sample is the larger of the first number and exp(B^k) times the second. Below it the
+rounding error of float64 can exceed the tolerance, and every degree would be tried in vain.
 """
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What was run on `n` tokens: the certificate's parts, and the largest error there really was."""
+    """The parts of the certificate of a run over `n` tokens, and the true error."""
 
     n: int
     method: str
@@ -47,7 +45,7 @@ class Sample:
 
 
 def tokens(sizes: PlanSettings) -> int:
-    """How many tokens the sample has.
+    """The number of tokens of the sample.
 
     >>> tokens(PlanSettings(10**6, 8, 0.9, 3, 1e-3)), tokens(PlanSettings(10, 8, 0.9, 3, 1e-3))
     (144, 10)
@@ -59,7 +57,7 @@ def tokens(sizes: PlanSettings) -> int:
 
 @lru_cache(maxsize=256)
 def sampled(sizes: PlanSettings) -> Sample:
-    """Run the planned method on the sample, or refuse with the reason."""
+    """Run the planned method on the sample; a `SeparatrixError` says why if it is too costly."""
     n, plan = tokens(sizes), planned(sizes).plan
     if plan.method == "none":
         raise SeparatrixError(f"No sample was run: {plan.why}")
@@ -71,7 +69,7 @@ def sampled(sizes: PlanSettings) -> Sample:
                 "allowed, and to find that out takes seconds. sx.certified_attention does it, and says so."
             )
         shape = Shape(1, n, (n,) * (sizes.order - 1), sizes.d, sizes.d)
-        cost = polynomial_cost(shape, expanded_total_degree(sizes.d, plan.degree), True)
+        cost = polynomial_cost(shape, plan.rank, True)
         if plan.rank * sizes.d > ENTRIES or cost.time > NANOSECONDS:
             raise SeparatrixError(
                 f"No sample was run: a rank of {big(plan.rank)} at d = {sizes.d} is too costly for a page, even on {n} "
@@ -91,13 +89,16 @@ def sampled(sizes: PlanSettings) -> Sample:
     return Sample(n, result.plan.method, result.plan.rank, *parts, error)
 
 
-def rows(found: list[Sample]) -> list[tuple[str, list[str]]]:
-    """The rows of the page's table."""
+def rows(samples: list[Sample]) -> list[tuple[str, list[str]]]:
+    """The rows of the table: a name, and a text for each sample."""
     return [
-        ("tokens", [f"{one.n:,}" for one in found]),
-        ("method", [one.method if one.rank is None else f"{one.method}, rank {one.rank:,}" for one in found]),
-        ("certified: truncation", [f"{one.truncation:.2g}" for one in found]),
-        ("certified: rounding", [f"{one.rounding:.2g}" for one in found]),
-        ("certified: total", [f"{one.total:.2g}" for one in found]),
-        ("largest error there really was", [f"{one.error:.2g}" for one in found]),
+        ("tokens", [f"{sample.n:,}" for sample in samples]),
+        (
+            "method",
+            [sample.method if sample.rank is None else f"{sample.method}, rank {sample.rank:,}" for sample in samples],
+        ),
+        ("certified: truncation", [f"{sample.truncation:.2g}" for sample in samples]),
+        ("certified: rounding", [f"{sample.rounding:.2g}" for sample in samples]),
+        ("certified: total", [f"{sample.total:.2g}" for sample in samples]),
+        ("largest true error", [f"{sample.error:.2g}" for sample in samples]),
     ]

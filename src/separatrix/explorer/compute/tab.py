@@ -19,7 +19,7 @@ from separatrix.explorer.comparison import comparison
 from separatrix.explorer.compute import plan_table, sample_certificate, upload_panel
 from separatrix.explorer.compute.fields import FIELDS, settings_of
 from separatrix.explorer.compute.machine_speed import speeds
-from separatrix.explorer.compute.phase_here import phase
+from separatrix.explorer.compute.phase_here import HEIGHT, phase
 from separatrix.explorer.context import Context
 from separatrix.report.theme import Drawing
 
@@ -52,11 +52,11 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
         html.Div([controls.alert("compute-alert"), controls.alert("phase-alert")]),
         html.Section(id="compute-plan", **attributes(aria_label="The plan", aria_live="polite")),
         html.Div(
-            figure_card("phase", title="Which method is cheaper", height=480, first=lambda: _phase(state)),
+            figure_card("phase", title="Which method is cheaper", height=HEIGHT, first=lambda: _phase(state)),
             className="first",
         ),
         _sample(),
-        html.Section([html.H3("Take it away"), copy_card("compute")], **attributes(aria_label="Take it away")),
+        html.Section([html.H3("Code"), copy_card("compute")], **attributes(aria_label="Code")),
         upload_panel.layout(),
     ]
     left = controls.settings(TAB, FIELDS, state, differs=("k", ("2", "3")))
@@ -110,7 +110,7 @@ def register(app: Dash, context: Context) -> None:
             plans = [plan_table.planned(setting) for setting in settings]
         except SeparatrixError as error:
             return {**answer, "plan": html.P(str(error), className="alert", role="alert")}
-        answer["plan"] = comparison(plan_table.table(plans, speeds()), "The plan for any entries up to B.")
+        answer["plan"] = comparison(plan_table.table(plans, speeds()), "The plan for all inputs with entries up to B.")
         return answer
 
     @callback_with_alert(app, "phase-alert", {"phase": figure_outputs("phase")}, controls.reads(TAB))
@@ -133,8 +133,10 @@ def register(app: Dash, context: Context) -> None:
         settings = settings_of(controls.state_of(texts, ids), {})
         if settings is None:
             raise SeparatrixError(controls.SEE_BELOW)
-        found = [sample_certificate.sampled(one) for one in settings]
-        of = " and ".join(f"d = {one.d}, B = {one.bound:g}, k = {one.order}" for one in dict.fromkeys(settings))
-        return {"found": comparison(sample_certificate.rows(found), f"Entries drawn evenly from [-B, B]; {of}.")}
+        samples = [sample_certificate.sampled(setting) for setting in settings]
+        of = " and ".join(
+            f"d = {setting.d}, B = {setting.bound:g}, k = {setting.order}" for setting in dict.fromkeys(settings)
+        )
+        return {"found": comparison(sample_certificate.rows(samples), f"Entries drawn uniformly from [-B, B]; {of}.")}
 
     upload_panel.register(app, controls.holds(TAB))

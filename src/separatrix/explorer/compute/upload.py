@@ -1,8 +1,7 @@
-"""A file of tensors that a reader gives: checked before anything is made of it, and never unpickled.
+"""Uploaded files of tensors: safetensors files with ``q``, ``k1``, ``k2``, ... and optionally ``v1``, ``v2``, ...
 
-It is a safetensors file with ``q``, ``k1``, ``k2``, ... and, if there are values, ``v1``, ``v2``, ... Its size and its
-header are looked at here; its numbers are read by a process of its own (`plan_child`), which has a limited time and
-limited memory.
+This module checks the size and the header of a file. A separate process with limits on time and memory, `plan_child`,
+reads the numbers. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from separatrix.tensor_files import ITEM_BYTES, header_entries, not_safetensors
 
 LARGEST_ORDER = 6
 COORDINATES = 512
-"""The most that heads times the largest last dimension may be: planning keeps a sample of scores for each."""
+"""The limit on the number of heads times the largest last dimension: planning stores a sample of scores for each."""
 ENTRIES = UPLOAD_BYTES // 2
-"""The most that all tensors may have once their heads are broadcast: a file of half precision can hold no more."""
+"""The limit on the number of entries of all tensors after broadcasting: what a file of half precision can hold."""
 SECONDS, MEMORY = 20, 2**30
-"""The processor's seconds and the memory that planning a file may take, on top of what the libraries need."""
+"""The CPU time and the memory that planning a file may take, in addition to what the libraries need."""
 PATIENCE_SECONDS = 900.0
-"""How long the process that plans a file is waited for: on a busy machine it takes longer than the processor's time."""
+"""The seconds after which planning is abandoned: on a busy machine a process takes longer than its CPU time."""
 
 DTYPES = {"F16": "float16", "BF16": "bfloat16", "F32": "float32", "F64": "float64"}
 _ONE = threading.Lock()
@@ -40,14 +39,14 @@ _ONE = threading.Lock()
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says that it holds: the order, and dtype and shape of each tensor that is used."""
+    """The header of a file: the order, and the dtype and shape of each tensor that is used."""
 
     order: int
     tensors: Mapping[str, tuple[str, tuple[int, ...]]]
 
 
 def decoded(contents: object) -> bytes:
-    """The bytes of what a browser sends, ``data:...;base64,...``; its length is looked at first."""
+    """Decode what a browser sends, ``data:...;base64,...``, after a check of its length."""
     if not isinstance(contents, str):
         raise ArgumentError("file", expected="one file", got="nothing" if contents is None else "something else")
     head, comma, text = contents.partition(",")
@@ -69,7 +68,7 @@ def too_big(size: int) -> ArgumentError:
 
 
 def header(data: bytes) -> Header:
-    """What the file holds, if it is a safetensors file of tensors that can be planned; an error in a sentence if not.
+    """Read and check the header of a file; an `ArgumentError` says what is wrong with it.
 
     >>> header(b"PK" + bytes(2))
     Traceback (most recent call last):
@@ -79,18 +78,18 @@ is never opened here; save it with safetensors.torch.save_file.
     """
     named, left = header_entries(data, len(data))
     named.pop("__metadata__", None)
-    found = checked(named, left)
-    shapes = {name: shape for name, (_, shape) in found.tensors.items()}
+    declared = checked(named, left)
+    shapes = {name: shape for name, (_, shape) in declared.tensors.items()}
     heads, widest = broadcast_heads(shapes), max(shape[-1] for shape in shapes.values())
     if heads * widest > COORDINATES:
         wanted = f"heads times d up to {COORDINATES}, for keys and values, so that planning is cheap"
         raise ArgumentError("file", expected=wanted, got=f"{heads} times {widest}")
     check_entries(shapes)
-    return found
+    return declared
 
 
 def checked(named: Mapping[str, Any], left: int) -> Header:
-    """The tensors by the rules of the page: names, types, shapes."""
+    """Check the names, dtypes and shapes of the tensors."""
     order = next((k for k in range(1, LARGEST_ORDER + 1) if f"k{k}" not in named), LARGEST_ORDER + 1)
     if "q" not in named or not 2 <= order <= LARGEST_ORDER:
         names = ", ".join(sorted(named)[:8]) or "nothing"
@@ -115,7 +114,7 @@ def checked(named: Mapping[str, Any], left: int) -> Header:
 
 
 def check_entries(shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse tensors that would be large once their heads are broadcast against each other."""
+    """Raise an `ArgumentError` for tensors that are too large after their heads are broadcast."""
     entries = broadcast_heads(shapes) * sum(shape[-2] * shape[-1] for shape in shapes.values())
     if entries > ENTRIES:
         wanted = f"at most {ENTRIES:,} entries in all tensors once their heads are broadcast against each other"
@@ -123,7 +122,7 @@ def check_entries(shapes: Mapping[str, tuple[int, ...]]) -> None:
 
 
 def broadcast_heads(shapes: Mapping[str, tuple[int, ...]]) -> int:
-    """How many heads there are once the dimensions before the last two are broadcast, as torch does it.
+    """The number of heads after the dimensions before the last two are broadcast as in torch.
 
     >>> broadcast_heads({"q": (3, 1, 9, 2), "k1": (4, 9, 2)})
     12
@@ -135,11 +134,11 @@ def broadcast_heads(shapes: Mapping[str, tuple[int, ...]]) -> int:
     return math.prod(max(axis) for axis in axes)
 
 
-def _tensor(name: str, told: object) -> tuple[str, tuple[int, ...]]:
-    """The dtype and the shape of one tensor, both checked."""
-    if not isinstance(told, dict) or not isinstance(told.get("shape"), list):
+def _tensor(name: str, entry: object) -> tuple[str, tuple[int, ...]]:
+    """The dtype and the shape of a tensor, after a check of both."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("shape"), list):
         raise not_safetensors(f"a header that says of {name} neither dtype nor shape")
-    dtype, shape = told.get("dtype"), told["shape"]
+    dtype, shape = entry.get("dtype"), entry["shape"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
         got = f"{dtype!r}"[:40]
         raise ArgumentError(name, expected=f"one of {', '.join(DTYPES.values())}", got=got)
@@ -149,7 +148,7 @@ def _tensor(name: str, told: object) -> tuple[str, tuple[int, ...]]:
 
 
 def planned_file(data: bytes, tolerance: float) -> dict[str, Any]:
-    """The plan of a checked file, made by `plan_child` in a limited time; one file at a time."""
+    """Plan a checked file by `plan_child`, within the limits and one file at a time."""
     header(data)
     if not _ONE.acquire(blocking=False):
         raise SeparatrixError("Another file is being planned: try again in a few seconds.")

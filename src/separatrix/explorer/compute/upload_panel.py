@@ -1,4 +1,4 @@
-"""The file that a reader gives to the tab Compute: where it is dropped, and the plan of what is in it."""
+"""The upload of the tab Compute: where a file is dropped, and the plan for its tensors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _FILE = (
 
 
 def layout() -> Component:
-    """Where the file is dropped, and a place for what was found."""
+    """The drop area, and the place of the plan."""
     return html.Section(
         [
             html.H3("Plan your own tensors"),
@@ -40,7 +40,7 @@ def layout() -> Component:
 
 
 def register(app: Dash, fields: Mapping[str, Any]) -> None:
-    """Plan a file when there is one; `fields` are the controls of the tab, which a callback is told of."""
+    """Register the callback that plans an uploaded file; `fields` are the inputs for the controls of the tab."""
 
     @callback_with_alert(
         app,
@@ -61,23 +61,23 @@ def register(app: Dash, fields: Mapping[str, Any]) -> None:
         return {"found": file_table(plan, str(name)[:80], float(tolerance))}
 
 
-def file_table(found: Mapping[str, Any], name: str, tolerance: float) -> Component:
+def file_table(plan: Mapping[str, Any], name: str, tolerance: float) -> Component:
     """The plan of a file at a tolerance, as a table."""
-    shapes = ", ".join(f"{one} {' x '.join(map(str, shape))}" for one, shape in found["shapes"].items())
-    values = "those of the file" if found["values"] else (
-        "none in the file: signs stand in, so that the tolerance is relative to the values' largest magnitudes"
+    shapes = ", ".join(f"{tensor} {' x '.join(map(str, shape))}" for tensor, shape in plan["shapes"].items())
+    values = "those of the file" if plan["values"] else (
+        "none in the file: values of 1 and -1 are used, so that the tolerance is relative to the largest magnitudes"
     )  # fmt: skip
     rows = [
         ("tensors", [shapes]),
-        ("order k", [str(found["order"])]),
-        ("largest entry B", [f"{found['bound']:.4g}"]),
+        ("order k", [str(plan["order"])]),
+        ("largest entry B", [f"{plan['bound']:.4g}"]),
         ("values", [values]),
-        ("method", [found["method"]]),
-        ("index set", [found["index_set"] or "-"]),
-        ("rank", ["-" if found["rank"] is None else plan_table.big(found["rank"])]),
-        ("forecast of the error", [f"{found['predicted_error']:.2g}"]),
-        ("flops", [f"{found['flops']:.3g}"]),
-        ("working memory", [plan_table.spelled_bytes(found["bytes"])]),
-        ("why", [found["why"]]),
+        ("method", [plan["method"]]),
+        ("index set", [plan["index_set"] or "-"]),
+        ("rank", ["-" if plan["rank"] is None else plan_table.big(plan["rank"])]),
+        ("predicted error", [f"{plan['predicted_error']:.2g}"]),
+        ("flops", [f"{plan['flops']:.3g}"]),
+        ("working memory", [plan_table.spelled_bytes(plan["bytes"])]),
+        ("why", [plan["why"]]),
     ]
     return comparison(rows, f"The plan for {name} at a tolerance of {tolerance:g}.")

@@ -16,19 +16,19 @@ from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY,
 
 _PANELS = ("loss", "alpha", "C")
 _FEW = 20
-"""Records up to which each is marked."""
+"""The largest number of records that are drawn with markers."""
 
 
-def dynamics(found: Sequence[Descended]) -> Drawing:
-    """Loss, alpha and C over the steps, a colour a setting: the recursion, the law (dotted), the bound (dashed)."""
+def dynamics(runs: Sequence[Descended]) -> Drawing:
+    """Draw the loss, alpha and C against the steps: the recursion (solid), the law (dotted), the bound (dashed)."""
     drawn = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.05, row_heights=[0.46, 0.27, 0.27])
     drawn.update_layout(template=THEME, height=720, legend={"y": -0.13})
     drawn.update_xaxes(type="log", exponentformat="power", dtick=1)
     drawn.update_xaxes(title_text="steps", row=3, col=1)
     columns: dict[str, list[Value]] = {name: [] for name in ("setting", "what", "steps", *_PANELS)}
-    for letter, colour, one in zip("AB", (BLUE, ORANGE), found, strict=False):
-        prefix = "" if len(found) == 1 else f"{letter}: "
-        for kind, line, dash in (("recursion", one.run, "solid"), ("law", one.law, "dot")):
+    for letter, colour, run in zip("AB", (BLUE, ORANGE), runs, strict=False):
+        prefix = "" if len(runs) == 1 else f"{letter}: "
+        for kind, line, dash in (("recursion", run.run, "solid"), ("law", run.law, "dot")):
             if not len(line.step):
                 continue
             _keep(columns, letter, kind, line)
@@ -39,17 +39,17 @@ def dynamics(found: Sequence[Descended]) -> Drawing:
                     row=row,
                     col=1,
                 )
-        step, allowed = (values.tolist() for values in one.bound)
+        step, allowed = (values.tolist() for values in run.bound)
         limit = curve(f"{prefix}bound of Theorem 3.1", step, allowed, colour, mode="lines", dash="dash")
         drawn.add_trace(limit, row=1, col=1)
-    least = min(float(one.last.loss[0]) for one in found)
-    most = max(one.of.d / (2 * one.of.q) for one in found)
+    least = min(float(run.last.loss[0]) for run in runs)
+    most = max(run.of.d / (2 * run.of.q) for run in runs)
     power = {"type": "log", "exponentformat": "power", "dtick": 1}
-    # The bound starts far above every loss: the axis is the losses'.
+    # The bound starts far above every loss, so the limits of the axis are those of the losses.
     drawn.update_yaxes(title_text="loss", **power, range=[np.log10(least / 2), np.log10(most * 8)], row=1, col=1)
     drawn.update_yaxes(title_text="\N{GREEK SMALL LETTER ALPHA}", row=2, col=1)
     drawn.update_yaxes(title_text="C", row=3, col=1)
-    text = " ".join(_said(letter, one, len(found)) for letter, one in zip("AB", found, strict=False))
+    text = " ".join(_said(letter, run, len(runs)) for letter, run in zip("AB", runs, strict=False))
     return Drawing(drawn, text, columns)
 
 
@@ -61,24 +61,25 @@ def _keep(columns: dict[str, list[Value]], letter: str, kind: str, line: Dynamic
             column.append(value)
 
 
-def _said(letter: str, one: Descended, settings: int) -> str:
-    of = one.of
+def _said(letter: str, descended: Descended, settings: int) -> str:
+    of = descended.of
     who = "The loss" if settings == 1 else f"{letter}: the loss"
     beyond = ""
     if of.steps > LONGEST:
-        then = "the law goes on" if of.beyond else "the law begins later, at T/η steps"
-        beyond = f"; of the {of.steps:,} steps {LONGEST:,} are run by the recursion, and {then}"
+        then = "the law the others" if of.beyond else r"the law holds only from step $T / \eta$ on"
+        beyond = f"; the recursion computes the first {LONGEST:,} steps, and {then}"
     return (
-        f"{who} falls from {of.d / (2 * of.q):.3g} to {one.last.loss[0]:.3g} after {one.last.step[0]:,.0f} steps, with "
-        rf"$\alpha$ at {one.last.alpha[0]:.3g} and $C$ at {one.last.C[0]:.3g}{beyond}."
+        f"{who} falls from {of.d / (2 * of.q):.3g} to {descended.last.loss[0]:.3g} after "
+        rf"{descended.last.step[0]:,.0f} steps, with $\alpha$ at {descended.last.alpha[0]:.3g} and $C$ at "
+        f"{descended.last.C[0]:.3g}{beyond}."
     )
 
 
 def losses(run: TrainingRun, beside: Sequence[TrainingRun] = ()) -> Drawing:
     """The training loss and the validation losses of a run, and its cosines to the ground truth.
 
-    A run may have kept only one of the two: it has the figure alone, and the sentence says so. Runs `beside` it have
-    their training loss in the same panel, in colours of their own, if this one has a panel for it.
+    A run that recorded only losses or only cosines has a figure of one panel, and the caption says so. The training
+    losses of the runs `beside` it are drawn in the panel of the losses.
     """
     lines = run.drawable
     panels = sorted({_looks(name)[3] for name in lines})
@@ -103,18 +104,18 @@ def losses(run: TrainingRun, beside: Sequence[TrainingRun] = ()) -> Drawing:
         colour, dash, opacity, panel = _looks(name)
         look = {"mode": mode, "dash": dash, "opacity": opacity}
         drawn.add_trace(curve(called(name), run.step, line, colour, **look), row=rows[panel], col=1)
-    others = [one for one in beside if "loss" in one.drawable and 1 in rows]
-    for other, colour in zip(others, _BESIDE, strict=False):
-        line = curve(f"loss, {other.title}", other.step, other.drawable["loss"], colour, mode="lines")
+    beside_with_loss = [shown_run for shown_run in beside if "loss" in shown_run.drawable and 1 in rows]
+    for other_run, colour in zip(beside_with_loss, _BESIDE, strict=False):
+        line = curve(f"loss, {other_run.title}", other_run.step, other_run.drawable["loss"], colour, mode="lines")
         drawn.add_trace(line, row=rows[1], col=1)
-    if others:
-        drawn.update_xaxes(range=[0, max(one.steps for one in (run, *others))])
-    said = [_reached(one, one.drawable) for one in (run, *others)]
+    if beside_with_loss:
+        drawn.update_xaxes(range=[0, max(shown_run.steps for shown_run in (run, *beside_with_loss))])
+    said = [_reached(shown_run, shown_run.drawable) for shown_run in (run, *beside_with_loss)]
     return Drawing(drawn, " ".join(said), columns)
 
 
 _BESIDE = (RED, SKY, PURPLE, ORANGE)
-"""The colours of runs that stand beside another one; there are no more of them."""
+"""The colours of the runs that are compared with the chosen run; at most as many runs can be compared."""
 
 
 def _reached(run: TrainingRun, lines: Mapping[str, Sequence[float | None]]) -> str:
@@ -128,7 +129,7 @@ def _reached(run: TrainingRun, lines: Mapping[str, Sequence[float | None]]) -> s
 
 
 def called(line: str) -> str:
-    """A line of a run for the reader.
+    """The label of a curve of a run.
 
     >>> called("cosine of W"), called("T=96")
     ('cosine of W', 'validation loss, T = 96')
@@ -137,7 +138,7 @@ def called(line: str) -> str:
 
 
 def _looks(name: str) -> tuple[str, str, float, int]:
-    """Colour, dash, opacity and panel of a line."""
+    """The colour, dash, opacity and panel of a curve."""
     if name.startswith("cosine"):
         return (PURPLE, "solid", 1.0, 2) if name.endswith("W") else (ORANGE, "dash", 1.0, 2)
     if name == "loss":
@@ -146,7 +147,7 @@ def _looks(name: str) -> tuple[str, str, float, int]:
 
 
 def weights(step: int, W: Floats, V: Floats, name: str) -> Drawing:
-    """W and V at a step, each on its own scale, zero in the middle of the colours."""
+    """Draw W and V at a step as heat maps, each with its own colour scale that is centred at zero."""
     drawn = figure("column: tokens, then encodings", "row of W", height=640)
     drawn.update_layout(
         xaxis={"anchor": "y2"},

@@ -1,4 +1,4 @@
-"""What a visitor may choose of a training run, and which run and step to look at."""
+"""The fields of a new training run, and the fields that select a run and a step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from separatrix.checks import is_number
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.explorer import controls
 from separatrix.explorer.fields import Field, decimal, whole, words
-from separatrix.explorer.learn.asked_run import RunChoices
+from separatrix.explorer.learn.run_choices import RunChoices
 
 PAPER = "Wang, Wei, Hsu and Lee"
 
@@ -29,7 +29,7 @@ NEW = (
     whole(
         "run_d_e",
         "dₑ",
-        "The number of coordinates of an encoding: random signs, drawn anew at every step, nearly orthogonal.",
+        "The number of coordinates of an encoding: random signs that are redrawn at every step and nearly orthogonal.",
         f"{PAPER}, Section 3.2",
         low=8,
         high=96,
@@ -62,7 +62,7 @@ NEW = (
     whole(
         "run_seed",
         "seed",
-        "What decides every draw: equal seeds give equal runs.",
+        "The random seed: equal seeds give equal runs.",
         "",
         low=0,
         high=999_999,
@@ -70,13 +70,15 @@ NEW = (
         shared=True,
     ),
 )
-RUN = words("run", "run", "The run to look at.")
-BESIDE = words("beside", "beside it", "Other runs, whose losses are drawn beside it: their names, with commas between.")
+RUN = words("run", "run", "The run that is shown.")
+BESIDE = words(
+    "beside", "beside it", "The names of other runs whose losses are drawn in the same figure, separated by commas."
+)
 MOST_BESIDE = 4
 STEP = whole(
     "at",
     "step",
-    "The step whose W and V are shown: those kept at this step, or the last before it.",
+    "The step whose W and V are shown: those of the last checkpoint up to this step.",
     f"{PAPER}, Figures 3 and 8",
     low=0,
     high=10**6,
@@ -86,7 +88,7 @@ STEP = whole(
 
 
 def asked(state: Mapping[str, Any]) -> RunChoices:
-    """The run that the controls ask for."""
+    """The run with the values of the controls."""
     read = controls.values(NEW, state)
     T, q = read["run_T"], read["run_q"]
     if q > T:
@@ -95,7 +97,7 @@ def asked(state: Mapping[str, Any]) -> RunChoices:
 
 
 def asked_in(numbers: Mapping[str, Any] | None, name: str) -> RunChoices:
-    """The run whose numbers a file of a store has, each checked as one that a visitor types is.
+    """The run with the settings in a file of the store, which are checked like those of the controls.
 
     Args:
         numbers: what the file has; it may come from somebody else.
@@ -111,19 +113,19 @@ def asked_in(numbers: Mapping[str, Any] | None, name: str) -> RunChoices:
         if run.name() == name:
             return run
     raise SeparatrixError(
-        f"{name} cannot go on: the store does not have the numbers of a run of this name. Choose them above, and start "
-        "it: equal numbers are the same run, which goes on from its last checkpoint."
+        f"{name} cannot be resumed: the store has no valid settings for it. Enter its settings above and "
+        "start it: a run with equal settings resumes from its last checkpoint."
     )
 
 
-def others(value: object) -> list[str]:
-    """The names of the runs that stand beside the one that is looked at, from the address or from the page.
+def beside_names(value: object) -> list[str]:
+    """The names of the runs that are drawn beside the selected run, from the address or from the page.
 
-    >>> others("run-1,run-2"), others(["run-3"]), others(None)
+    >>> beside_names("run-1,run-2"), beside_names(["run-3"]), beside_names(None)
     (['run-1', 'run-2'], ['run-3'], [])
     """
-    found = value if isinstance(value, list) else str(value or "").split(",")
-    return list(dict.fromkeys(str(one) for one in found if one))[:MOST_BESIDE]
+    names = value if isinstance(value, list) else str(value or "").split(",")
+    return list(dict.fromkeys(str(name) for name in names if name))[:MOST_BESIDE]
 
 
 FIELDS: tuple[Field, ...] = (*NEW, RUN, BESIDE, STEP)

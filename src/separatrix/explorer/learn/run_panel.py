@@ -1,4 +1,4 @@
-"""The lower half of the tab Learn: a training run started, watched and stopped; stored runs with their W and V."""
+"""The lower half of the tab Learn: start, watch and stop a training run; see stored runs with their W and V."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from separatrix.explorer.attributes import attributes
 from separatrix.explorer.cards import copy_card, figure_card, figure_outputs, figure_values
 from separatrix.explorer.context import Context
 from separatrix.explorer.learn import figures
-from separatrix.explorer.learn.asked_run import CHECKPOINTS
-from separatrix.explorer.learn.run_fields import BESIDE, NEW, RUN, STEP, asked, others
+from separatrix.explorer.learn.run_choices import CHECKPOINTS
+from separatrix.explorer.learn.run_fields import BESIDE, NEW, RUN, STEP, asked, beside_names
 from separatrix.explorer.learn.training_runs import TrainingRun, known, listed, read_run
 from separatrix.explorer.learn.training_start import Starter
-from separatrix.explorer.learn.training_state import RunStatus, standing
+from separatrix.explorer.learn.training_state import RunStatus, run_status
 
 TAB = "learn"
 TICK_MILLISECONDS = 1000
@@ -36,11 +36,11 @@ _LEAD = (
 
 
 def layout(state: Mapping[str, str], context: Context) -> Component:
-    """The controls of a new run on the left; the run that is looked at on the right."""
+    """The layout: the controls of a new run on the left, the selected run on the right."""
     wanted = state[RUN.name]
     names, missing = _names(context, wanted)
     value = wanted if wanted in names else next(iter(names), None)
-    beside = [one for one in others(state[BESIDE.name]) if one in names]
+    beside = [name for name in beside_names(state[BESIDE.name]) if name in names]
     new = html.Fieldset(
         [html.Legend("A new run"), *(controls.control(TAB, field, state[field.name]) for field in NEW)],
         className="setting alone",
@@ -62,14 +62,14 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
         html.Div(
             [
                 html.Div(missing, role="alert", className="alert"),
-                *(controls.alert(one) for one in ("run-alert", "act-alert", "steps-alert", "weights-alert")),
+                *(controls.alert(id) for id in ("run-alert", "act-alert", "steps-alert", "weights-alert")),
             ]
         ),
         html.Div(id="run-status", className="status"),
         html.Div(
             [
                 html.Button("Stop it", id="run-stop", type="button", hidden=True),
-                html.Button("Let it go on", id="run-go-on", type="button", hidden=True),
+                html.Button("Resume", id="run-go-on", type="button", hidden=True),
             ]
         ),
         html.Div([figure_card("run-losses", title="Losses and cosines", height=560)], id="run-figures", hidden=True),
@@ -88,9 +88,7 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
             html.P([*_LEAD], className="note"),
             html.Div(
                 [
-                    html.Div(
-                        [new, begin, html.H3("Take it away", className="below"), copy_card("run")], className="controls"
-                    ),
+                    html.Div([new, begin, html.H3("Code", className="below"), copy_card("run")], className="controls"),
                     html.Div(watched, className="results"),
                 ],
                 className="split",
@@ -104,7 +102,7 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
 
 
 def _names(context: Context, wanted: str) -> tuple[dict[str, str], str]:
-    """The runs there are, and a sentence if the one that is wanted is none of them or the store cannot be read."""
+    """The runs of the store, and an error message if it cannot be read or does not have the run `wanted`."""
     try:
         names = listed(context.store)
     except SeparatrixError as error:
@@ -117,7 +115,7 @@ def _options(names: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def register(app: Dash, context: Context) -> None:
-    """Start, stop and go on; follow the run that is chosen; its weights at the step that is chosen."""
+    """Register the callbacks of the buttons, of the selected run and of its weights at the selected step."""
     starter = Starter(context.store)
     chosen = {"name": Input(_RUN, "value")}
     moments = {"tick": Input("run-tick", "n_intervals"), "acted": Input("run-acted", "data")}
@@ -128,7 +126,7 @@ def register(app: Dash, context: Context) -> None:
         "status": Output("run-status", "children"),
         "stop": Output("run-stop", "hidden"),
         "go_on": Output("run-go-on", "hidden"),
-        # One tick more than there were, so that the next one waits for this answer: a slow machine is not flooded.
+        # One more tick than so far, so that the next tick comes after this answer and requests do not pile up.
         "ticks": Output("run-tick", "max_intervals"),
         "kept": Output("run-kept", "data"),
         "hidden": Output("run-figures", "hidden"),
@@ -155,7 +153,7 @@ def register(app: Dash, context: Context) -> None:
         if kept != (now := [name, len(run.kept)]):
             answer["kept"] = now
         if run.drawable:
-            along = [read_run(context.store, one) for one in others(beside) if one != name]
+            along = [read_run(context.store, other_name) for other_name in beside_names(beside) if other_name != name]
             answer["losses"] = figure_values(figures.losses(run, along))
         return answer
 
@@ -176,7 +174,7 @@ def register(app: Dash, context: Context) -> None:
 
 
 def _register_acts(app: Dash, context: Context, starter: Starter) -> None:
-    clicks = {one: Input(f"run-{one.replace('_', '-')}", "n_clicks") for one in ("start", "stop", "go_on")}
+    clicks = {action: Input(f"run-{action.replace('_', '-')}", "n_clicks") for action in ("start", "stop", "go_on")}
     outputs = {
         "acted": Output("run-acted", "data"),
         "name": Output(_RUN, "value"),
@@ -192,8 +190,8 @@ def _register_acts(app: Dash, context: Context, starter: Starter) -> None:
     ) -> Mapping[str, Any]:
         state = controls.state_of(texts, ids)
         name = str(state.get(RUN.name) or "")
-        count = sum(one or 0 for one in clicks.values())
-        if not count:  # the buttons came into the page: nobody pressed one
+        count = sum(clicked or 0 for clicked in clicks.values())
+        if not count:  # the buttons were added to the page, but none was clicked
             return unchanged(outputs)  # type: ignore[no-any-return]
         match ctx.triggered_id:
             case "run-start":
@@ -208,7 +206,7 @@ def _register_acts(app: Dash, context: Context, starter: Starter) -> None:
 
 
 def _register_steps(app: Dash, context: Context, chosen: Mapping[str, Any]) -> None:
-    """The slider of the step ends where the run does."""
+    """The end of the slider is the last step of the run."""
     slider = {"kind": "slider", "tab": TAB, "of": STEP.name}
     outputs = {
         "scale": Output({**slider, "kind": "scale"}, "data"),
@@ -226,7 +224,7 @@ def _register_steps(app: Dash, context: Context, chosen: Mapping[str, Any]) -> N
         every = max(1, steps // CHECKPOINTS)
         count = -(-steps // every)
         scale = {"low": 0, "high": steps, "log": False, "step": str(every), "steps": count, "label": STEP.label}
-        # A run that was chosen or started here is looked at as it ends; an address may name an earlier step.
+        # A run that was selected or started on the page is shown at its last step; an address may name an earlier step.
         ends = ctx.triggered_id is not None or _beyond(at, steps)
         return {"scale": scale, "most": count, "at": str(steps) if ends else no_update}
 
@@ -239,22 +237,24 @@ def _beyond(at: object, steps: int) -> bool:
 
 
 def _stands(context: Context, name: str) -> RunStatus:
-    return standing(context.store, known(context.store, name)) if name.startswith("run-") else RunStatus("kept", "")
+    return run_status(context.store, known(context.store, name)) if name.startswith("run-") else RunStatus("kept", "")
 
 
 def status(run: TrainingRun, stands: RunStatus) -> Component:
-    """How a run stands: a word, how far it is, and its last numbers."""
+    """The status of a run: a word, its progress, and its last values."""
     done = run.step[-1] if run.step else 0
     far = f"step {done:,} of {run.steps:,}" if run.steps else "it begins"
     last = {name: line[-1] for name, line in run.lines.items() if line and line[-1] is not None}
     numbers = "; ".join(f"{figures.called(name)}: {value:.4g}" for name, value in last.items())
-    bare = "It has no losses and no cosines to draw." if run.step and not run.drawable and not stands.alive else None
+    bare = (
+        "The run has recorded no losses and no cosines." if run.step and not run.drawable and not stands.alive else None
+    )
     return html.Div(
         [
             html.P(
                 [html.Span(stands.word, className=f"badge {stands.word.replace(' ', '-')}", role="status"), " ", far]
             ),
-            html.Progress(value=str(done), max=str(max(run.steps, 1)), **attributes(aria_label="How far the run is")),
+            html.Progress(value=str(done), max=str(max(run.steps, 1)), **attributes(aria_label="Progress of the run")),
             html.P(" ".join(filter(None, [stands.said, run.stopped, bare])), className="note"),
             html.P(numbers, className="note") if numbers else html.Span(),
         ]

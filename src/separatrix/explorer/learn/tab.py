@@ -54,7 +54,7 @@ DYNAMICS = (
     whole(
         "steps",
         "steps",
-        f"The updates to look at. The first {dynamics.LONGEST:,} are run; beyond them the closed-form law goes on.",
+        f"The number of updates. The first {dynamics.LONGEST:,} are computed by the recursion, the others by the law.",
         f"{PAPER}, Theorem 3.1 and equation (6)",
         low=10,
         high=10**9,
@@ -83,7 +83,7 @@ _TRIES = {
 
 
 def layout(state: Mapping[str, str], context: Context) -> Component:
-    """The dynamics with their controls, and the loss along a parameter; below, the training runs with theirs."""
+    """The layout: the dynamics with their controls, the loss against a parameter, and below them the training runs."""
     both = compares(state)
     results = [
         controls.alert("learn-alert"),
@@ -91,18 +91,18 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
             figure_card("dynamics", title="The dynamics in closed form", height=720, first=lambda: _first(state)),
             className="first",
         ),
-        html.Div(maps.section(TAB, SHARED, state, "loss-along", "Where it has learned")),
+        html.Div(maps.section(TAB, SHARED, state, "loss-along", "Loss at the end of training")),
         html.Section(id="learn-summary", **attributes(aria_label="In numbers", aria_live="polite")),
-        html.Section([html.H3("Take it away"), copy_card("learn")], **attributes(aria_label="Take it away")),
+        html.Section([html.H3("Code"), copy_card("learn")], **attributes(aria_label="Code")),
     ]
     kind = "split both" if both else "split"
     left = controls.settings(TAB, DYNAMICS, state, differs=("T", ("60", "20")))
-    shown = controls.page(_LEAD, left, results, kind, controls.tries(TAB, FIELDS, _TRIES))
-    return html.Div([shown, run_panel.layout(state, context)])
+    dynamics_part = controls.page(_LEAD, left, results, kind, controls.tries(TAB, FIELDS, _TRIES))
+    return html.Div([dynamics_part, run_panel.layout(state, context)])
 
 
 def register(app: Dash, context: Context) -> None:
-    """The dynamics and the curve follow their controls; the runs have callbacks of their own."""
+    """Register the callbacks of the dynamics, the curve and the training runs."""
     copied = copy_outputs("run")
     outputs = {
         "run_copy": copied,
@@ -116,14 +116,14 @@ def register(app: Dash, context: Context) -> None:
     def show(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
         state = controls.state_of(texts, ids)
         said: dict[str, Any] = {}
-        found = controls.each_setting(DYNAMICS, state, _descended, _broken, said)
+        runs = controls.each_setting(DYNAMICS, state, _descended, _broken, said)
         new = _new_run(state, said)
         answer = {**unchanged(outputs), "notes": controls.notes(ids, said), "run_copy": new or unchanged(copied)}
-        if found is None:
+        if runs is None:
             return {**answer, "summary": html.P(controls.SEE_BELOW, className="alert")}
-        settings = [one.of for one in found]
-        answer["dynamics"] = figure_values(figures.dynamics(found))
-        answer["summary"] = comparison(dynamics.summary(found), "The dynamics in numbers.")
+        settings = [run.of for run in runs]
+        answer["dynamics"] = figure_values(figures.dynamics(runs))
+        answer["summary"] = comparison(dynamics.summary(runs), "The dynamics in numbers.")
         answer["copy"] = {
             "python": dynamics.python(settings),
             "command": dynamics.command(settings),
@@ -136,32 +136,32 @@ def register(app: Dash, context: Context) -> None:
     def draw(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
         state = controls.state_of(texts, ids)
         shared = controls.values(SHARED, state)
-        found = controls.each_setting(DYNAMICS, state, dynamics.descent, lambda _: {}, {})
-        if found is None:
-            return {"along": unchanged(curve["along"])}  # `show` tells what is wrong
+        settings = controls.each_setting(DYNAMICS, state, dynamics.descent, lambda _: {}, {})
+        if settings is None:
+            return {"along": unchanged(curve["along"])}  # `show` reports the errors
         along, across = shared["along"], shared["across"]
-        if maps.is_map(found, along, across):
-            return {"along": figure_values(sweep.plane(found[0], along, across))}
-        return {"along": figure_values(sweep.along(found, along))}
+        if maps.is_map(settings, along, across):
+            return {"along": figure_values(sweep.plane(settings[0], along, across))}
+        return {"along": figure_values(sweep.along(settings, along))}
 
     run_panel.register(app, context)
 
 
 def _first(state: Mapping[str, Any]) -> Drawing | None:
-    """The dynamics of what the address says; None where it cannot be read."""
-    found = controls.each_setting(DYNAMICS, state, _descended, _broken, {})
-    return None if found is None else figures.dynamics(found)
+    """The figure of the dynamics for the address; None if a value is invalid."""
+    runs = controls.each_setting(DYNAMICS, state, _descended, _broken, {})
+    return None if runs is None else figures.dynamics(runs)
 
 
 def _new_run(state: Mapping[str, Any], said: dict[str, Any]) -> dict[str, str] | None:
-    """What to copy of the run that the controls ask for, or None with what is wrong said below them."""
+    """The program and the command of the run with the values of the controls, or None if a value is invalid."""
     wrong = controls.complaints((*run_fields.NEW, run_fields.STEP), state)
     if not wrong:
         try:
             asked = run_fields.asked(state)
             return {"python": asked.python(), "command": asked.command()}
         except ArgumentError as error:
-            # The threshold on dot products is not the visitor's to choose: the width is.
+            # Visitors choose the width of the encodings, not the threshold on their dot products.
             wrong = {error.argument if error.argument.startswith("run_") else "run_d_e": str(error)}
     said.update(controls.refusals(wrong))
     return None
@@ -171,5 +171,5 @@ def _descended(read: Mapping[str, Any]) -> Descended:
     return dynamics.descended(dynamics.descent(read))
 
 
-def _broken(one: Descended) -> dict[str, Component]:
-    return {name: html.P(told, className="broken") for name, told in one.of.broken().items()}
+def _broken(descended: Descended) -> dict[str, Component]:
+    return {name: html.P(sentence, className="broken") for name, sentence in descended.of.broken().items()}

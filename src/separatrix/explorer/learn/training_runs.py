@@ -1,7 +1,6 @@
-"""Training runs as the page shows them: those of `separatrix train selection`, and those that claims rest on.
+"""The training runs of the store: those of `separatrix train selection`, and those of the claims.
 
-All are read from the store. A run has a name that the server made; what a visitor asks for is looked up among those
-names and never used as a path.
+The server names the runs; the name in a request is looked up among them and never used as a path.
 """
 
 from __future__ import annotations
@@ -18,24 +17,24 @@ import numpy as np
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.explorer.learn.dynamics import Floats
-from separatrix.explorer.learn.training_state import COMMAND, NAME, TRAINING, told
+from separatrix.explorer.learn.training_state import COMMAND, NAME, TRAINING, read_json
 from separatrix.lab.store import Store, StoredRecord, has_store
 from separatrix.runs.read import StoredRun, stored_runs
 from separatrix.selection.settings import TrainingSettings
 
 MOST_ENTRIES = 200 * 200
-"""The largest W that is drawn."""
+"""The most entries of W that are drawn."""
 MOST_LISTED = 40
-"""Runs of each kind that are listed."""
+"""The most runs of each kind that are listed."""
 
 Weights = tuple[int, Floats, Floats]
 
 
 @dataclass(frozen=True)
 class TrainingRun:
-    """What is known of a run: its records as lines over `step`, and the steps whose weights are kept.
+    """A run: its records as curves over `step`, and the steps whose weights were stored.
 
-    `lines`: the losses, the cosines and the validation losses by name; None where a record has none.
+    `lines` has the losses, the cosines and the validation losses by name, with None for missing values.
     """
 
     title: str
@@ -49,34 +48,36 @@ class TrainingRun:
 
     @property
     def drawable(self) -> dict[str, tuple[float | None, ...]]:
-        """The lines that have a number."""
+        """The curves with at least one value."""
         return {name: line for name, line in self.lines.items() if any(value is not None for value in line)}
 
     def at(self, step: int) -> Weights:
-        """The weights kept at `step` or last before it; the first ones if there are none before it."""
+        """The last weights that were stored up to `step`, or the first ones if all were stored later."""
         if not self.kept:
-            raise SeparatrixError(f"{self.title} has kept no weights yet.")
-        return self.weights(max((one for one in self.kept if one <= step), default=self.kept[0]))
+            raise SeparatrixError(f"{self.title} has stored no weights yet.")
+        return self.weights(max((kept for kept in self.kept if kept <= step), default=self.kept[0]))
 
 
 def listed(store: Path) -> dict[str, str]:
-    """Give the runs by name, with what a reader sees for each: those that were trained, newest first, then claims'."""
-    found: dict[str, str] = {}
+    """The titles of the runs by name: first the training runs, newest first, then the runs of the claims."""
+    titles: dict[str, str] = {}
     training = store / TRAINING
-    if training.is_dir():  # one that began a moment ago is not in the store yet
-        found |= {one.name: f"{one.name}, started here" for one in training.iterdir() if NAME.fullmatch(one.name)}
+    if training.is_dir():  # a run that has just started is not in the store yet
+        titles |= {
+            folder.name: f"{folder.name}, started here" for folder in training.iterdir() if NAME.fullmatch(folder.name)
+        }
     if not has_store(store):
-        return found
+        return titles
     with Store.open(store) as opened:
         for run in reversed(list(stored_runs(opened))[-MOST_LISTED:]):
-            found[run.name] = _title(run.settings)
+            titles[run.name] = _title(run.settings)
         for record in _cells(opened):
-            found[f"cell-{record.key[:12]}"] = _cell_title(record)
-    return found
+            titles[f"cell-{record.key[:12]}"] = _cell_title(record)
+    return titles
 
 
 def known(store: Path, name: str) -> str:
-    """Give the name back, if a run has it."""
+    """Return the name if there is such a run; otherwise raise an `ArgumentError`."""
     started = NAME.fullmatch(name) and (store / TRAINING / name).is_dir()
     if not started and name not in listed(store):
         raise ArgumentError("run", expected="one of the runs that are listed", got=repr(name[:40]))
@@ -84,7 +85,7 @@ def known(store: Path, name: str) -> str:
 
 
 def read_run(store: Path, name: str) -> TrainingRun:
-    """Read the run of that name."""
+    """Read a run by its name."""
     name = known(store, name)
     if name.startswith("cell-"):
         return _of_cell(store, name)
@@ -92,12 +93,12 @@ def read_run(store: Path, name: str) -> TrainingRun:
         with Store.open(store) as opened:
             for run in stored_runs(opened, name):
                 return _of_pieces(store, run)
-    steps = (told(store / TRAINING / name / COMMAND) or {}).get("steps")
+    steps = (read_json(store / TRAINING / name / COMMAND) or {}).get("steps")
     return TrainingRun(name, steps if is_whole(steps, low=0, high=10**9) else 0, {}, (), {}, (), _no_weights)
 
 
 def _no_weights(step: int) -> Weights:
-    raise SeparatrixError("This run has kept no weights yet.")
+    raise SeparatrixError("This run has stored no weights yet.")
 
 
 def _title(settings: TrainingSettings) -> str:
@@ -106,7 +107,10 @@ def _title(settings: TrainingSettings) -> str:
 
 def _of_pieces(store: Path, run: StoredRun) -> TrainingRun:
     records, kept = run.records(), run.kept()
-    columns = {one: tuple(record[one] for record in records) for one in ("loss", "cosine_W", "cosine_V")}
+    columns = {
+        column_name: tuple(record[column_name] for record in records)
+        for column_name in ("loss", "cosine_W", "cosine_V")
+    }
     tasks = list(records[0]["validation"]) if records else []
     columns |= {task: tuple(record["validation"].get(task) for record in records) for task in tasks}
 
@@ -120,7 +124,7 @@ def _of_pieces(store: Path, run: StoredRun) -> TrainingRun:
         run.settings.steps,
         dataclasses.asdict(run.settings),
         tuple(record["step"] for record in records),
-        {one.replace("_", " of "): column for one, column in columns.items()},
+        {column_name.replace("_", " of "): column for column_name, column in columns.items()},
         tuple(sorted(kept)),
         weights,
         records[-1]["stopped"] if records else None,
@@ -134,7 +138,7 @@ def _drawable(step: int, W: Any, V: Any) -> Weights:
 
 
 def _cells(store: Store) -> Iterator[StoredRecord]:
-    """Give the training runs that `separatrix reproduce` left in the store; rows without their parameters are none."""
+    """The training runs of `separatrix reproduce` in the store; rows without parameters are ignored."""
     for experiment, needed in (("selection.heat_maps", set()), ("selection.training", {"T", "encoding", "optimiser"})):
         records = (
             record
@@ -155,9 +159,11 @@ def _of_cell(store: Path, name: str) -> TrainingRun:
     with Store.open(store) as opened:
         record = opened.record(name.removeprefix("cell-"))
         result = opened.result(record)
-    step = tuple(int(one) for one in result["step"])
+    step = tuple(int(number) for number in result["step"])
     lines: dict[str, tuple[float | None, ...]] = {
-        one: _column(result[one]) for one in ("loss", "cosine_W", "cosine_V") if one in result
+        column_name: _column(result[column_name])
+        for column_name in ("loss", "cosine_W", "cosine_V")
+        if column_name in result
     }
     for at, task in enumerate(result.get("tasks", ())):
         lines[task] = _column(result["validation"][:, at])
@@ -171,7 +177,7 @@ def _of_cell(store: Path, name: str) -> TrainingRun:
         return _drawable(at, W[index] if stacked else W, V[index] if stacked else V)
 
     asked = record.cell.arguments
-    named = {one.replace("_", " of "): line for one, line in lines.items()}
+    named = {column_name.replace("_", " of "): line for column_name, line in lines.items()}
     return TrainingRun(
         _cell_title(record), int(asked["steps"]), asked, step, named, kept, weights, result.get("stopped")
     )

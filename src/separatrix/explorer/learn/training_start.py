@@ -1,6 +1,6 @@
-"""Starting a training run from the page, stopping it, and letting it go on: small ones, one at a time.
+"""Start, stop and resume small training runs from the page, one at a time.
 
-A run belongs to the explorer that started it: `keeper` ends it when the explorer ends, and it can go on later.
+`supervisor` stops a run when the explorer that started it ends; the run can be resumed later.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from separatrix.children import python_command, safe_environment
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.explorer.learn.asked_run import RunChoices
+from separatrix.explorer.learn.run_choices import RunChoices
 from separatrix.explorer.learn.run_fields import asked_in
 from separatrix.explorer.learn.training_state import (
     COMMAND,
@@ -27,9 +27,9 @@ from separatrix.explorer.learn.training_state import (
     TRAINING,
     alive,
     open_output,
+    read_json,
     run_folder,
-    standing,
-    told,
+    run_status,
 )
 from separatrix.files import Held, hold, make_folder, open_regular, write_whole
 from separatrix.lab.faults import plainly
@@ -37,26 +37,26 @@ from separatrix.lab.store import Store
 
 MOST_RUNS = 50
 LOCK_TRIES, LOCK_SECONDS = 3000, 0.01
-"""Whoever looks whether a run is alive holds the lock for a moment: only a run holds it for long."""
+"""The seconds to wait for the lock: checking whether a run is alive takes the lock for a moment, too."""
 
 
 @dataclass
 class Starter:
-    """Starts and stops the runs of one store. `held` are the keepers that end when this process does."""
+    """Starts and stops the training runs of a store. `held` are the supervisors, which end with this process."""
 
     store: Path
     held: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _one: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self, asked: RunChoices) -> str:
-        """Begin a run, or let it go on if it was begun before; the answer is its name."""
+        """Start a run, or resume it if it was started before; return its name."""
         name, training = asked.name(), self.store / TRAINING
         with self._one:
-            Store.create(self.store).close()  # a store that cannot be written is reported before the run begins
+            Store.create(self.store).close()  # an error of a store that cannot be written comes before the run starts
             folder = run_folder(self.store, name)
             make_folder(training)
             folders = [path.name for path in training.iterdir() if NAME.fullmatch(path.name)]
-            if name in folders and standing(self.store, name).word == "finished":
+            if name in folders and run_status(self.store, name).word == "finished":
                 raise SeparatrixError(f"{name} has these settings and is finished: another seed makes another run.")
             if name not in folders and len(folders) >= MOST_RUNS:
                 raise SeparatrixError(f"There are {len(folders)} runs in {TRAINING}/ of the store: remove some first.")
@@ -69,17 +69,17 @@ class Starter:
         return name
 
     def go_on(self, name: str) -> None:
-        """Let a run that was stopped go on from its checkpoint.
+        """Resume a stopped run from its checkpoint.
 
-        The command is made anew of the numbers that the folder of the run has, each checked as one from the page is.
+        The command is made from the settings in the folder of the run, which are checked like those of the page.
 
         Raises:
-            SeparatrixError: if the numbers are not those of a run of this name that the page could have started.
+            SeparatrixError: if the settings are invalid or are not those of a run of this name.
         """
         with self._one:
-            if not standing(self.store, self._known(name)).resumable:
-                raise SeparatrixError(f"{name} cannot go on: it is {standing(self.store, name).word}.")
-            asked = asked_in(told(run_folder(self.store, name) / COMMAND), name)
+            if not run_status(self.store, self._known(name)).resumable:
+                raise SeparatrixError(f"{name} cannot be resumed: it is {run_status(self.store, name).word}.")
+            asked = asked_in(read_json(run_folder(self.store, name) / COMMAND), name)
             lock = self._locked(self.store / TRAINING)
             try:
                 self._keep(asked, lock)
@@ -87,19 +87,19 @@ class Starter:
                 os.close(lock)
 
     def stop(self, name: str) -> None:
-        """Ask a run to stop; its keeper sees to it."""
+        """Ask the supervisor of a run to stop it."""
         if alive(self.store) != self._known(name):
-            raise SeparatrixError(f"{name} does not run: it is {standing(self.store, name).word}.")
+            raise SeparatrixError(f"{name} is not running: it is {run_status(self.store, name).word}.")
         with plainly(mark := run_folder(self.store, name) / STOP):
             os.close(open_regular(mark, os.O_WRONLY | os.O_CREAT))
 
     def _known(self, name: str) -> str:
-        if not NAME.fullmatch(name) or told(self.store / TRAINING / name / COMMAND) is None:
+        if not NAME.fullmatch(name) or read_json(self.store / TRAINING / name / COMMAND) is None:
             raise ArgumentError("run", expected="a run that was started from the page", got=repr(name[:40]))
         return name
 
     def _locked(self, training: Path) -> int:
-        """An open file with the one lock there is; whoever inherits the file holds the lock."""
+        """Open and lock the lock file of the store; processes that inherit the descriptor hold the lock, too."""
         if sys.platform == "win32":
             raise SeparatrixError("Runs cannot be started from the page on Windows: `separatrix train selection` can.")
         for _ in range(LOCK_TRIES):
@@ -109,13 +109,13 @@ class Starter:
             except Held:
                 if name := alive(self.store):
                     raise SeparatrixError(
-                        f"{name} still runs, and one run at a time is enough: stop it, or wait."
+                        f"{name} is still running, and only one run at a time is allowed: stop it, or wait."
                     ) from None
                 time.sleep(LOCK_SECONDS)
         raise SeparatrixError(f"The lock of {TRAINING}/ in the store is held, and no run is named in it: try again.")
 
     def _keep(self, asked: RunChoices, lock: int) -> None:
-        """Name the run in the lock, and start a keeper for it that Ctrl-C, which ends the explorer, does not reach."""
+        """Write the run's name to the lock file, and start its supervisor in a new session, unaffected by Ctrl-C."""
         name = asked.name()
         os.ftruncate(lock, 0)
         os.pwrite(lock, name.encode("ascii"), 0)
@@ -126,8 +126,8 @@ class Starter:
             output = open_output(folder)
         words = [str(folder), str(lock), *asked.arguments(), "--store", str(self.store.absolute())]
         with output:
-            self.held[name] = keeper = subprocess.Popen(
-                python_command("separatrix.explorer.learn.keeper", *words),
+            self.held[name] = supervisor = subprocess.Popen(
+                python_command("separatrix.explorer.learn.supervisor", *words),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=output,
@@ -135,11 +135,11 @@ class Starter:
                 start_new_session=True,
                 env=safe_environment(),
             )
-        threading.Thread(target=_reaped, args=[keeper], daemon=True).start()
+        threading.Thread(target=_reaped, args=[supervisor], daemon=True).start()
 
 
-def _reaped(keeper: subprocess.Popen[bytes]) -> None:
-    """Wait for the end of a keeper, so that the system forgets its process."""
-    keeper.wait()
-    if keeper.stdin is not None:
-        keeper.stdin.close()
+def _reaped(supervisor: subprocess.Popen[bytes]) -> None:
+    """Wait for a supervisor to end, so that it does not stay as a zombie process."""
+    supervisor.wait()
+    if supervisor.stdin is not None:
+        supervisor.stdin.close()

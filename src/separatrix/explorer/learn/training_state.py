@@ -1,11 +1,11 @@
-"""A training run that the page started: its process, read back from a folder alone.
+"""The status of training runs that were started from the page, read from their folders.
 
 The run itself is in the store, as every run of `separatrix train selection`. ``<store>/training/<name of the run>/``
-has what concerns its process: ``run.json`` (what was asked for), ``output.txt`` (what the command said), ``stop`` (once
-someone asked for it) and ``end.json`` (once it ended). ``<store>/training/lock`` is locked while a run is alive and
-names it, so that there is one at a time, whichever explorer started it.
+has the files of its process: ``run.json`` (the settings), ``output.txt`` (the output of the command), ``stop`` (a
+request to stop) and ``end.json`` (how it ended). ``<store>/training/lock`` is locked while a run is alive and has its
+name, so that there is one run at a time for all explorers of a store.
 
-The folder may come from somebody else: no symlink in it is followed, and whatever its files say is checked.
+The folder may come from somebody else: symlinks in it are not followed, and the contents of its files are checked.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ TRAINING, LOCK = "training", "lock"
 COMMAND, OUTPUT, STOP, END = "run.json", "output.txt", "stop", "end.json"
 NAME = re.compile(r"run-[0-9a-f]{12}")
 MOST_BYTES = 1 << 16
-"""The largest file of JSON that is read."""
+"""The size in bytes of the largest JSON file that is read."""
 
 
 @dataclass(frozen=True)
 class RunStatus:
-    """How a run stands, in a word and in a sentence; `alive` while it runs, `resumable` when it could go on."""
+    """The status of a run as a word and as a sentence; `alive` while it runs, `resumable` if it can be resumed."""
 
     word: str
     said: str
@@ -38,7 +38,7 @@ class RunStatus:
 
 
 def alive(store: Path) -> str | None:
-    """Give the name of the run that is alive, if one is."""
+    """The name of the run that is alive, or None."""
     lock = store / TRAINING / LOCK
     if os.name != "posix" or not is_held(lock):
         return None
@@ -46,29 +46,31 @@ def alive(store: Path) -> str | None:
     return name if NAME.fullmatch(name) else None
 
 
-def standing(store: Path, name: str) -> RunStatus:
-    """How the run of that name stands."""
+def run_status(store: Path, name: str) -> RunStatus:
+    """The status of a run by its name."""
     folder = store / TRAINING / name
     if alive(store) == name:
         if (folder / STOP).exists():
-            return RunStatus("stopping", "It was asked to stop, and writes down what it has.", alive=True)
-        return RunStatus("running", "It runs on this machine.", alive=True)
-    match (told(folder / END) or {}).get("how"):
+            return RunStatus("stopping", "The run was asked to stop and is writing its checkpoint.", alive=True)
+        return RunStatus("running", "The run is in progress on this machine.", alive=True)
+    match (read_json(folder / END) or {}).get("how"):
         case "finished":
             return RunStatus("finished", "All steps are done.")
         case "stopped":
-            return RunStatus("stopped", "It was stopped; it can go on from its last checkpoint.", resumable=True)
+            return RunStatus(
+                "stopped", "The run was stopped; it can be resumed from its last checkpoint.", resumable=True
+            )
         case "ended with the explorer":
-            said = "It ended when the explorer did; it can go on from its last checkpoint."
+            said = "The run ended with the explorer; it can be resumed from its last checkpoint."
             return RunStatus("stopped", said, resumable=True)
         case "failed":
             return RunStatus("failed", last_line(folder))
-    said = "It ended without a message; it can go on from its last checkpoint."
+    said = "The run ended without a message; it can be resumed from its last checkpoint."
     return RunStatus("cut off", said, resumable=True)
 
 
-def told(path: Path) -> dict[str, Any] | None:
-    """The object in a small file of JSON; None if there is no such file, or if it holds anything else."""
+def read_json(path: Path) -> dict[str, Any] | None:
+    """Read the object of a small JSON file; None if there is no such file or if it has anything else."""
     try:
         content = json.loads(_first_bytes(path))
     except (OSError, ValueError, RecursionError):
@@ -82,7 +84,7 @@ def _first_bytes(path: Path) -> bytes:
 
 
 def run_folder(store: Path, name: str) -> Path:
-    """The folder of a run, for writing; an error if it, or the one above it, is a symlink to another folder."""
+    """The folder of a run; a `SeparatrixError` if it or its parent is a symlink."""
     folder = store / TRAINING / name
     for path in (folder.parent, folder):
         if path.is_symlink():
@@ -91,16 +93,16 @@ def run_folder(store: Path, name: str) -> Path:
 
 
 def open_output(folder: Path) -> BinaryIO:
-    """Open the file of what a command says, to add to it."""
+    """Open the output file of a run for appending."""
     return open(open_regular(folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND), "ab")
 
 
 def last_line(folder: Path, most: int = 400) -> str:
-    """Give the last line of what the command said, which tells what made it fail."""
+    """The error message of a failed run: the last line of its output."""
     try:
         with open(open_regular(folder / OUTPUT), "rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - most))
             lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
     except (FileNotFoundError, NotRegular):
         lines = []
-    return f"It failed: {lines[-1]}" if lines else "It failed without a message."
+    return f"The run failed: {lines[-1]}" if lines else "The run failed without a message."

@@ -1,4 +1,4 @@
-"""The tab Separate: the exact probability that softmax tells two data sets apart and linear attention does not.
+"""The tab Separate: the exact probability that softmax attention separates two data sets and linear attention does not.
 
 - `tab`: the layout and its callbacks.
 - `fields`: the parameters of a setting and the mechanisms.

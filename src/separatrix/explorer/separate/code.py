@@ -1,4 +1,4 @@
-"""A setting of the tab Separate as code to take away: in Python, and on the command line."""
+"""A setting of the tab Separate as a Python program and as a command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from separatrix.explorer.separate.fields import FIELDS, MECHANISMS
 
 
 def python(values: Mapping[str, Any]) -> str:
-    """Write a setting as a program.
+    """Return a Python program that computes the probabilities of a setting.
 
     >>> print(python({"weights": "cross", "mechanism": "softmax", "n": 200, "d": 11, "m": 9, "a0": "0.01", "a1": "3"}))
     from separatrix.separation import CrossAttention
@@ -23,7 +23,7 @@ def python(values: Mapping[str, Any]) -> str:
     model = "CrossAttention" if cross else "SelfAttention"
     given = [f"{name}={_integer(values[name])}" for name in ("n", "d", "m")]
     given += [f'{name}="{values[name]}"' for name in ("a0", "a1", *(() if cross else ("b", "c", "weights")))]
-    made = f"setting = {model}({', '.join(given)}, strict=False)"
+    construction = f"setting = {model}({', '.join(given)}, strict=False)"
     asked, imports = "setting.success_probability()", [model]
     if values["mechanism"] != "softmax":
         _, function, arguments = MECHANISMS[values["mechanism"]]
@@ -33,7 +33,7 @@ def python(values: Mapping[str, Any]) -> str:
         [
             f"from separatrix.separation import {', '.join(imports)}",
             "",
-            made,
+            construction,
             f"print({asked})",
             'print("outside:", *setting.broken_hypotheses(), sep="\\n  ")',
         ]
@@ -41,7 +41,7 @@ def python(values: Mapping[str, Any]) -> str:
 
 
 def command(values: Mapping[str, Any]) -> str:
-    """Write a setting as a command."""
+    """Return the command that computes the probabilities of a setting."""
     cross = values["weights"] == "cross"
     names = [field.name for field in FIELDS if not (cross and field.name in ("b", "c"))]
     return " ".join(["separatrix separate", *(f"--{name} {_text(values[name])}" for name in names)])

@@ -26,21 +26,21 @@ MECHANISMS: Mapping[str, tuple[str, str, tuple[str | int, ...]]] = {
     "taylor2": ("Taylor", "linear", ("taylor2",)),
     "order3": ("order 3", "order3", ("once",)),
 }
-"""By name in the address: what the reader sees, and the function of `separation.mechanisms` with its arguments."""
+"""For each name in the address: the label, and a function of `separation.mechanisms` with its arguments."""
 
 
 @cache
-def made(name: str) -> Mechanism:
-    """The mechanism of a name in the address. Its module imports torch, which softmax against linear has no need of."""
+def mechanism_named(name: str) -> Mechanism:
+    """Return a mechanism by its name in the address; it imports torch, which softmax attention does not need."""
     from separatrix.separation import mechanisms
 
     _, function, arguments = MECHANISMS[name]
-    found: Mechanism = getattr(mechanisms, function)(*arguments)
-    return found
+    mechanism: Mechanism = getattr(mechanisms, function)(*arguments)
+    return mechanism
 
 
 LARGEST_D = {"softmax": 102, "order3": 8}
-"""The widest setting that each mechanism is asked for; all but softmax are enumerated over the 2^d sign vectors."""
+"""The largest d for each mechanism: all but softmax are computed by enumeration of the 2^d sign vectors."""
 
 ENUMERATED_D = 12
 
@@ -61,7 +61,7 @@ FIELDS = (
         "attention with a feature map (the identity, elu + 1, the Taylor polynomial of degree 2); or softmax over "
         "pairs of keys.",
         "Definitions C.4 and C.1; other mechanisms are beyond the paper",
-        {name: shown for name, (shown, _, _) in MECHANISMS.items()},
+        {name: label for name, (label, _, _) in MECHANISMS.items()},
         default="softmax",
     ),
     whole("n", "n", "The number of tokens.", "Definition D.1", low=2, high=10**100, default="1e6", log=True),

@@ -11,7 +11,7 @@ from typing import Any
 from separatrix.claims.formulas import readable
 from separatrix.explorer.fields import choice
 from separatrix.explorer.maps import HEIGHT, along_field
-from separatrix.explorer.separate.fields import FIELDS, made
+from separatrix.explorer.separate.fields import FIELDS, mechanism_named
 from separatrix.explorer.separate.probabilities import LABELS, called, make
 from separatrix.report.charts import curve
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, Drawing, Value, figure
@@ -23,7 +23,7 @@ from separatrix.separation.tokens import AttentionSetting
 SYMBOLS = {field.name: field.label for field in FIELDS if field.scale is not None}
 
 ALONG = along_field(
-    "Which of the parameters changes from left to right; all others are the setting's.",
+    "The parameter on the horizontal axis; the other parameters have the values of the setting.",
     "as in Figures 4, 5 and 7",
     SYMBOLS,
     default="a1",
@@ -31,7 +31,8 @@ ALONG = along_field(
 ROW = choice(
     "row",
     "The row of",
-    "Which query's row of the attention matrix: the special one (j3, in cross-attention j2), or one of another class.",
+    "The query whose row of the attention matrix is shown: the special query (j3, in cross-attention j2), or a query "
+    "of another class.",
     "Definitions D.1 and F.1",
     {"special": "the special query", "other": "another query"},
     default="special",
@@ -42,9 +43,10 @@ _POINTS, _ADDED, _FLAT = 30, 16, 0.1
 
 
 def along(sides: Sequence[Mapping[str, Any]], axis: str) -> Drawing:
-    """Success, and for one setting the least probable of its four parts, along a parameter; always with softmax.
+    """Draw the success probability of softmax attention against a parameter.
 
-    Where every hypothesis of the definition holds, the background is shaded. The data have all four parts.
+    For a single setting the least probable of the four parts of success is drawn, too. The background is shaded where
+    every hypothesis of the definition holds. The data of the figure have all four parts.
     """
     log = axis in ("n", "m")
     drawn = figure(SYMBOLS[axis], "probability", log_x=log, height=HEIGHT)
@@ -55,14 +57,14 @@ def along(sides: Sequence[Mapping[str, Any]], axis: str) -> Drawing:
     for i, values in enumerate(sides):
         points = sampled(values, axis)
         x = [float(value) for value, _ in points]
-        found = [setting.success_probability() for _, setting in points]
-        ends.append((found[0].success, max(one.success for one in found)))
+        probabilities = [setting.success_probability() for _, setting in points]
+        ends.append((probabilities[0].success, max(probability.success for probability in probabilities)))
         here = make(values).success_probability().success
         name, colour = ("success", BLUE) if len(sides) == 1 else (f"success, {'AB'[i]}", (BLUE, ORANGE)[i])
         if len(sides) == 1:
             _shade(drawn, points)
-            drawn.add_trace(_least_part(x, found))
-        drawn.add_trace(curve(name, x, [one.success for one in found], colour, mode="lines"))
+            drawn.add_trace(_least_part(x, probabilities))
+        drawn.add_trace(curve(name, x, [probability.success for probability in probabilities], colour, mode="lines"))
         drawn.data[-1].line.width = 3
         marker = {"size": 13, "color": colour, "line": {"color": "white", "width": 2}}
         label = "you are here" if len(sides) == 1 else f"{'AB'[i]} is here"
@@ -70,14 +72,14 @@ def along(sides: Sequence[Mapping[str, Any]], axis: str) -> Drawing:
         columns["setting"] += "AB"[i] * len(points)
         columns[axis] += [str(value) for value, _ in points]
         for part in PARTS:
-            columns[part] += [getattr(one, part) for one in found]
+            columns[part] += [getattr(probability, part) for probability in probabilities]
     return Drawing(drawn, _sentence(axis, ends), columns)
 
 
-def _least_part(x: Sequence[float], found: Sequence[Probabilities]) -> Any:
-    """The curve of the least probable of the four parts of a success, which its hover text names."""
-    least = [min(PARTS[:-1], key=lambda part: float(getattr(one, part))) for one in found]
-    y = [getattr(one, part) for one, part in zip(found, least, strict=True)]
+def _least_part(x: Sequence[float], probabilities: Sequence[Probabilities]) -> Any:
+    """The curve of the least probable of the four parts of success; the hover text names the part."""
+    least = [min(PARTS[:-1], key=lambda part: float(getattr(probability, part))) for probability in probabilities]
+    y = [getattr(probability, part) for probability, part in zip(probabilities, least, strict=True)]
     drawn = curve("the least probable of its four parts", x, y, GREY, mode="lines", dash="dot")
     drawn.text = [readable(LABELS[part].format("softmax")) for part in least]
     drawn.hovertemplate = "%{text}: %{y:.4g}<extra></extra>"
@@ -85,18 +87,18 @@ def _least_part(x: Sequence[float], found: Sequence[Probabilities]) -> Any:
 
 
 def _sentence(axis: str, ends: Sequence[tuple[float, float]]) -> str:
-    told = [
+    ranges = [
         f"{'' if len(ends) == 1 else f'in setting {name} '}from {start:.3g} at the left to at most {most:.3g}"
         for name, (start, most) in zip("AB", ends, strict=False)
     ]
-    shaded = "; the shade is where Definition D.1 or F.1 holds" if len(ends) == 1 else ""
-    return f"The probability of success with softmax along {SYMBOLS[axis]}: {', '.join(told)}{shaded}."
+    shaded = "; Definition D.1 or F.1 holds where the background is shaded" if len(ends) == 1 else ""
+    return f"The probability of success with softmax along {SYMBOLS[axis]}: {', '.join(ranges)}{shaded}."
 
 
 def sampled(values: Mapping[str, Any], axis: str) -> list[tuple[Any, AttentionSetting]]:
-    """The settings along an axis, closer where success rises or falls: there the middle of the steepest step is added.
+    """The settings along an axis, with more points where success rises or falls.
 
-    What was computed once is kept by the settings themselves.
+    The midpoint of the steepest step is added repeatedly. The settings cache their probabilities.
     """
     points = [(x, make({**values, axis: x})) for x in grid(values, axis)]
     if axis not in ("a0", "a1", "b", "c"):
@@ -114,7 +116,7 @@ def sampled(values: Mapping[str, Any], axis: str) -> list[tuple[Any, AttentionSe
 
 
 def grid(values: Mapping[str, Any], axis: str) -> list[Any]:
-    """Where a curve is computed first: n among the multiples of the classes, d where they divide n, if some do."""
+    """The first points of a curve: where possible, those at which the number of classes divides n."""
     g_of = 1 if values["weights"] == "cross" else 2
     if axis == "n":
         g = values["d"] - g_of
@@ -131,7 +133,7 @@ def grid(values: Mapping[str, Any], axis: str) -> list[Any]:
 
 
 def _shade(drawn: Any, points: Sequence[tuple[Any, AttentionSetting]]) -> None:
-    """Behind the stretches at whose ends the definition holds."""
+    """Shade the intervals at both ends of which the definition holds."""
     good = [not broken(setting.kind, setting.values(), "definition") for _, setting in points]
     start = None
     for (left, right), both in zip(pairwise(points), map(all, pairwise(good)), strict=True):
@@ -144,29 +146,27 @@ def _shade(drawn: Any, points: Sequence[tuple[Any, AttentionSetting]]) -> None:
 
 
 def rows(values: Mapping[str, Any], query: Query) -> Drawing:
-    """How a row of the attention matrix is shared out among the kinds of keys: D0 and D1, the mechanism and linear."""
-    found = _found(values, query)
+    """Draw the shares of a row of attention by kind of key, on D0 and D1, for the mechanism and linear attention."""
+    rows = _found(values, query)
     name = called(values["mechanism"])
-    kinds = [kind for kind in KINDS if any(one.shares[kind] for one in found)]
+    kinds = [kind for kind in KINDS if any(row.shares[kind] for row in rows)]
     drawn = figure("share of the row", "", height=360)
     drawn.update_xaxes(range=[0, 1.13])
-    # Plotly counts the categories from below.
-    labels = [[one for one in ("D1", "D0") for _ in kinds], [*reversed(kinds)] * 2]
+    # Plotly orders categories from bottom to top.
+    labels = [[data for data in ("D₁", "D₀") for _ in kinds], [*reversed(kinds)] * 2]
     for mechanism, colour in zip(dict.fromkeys((name, "linear")), (BLUE, ORANGE), strict=False):
-        shares = [
-            one.shares for data in ("D1", "D0") for one in found if (one.data, one.mechanism) == (data, mechanism)
-        ]
+        shares = [row.shares for data in ("D₁", "D₀") for row in rows if (row.data, row.mechanism) == (data, mechanism)]
         x = [share[kind] for share in shares for kind in reversed(kinds)]
         drawn.add_bar(name=mechanism, orientation="h", y=labels, x=x, marker_color=colour, cliponaxis=False,
-                      text=[f"{one:.3g}" for one in x], textposition="outside")  # fmt: skip
+                      text=[f"{share:.3g}" for share in x], textposition="outside")  # fmt: skip
     drawn.update_layout(barmode="group", bargap=0.3, legend={"traceorder": "reversed", "y": -0.18})
-    given = {(one.data, one.mechanism): f"{one.shares[KINDS[0]]:.3g}" for one in found}
+    given = {(row.data, row.mechanism): f"{row.shares[KINDS[0]]:.3g}" for row in rows}
     whose = "the special query" if query == "special" else "a query of another class"
     text = (
-        f"In the row of {whose}, {name} gives the special key {given['D1', name]} on D1 and "
-        f"{given['D0', name]} on D0; linear gives it {given['D1', 'linear']} and {given['D0', 'linear']}."
+        f"In the row of {whose}, the special key has the weight {given['D₁', name]} on D₁ and {given['D₀', name]} "
+        f"on D₀ with {name}, and {given['D₁', 'linear']} and {given['D₀', 'linear']} with linear attention."
     )
-    table = [(one.data, one.mechanism, kind, one.shares[kind]) for one in found for kind in kinds]
+    table = [(row.data, row.mechanism, kind, row.shares[kind]) for row in rows for kind in kinds]
     columns = dict(zip(("data", "mechanism", "keys", "share"), map(list, zip(*table, strict=True)), strict=True))
     return Drawing(drawn, text, columns)
 
@@ -180,13 +180,13 @@ class _Row:
 
 def _found(values: Mapping[str, Any], query: Query) -> list[_Row]:
     setting, mechanism = make(values), values["mechanism"]
-    found = []
+    rows = []
     for which in (0, 1):
         if mechanism == "softmax":
             shares = paper_row(setting, which, query, softmax=True)
         else:
-            shares = any_row(setting, which, query, made(mechanism))
+            shares = any_row(setting, which, query, mechanism_named(mechanism))
         linear = paper_row(setting, which, query, softmax=False)
         for name, row in {called(mechanism): shares, "linear": linear}.items():
-            found.append(_Row(f"D{which}", name, dict(zip(KINDS, row, strict=True))))
-    return found
+            rows.append(_Row(("D₀", "D₁")[which], name, dict(zip(KINDS, row, strict=True))))
+    return rows

@@ -1,6 +1,6 @@
-"""What the tab Separate shows of one setting, without a page: the probabilities, and the hypotheses it breaks.
+"""The probabilities of a setting, and the hypotheses of the theorems that it violates.
 
-A choice outside a hypothesis is computed all the same, and the hypothesis is named.
+Settings that violate a hypothesis are computed, too, and the page names the hypothesis.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 from separatrix.errors import ArgumentError
-from separatrix.explorer.separate.fields import ENUMERATED_D, LARGEST_D, MECHANISMS, made
+from separatrix.explorer.separate.fields import ENUMERATED_D, LARGEST_D, MECHANISMS, mechanism_named
 from separatrix.separation.cross_attention import CrossAttention
 from separatrix.separation.hypotheses import Hypothesis
 from separatrix.separation.results import PARTS, Probabilities
@@ -27,12 +27,12 @@ LABELS = {
     "lin_silent_on_d0": "linear is silent on $D_0$",
     "success": "all four at once: success",
 }
-"""The event of each part of a success, for the name of a mechanism; formulas are LaTeX between dollar signs."""
+"""The four events that make up success, and success; `{}` stands for the name of the mechanism."""
 
 
 @dataclass(frozen=True)
 class View:
-    """One setting, looked at: five probabilities under the names of `PARTS`, and log10(1 - p) where it is known."""
+    """A setting, its five probabilities by the names of `PARTS`, and log10(1 - p) of each where it is known."""
 
     setting: AttentionSetting
     mechanism: str
@@ -42,31 +42,31 @@ class View:
 
     @property
     def called(self) -> str:
-        """The mechanism in a sentence."""
+        """The name of the mechanism as it is written in a sentence."""
         return called(self.mechanism)
 
     def parts(self) -> list[tuple[str, float, str]]:
-        """What happens, how probable it is, and that in words, for the four parts and success."""
-        found = []
+        """The event, its probability as a number and its probability as text, for the four parts and for success."""
+        parts = []
         for name in PARTS:
             p = getattr(self.probabilities, name)
             failure = None if self.log10_failures is None else getattr(self.log10_failures, name)
-            found.append((LABELS[name].format(self.called), p, spelled(p, failure)))
-        return found
+            parts.append((LABELS[name].format(self.called), p, spelled(p, failure)))
+        return parts
 
 
 def called(mechanism: str) -> str:
-    """A mechanism in a sentence.
+    """The name of a mechanism as it is written in a sentence.
 
     >>> called("softmax"), called("softmax-0.5"), called("elu")
     ('softmax', 'softmax at β = 1/2', 'elu + 1')
     """
-    shown = MECHANISMS[mechanism][0]
-    return f"softmax at {shown}" if mechanism.startswith("softmax-") else shown
+    label = MECHANISMS[mechanism][0]
+    return f"softmax at {label}" if mechanism.startswith("softmax-") else label
 
 
 def make(values: Mapping[str, Any]) -> AttentionSetting:
-    """The setting of the fields' values; never strict, since what is broken is named and not refused.
+    """The setting with these values; it is not strict, because violated hypotheses are listed and not raised.
 
     >>> make({"weights": "cross", "n": 200, "d": 11, "m": 9, "a0": "0.01", "a1": "3"}).kind
     'cross-attention'
@@ -78,24 +78,24 @@ def make(values: Mapping[str, Any]) -> AttentionSetting:
 
 
 def look(values: Mapping[str, Any]) -> View:
-    """The exact probabilities of a setting under a mechanism. A width that would cost too much is refused."""
+    """The exact probabilities of a setting for a mechanism; an `ArgumentError` if d is too large to compute them."""
     setting, mechanism = make(values), values["mechanism"]
     affordable(setting, mechanism)
-    found = setting.success_probability()
+    softmax = setting.success_probability()
     broken = setting.broken_hypotheses()
     if mechanism == "softmax":
-        return View(setting, mechanism, found, setting.log10_failure(), broken)
-    from separatrix.separation.outcomes import outcome  # torch, which softmax has no need of
+        return View(setting, mechanism, softmax, setting.log10_failure(), broken)
+    from separatrix.separation.outcomes import outcome  # imports torch, which softmax does not need
 
-    other = outcome(setting, made(mechanism))
+    other = outcome(setting, mechanism_named(mechanism))
     both = Probabilities(
-        other.fires_on_d1, found.lin_silent_on_d1, other.silent_on_d0, found.lin_silent_on_d0, other.success
+        other.fires_on_d1, softmax.lin_silent_on_d1, other.silent_on_d0, softmax.lin_silent_on_d0, other.success
     )
     return View(setting, mechanism, both, None, broken)
 
 
 def affordable(setting: AttentionSetting, mechanism: str) -> None:
-    """Refuse what the page cannot compute at once."""
+    """Raise an `ArgumentError` if d is too large to be enumerated while a reader waits."""
     most = LARGEST_D.get(mechanism, ENUMERATED_D)
     if setting.d > most:
         wanted = f"at most {most} for {called(mechanism)}, which is enumerated over all 2^d sign vectors"
@@ -103,64 +103,64 @@ def affordable(setting: AttentionSetting, mechanism: str) -> None:
 
 
 def notes(view: View) -> dict[str, list[str]]:
-    """The hypotheses that the setting breaks, by each of the parameters that they are about.
+    """The hypotheses that the setting violates, by the names of the parameters in them.
 
     >>> found = notes(look({"weights": "cross", "mechanism": "softmax", "n": 200, "d": 12, "m": 9, "a0": "0.2",
     ...                     "a1": "3"}))
     >>> found["a0"], found["n"]
-    (['Outside Definition F.1: a0 in (0, 0.1).'], ['Outside Definition F.1: n = (d - 1) t. n = 198 would keep it.'])
+    (['Definition F.1 requires a0 in (0, 0.1).'], ['Definition F.1 requires n = (d - 1) t. n = 198 satisfies this.'])
     """
     said: dict[str, list[str]] = defaultdict(list)
-    for one in view.broken:
-        for name in one.parameters:
-            hint = _nearest(view.setting) if name == "n" and "t" in one.statement.split() else ""
-            said[name].append(f"Outside {one.source}: {one.statement}.{hint}")
+    for hypothesis in view.broken:
+        for name in hypothesis.parameters:
+            hint = _nearest(view.setting) if name == "n" and "t" in hypothesis.statement.split() else ""
+            said[name].append(f"{hypothesis.source} requires {hypothesis.statement}.{hint}")
     return dict(said)
 
 
 def unused(view: View) -> tuple[str, ...]:
-    """The parameters that the setting does not have."""
+    """The names of the parameters that this kind of setting does not have."""
     return ("b", "c") if isinstance(view.setting, CrossAttention) else ()
 
 
 def outside(view: View) -> str:
-    """All that the setting breaks, a source at a time; nothing where it keeps everything.
+    """The violated hypotheses, grouped by the definition or theorem; an empty text if all hold.
 
     >>> outside(look({"weights": "cross", "mechanism": "softmax", "n": 200, "d": 12, "m": 9, "a0": "0.2", "a1": "3"}))
     'Definition F.1 (n = (d - 1) t; a0 in (0, 0.1))'
     """
     sources: dict[str, list[str]] = defaultdict(list)
-    for one in view.broken:
-        sources[one.source].append(one.statement)
+    for hypothesis in view.broken:
+        sources[hypothesis.source].append(hypothesis.statement)
     return " and ".join(f"{source} ({'; '.join(statements)})" for source, statements in sources.items())
 
 
 def unchecked(view: View) -> str:
-    r"""What the theorems ask for that no single size can keep or break, beside the numbers of this one.
+    r"""The asymptotic hypotheses of the theorems, which no single size can violate, with the values at this size.
 
     >>> setting = {"weights": "cross", "mechanism": "softmax", "n": 10**6, "d": 11, "m": 1000, "a0": "0.01", "a1": "3"}
     >>> unchecked(look(setting))
     '$m$ of order $\\log(n / \\delta)$, here 72 times $\\ln n$, and $d$ growing faster than $n^{0.02}$, here 1.3'
     """
-    one = view.setting
-    b = float(getattr(one, "b", 0)) if getattr(one, "weights", "") == "identity" else 0.0
+    setting = view.setting
+    b = float(getattr(setting, "b", 0)) if getattr(setting, "weights", "") == "identity" else 0.0
     power = 2 * b**2 + 0.02
-    logarithm = math.log(one.n)
+    logarithm = math.log(setting.n)
     faster = "$n^{2 b^2 + 0.02}$" if b else "$n^{0.02}$"
     return (
-        rf"$m$ of order $\log(n / \delta)$, here {one.m / logarithm:.2g} times $\ln n$, and $d$ growing faster than "
-        f"{faster}, here {math.exp(power * logarithm):.2g}"
+        rf"$m$ of order $\log(n / \delta)$, here {setting.m / logarithm:.2g} times $\ln n$, and $d$ growing faster "
+        f"than {faster}, here {math.exp(power * logarithm):.2g}"
     )
 
 
 def _nearest(setting: AttentionSetting) -> str:
     g = setting.d - (1 if isinstance(setting, CrossAttention) else 2)
     near = max(1, round(Fraction(setting.n, g))) * g
-    return f" n = {near} would keep it." if near < 10**15 else f" Any multiple of {g} would keep it."
+    return f" n = {near} satisfies this." if near < 10**15 else f" Any multiple of {g} satisfies this."
 
 
 def spelled(p: float, log10_failure: float | None = None) -> str:
-    """A probability for the eye, with what is missing to 1 where it is almost that.
+    """A probability as text: 1 minus the difference if it is close to 1.
 
     >>> spelled(0.46912), spelled(0.0), spelled(3e-9), spelled(1.0, -57.3), spelled(1.0, float("-inf")), spelled(1.0)
     ('0.4691', '0', '3.0e-09', '1 - 5.0e-58', '1', '1')

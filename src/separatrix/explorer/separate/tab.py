@@ -1,4 +1,4 @@
-"""The tab Separate: which attention tells D1 from D0, exactly, at the reader's own numbers."""
+"""The tab Separate: the exact probabilities that softmax and linear attention separate D1 from D0, for any setting."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ _TRIES = {
 
 
 def layout(state: Mapping[str, str], context: Context) -> Component:
-    """The controls on the left, on a phone above; what follows from them on the right."""
+    """The layout: the controls on the left (on a phone above), the results on the right."""
     both = compares(state)
     numbers = html.Section(id="separate-numbers", **attributes(aria_label="Probabilities", aria_live="polite"))
     along = maps.section(
-        TAB, (figures.ALONG, plane.ACROSS), state, "separation-along", "Where it separates", lambda: _along(state)
+        TAB, (figures.ALONG, plane.ACROSS), state, "separation-along", "Probability of success", lambda: _along(state)
     )
     rows = [
         controls.control(TAB, figures.ROW, state["row"]),
         _columns(
-            [figure_card(one, title=f"Attention rows{_of(i, both)}", height=360) for i, one in enumerate(_ROWS)], both
+            [figure_card(card, title=f"Attention rows{_of(i, both)}", height=360) for i, card in enumerate(_ROWS)], both
         ),
     ]
     copies = _columns(
-        [html.Div([html.H3(f"Take it away{_of(i, both)}"), copy_card(one)]) for i, one in enumerate(_COPIES)], both
+        [html.Div([html.H3(f"Code{_of(i, both)}"), copy_card(card)]) for i, card in enumerate(_COPIES)], both
     )
     first = html.Div(along, className="first")
     results = [controls.alert("separate-alert"), numbers, first, html.Div(rows), copies]
@@ -77,18 +77,18 @@ def _of(i: int, both: bool) -> str:
 
 
 def _columns(cards: Sequence[Component], both: bool) -> Component:
-    """One beside the other; the second is there but hidden until there is a second setting, since callbacks fill it."""
+    """Two components side by side. The second is filled by callbacks, and hidden unless two settings are compared."""
     first, second = cards
     return html.Div([html.Div(first), html.Div(second, hidden=not both)], className="columns")
 
 
 def register(app: Dash, context: Context) -> None:
-    """Two callbacks of every control: what is quick, and the curve, for which nothing should wait."""
+    """Register two callbacks for every control, so that the fast results do not wait for the curve."""
     outputs = {
         "notes": controls.notes_output(TAB),
         "numbers": Output("separate-numbers", "children"),
-        **{f"rows{i}": figure_outputs(one) for i, one in enumerate(_ROWS)},
-        **{f"copy{i}": copy_outputs(one) for i, one in enumerate(_COPIES)},
+        **{f"rows{i}": figure_outputs(card) for i, card in enumerate(_ROWS)},
+        **{f"copy{i}": copy_outputs(card) for i, card in enumerate(_COPIES)},
     }
 
     @callback_with_alert(app, "separate-alert", outputs, controls.reads(TAB))
@@ -115,7 +115,7 @@ def register(app: Dash, context: Context) -> None:
 
 
 def _along(state: Mapping[str, Any]) -> Drawing | None:
-    """The curve or the map of what the controls say; None where it cannot be read, as `show` tells."""
+    """The curve or the map for the values of the controls; None if one of them is invalid, which `show` reports."""
     settings = controls.each_setting(FIELDS, state, dict, lambda _: {}, {})
     if settings is None:
         return None
@@ -129,30 +129,32 @@ def _looked(values: dict[str, Any]) -> tuple[dict[str, Any], View]:
     return values, probabilities.look(values)
 
 
-def _notes(one: tuple[object, View]) -> dict[str, Any]:
-    """What a setting breaks, and which of the values it does not have."""
-    _, view = one
+def _notes(setting_and_view: tuple[object, View]) -> dict[str, Any]:
+    """The notes below the controls: violated hypotheses, and parameters that the setting does not have."""
+    _, view = setting_and_view
     broken = probabilities.notes(view).items()
     unused = {name: html.P(f"Cross-attention has no {name}.", className="note") for name in probabilities.unused(view)}
-    return {name: [html.P(told, className="broken") for told in sentences] for name, sentences in broken} | unused
+    return {
+        name: [html.P(sentence, className="broken") for sentence in sentences] for name, sentences in broken
+    } | unused
 
 
 def numbers(views: Sequence[View]) -> Component:
-    """The probabilities as a table, success first, a column a setting."""
+    """A table of the probabilities with one column for each setting; success is the first row."""
     parts = [view.parts() for view in views]
     order = [len(parts[0]) - 1, *range(len(parts[0]) - 1)]
     heads = [f"Setting {'AB'[i]}" for i in range(len(views))] if len(views) > 1 else ["Probability"]
     body = []
     for i in order:
-        names = dict.fromkeys(one[i][0] for one in parts)
-        cells = [html.Td([html.B(one[i][2]), _bar(one[i][1])]) for one in parts]
+        names = dict.fromkeys(column[i][0] for column in parts)
+        cells = [html.Td([html.B(column[i][2]), _bar(column[i][1])]) for column in parts]
         body.append(
             html.Tr(
                 [html.Th([*typeset(" / ".join(names), element)], scope="row"), *cells],
                 className="success" if i == order[0] else "",
             )
         )
-    head = html.Thead(html.Tr([html.Th("Event", scope="col"), *(html.Th(one, scope="col") for one in heads)]))
+    head = html.Thead(html.Tr([html.Th("Event", scope="col"), *(html.Th(heading, scope="col") for heading in heads)]))
     return html.Div([html.Table([head, html.Tbody(body)], className="parts"), *_verdicts(views)])
 
 
@@ -161,14 +163,15 @@ def _bar(p: float) -> Component:
 
 
 def _verdicts(views: Sequence[View]) -> list[Component]:
-    """Whether the theorems speak of this setting."""
-    told: list[Component] = []
+    """A paragraph for each setting that says whether the hypotheses of the theorems hold."""
+    paragraphs: list[Component] = []
     for i, view in enumerate(views):
         who = f"Setting {'AB'[i]}" if len(views) > 1 else "This setting"
         if view.broken:
-            told.append(html.P(f"{who} is outside {probabilities.outside(view)}.", className="broken"))
+            paragraphs.append(html.P(f"{who} violates {probabilities.outside(view)}.", className="broken"))
         else:
             kept = f"{who} satisfies every hypothesis of its definition and theorem that can be checked at a fixed n."
-            rest = f" They also require {probabilities.unchecked(view)}; these are about growing n, and not checked."
-            told.append(html.P([kept, html.Span([*typeset(rest, element)], className="note")], className="kept"))
-    return told
+            asymptotic = probabilities.unchecked(view)
+            rest = f" The theorem also requires {asymptotic}; these conditions are asymptotic and not checked."
+            paragraphs.append(html.P([kept, html.Span([*typeset(rest, element)], className="note")], className="kept"))
+    return paragraphs

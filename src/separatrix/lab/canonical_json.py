@@ -80,9 +80,9 @@ def read(text: str) -> Plain:
     return json.loads(text, object_hook=unmarked)
 
 
-def unmarked(found: dict[str, Plain]) -> Plain:
+def unmarked(table: dict[str, Plain]) -> Plain:
     """The float that a dict stands for, if it is the mark of one, else the dict itself."""
-    return float(found["$float"]) if found.keys() == {"$float"} else found
+    return float(table["$float"]) if table.keys() == {"$float"} else table
 
 
 def fitted(value: Plain, hint: Any, name: str) -> Plain:

@@ -1,4 +1,4 @@
-"""What a first visitor would wait for, computed while the browser starts."""
+"""Computing the first figures in the background while the browser starts."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from separatrix.explorer.fields import Field
 log = logging.getLogger("separatrix.explorer")
 
 
-def warm(store: Path) -> None:
-    """Compute the first figures of the tabs, time the machine, and judge the claims from the folder of results."""
+def precompute(store: Path) -> None:
+    """Compute the first figures of the tabs, the speed of the machine, and the verdicts of the claims."""
     from separatrix.explorer.claims.judged_claims import shelf_of
     from separatrix.explorer.compute.machine_speed import speeds
 
@@ -37,8 +37,8 @@ def _compute() -> None:
 
     sizes = settings_of({field.name: field.default for field in FIELDS}, {}) or []
     phase_here.phase(sizes)
-    for one in sizes:
-        plan_table.planned(one)
+    for setting in sizes:
+        plan_table.planned(setting)
 
 
 def _learn() -> None:
@@ -53,19 +53,19 @@ def _attend() -> None:
     from separatrix.explorer.attend import example, fields, figures
 
     chosen = _defaults(fields.FIELDS)
-    figures.drawn(example.example().map_of(chosen["query"], chosen["head"]), example.NAME)
+    figures.draw_weights(example.example().map_of(chosen["query"], chosen["head"]), example.NAME)
 
 
 def _defaults(fields: Sequence[Field]) -> dict[str, Any]:
     return controls.values(fields, {field.name: field.default for field in fields})
 
 
-def start_warming(store: Path) -> None:
-    """Do so beside the server. A failure is logged, and the callbacks then tell the reader the same."""
+def start_precomputing(store: Path) -> None:
+    """Run `precompute` in a background thread. An error is logged, and the callbacks show it on the page."""
 
     def run() -> None:
         try:
-            warm(store)
+            precompute(store)
         except Exception:
             log.exception("The explorer could not compute its first figures")
 

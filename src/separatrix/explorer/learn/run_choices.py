@@ -1,4 +1,4 @@
-"""What a visitor asks for when a training run is started: its settings, its name, and the equal command."""
+"""The settings of a training run that is to be started from the page, its name, and the equivalent command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RECORDS, CHECKPOINTS = 100, 20
 
 @dataclass(frozen=True)
 class RunChoices:
-    """What a visitor may choose of a run.
+    """The settings of a run that the page lets a visitor choose.
 
     `run_fields` has the range of each number, and checks them.
     """
@@ -27,7 +27,7 @@ class RunChoices:
     seed: int
 
     def arguments(self) -> list[str]:
-        """Give the words of the command after `separatrix`, without its store."""
+        """The arguments of the equivalent `separatrix` command, without the store."""
         settings = self.settings()
         numbers = {"T": self.T, "q": self.q, "d": self.d, "d-e": self.width, "threshold": THRESHOLD, "lr": self.eta}
         numbers |= {"batch": BATCH, "steps": self.steps, "seed": self.seed, "validate-every": settings.validate_every}
@@ -38,7 +38,7 @@ class RunChoices:
         return ["train", "selection", *words]
 
     def settings(self) -> TrainingSettings:
-        """Make the settings of the run, which are checked here: nothing is started that would be refused."""
+        """The training settings of the run; a `SeparatrixError` if they are invalid."""
         return TrainingSettings(
             T=self.T,
             q=self.q,
@@ -56,19 +56,19 @@ class RunChoices:
 
     @property
     def checkpoint_every(self) -> int:
-        """The steps between two states that are kept."""
+        """The number of steps between checkpoints."""
         return max(1, self.steps // CHECKPOINTS)
 
     def name(self) -> str:
-        """Name the run, as the store does: equal choices are the same run."""
+        """The name of the run, which is that of the store: equal settings have equal names."""
         return name_of(self.settings(), self.checkpoint_every)
 
     def command(self) -> str:
-        """Write the command that does the same."""
+        """The equivalent command."""
         return f"separatrix {' '.join(self.arguments())}"
 
     def python(self) -> str:
-        """The program that does the same."""
+        """The equivalent Python program."""
         settings = self.settings()
         chosen = ("T", "q", "d", "width", "threshold", "lr", "batch", "steps", "seed", "validate_every")
         words = [f"{name}={getattr(settings, name)!r}" for name in (*chosen, "validation_T", "validation_q")]

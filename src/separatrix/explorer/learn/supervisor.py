@@ -1,11 +1,11 @@
-"""Run a training run for the page: ``python -m separatrix.explorer.learn.keeper FOLDER LOCK WORDS``.
+"""Run a training run for the page: ``python -m separatrix.explorer.learn.supervisor FOLDER LOCK WORDS``.
 
-The run itself is the command `separatrix WORDS`, a process of its own. The keeper stops it when a file ``stop`` appears
-in the folder, or when its own standard input ends, which is when the explorer ends, in whatever way: a run never
-outlives the page that shows it, and goes on from its checkpoint when it is asked to. If the keeper is killed, the run
-stops itself. The file ``end.json`` says how it ended. LOCK is the number of an open file whose lock says that a run is
-alive. WORDS come from the explorer, which makes them of checked numbers: no command is ever read from a file of the
-store, which may come from somebody else. Nothing here imports torch.
+The run itself is the command `separatrix WORDS` in a child process. The supervisor stops it when a file ``stop``
+appears in the folder, or when the standard input of the supervisor is closed, which happens when the explorer ends for
+any reason. So a run never outlives the explorer; it can be resumed from its checkpoint. If the supervisor is killed,
+the run stops itself. The file ``end.json`` says how the run ended. LOCK is the descriptor of an open lock file, which
+is locked while a run is alive. WORDS come from the explorer, which makes them from checked numbers; a command is never
+read from a file of the store, which may come from somebody else. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from separatrix.files import write_whole
 
 POLL_SECONDS = 0.05
 PATIENCE_SECONDS = 20.0
-"""From the request to stop until the run is ended by force."""
+"""The seconds between the request to stop and killing the run."""
 
 
 def main(folder: Path, lock: int, words: Sequence[str]) -> None:
-    """Run a command, watch it, and say how it ended."""
+    """Run a command, watch it, and write how it ended to ``end.json``."""
     with (
         open_output(folder) as output,
-        # The run holds the lock too: it counts as alive until it has ended, even if its keeper is killed.
+        # The run inherits the lock, so that it counts as alive until it ends, even if its supervisor is killed.
         subprocess.Popen(
-            python_command("separatrix.explorer.learn.kept_run", *words),
+            python_command("separatrix.explorer.learn.supervised_run", *words),
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
@@ -45,7 +45,7 @@ def main(folder: Path, lock: int, words: Sequence[str]) -> None:
     ):
         try:
             asked = watched(run, folder)
-        except BaseException:  # a run that nobody watches would go on with nobody to stop it
+        except BaseException:  # without its supervisor nothing could stop the run
             run.kill()
             raise
         code = run.wait()
@@ -54,14 +54,14 @@ def main(folder: Path, lock: int, words: Sequence[str]) -> None:
 
 
 def watched(run: subprocess.Popen[bytes], folder: Path) -> str | None:
-    """Wait until the run ends; the answer is who asked it to, if anyone did."""
+    """Wait until the run ends; return who stopped it, or None."""
     asked: str | None = None
     deadline = float("inf")
     while run.poll() is None:
         if asked is None:
             asked = _asked(folder)
             if asked:
-                run.send_signal(signal.SIGINT)  # it ends, and has kept what it had at its last checkpoint
+                run.send_signal(signal.SIGINT)  # its last checkpoint is in the store
                 deadline = time.monotonic() + PATIENCE_SECONDS
         else:
             time.sleep(POLL_SECONDS)
@@ -71,7 +71,7 @@ def watched(run: subprocess.Popen[bytes], folder: Path) -> str | None:
 
 
 def _asked(folder: Path) -> str | None:
-    """Whether someone stopped the run, or the explorer ended; it waits a moment for either."""
+    """Wait a moment for a request to stop or for the end of the explorer; return which of them happened, or None."""
     if (folder / STOP).exists():
         return "stopped"
     readable, _, _ = select.select([sys.stdin], [], [], POLL_SECONDS)

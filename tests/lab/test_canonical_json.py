@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from separatrix.errors import ArgumentError
-from separatrix.lab import Cell, experiment, plain, registry
+from separatrix.lab import Cell, canonical_json, experiment, registry
 from tests.lab.experiments import walk
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text()
@@ -34,19 +34,19 @@ def exactly(value: Any) -> Any:
 
 @given(values)
 def test_canonical_reads_back_the_same(value: Any) -> None:
-    assert exactly(plain.read(plain.canonical(value))) == exactly(value)
+    assert exactly(canonical_json.read(canonical_json.canonical(value))) == exactly(value)
 
 
 @given(values, values)
 def test_canonical_is_equal_only_for_the_same_values(one: Any, other: Any) -> None:
-    assert (plain.canonical(one) == plain.canonical(other)) == (exactly(one) == exactly(other))
+    assert (canonical_json.canonical(one) == canonical_json.canonical(other)) == (exactly(one) == exactly(other))
 
 
 @given(st.dictionaries(names, scalars, max_size=6), st.randoms())
 def test_canonical_does_not_know_the_order_of_keys(table: dict[str, Any], random: Any) -> None:
     shuffled = list(table.items())
     random.shuffle(shuffled)
-    assert plain.canonical(dict(shuffled)) == plain.canonical(table)
+    assert canonical_json.canonical(dict(shuffled)) == canonical_json.canonical(table)
 
 
 @given(values)
@@ -54,7 +54,7 @@ def test_canonical_is_strict_json_in_ascii(value: Any) -> None:
     def refuse(name: str) -> None:
         raise AssertionError(f"{name} is not JSON")
 
-    text = plain.canonical(value)
+    text = canonical_json.canonical(value)
     json.loads(text, parse_constant=refuse)
     assert text.isascii()
 
@@ -62,12 +62,12 @@ def test_canonical_is_strict_json_in_ascii(value: Any) -> None:
 @pytest.mark.parametrize("value", [object(), {1: 2}, {"$float": "inf"}, b"bytes", {1, 2}, 1j, {"a": [0, {"b": len}]}])
 def test_what_is_not_plain_is_refused(value: object) -> None:
     with pytest.raises(ArgumentError, match="value"):
-        plain.canonical(value)
+        canonical_json.canonical(value)
 
 
 def test_refusal_names_the_place() -> None:
     with pytest.raises(ArgumentError, match=r"parameters\.a\[1\]\.b: expected"):
-        plain.canonical({"a": [0, {"b": 1j}]}, "parameters")
+        canonical_json.canonical({"a": [0, {"b": 1j}]}, "parameters")
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_refusal_names_the_place() -> None:
 )
 def test_a_value_of_another_type_is_refused(value: object, hint: Any) -> None:
     with pytest.raises(ArgumentError, match=r"^n"):
-        plain.fitted(value, hint, "n")
+        canonical_json.fitted(value, hint, "n")
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_a_value_of_another_type_is_refused(value: object, hint: Any) -> None:
     ],
 )
 def test_a_value_that_fits(value: object, hint: Any, fit: object) -> None:
-    assert exactly(plain.fitted(value, hint, "n")) == exactly(fit)
+    assert exactly(canonical_json.fitted(value, hint, "n")) == exactly(fit)
 
 
 def test_key_is_the_hash_of_the_canonical_form() -> None:

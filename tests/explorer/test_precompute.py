@@ -1,4 +1,4 @@
-"""What the first visitor would wait for is computed before."""
+"""The explorer computes its first figures in the background."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from separatrix import doctor
 from separatrix.claims.ledger import claims
-from separatrix.explorer import warm
+from separatrix.explorer import precompute
 from separatrix.explorer.claims import judged_claims
 from separatrix.explorer.compute import machine_speed, phase_here
 from separatrix.explorer.learn import dynamics
@@ -21,7 +21,7 @@ def test_first_figures_speeds_and_verdicts_are_computed(monkeypatch: pytest.Monk
     monkeypatch.setattr(doctor, "speeds", lambda **options: timed)
     phase_here.diagram.cache_clear()
     dynamics.descended.cache_clear()
-    warm.warm(tmp_path)
+    precompute.precompute(tmp_path)
     assert machine_speed._found == {"exact": 2.0, "polynomial": 3.0}
     assert phase_here.diagram.cache_info().currsize == 1
     assert dynamics.descended.cache_info().currsize == 1
@@ -38,10 +38,10 @@ def test_a_failure_is_logged_and_ends_nothing(
         raise RuntimeError("no time today")
 
     started = []
-    monkeypatch.setattr(warm, "warm", broken)
-    monkeypatch.setattr(warm, "Thread", lambda target, daemon: started.append(daemon) or _Now(target))
+    monkeypatch.setattr(precompute, "precompute", broken)
+    monkeypatch.setattr(precompute, "Thread", lambda target, daemon: started.append(daemon) or _Now(target))
     with caplog.at_level(logging.ERROR):
-        warm.start_warming(tmp_path)
+        precompute.start_precomputing(tmp_path)
     assert started == [True]
     assert "no time today" in caplog.text
 

@@ -17,11 +17,11 @@ from distributed import Security
 
 def configuration(folder: Path) -> dict[str, object]:
     """New credentials in the form of Dask's configuration: one key and one certificate for every process."""
-    made = Security.temporary()
-    pair = {"cert": made.tls_client_cert, "key": made.tls_client_key}
+    security = Security.temporary()
+    pair = {"cert": security.tls_client_cert, "key": security.tls_client_key}
     comm = {
         "require-encryption": True,
-        "tls": {"ca-file": made.tls_ca_file, "scheduler": pair, "worker": pair, "client": pair},
+        "tls": {"ca-file": security.tls_ca_file, "scheduler": pair, "worker": pair, "client": pair},
     }
     silent = {"http": {"routes": []}}
     distributed = {"comm": comm, "scheduler": silent, "worker": silent}

@@ -53,8 +53,8 @@ def tell_scores(heads: Iterable[HeadReport]) -> None:
     by_layer = defaultdict(list)
     for head in heads:
         by_layer[layer_number(head)].append(head)
-    for layer, found in sorted(by_layer.items()):
-        spans, radii = (sorted(getattr(head, name) for head in found) for name in ("span", "radius"))
+    for layer, heads in sorted(by_layer.items()):
+        spans, radii = (sorted(getattr(head, name) for head in heads) for name in ("span", "radius"))
         print(
             f"  layer {layer}: span {spans[0]:.1f} / {median(spans):.1f} / {spans[-1]:.1f}, "
             f"bound {radii[0]:.1f} / {median(radii):.1f} / {radii[-1]:.1f} (least / median / largest head)"

@@ -111,9 +111,9 @@ class Run:
     def load(self, path: Path) -> None:
         """Go on from a checkpoint of the same settings."""
         with safe_open(path, "pt") as file:
-            found, ours = json.loads((file.metadata() or {}).get("settings", "{}")), asdict(self.settings)
-            if found != ours:
-                other = ", ".join(f"{name} = {found.get(name)}" for name in ours if found.get(name) != ours[name])
+            stored, ours = json.loads((file.metadata() or {}).get("settings", "{}")), asdict(self.settings)
+            if stored != ours:
+                other = ", ".join(f"{name} = {stored.get(name)}" for name in ours if stored.get(name) != ours[name])
                 raise SeparatrixError(
                     f"{path} is of a run with {other}. Choose another --folder, or the same settings."
                 )
@@ -196,15 +196,15 @@ def options(given: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--prompt", default='The "with" statement')
     parser.add_argument("--sample", type=int, default=400, help="characters to sample at the end")
     parser.add_argument("--temperature", type=float, default=0.7)
-    found = parser.parse_args(given)
-    if found.lr is None:
-        found.lr = dict(zip(KINDS, RATES["compute_steps"].values(), strict=True))[found.order]
+    options = parser.parse_args(given)
+    if options.lr is None:
+        options.lr = dict(zip(KINDS, RATES["compute_steps"].values(), strict=True))[options.order]
     for name in ("steps", "checkpoint_every", "held_out", "temperature"):
-        if getattr(found, name) <= 0:
+        if getattr(options, name) <= 0:
             parser.error(f"--{name.replace('_', '-')} must be above 0")
-    if not 0 < len(found.prompt) <= len(found.prompt) + found.sample <= found.length:
-        parser.error(f"a prompt and what is sampled must fit in --length, {found.length} characters")
-    return found
+    if not 0 < len(options.prompt) <= len(options.prompt) + options.sample <= options.length:
+        parser.error(f"a prompt and what is sampled must fit in --length, {options.length} characters")
+    return options
 
 
 def main(given: Sequence[str] | None = None) -> int:

@@ -41,16 +41,16 @@ def attend(tensors: list[Tensor], tolerance: float, group: dist.ProcessGroup | N
     return [out.detach(), *torch.autograd.grad(out, leaves, slope)]
 
 
-def largest_difference(found: list[Tensor], expected: list[Tensor]) -> list[float]:
+def largest_difference(tensors: list[Tensor], expected: list[Tensor]) -> list[float]:
     """Of each tensor, relative to the largest magnitude in what was expected."""
-    return [float((a - b).abs().max() / b.abs().max()) for a, b in zip(found, expected, strict=True)]
+    return [float((a - b).abs().max() / b.abs().max()) for a, b in zip(tensors, expected, strict=True)]
 
 
-def gathered(found: list[Tensor], tokens: int) -> list[Tensor] | None:
+def gathered(tensors: list[Tensor], tokens: int) -> list[Tensor] | None:
     """The shards of all ranks one after the other, on rank 0."""
     first = dist.get_rank() == 0
     whole = []
-    for x in found:
+    for x in tensors:
         parts = [torch.empty(tokens, WIDTH) for _ in range(dist.get_world_size())] if first else None
         dist.gather(x.contiguous(), parts)
         whole.append(torch.cat(parts) if parts else x)
@@ -72,12 +72,12 @@ def main() -> int:
         dist.barrier()
         start = perf_counter()
         with counted_communication() as sent:
-            found = attend(tensors, options.tolerance)
+            results = attend(tensors, options.tolerance)
         seconds = perf_counter() - start
         counted[tokens] = sent
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
-    whole = gathered(found, options.tokens)
+    whole = gathered(results, options.tokens)
     status = 0
     if whole is not None:
         print(f"{ranks} ranks x {options.tokens:,} tokens, order 3, d = {WIDTH}, tolerance {options.tolerance:g}")

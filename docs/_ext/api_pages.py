@@ -15,31 +15,31 @@ from docs._ext.public_names import Name, links, names
 
 def api(page: str) -> str:
     """The sections of a page, in MyST."""
-    shown = names(page)
-    homes = list(dict.fromkeys(one.home for one in shown))
-    ordered = sorted(shown, key=lambda one: homes.index(one.home))
+    public = names(page)
+    homes = list(dict.fromkeys(name.home for name in public))
+    ordered = sorted(public, key=lambda name: homes.index(name.home))
     sections = []
-    for home, group in groupby(ordered, key=lambda one: one.home):
+    for home, group in groupby(ordered, key=lambda name: name.home):
         lines = [f".. automodule:: {home}", "   :no-members:"]
         # A file may be called like the function it defines, which then has the name.
-        lines += ["   :no-index:", ""] if home in {one.full for one in shown} else [""]
-        for one in group:
-            lines += _entry(one)
+        lines += ["   :no-index:", ""] if home in {name.full for name in public} else [""]
+        for name in group:
+            lines += _entry(name)
         sections.append("\n".join([f"## {home.removeprefix('separatrix.')}", "", "```{eval-rst}", *lines, "```", ""]))
     return "\n".join(sections)
 
 
-def _entry(one: Name) -> list[str]:
-    value = one.value
+def _entry(name: Name) -> list[str]:
+    value = name.value
     if inspect.isclass(value):
-        return [f".. autoclass:: {one.full}", "   :members:", ""]
+        return [f".. autoclass:: {name.full}", "   :members:", ""]
     if inspect.isroutine(value):
         # Overloads say once more, without the defaults, what the last signature says.
         signature = str(inspect.signature(value)) if get_overloads(value) else ""
-        return [f".. autofunction:: {one.full}{signature}", ""]
-    described = ModuleAnalyzer.for_module(one.home).find_attr_docs().get(("", one.name), [])
-    text = rst([*described, "", *_contents(value)], links(one.home))
-    return [f".. py:data:: {one.name}", f"   :module: {one.module}", "", *(f"   {line}" for line in text), ""]
+        return [f".. autofunction:: {name.full}{signature}", ""]
+    described = ModuleAnalyzer.for_module(name.home).find_attr_docs().get(("", name.name), [])
+    text = rst([*described, "", *_contents(value)], links(name.home))
+    return [f".. py:data:: {name.name}", f"   :module: {name.module}", "", *(f"   {line}" for line in text), ""]
 
 
 def _contents(value: object) -> list[str]:

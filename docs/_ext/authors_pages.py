@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from docs._ext.errata_pages import called, command, misprints, place_of, wordings
+from docs._ext.errata_pages import called, command, misprints, place_of, text_slip_list, wordings
 from docs._ext.markdown import marked, plain
 from separatrix.claims import PAPERS
 from separatrix.claims.counts import count_recorded
@@ -24,21 +24,21 @@ _HEADINGS = {
 def authors_summary(paper: str) -> str:
     """The few lines that the page begins with: the version that was read, and how many of what was found."""
     load()
-    about, found, counted = PAPERS[paper], slips(paper), count_recorded(paper)
+    about, errata, counted = PAPERS[paper], slips(paper), count_recorded(paper)
     listed, recorded = claims(paper), records()
-    open_ones = [one for one in listed if recorded[one.id].verdict in _OPEN]
+    undecided = [claim for claim in listed if recorded[claim.id].verdict in _OPEN]
     stands = "Once they are corrected, every statement that a program can decide holds."
-    if open_ones:
-        names = ", ".join(f"{called(one)} ({recorded[one.id].verdict})" for one in open_ones)
+    if undecided:
+        names = ", ".join(f"{called(claim)} ({recorded[claim.id].verdict})" for claim in undecided)
         stands = f"Once they are corrected, every statement that a program can decide holds, except: {names}."
     return "\n".join(
         [
             f"**The paper.** {plain(about.authors)}, *{plain(about.title)}*; {plain(about.version)}.",
             "",
-            f"**What was checked.** {counted.claims} claims: {counted.told}.",
+            f"**What was checked.** {counted.claims} claims: {counted.summary}.",
             "",
-            f"**What we would correct.** {len(found)} misprints, each counted once, however often the paper repeats "
-            f"it: {misprints(found)}. {plain(stands)}",
+            f"**What we would correct.** {len(errata)} misprints, each counted once, however often the paper repeats "
+            f"it: {misprints(errata)}. {plain(stands)}",
             "",
             f"**To see all of it,** run `separatrix reproduce --profile full --paper {paper}`; each entry below "
             "has its own command.",
@@ -53,15 +53,15 @@ def authors_errata(paper: str) -> str:
     first = [slip for slip in first_slips() if slip.claim.paper == paper]
     lines: list[str] = []
     for rank in Rank:
-        found = [slip for slip in slips(paper) if slip.rank is rank]
-        found.sort(key=lambda slip: first.index(slip) if slip in first else len(first))
-        lines += [f"## {_HEADINGS[rank]}", "", *(_entries(found) or ["Nothing.", ""])]
-    return "\n".join(lines)
+        errata = [slip for slip in slips(paper) if slip.rank is rank]
+        errata.sort(key=lambda slip: first.index(slip) if slip in first else len(first))
+        lines += [f"## {_HEADINGS[rank]}", "", *(_entries(errata) or ["Nothing.", ""])]
+    return "\n".join([*lines, "## Slips that no program shows", "", text_slip_list(paper), ""])
 
 
-def _entries(found: Sequence[Slip]) -> list[str]:
+def _entries(errata: Sequence[Slip]) -> list[str]:
     lines = []
-    for number, slip in enumerate(found, 1):
+    for number, slip in enumerate(errata, 1):
         seen = f"To see it: `{command(claim for claim, _ in slip.places)}`"
         lines += [f"### {number}. {plain(place_of(slip))}", "", *wordings(slip), seen, ""]
     return lines
@@ -73,23 +73,23 @@ def authors_findings(paper: str) -> str:
     recorded = records()
     listed = claims(paper)
     lines = ["## What did not come out", ""]
-    open_ones = [one for one in listed if recorded[one.id].verdict in _OPEN]
-    lines += [line for one in open_ones for line in _open(one, recorded[one.id])] or ["Nothing.", ""]
-    chosen = [one for one in listed if one.chosen and one not in open_ones]
+    undecided = [claim for claim in listed if recorded[claim.id].verdict in _OPEN]
+    lines += [line for claim in undecided for line in _open(claim, recorded[claim.id])] or ["Nothing.", ""]
+    chosen = [claim for claim in listed if claim.chosen and claim not in undecided]
     if chosen:
         lines += ["## Settings that we chose where the paper prints none", ""]
-        lines += [*_shared((one, setting) for one in chosen for setting in one.chosen), ""]
-    changed = [one for one in listed if one.history]
+        lines += [*_shared((claim, setting) for claim in chosen for setting in claim.chosen), ""]
+    changed = [claim for claim in listed if claim.history]
     if changed:
         lines += ["## Rules of our checks that were changed after results had been seen", ""]
-        lines += [*_shared((one, rule) for one in changed for rule in one.history), ""]
+        lines += [*_shared((claim, rule) for claim in changed for rule in claim.history), ""]
     lines += ["## What holds", ""]
     for verdict in Verdict:
-        group = [one for one in listed if recorded[one.id].verdict is verdict and verdict not in _OPEN]
+        group = [claim for claim in listed if recorded[claim.id].verdict is verdict and verdict not in _OPEN]
         if group:
             lines += ["## What no program can decide", ""] if verdict is Verdict.ILLUSTRATED else []
             lines += [f"**{verdict}** ({len(group)}). {MEANINGS[verdict]}", ""]
-            lines += [f"- {plain(called(one))}: {marked(one.says)}" for one in group]
+            lines += [f"- {plain(called(claim))}: {marked(claim.says)}" for claim in group]
             lines += [""]
     return "\n".join(lines)
 
@@ -97,16 +97,16 @@ def authors_findings(paper: str) -> str:
 def _shared(pairs: Iterable[tuple[Claim, str]]) -> list[str]:
     """A line for each text, with the names of the claims that share it."""
     places: dict[str, list[str]] = {}
-    for one, text in pairs:
-        places.setdefault(text, []).append(called(one))
+    for claim, text in pairs:
+        places.setdefault(text, []).append(called(claim))
     return [f"- {marked(text)} ({plain('; '.join(names))})" for text, names in places.items()]
 
 
-def _open(one: Claim, record: Recorded) -> list[str]:
-    lines = [f"### {plain(called(one))}: {record.verdict}{plain(record.told)}", "", marked(one.says), ""]
-    for erratum in one.errata:
+def _open(claim: Claim, record: Recorded) -> list[str]:
+    lines = [f"### {plain(called(claim))}: {record.verdict}{plain(record.suffix)}", "", marked(claim.says), ""]
+    for erratum in claim.errata:
         lines += [f"What we found instead: {marked(erratum.right)} {marked(erratum.why)}", ""]
-    if one.chosen:
+    if claim.chosen:
         lines += ["The settings that the paper does not print, and what we took for them:", ""]
-        lines += [*(f"- {marked(setting)}" for setting in one.chosen), ""]
-    return [*lines, f"To see it: `{one.command}`", ""]
+        lines += [*(f"- {marked(setting)}" for setting in claim.chosen), ""]
+    return [*lines, f"To see it: `{claim.command}`", ""]

@@ -36,25 +36,27 @@ class Place:
 def places(paper: str) -> list[Place]:
     """The places of a paper that have no claim of their own."""
     table = tomllib.loads(PLACES.read_text()).get(paper, {})
-    return [Place(where, told["says"], tuple(told.get("code", ())), told.get("see")) for where, told in table.items()]
+    return [Place(where, row["says"], tuple(row.get("code", ())), row.get("see")) for where, row in table.items()]
 
 
 @cache
 def citing_files(paper: str) -> dict[str, tuple[str, ...]]:
     """The files of the library by the places that they cite: "Lemma E.1" has near_linear/approximation/monomials.py."""
-    found: dict[str, set[str]] = {}
+    cited: dict[str, set[str]] = {}
     for file in _files(paper):
         for kind, numbers in _PLACE.findall((PACKAGE / file).read_text()):
             for number in re.findall(r"[A-Z]?\.?\d+(?:\.\d+)?", numbers):
-                found.setdefault(f"{kind} {number}", set()).add(file)
-    return {place: tuple(sorted(files)) for place, files in found.items()}
+                cited.setdefault(f"{kind} {number}", set()).add(file)
+    return {place: tuple(sorted(files)) for place, files in cited.items()}
 
 
 def _files(paper: str) -> list[str]:
     of_others = {room for other, rooms in _ROOMS.items() if other != paper for room in rooms}
-    found = []
+    citations = []
     for room in _ROOMS.get(paper, ()):
         start = PACKAGE / room
         within = [start] if start.is_file() else sorted(start.rglob("*.py"))
-        found += [name for name in (file.relative_to(PACKAGE).as_posix() for file in within) if name not in of_others]
-    return found
+        citations += [
+            name for name in (file.relative_to(PACKAGE).as_posix() for file in within) if name not in of_others
+        ]
+    return citations

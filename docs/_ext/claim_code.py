@@ -51,8 +51,8 @@ def _room(thing: object) -> str | None:
 def _named_by(function: FunctionType) -> Iterator[object]:
     """The globals that a function's code names, and of modules among them the attributes that it names."""
     names = set(_names(function.__code__))
-    found = [function.__globals__[name] for name in names if name in function.__globals__]
-    for thing in found:
+    globals_named = [function.__globals__[name] for name in names if name in function.__globals__]
+    for thing in globals_named:
         if isinstance(thing, ModuleType) and thing.__name__.startswith("separatrix"):
             yield from (getattr(thing, name) for name in names if hasattr(thing, name))
         else:

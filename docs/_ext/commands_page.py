@@ -13,25 +13,25 @@ from separatrix.commands.app import app
 
 def commands() -> str:
     """A section for each command: what it does, its arguments and options."""
-    found = _walk("separatrix", typer.main.get_command(app))
-    return "\n".join(line for path, one in found for line in _section(path, one))
+    subcommands = _walk("separatrix", typer.main.get_command(app))
+    return "\n".join(line for path, command in subcommands for line in _section(path, command))
 
 
-def _walk(path: str, one: Any) -> Iterator[tuple[str, Any]]:
+def _walk(path: str, command: Any) -> Iterator[tuple[str, Any]]:
     """The commands that are no groups of others. Their classes are typer's own, or click's, by its version."""
-    inner = getattr(one, "commands", None)
+    inner = getattr(command, "commands", None)
     if inner is None:
-        yield path, one
+        yield path, command
     else:
         for name in sorted(inner):
             yield from _walk(f"{path} {name}", inner[name])
 
 
-def _section(path: str, one: Any) -> list[str]:
-    context = one.context_class(one, info_name=path)
-    usage = " ".join([path, *one.collect_usage_pieces(context)])
-    lines = [f"## {path}", "", "```text", usage, "```", "", plain(" ".join((one.help or "").split())), ""]
-    for parameter in one.params:
+def _section(path: str, command: Any) -> list[str]:
+    context = command.context_class(command, info_name=path)
+    usage = " ".join([path, *command.collect_usage_pieces(context)])
+    lines = [f"## {path}", "", "```text", usage, "```", "", plain(" ".join((command.help or "").split())), ""]
+    for parameter in command.params:
         described = plain(" ".join((getattr(parameter, "help", None) or "").split()))
         lines.append(f"- {_spelled(parameter)}: {described or 'see the usage'}")
     return [*lines, ""]

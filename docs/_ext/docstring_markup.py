@@ -37,16 +37,16 @@ def rst(lines: Sequence[str], links: Mapping[str, str]) -> list[str]:
             d: width.
         <BLANKLINE>
     """
-    made: list[str] = []
+    lines_out: list[str] = []
     for head, part in _parts(lines):
         if head is None:
             for block in _blocks(part):
-                made += [*_block(block, links), ""]
+                lines_out += [*_block(block, links), ""]
         else:
             body = _fields(part, links) if head in _FIELDS else rst(part, links)
-            made += [head, *(f"    {line}".rstrip() for line in body if line or head not in _FIELDS)]
-            made += [""] if made[-1] else []
-    return made
+            lines_out += [head, *(f"    {line}".rstrip() for line in body if line or head not in _FIELDS)]
+            lines_out += [""] if lines_out[-1] else []
+    return lines_out
 
 
 def _parts(lines: Sequence[str]) -> Iterator[tuple[str | None, list[str]]]:
@@ -111,32 +111,32 @@ def _list(block: Sequence[str], width: int, links: Mapping[str, str]) -> list[st
 
 def inline(text: str, links: Mapping[str, str]) -> str:
     """Code, links, bold and emphasis; every other character stands for itself."""
-    made, at = [], 0
-    for found in _INLINE.finditer(text):
-        made.append(_plain(text[at : found.start()]))
-        made.append(_joined(text, found, links))
-        at = found.end()
-    return "".join([*made, _plain(text[at:])])
+    parts, at = [], 0
+    for match in _INLINE.finditer(text):
+        parts.append(_plain(text[at : match.start()]))
+        parts.append(_joined(text, match, links))
+        at = match.end()
+    return "".join([*parts, _plain(text[at:])])
 
 
-def _joined(text: str, found: re.Match[str], links: Mapping[str, str]) -> str:
+def _joined(text: str, match: re.Match[str], links: Mapping[str, str]) -> str:
     """The markup, kept apart from the letters that touch it by what reStructuredText swallows."""
-    if found["bold"] is not None:
-        made = f"**{_escaped(found['bold'])}**"
+    if match["bold"] is not None:
+        markup = f"**{_escaped(match['bold'])}**"
     else:
-        code = " ".join((found["double"] or found["single"]).split())
-        made = f":py:obj:`{code} <{links[code]}>`" if code in links else f"``{code}``"
-    before = "\\ " if re.match(r"[^\s([{'\"-]", text[found.start() - 1 : found.start()]) else ""
-    after = "\\ " if re.match(r"\w", text[found.end() : found.end() + 1]) else ""
-    return before + made + after
+        code = " ".join((match["double"] or match["single"]).split())
+        markup = f":py:obj:`{code} <{links[code]}>`" if code in links else f"``{code}``"
+    before = "\\ " if re.match(r"[^\s([{'\"-]", text[match.start() - 1 : match.start()]) else ""
+    after = "\\ " if re.match(r"\w", text[match.end() : match.end() + 1]) else ""
+    return before + markup + after
 
 
 def _plain(text: str) -> str:
-    made, at = [], 0
-    for found in _EMPHASIS.finditer(text):
-        made += [_escaped(text[at : found.start()]), f"*{_escaped(found[1])}*"]
-        at = found.end()
-    return "".join([*made, _escaped(text[at:])])
+    parts, at = [], 0
+    for match in _EMPHASIS.finditer(text):
+        parts += [_escaped(text[at : match.start()]), f"*{_escaped(match[1])}*"]
+        at = match.end()
+    return "".join([*parts, _escaped(text[at:])])
 
 
 def _escaped(text: str) -> str:

@@ -21,14 +21,32 @@ from separatrix.claims.verdicts import judge
 from separatrix.errors import SeparatrixError
 from separatrix.lab.store import Store
 from separatrix.studies import load
-from separatrix.studies.learning.mechanisms import LAYERED, MECHANISMS, RADII
+from separatrix.studies.learning.mechanisms import JOINING, LAYERED, MECHANISMS, RADII
 
 RECORDED = Path(__file__).resolve().parent / "evidence.json"
 TRIPLES, SIZES = "beyond/does-it-learn/triples-every-attention", "beyond/triples-by-training/over-n-and-m"
 RECALL, TEXT = "beyond/does-it-learn/recall-every-attention", "beyond/does-it-learn/text-every-attention"
 GROWTH = "beyond/does-it-learn/what-r-buys-further"
 COMPUTE, STEPS = "beyond/language-model/at-equal-compute", "beyond/language-model/at-equal-steps"
-CLAIMS = (TRIPLES, SIZES, RECALL, TEXT, GROWTH, COMPUTE, STEPS)
+_JOINS = "beyond/two-hop-joins"
+JOINS_NORMS, JOINS_CONVERGED = f"{_JOINS}/norms", f"{_JOINS}/two-layers-with-enough-steps"
+JOINS, JOINS_LAYERS = f"{_JOINS}/against-order-2-in-one-layer", f"{_JOINS}/against-two-layers-of-order-2"
+JOINS_PRODUCT, JOINS_LONGER = f"{_JOINS}/against-a-product-of-two-order-2", f"{_JOINS}/longer-inputs"
+CLAIMS = (
+    TRIPLES,
+    SIZES,
+    RECALL,
+    TEXT,
+    GROWTH,
+    COMPUTE,
+    STEPS,
+    JOINS,
+    JOINS_PRODUCT,
+    JOINS_LAYERS,
+    JOINS_CONVERGED,
+    JOINS_LONGER,
+    JOINS_NORMS,
+)
 """The claims whose numbers the pages show."""
 
 Numbers = Mapping[str, Any]
@@ -50,19 +68,19 @@ def plain(finding: Finding) -> dict[str, Any]:
 def write(store: Store, path: Path = RECORDED) -> None:
     """Write what a store has found of the claims; an error if it lacks one of their cells, or compares to no record."""
     load("beyond")
-    found: dict[str, Any] = {}
-    for one in claims(only=CLAIMS):
-        judged = judge(one, store)
+    recorded_claims: dict[str, Any] = {}
+    for claim in claims(only=CLAIMS):
+        judged = judge(claim, store)
         if judged.missing or judged.failed or judged.problem:
-            raise SeparatrixError(f"{one.id}: {judged.finding.note} Run `{one.command}`.")
+            raise SeparatrixError(f"{claim.id}: {judged.finding.note} Run `{claim.command}`.")
         if not judged.finding.comparable:
-            raise SeparatrixError(f"{one.id}: {judged.finding.note}")
-        found[one.id] = {
+            raise SeparatrixError(f"{claim.id}: {judged.finding.note}")
+        recorded_claims[claim.id] = {
             "verdict": judged.verdict.value,
-            "cells": fingerprint(one),
+            "cells": fingerprint(claim),
             "numbers": plain(judged.finding),
         }
-    path.write_text(json.dumps({id: found[id] for id in CLAIMS}, indent=1, ensure_ascii=False) + "\n")
+    path.write_text(json.dumps({id: recorded_claims[id] for id in CLAIMS}, indent=1, ensure_ascii=False) + "\n")
 
 
 @cache
@@ -88,8 +106,8 @@ def listed(text: str, names: Iterable[str]) -> dict[str, str]:
     >>> listed("order 2: 1.00, order 2, R = 4: 1.50", ["order 2, R = 4", "order 2"])
     {'order 2, R = 4': '1.50', 'order 2': '1.00'}
     """
-    found = {name: re.search(rf"(?:^|, ){re.escape(name)}: ([\d.]+)(?=,|$)", text) for name in names}
-    return {name: match[1] for name, match in found.items() if match}
+    matches = {name: re.search(rf"(?:^|, ){re.escape(name)}: ([\d.]+)(?=,|$)", text) for name in names}
+    return {name: match[1] for name, match in matches.items() if match}
 
 
 def _spread(value: Sequence[float], digits: int) -> str:
@@ -152,6 +170,22 @@ def bounds() -> str:
     return _table([*head, "bytes of the state", "n at which a cache is as large"], rows)
 
 
+def joins() -> str:
+    """Two-hop joins: flops, and accuracy at equal steps and compute and among more facts than in training."""
+    flops = listed(number(JOINS, f"flops a step over those of {next(iter(JOINING))}"), JOINING)
+    longer = [
+        name.partition(" facts")[0].split()[-1] for name in recorded()[JOINS_LONGER]["numbers"] if "among" in name
+    ]
+    facts = list(dict.fromkeys(longer))
+    rows = []
+    for name in JOINING:
+        told = [_spread(number(JOINS, f"accuracy at equal {how}, {name}"), 2) for how in ("steps", "compute")]
+        told += [_spread(number(JOINS_LONGER, f"accuracy among {count} facts, {name}"), 2) for count in facts]
+        rows.append([name.removesuffix(", both norms"), flops[name], *told])
+    head = ["attention", "flops a step", "8 facts, equal steps", "8 facts, equal compute"]
+    return _table([*head, *(f"trained on 8, asked among {count}" for count in facts)], rows)
+
+
 def language_model() -> str:
     """The two language models: flops, and losses at equal compute and at equal steps."""
     second, third = LAYERED
@@ -164,13 +198,13 @@ def language_model() -> str:
     ahead = number(COMPUTE, f"{second} ahead of {third} at equal compute: loss")
     behind = number(STEPS, f"{third} ahead of {second} at equal steps: loss")
     leads = [ahead, [-end for end in (behind[0], behind[2], behind[1])]]
-    rows.append(["how much more order 3 has, seed by seed", "", *(_spread(lead, 3) for lead in leads)])
+    rows.append(["loss of order 3 minus loss of order 2, by seed", "", *(_spread(lead, 3) for lead in leads)])
     return _table(["model", "flops a step", "nats, equal compute", "nats, equal steps"], rows)
 
 
 def verdicts() -> str:
     """The claims with their verdicts."""
-    return _table(["claim", "verdict"], ([f"`{id}`", f"**{one['verdict']}**"] for id, one in recorded().items()))
+    return _table(["claim", "verdict"], ([f"`{id}`", f"**{record['verdict']}**"] for id, record in recorded().items()))
 
 
 def short() -> str:
@@ -191,6 +225,7 @@ def short() -> str:
 
 _TABLES: Mapping[str, Callable[[], str]] = {
     "bounds": bounds,
+    "joins": joins,
     "language-model": language_model,
     "learned": learned,
     "short": short,
@@ -207,7 +242,7 @@ def evidence(table: str) -> str:
 def _main(given: Sequence[str]) -> int:
     if len(given) != 1:
         load("beyond")
-        print("\n".join(f"{one.command} --store FOLDER" for one in claims(only=CLAIMS)))
+        print("\n".join(f"{claim.command} --store FOLDER" for claim in claims(only=CLAIMS)))
         return 2
     try:
         with Store.open(given[0]) as store:

@@ -1,7 +1,7 @@
-"""The gallery: every figure of the report as a thumbnail that leads to its code.
+"""The gallery: a thumbnail of every figure of the report, with a link to the code that draws it.
 
-A figure is named by the docstring of its drawing. ``python -m docs._ext.gallery STORE`` redraws the thumbnails, with
-their axes, from a store; a figure whose cells the store lacks keeps its thumbnail.
+The caption of a figure is the first sentence of its docstring. ``python -m docs._ext.gallery STORE`` redraws the
+thumbnails from the results of a store; figures whose cells the store lacks keep their thumbnails.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 from docs._ext.markdown import plain
 from separatrix.claims import PAPERS
 from separatrix.claims.ledger import Claim, claims
-from separatrix.claims.verdicts import found_in
+from separatrix.claims.verdicts import cell_result
 from separatrix.lab.store import Store
 from separatrix.report.figures import FIGURES, draw
-from separatrix.report.sketch import lettered
+from separatrix.report.sketch import labelled
 from separatrix.studies import load
 
 DOCS = Path(__file__).resolve().parents[1]
@@ -26,45 +26,46 @@ _SOURCE = DOCS.parent / "src" / "separatrix"
 
 
 def gallery(paper: str) -> str:
-    """The figures of a paper's claims, in the order of the claims, each in a list item with its picture."""
+    """A Markdown list of the figures of a paper, in the order of the claims."""
     load()
     items = []
-    for name, one in _firsts(paper):
+    for name, claim in _first_claims(paper):
         file = Path(inspect.getfile(inspect.unwrap(FIGURES[name]))).relative_to(_SOURCE).as_posix()
         code = f"../src/separatrix/{file}"
-        called = plain(" ".join((inspect.getdoc(FIGURES[name]) or name).split("\n\n")[0].split()).removesuffix("."))
-        shown = f"![{called}](_static/gallery/{name}.svg)" if (THUMBNAILS / f"{name}.svg").exists() else called
-        items.append(f"- [{shown}]({code})\n\n  {called} (`{one.id}`, [code]({code}))\n")
+        caption = plain(" ".join((inspect.getdoc(FIGURES[name]) or name).split("\n\n")[0].split()).removesuffix("."))
+        has_thumbnail = (THUMBNAILS / f"{name}.svg").exists()
+        picture = f"![{caption}](_static/gallery/{name}.svg)" if has_thumbnail else caption
+        items.append(f"- [{picture}]({code})\n\n  {caption} (`{claim.id}`, [code]({code}))\n")
     return "\n".join(['<div class="gallery">', "", *items, "</div>"])
 
 
-def _firsts(paper: str) -> Iterator[tuple[str, Claim]]:
-    """Each figure with the first claim that shows it."""
+def _first_claims(paper: str) -> Iterator[tuple[str, Claim]]:
+    """The figures of a paper, each with the first claim that has it."""
     seen: set[str] = set()
-    for one in claims():
-        for name in one.figures:
+    for claim in claims():
+        for name in claim.figures:
             if name not in seen:
                 seen.add(name)
-                if one.paper == paper:
-                    yield name, one
+                if claim.paper == paper:
+                    yield name, claim
 
 
 def draw_all(store: Store) -> list[str]:
-    """Draw the thumbnail of every figure that the store has all cells of; the answer is the names of the others."""
+    """Draw the thumbnails of the figures whose cells are all in the store; return the names of the other figures."""
     load()
     THUMBNAILS.mkdir(exist_ok=True)
-    left = dict.fromkeys(FIGURES)
-    for one in claims():
-        wanted = [name for name in one.figures if name in left]
-        found = list(store.find(one.cells())) if wanted else []
-        if not wanted or any(record is None or record.status != "done" for _, record in found):
+    missing = dict.fromkeys(FIGURES)
+    for claim in claims():
+        names = [name for name in claim.figures if name in missing]
+        cells = list(store.find(claim.cells())) if names else []
+        if not names or any(record is None or record.status != "done" for _, record in cells):
             continue
-        results = [found_in(store, cell, record) for cell, record in found if record is not None]
-        for name in wanted:
-            drawn = draw(name, results).figure.to_dict()
-            (THUMBNAILS / f"{name}.svg").write_text(f"{lettered(drawn)}\n")
-            del left[name]
-    return list(left)
+        results = [cell_result(store, cell, record) for cell, record in cells if record is not None]
+        for name in names:
+            figure = draw(name, results).figure.to_dict()
+            (THUMBNAILS / f"{name}.svg").write_text(f"{labelled(figure, font_size=26, legend=False)}\n")
+            del missing[name]
+    return list(missing)
 
 
 if __name__ == "__main__":

@@ -27,9 +27,9 @@ def paper_table(paper: str) -> str:
     recorded = records()
     listed = claims(paper)
     rows: dict[str, list[Claim]] = {}
-    for one in listed:
-        rows.setdefault(one.where, []).append(one)
-    bare = {one.where: one for one in places(paper)}
+    for claim in listed:
+        rows.setdefault(claim.where, []).append(claim)
+    bare = {bare_place.where: bare_place for bare_place in places(paper)}
     # What is beyond the papers has no place in them, and stays in the order of the ledger.
     order = list(rows) if paper == "beyond" else sorted({*rows, *bare}, key=lambda where: (place(where), where))
     lines = ["| place | what it says | in the code | claim, and what is found |", "| --- | --- | --- | --- |"]
@@ -45,33 +45,33 @@ def _claim_rows(
     where: str, group: Sequence[Claim], recorded: Mapping[str, Recorded], cited: Sequence[str]
 ) -> list[str]:
     rows = []
-    for number, one in enumerate(group):
-        files = dict.fromkeys([*cited, *library_files(one)])
-        record = recorded.get(one.id, Recorded(Verdict.NOT_RUN))
-        found = f"{_code(one.id)}<br>**{record.verdict}**{plain(record.told)}"
-        if one.profile == "full":
-            found += ", with `--profile full`"
-        if one.errata:
-            links = [f"[{anchor.partition('-')[0]}](../errata.md#{anchor})" for anchor in anchors()[one.id]]
-            found += f"<br>{'erratum' if len(links) == 1 else 'errata'} {', '.join(links)}"
-        if one.proof:
-            found += f"<br>[proof](../derivations/proofs.md#{slug(one.proof)})"
-        if proofs := proofs_of(one.id):
-            found += f"<br>checked by Coq: {', '.join(map(_proof_link, proofs))}"
-        if one.neighbours:
-            found += _folded(many(len(one.neighbours), "wrong neighbour"), [_rejected(one)])
-        if one.alone:
-            found += f"<br>it has no wrong neighbour: {marked(one.alone)}"
-        if one.chosen:
-            found += _folded("settings that the paper does not print", map(marked, one.chosen))
-        if one.history:
-            found += _folded("rules changed after results had been seen", map(marked, one.history))
-        checked = " and ".join(map(source_link, claim_files(one)))
-        defined = [f"implemented by {_code(name)}" for name in one.defines]
+    for number, claim in enumerate(group):
+        files = dict.fromkeys([*cited, *library_files(claim)])
+        record = recorded.get(claim.id, Recorded(Verdict.NOT_RUN))
+        verdict_cell = f"{_code(claim.id)}<br>**{record.verdict}**{plain(record.suffix)}"
+        if claim.profile == "full":
+            verdict_cell += ", with `--profile full`"
+        if claim.errata:
+            links = [f"[{anchor.partition('-')[0]}](../errata.md#{anchor})" for anchor in anchors()[claim.id]]
+            verdict_cell += f"<br>{'erratum' if len(links) == 1 else 'errata'} {', '.join(links)}"
+        if claim.proof:
+            verdict_cell += f"<br>[proof](../derivations/proofs.md#{slug(claim.proof)})"
+        if proofs := proofs_of(claim.id):
+            verdict_cell += f"<br>checked by Coq: {', '.join(map(_proof_link, proofs))}"
+        if claim.neighbours:
+            verdict_cell += _folded(many(len(claim.neighbours), "wrong neighbour"), [_rejected(claim)])
+        if claim.alone:
+            verdict_cell += f"<br>it has no wrong neighbour: {marked(claim.alone)}"
+        if claim.chosen:
+            verdict_cell += _folded("settings that the paper does not print", map(marked, claim.chosen))
+        if claim.history:
+            verdict_cell += _folded("rules changed after results had been seen", map(marked, claim.history))
+        checked = " and ".join(map(source_link, claim_files(claim)))
+        defined = [f"implemented by {_code(name)}" for name in claim.defines]
         listed = list(map(source_link, files))
         listed = listed if len(listed) <= _UNFOLDED else [_folded(many(len(listed), "file"), listed)]
         code = "<br>".join([*defined, *listed, f"checked in {checked}"]).replace("</details><br>", "</details>")
-        rows.append(f"| {plain(where) if number == 0 else ''} | {marked(one.says)} | {code} | {found} |")
+        rows.append(f"| {plain(where) if number == 0 else ''} | {marked(claim.says)} | {code} | {verdict_cell} |")
     return rows
 
 
@@ -88,17 +88,17 @@ _SHOWN = 3
 """So many of the wrong neighbours of a claim are written out in the table of a paper."""
 
 
-def _rejected(one: Claim) -> str:
+def _rejected(claim: Claim) -> str:
     """The wrong neighbours of a claim, or the first of them and how many there are more."""
-    said = [marked(other.says) for other in one.neighbours]
+    said = [marked(neighbour.says) for neighbour in claim.neighbours]
     more = len(said) - _SHOWN
     return "; ".join(said[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _place_row(one: Place, cited: Sequence[str]) -> str:
-    code = "<br>".join(map(source_link, dict.fromkeys([*one.code, *cited])))
-    found = f"with {plain(one.see)}" if one.see else ""
-    return f"| {plain(one.where)} | {marked(one.says)} | {code} | {found} |"
+def _place_row(place_of_paper: Place, cited: Sequence[str]) -> str:
+    code = "<br>".join(map(source_link, dict.fromkeys([*place_of_paper.code, *cited])))
+    see = f"with {plain(place_of_paper.see)}" if place_of_paper.see else ""
+    return f"| {plain(place_of_paper.where)} | {marked(place_of_paper.says)} | {code} | {see} |"
 
 
 def paper_heading(paper: str) -> str:

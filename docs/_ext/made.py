@@ -19,7 +19,14 @@ from docs._ext.api_pages import api
 from docs._ext.authors_pages import authors_errata, authors_findings, authors_summary
 from docs._ext.commands_page import commands
 from docs._ext.docstring_markup import rst
-from docs._ext.errata_pages import errata_counts, errata_list, first_errata, ledger_counts
+from docs._ext.errata_pages import (
+    errata_counts,
+    errata_left,
+    errata_list,
+    first_errata,
+    ledger_counts,
+    text_slip_list,
+)
 from docs._ext.evidence import evidence
 from docs._ext.fuzz_counts import fuzz_counts
 from docs._ext.gallery import gallery
@@ -38,6 +45,7 @@ _COMMITTED: Mapping[str, Callable[..., str]] = {
     "commands": commands,
     "errata": errata_list,
     "errata-counts": errata_counts,
+    "errata-left": errata_left,
     "evidence": evidence,
     "first-errata": first_errata,
     "fuzz": fuzz_counts,
@@ -46,6 +54,7 @@ _COMMITTED: Mapping[str, Callable[..., str]] = {
     "machine-checked": machine_checked_table,
     "paper": paper_heading,
     "table": paper_table,
+    "text-slips": text_slip_list,
     "verdicts": verdicts_list,
 }
 
@@ -56,21 +65,21 @@ def filled(text: str) -> str:
     A mark of an unknown kind is a `KeyError`.
     """
 
-    def made(mark: re.Match[str]) -> str:
+    def content(mark: re.Match[str]) -> str:
         return mark[0] if mark["what"] in _COMMITTED else _BUILT[mark["what"]](*mark["given"].split())
 
-    return _MARK.sub(made, text)
+    return _MARK.sub(content, text)
 
 
 def refreshed(text: str) -> str:
     """A page whose committed parts are made anew from the source. Its other marks stay."""
 
-    def made(part: re.Match[str]) -> str:
+    def content_of(part: re.Match[str]) -> str:
         head = part[0].partition("\n")[0]
         content = _COMMITTED[part["what"]](*part["given"].split())
         return f"{head}\n\n{content.strip()}\n\n{_END}"
 
-    return _COMMITTED_PART.sub(made, text)
+    return _COMMITTED_PART.sub(content_of, text)
 
 
 def _fill(app: Sphinx, page: str, source: list[str]) -> None:

@@ -13,7 +13,7 @@ import plotly.graph_objects as go  # type: ignore[import-untyped]
 import separatrix as sx
 from docs._ext.notebook_pages import NOTEBOOKS
 from separatrix.report.charts import curve
-from separatrix.report.sketch import lettered
+from separatrix.report.sketch import labelled
 from separatrix.report.theme import COLOURS, GREY, figure
 from separatrix.selection import fcn_infimum, population_dynamics
 from separatrix.selection.laws import loss_allowed
@@ -28,8 +28,8 @@ def ranks() -> go.Figure:
     bounds = [0.1 * step for step in range(2, 26)]
     for order, colour in zip((2, 3, 4, 5), COLOURS, strict=False):
         plans = [sx.plan_shapes(10**6, 8, bound, order, tolerance=1e-3) for bound in bounds]
-        found = [(bound, plan.rank) for bound, plan in zip(bounds, plans, strict=True) if plan.rank]
-        drawn.add_trace(curve(f"order {order}", [x for x, _ in found], [y for _, y in found], colour))
+        points = [(bound, plan.rank) for bound, plan in zip(bounds, plans, strict=True) if plan.rank]
+        drawn.add_trace(curve(f"order {order}", [x for x, _ in points], [y for _, y in points], colour))
     return drawn
 
 
@@ -47,7 +47,7 @@ def success() -> go.Figure:
             SelfAttention(n=10**k, d=width(k), m=log_width(10**k, 0.01), a0=0.01, a1=1.2, b=0.2, c=0.8)
             for k in exponents
         ]
-        y = [one.success_probability().success for one in settings]
+        y = [setting.success_probability().success for setting in settings]
         drawn.add_trace(curve(name, [10.0**k for k in exponents], y, colour))
     return drawn
 
@@ -80,7 +80,7 @@ def draw_all() -> None:
     """Write every figure."""
     FIGURES.mkdir(exist_ok=True)
     for name, make in DRAWN.items():
-        (FIGURES / f"{name}.svg").write_text(f"{lettered(make().to_dict())}\n")
+        (FIGURES / f"{name}.svg").write_text(f"{labelled(make().to_dict())}\n")
 
 
 if __name__ == "__main__":

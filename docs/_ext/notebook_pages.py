@@ -11,21 +11,21 @@ NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
 def cells(name: str) -> list[dict[str, Any]]:
     """The cells of a notebook."""
-    found: list[dict[str, Any]] = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]
-    return found
+    notebook_cells: list[dict[str, Any]] = json.loads((NOTEBOOKS / f"{name}.ipynb").read_text())["cells"]
+    return notebook_cells
 
 
 def notebook(name: str) -> str:
     """The notebook in MyST."""
-    made = []
+    parts = []
     for cell in cells(name):
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
-            made.append(source.replace("](figures/", "](../../notebooks/figures/"))
+            parts.append(source.replace("](figures/", "](../../notebooks/figures/"))
         else:
-            made.append(f"```python\n{source}\n```")
-            made += [f"```text\n{text.rstrip()}\n```" for text in printed(cell)]
-    return "\n\n".join(made) + "\n"
+            parts.append(f"```python\n{source}\n```")
+            parts += [f"```text\n{text.rstrip()}\n```" for text in printed(cell)]
+    return "\n\n".join(parts) + "\n"
 
 
 def printed(cell: dict[str, Any]) -> list[str]:

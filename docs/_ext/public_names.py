@@ -71,15 +71,15 @@ class Name:
 @cache
 def names(page: str) -> tuple[Name, ...]:
     """The names that a page shows: those of `FIRST`, then the others in the order of `__all__`, without modules."""
-    found = []
+    public = []
     for module in PAGES[page]:
         room = import_module(module)
         for name in room.__all__:
             value = getattr(room, name)
             if not isinstance(value, ModuleType) and name != "__version__":
-                found.append(Name(module, name, _home(room, name, value)))
+                public.append(Name(module, name, _home(room, name, value)))
     ranks = {name: rank for rank, name in enumerate(FIRST)}
-    return tuple(sorted(found, key=lambda shown: ranks.get(shown.name, len(FIRST))))
+    return tuple(sorted(public, key=lambda name: ranks.get(name.name, len(FIRST))))
 
 
 @cache
@@ -89,13 +89,13 @@ def links(home: str) -> dict[str, str]:
     A bare name means what it means in the module's own room, or in `separatrix` itself: elsewhere there are other
     things called `train` or `margin`.
     """
-    found: dict[str, str] = {}
+    full_names: dict[str, str] = {}
     for page in PAGES:
-        for one in names(page):
+        for name in names(page):
             near = page in ("separatrix", _room(home)) or home in PAGES[page]
-            for called in [one.full, one.full.removeprefix("separatrix."), *([one.name] if near else [])]:
-                found.setdefault(called, one.full)
-    return found
+            for called in [name.full, name.full.removeprefix("separatrix."), *([name.name] if near else [])]:
+                full_names.setdefault(called, name.full)
+    return full_names
 
 
 def _room(home: str) -> str:

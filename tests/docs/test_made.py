@@ -41,7 +41,7 @@ def test_every_claim_has_a_row_with_its_verdict(paper: str) -> None:
     recorded = records()
     for one in claims(paper):
         (row,) = [row for row in rows if f"`{one.id}`<br>" in row]
-        assert f"**{recorded[one.id].verdict}**{plain(recorded[one.id].told)}" in row
+        assert f"**{recorded[one.id].verdict}**{plain(recorded[one.id].suffix)}" in row
         assert marked(one.says) in row
         assert all(f"`{file}`" in row for file in claim_files(one))
 
@@ -92,14 +92,14 @@ def test_the_authors_are_told_all_of_it(paper: str) -> None:
     top, listed, found = authors_summary(paper), authors_errata(paper), authors_findings(paper)
     assert PAPERS[paper].title in top
     assert PAPERS[paper].version in top
-    assert f"{count_recorded(paper).claims} claims: {count_recorded(paper).told}." in top
+    assert f"{count_recorded(paper).claims} claims: {count_recorded(paper).summary}." in top
     assert len(re.findall(r"^### ", listed, re.MULTILINE)) == len(slips(paper))
     recorded = records()
     for one in claims(paper):
         assert marked(one.says) in found
         assert all(marked(setting) in found for setting in one.chosen)
         assert (
-            f": {recorded[one.id].verdict}{recorded[one.id].told}\n" in found
+            f": {recorded[one.id].verdict}{recorded[one.id].suffix}\n" in found
             or f"**{recorded[one.id].verdict}** (" in found
         )
     for slip in slips(paper):

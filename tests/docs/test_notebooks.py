@@ -11,7 +11,7 @@ import pytest
 
 from docs._ext.notebook_figures import DRAWN
 from docs._ext.notebook_pages import notebook, printed
-from separatrix.report.sketch import lettered
+from separatrix.report.sketch import labelled
 from tests.docs.pages import DOCS, NOTEBOOKS, run_in_order
 
 
@@ -46,7 +46,7 @@ def test_opens_with_its_figure(path: Path) -> None:
     first = "".join(json.loads(path.read_text())["cells"][0]["source"])
     assert re.search(rf"!\[[^]]{{40,}}\]\(figures/{path.stem}\.svg\)$", first)
     shown = ElementTree.parse(path.parent / "figures" / f"{path.stem}.svg").getroot()
-    drawn = ElementTree.fromstring(lettered(DRAWN[path.stem]().to_dict()))
+    drawn = ElementTree.fromstring(labelled(DRAWN[path.stem]().to_dict()))
     assert [*drawn.itertext()] == [text for text in shown.itertext()], (
         "python -m tests.docs.refresh --made draws it anew"
     )

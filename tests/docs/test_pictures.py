@@ -7,6 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from docs._ext import data_sets_figure
 from tests.docs.pages import DOCS, blocks
 
 
@@ -19,3 +20,8 @@ def test_the_map_of_the_guide_is_what_its_code_draws(tmp_path: Path, monkeypatch
     drawn, shown = (ElementTree.parse(folder / "pair-map.svg").getroot() for folder in (tmp_path, page.parent))
     assert [*drawn.itertext()] == [*shown.itertext()], "copy the file that the page's code writes"
     assert [part.tag for part in drawn.iter()] == [part.tag for part in shown.iter()]
+
+
+def test_the_data_sets_are_drawn_from_their_definition() -> None:
+    assert data_sets_figure.FIGURE.read_text() == data_sets_figure.svg(), "python -m tests.docs.refresh --made"
+    assert "_static/data-sets.svg" in (DOCS / "papers" / "separation.md").read_text()

@@ -1,4 +1,4 @@
-"""Exact attention: order 3 against its peers and the roofline, causal, orders 2 and 4, gradients, memory."""
+"""Exact attention: order 3 against its peers and the roofline, short and causal, orders 2 and 4, gradients, memory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 import separatrix as sx
 from benchmarks import Row, roofline
@@ -21,6 +22,12 @@ Attend = Callable[[Tensor, Sequence[Tensor], Sequence[Tensor]], Tensor]
 OURS = "tensor_attention"
 MATERIALISED = "fused attention, materialised"
 IN_BLOCKS = "fused attention, in blocks"
+EINSUM = "einsum"
+FLEX = "FlexAttention, compiled"
+LONGEST_FLEX = 32
+"""The longest sequences for which FlexAttention is compiled, which takes many seconds for each shape."""
+SHORT = ((8, 8, 256), (16, 16, 32), (16, 64, 4), (32, 16, 4), (32, 64, 4))
+"""Lengths, head dimensions and heads of short sequences, which the overhead of a call and of a head decides."""
 BLOCKS = (1 << 12, 1 << 14, 1 << 16)
 """Key tuples in a block of the blocked peer: the best of these counts, for each shape anew."""
 OF_ROOFLINE = 0.75
@@ -45,6 +52,20 @@ def naive(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> Te
     return torch.einsum("...ijk,...jl,...kl->...il", P, *values)
 
 
+def attended_pairs(n: int) -> Tensor:
+    """Which pairs (j_1, j_2), at index j_1 n + j_2, each of n queries attends in causal attention, (n, n^2)."""
+    positions, pairs = torch.arange(n).unsqueeze(1), torch.arange(n * n)
+    return torch.maximum(pairs // n, pairs % n) <= positions
+
+
+def masked_einsum(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
+    """Causal attention of order 3 as one would write it: all scores, a mask, their softmax, the weighted sum."""
+    n = query.shape[-2]
+    S = torch.einsum("...il,...jl,...kl->...ijk", query, *keys) / query.shape[-1]
+    P = torch.softmax(S.flatten(-2).masked_fill(~attended_pairs(n), -torch.inf), -1).view_as(S)
+    return torch.einsum("...ijk,...jl,...kl->...il", P, *values)
+
+
 def naive_bytes(n: int, d: int) -> int:
     """What `naive` holds at once for one head: the scores, their softmax and a copy for the product, and n^2 d more."""
     return 4 * n * n * (3 * n + d)
@@ -54,6 +75,30 @@ def materialised(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]
     """PyTorch's fused attention over the rows of the column-wise Kronecker products; building them counts."""
     K, V = column_kronecker(*keys), column_kronecker(*values)
     return F.scaled_dot_product_attention(query, K, V, scale=1 / query.shape[-1])
+
+
+def masked_materialised(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
+    """The same with a causal mask of all pairs; building the mask counts."""
+    K, V = column_kronecker(*keys), column_kronecker(*values)
+    mask = attended_pairs(query.shape[-2])
+    return F.scaled_dot_product_attention(query, K, V, attn_mask=mask, scale=1 / query.shape[-1])
+
+
+def flex(n: int, is_causal: bool) -> Attend:
+    """PyTorch's FlexAttention over all pairs of n keys, compiled, with a block mask that is made beforehand."""
+    torch._dynamo.reset()  # after eight shapes it would run without being compiled
+    compiled = torch.compile(flex_attention, dynamic=False)
+
+    def attends(batch: Tensor, head: Tensor, query: Tensor, pair: Tensor) -> Tensor:
+        return torch.maximum(pair // n, pair % n) <= query
+
+    block_mask = create_block_mask(attends, None, None, n, n * n, device="cpu") if is_causal else None
+
+    def attend(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
+        K, V = column_kronecker(*keys), column_kronecker(*values)
+        return compiled(query, K, V, block_mask=block_mask, scale=1 / query.shape[-1])  # type: ignore[no-any-return]
+
+    return attend
 
 
 def in_blocks(block: int) -> Attend:
@@ -97,9 +142,9 @@ def forward(order: int, n: int, d: int, *, seconds: float = 10.0) -> list[Row]:
     if order == 3:
         einsum, note = None, f"not run: it needs {naive_bytes(n, d) / 2**30:.1f} GiB"
         if naive_bytes(n, d) < EINSUM_LIMIT:  # apart from the others, for it is slow: three rounds will do
-            again = alternate(_on({OURS: sx.tensor_attention, "einsum": naive}, inputs), seconds=0.0, rounds=3)
-            best[OURS], einsum, note = min(best[OURS], again[OURS]), again["einsum"], ""
-        naive_rows = [Row(name, best[OURS], "einsum", einsum, 1.0, note=note)]
+            again = alternate(_on({OURS: sx.tensor_attention, EINSUM: naive}, inputs), seconds=0.0, rounds=3)
+            best[OURS], einsum, note = min(best[OURS], again[OURS]), again[EINSUM], ""
+        naive_rows = [Row(name, best[OURS], EINSUM, einsum, 1.0, note=note)]
     winner, share = min(blocked, key=best.__getitem__), OF_ROOFLINE if order == 3 and n >= 512 else None
     most = _of_peers() if share else 0.95
     note = f"{limit / best[OURS]:.2f} of the roofline" + (f", to reach {share}" if share else "")
@@ -117,20 +162,50 @@ def _of_peers() -> float:
 
 
 @torch.no_grad()
-def short(n: int, d: int, heads: int, *, seconds: float = 2.0) -> Row:
-    """Short sequences of several heads, against the better of both peers."""
-    attends = {OURS: sx.tensor_attention, MATERIALISED: materialised, **_blocked_peers(3, n)}
-    best = alternate(_on(attends, draw(3, n, d, heads)), seconds=seconds)
-    peer = min((name for name in best if name != OURS), key=best.__getitem__)
-    note = "" if peer == MATERIALISED else f"in blocks: {peer}"
-    return Row(f"order 3, n = {n}, d = {d}, {heads} heads", best[OURS], "the best peer", best[peer], 0.95, note=note)
+def short(n: int, d: int, heads: int, *, is_causal: bool = False, seconds: float = 2.0) -> Row:
+    """Short sequences of several heads, against the best peer."""
+    inputs = draw(3, n, d, heads)
+    best = alternate(_on(_short_peers(inputs[0].shape[-2], is_causal), inputs), seconds=seconds)
+    return _against_the_best(f"order 3{' causal' if is_causal else ''}, n = {n}, d = {d}, {heads} heads", best)
+
+
+def short_backward(n: int, d: int, heads: int, *, seconds: float = 4.0) -> Row:
+    """Short sequences forward and backward, against the best peer that autograd differentiates on the CPU."""
+    inputs = draw(3, n, d, heads)
+    attends: dict[str, Attend] = {OURS: sx.tensor_attention, MATERIALISED: materialised, EINSUM: naive}
+    best = alternate({name: gradients(attend, inputs) for name, attend in attends.items()}, seconds=seconds)
+    return _against_the_best(f"order 3 forward + backward, n = {n}, d = {d}, {heads} heads", best)
+
+
+def _short_peers(n: int, is_causal: bool) -> dict[str, Attend]:
+    compiled = {FLEX: flex(n, is_causal)} if n <= LONGEST_FLEX else {}
+    if is_causal:
+        ours = partial(sx.tensor_attention, is_causal=True)
+        return {OURS: ours, MATERIALISED: masked_materialised, EINSUM: masked_einsum, **compiled}
+    blocked = {f"{IN_BLOCKS}, {name}": attend for name, attend in _blocked_peers(3, n).items()}
+    return {OURS: sx.tensor_attention, MATERIALISED: materialised, EINSUM: naive, **compiled, **blocked}
+
+
+def _against_the_best(name: str, best: Mapping[str, float]) -> Row:
+    peer = min((peer for peer in best if peer != OURS), key=best.__getitem__)
+    return Row(name, best[OURS], "the best peer", best[peer], 0.95, note=peer)
 
 
 @torch.no_grad()
 def overhead(n: int, d: int, *, seconds: float = 2.0) -> Row:
-    """A call that has next to nothing to compute, against a tenth of a millisecond."""
+    """A call that has next to nothing to compute, against 60 microseconds."""
     best = alternate(_on({OURS: sx.tensor_attention}, draw(3, n, d)), seconds=seconds)
-    return Row(f"order 3, n = {n}, d = {d}: the call itself", best[OURS], "100 microseconds", 1e-4, 1.0)
+    return Row(f"order 3, n = {n}, d = {d}: the call itself", best[OURS], "60 microseconds", 6e-5, 1.0)
+
+
+@torch.no_grad()
+def bfloat16(n: int, d: int, *, seconds: float = 5.0) -> Row:
+    """Order 3 in bfloat16, which is widened to float32 where it is read, against the same call in float32."""
+    query, keys, values = draw(3, n, d)
+    half = query.bfloat16(), [x.bfloat16() for x in keys], [x.bfloat16() for x in values]
+    calls = {OURS: partial(sx.tensor_attention, *half), "float32": partial(sx.tensor_attention, query, keys, values)}
+    best = alternate(calls, seconds=seconds)
+    return Row(f"order 3, bfloat16, n = {n}, d = {d}", best[OURS], "itself, float32", best["float32"], 0.6)
 
 
 @torch.no_grad()
@@ -154,16 +229,16 @@ def causal(n: int, d: int, *, seconds: float = 5.0) -> Row:
 
 
 @torch.no_grad()
-def order_two(n: int, d: int, heads: int, *, seconds: float = 4.0) -> Row:
+def order_two(n: int, d: int, heads: int, *, is_causal: bool = False, seconds: float = 4.0) -> Row:
     """PyTorch's own attention, through our call and without it."""
     query, (key,), (value,) = draw(2, n, d, heads)
     functions: dict[str, Callable[[], object]] = {
-        OURS: lambda: sx.tensor_attention(query, key, value, scale=1 / d),
-        "torch": lambda: F.scaled_dot_product_attention(query, key, value, scale=1 / d),
+        OURS: lambda: sx.tensor_attention(query, key, value, is_causal=is_causal, scale=1 / d),
+        "torch": lambda: F.scaled_dot_product_attention(query, key, value, is_causal=is_causal, scale=1 / d),
     }
     best = alternate(functions, seconds=seconds)
-    name = f"order 2, n = {n}, d = {d}, {heads} heads"
-    return Row(name, best[OURS], "scaled_dot_product_attention", best["torch"], 1.05)
+    name = f"order 2{' causal' if is_causal else ''}, n = {n}, d = {d}, {heads} heads"
+    return Row(name, best[OURS], "scaled_dot_product_attention", best["torch"], 1.1 if n < 256 else 1.05)
 
 
 def gradients(attend: Attend, inputs: Inputs) -> Callable[[], tuple[Tensor, ...]]:
@@ -215,7 +290,10 @@ def rows() -> list[Row]:
     return [
         *(row for n in (256, 512, 1024) for d in (16, 32, 64) for row in forward(3, n, d)),
         *(short(n, d, heads) for n, heads in ((64, 1), (64, 8), (64, 64), (128, 8), (256, 8)) for d in (16, 64)),
+        *(short(*size, is_causal=is_causal) for size in SHORT for is_causal in (False, True)),
+        *(short_backward(*size) for size in SHORT),
         overhead(8, 16),
+        *(bfloat16(512, d) for d in (64, 128)),
         *(causal(512, d) for d in (16, 64)),
         windowed(2048, 64, 4, (512, 32)),
         *backward(256, 64, 4),
@@ -223,4 +301,5 @@ def rows() -> list[Row]:
         *memory(1024, 64),
         *forward(4, 128, 16),
         *(order_two(n, 64, heads) for n, heads in ((64, 4), (256, 1), (256, 4), (1024, 4))),
+        *(order_two(n, 64, 4, is_causal=True) for n in (64, 1024)),
     ]

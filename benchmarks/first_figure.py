@@ -21,8 +21,8 @@ from threading import Thread
 from flask import Response, request
 
 from separatrix.explorer.app import make_app
+from separatrix.explorer.precompute import precompute
 from separatrix.explorer.server import Endpoint, bound
-from separatrix.explorer.warm import warm
 
 STARTED = 4
 """Seconds that the browser is given to start, before it visits a view."""
@@ -98,5 +98,5 @@ def watched() -> Iterator[Watched]:
     with tempfile.TemporaryDirectory() as folder:
         made = Watched(Path(folder))
         Thread(target=made.server.run, daemon=True).start()
-        warm(Path(folder))
+        precompute(Path(folder))
         yield made

@@ -10,7 +10,7 @@ from torch import Tensor
 
 import separatrix as sx
 from benchmarks import Row
-from benchmarks.exact import in_blocks, materialised
+from benchmarks.exact import in_blocks, masked_einsum, materialised
 from benchmarks.polynomial import uniform
 from benchmarks.timing import alternate
 
@@ -25,16 +25,6 @@ EXACT, CERTIFIED_EXACT, NEAR_LINEAR, AUTO = "exact", "exact with a certificate",
 MATERIALISED, IN_BLOCKS, EINSUM = "fused attention, materialised", "fused attention, in blocks", "einsum with a mask"
 
 Attend = Callable[[Tensor, Sequence[Tensor], Sequence[Tensor]], object]
-
-
-def masked_einsum(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
-    """Causal attention of order 3 as one would write it: all scores, a mask, their softmax, the weighted sum."""
-    n = query.shape[-2]
-    S = torch.einsum("...il,...jl,...kl->...ijk", query, *keys) / query.shape[-1]
-    at = torch.arange(n)
-    hidden = torch.maximum(at.view(1, n, 1), at.view(1, 1, n)) > at.view(n, 1, 1)
-    P = torch.softmax(S.masked_fill(hidden, -torch.inf).flatten(-2), -1).view_as(S)
-    return torch.einsum("...ijk,...jl,...kl->...il", P, *values)
 
 
 def methods(n: int, is_causal: bool) -> dict[str, Attend]:

@@ -30,6 +30,8 @@ SCHEMES = ("light", "dark")
 SCALES = (1, 2)
 TALLEST = 6000
 """The most CSS pixels of a page that a picture shows, from the top."""
+PATIENCE = 600_000
+"""The most milliseconds that a page may take."""
 VIEWS = {
     **{name: f"?tab={name}" for name in NAMES},
     "separate-compare": "?tab=separate&across=d&a1.2=0.7",
@@ -37,10 +39,12 @@ VIEWS = {
     "claims-open": "?tab=claims&claim=selection/corollary-3.6",
 }
 """Views of the explorer: every tab, comparisons of two settings, and an open claim."""
-READY = """() => [...document.querySelectorAll(".slide")].every((one) => one.querySelector("[role=slider]"))
-  && [...document.querySelectorAll(".results .plot")].every((one) => one.closest("[hidden]")
-  || one.querySelector(".main-svg"))"""
-"""Whether the sliders and the figures of the explorer are there, whose scripts come later than the page."""
+READY = """() => (!document.querySelector("#react-entry-point") || document.querySelector("#panel .results"))
+  && !document.querySelector("[data-dash-is-loading=true]")
+  && [...document.querySelectorAll(".slide")].every((slide) => slide.querySelector("[role=slider]"))
+  && [...document.querySelectorAll(".results .plot")].every((plot) => plot.closest("[hidden]")
+  || plot.querySelector(".main-svg"))"""
+"""Whether the page is loaded: in the explorer also its tab, its sliders and its figures, which come later."""
 DOCUMENTS = ("index", "start", "guide/is-it-for-me", "guide/evidence", "errata", "papers/kronecker", "gallery")
 
 
@@ -75,7 +79,11 @@ def results(store: Path, folder: Path) -> Path:
 
 def pages(address: str, report: Path, built: Path) -> list[Page]:
     """Every page that is taken."""
-    opened = "document.querySelectorAll('article > details').forEach((one, i) => { one.open = i < 12; })"
+    # The claims begin below the part of the page that a picture shows: what is above them is removed.
+    opened = (
+        "document.querySelectorAll('#findings, #summary').forEach((section) => section.remove());"
+        "document.querySelectorAll('article > details').forEach((details, i) => { details.open = i < 12; })"
+    )
     shown = [Page(name, address + view) for name, view in VIEWS.items()]
     shown += [Page("report", report.as_uri()), Page("report-claims", report.as_uri(), opened)]
     for name in DOCUMENTS:
@@ -88,16 +96,19 @@ def take(browser: Any, page: Page, out: Path, width: str, scheme: str, scale: in
     viewport = {"width": WIDTHS[width], "height": 900}
     context = browser.new_context(viewport=viewport, color_scheme=scheme, device_scale_factor=scale)
     window = context.new_page()
+    window.set_default_timeout(PATIENCE)
     window.goto(page.address)
     if page.script:
         window.evaluate(page.script)
     window.wait_for_load_state("networkidle")
     window.wait_for_function(READY)
-    height = min(int(window.evaluate("document.documentElement.scrollHeight")), TALLEST)
-    window.set_viewport_size({**viewport, "height": height})  # figures are drawn when they come into the window
-    window.wait_for_timeout(1500)
-    window.wait_for_load_state("networkidle")
-    window.wait_for_function(READY)
+    height = 0
+    while height < (needed := min(int(window.evaluate("document.documentElement.scrollHeight")), TALLEST)):
+        height = needed
+        window.set_viewport_size({**viewport, "height": height})  # figures are drawn when they come into the window
+        window.wait_for_timeout(1500)
+        window.wait_for_load_state("networkidle")
+        window.wait_for_function(READY)
     name = f"{page.name}-{width}-{scheme}-{scale}x"
     window.screenshot(path=out / f"{name}.png")
     wide = window.evaluate("document.documentElement.scrollWidth")

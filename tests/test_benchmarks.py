@@ -136,6 +136,8 @@ def small(monkeypatch):
     draw, alternate = exact.draw, timing.alternate
     monkeypatch.setattr(exact, "draw", lambda order, n, d, heads=1: draw(order, 4, 2, heads))
     monkeypatch.setattr(exact, "alternate", lambda functions, **_: alternate(functions, seconds=0.0, rounds=1))
+    # Its compiler takes a minute.
+    monkeypatch.setattr(exact, "flex", lambda n, is_causal: exact.masked_einsum if is_causal else exact.naive)
     monkeypatch.setattr(roofline, "native", lambda: Native(None, "none", ""))
     monkeypatch.setattr(doctor, "roofline", lambda width, seconds: doctor.Roofline(width, 1, 1, gflops=100.0))
 
@@ -163,6 +165,9 @@ def test_the_table_of_exact_attention():
         ("order 3 causal, n = 512, d = 64", 0.4, "s"),
         ("order 3 forward + backward, n = 256, d = 64, 4 heads", 0.5, "s"),
         ("extra memory, order 3, n = 1024, d = 64", 1.0, "B"),
+        ("order 3 causal, n = 8, d = 8, 256 heads", 0.95, "s"),
+        ("order 3 forward + backward, n = 8, d = 8, 256 heads", 0.95, "s"),
+        ("order 2 causal, n = 64, d = 64, 4 heads", 1.1, "s"),
         ("order 4, n = 128, d = 16", 0.95, "s"),
         ("order 3 causal forward + backward, n = 256, d = 64, 4 heads", 0.4, "s"),
         ("order 2, n = 1024, d = 64, 4 heads", 1.05, "s"),
@@ -270,11 +275,15 @@ def test_time_against_length_is_measured_and_drawn():
     assert len(root.findall(".//{*}polyline")) == len(drawn) + len(figure.curves(rows, "causal"))
 
 
-def test_the_causal_peer_computes_the_same():
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_the_causal_peers_compute_the_same(monkeypatch):
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
     query, keys, values = exact.draw(3, 7, 3)
     inputs = query.double(), [x.double() for x in keys], [x.double() for x in values]
     expected = reference.tensor_attention(*inputs, is_causal=True)[0]
-    assert torch.allclose(lengths.masked_einsum(*inputs), expected, atol=1e-12)
+    for peer in (exact.masked_einsum, exact.masked_materialised, exact.flex(7, True)):
+        assert torch.allclose(peer(*inputs), expected, atol=1e-12)
+    assert torch.allclose(exact.flex(7, False)(*inputs), exact.naive(*inputs), atol=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # dynamo's own

@@ -14,7 +14,7 @@ from safetensors.torch import save
 from separatrix.children import safe_path
 from separatrix.explorer.compute.upload import planned_file
 from separatrix.explorer.learn.training_start import Starter
-from separatrix.explorer.learn.training_state import standing
+from separatrix.explorer.learn.training_state import run_status
 from tests.explorer.learn.test_runs import SMALL, close, wait
 from tests.lab.helpers import ROOT
 
@@ -74,11 +74,11 @@ def test_a_training_run_of_the_page(hostile: Path, tmp_path: Path) -> None:
     starter = Starter(tmp_path / "results")
     try:
         name = starter.start(SMALL)
-        wait(lambda: not standing(tmp_path / "results", name).alive, 800)
+        wait(lambda: not run_status(tmp_path / "results", name).alive, 800)
     finally:
         close(starter)
     assert ran(tmp_path) == []
-    assert standing(tmp_path / "results", name).word == "finished"
+    assert run_status(tmp_path / "results", name).word == "finished"
 
 
 @pytest.mark.timeout(900)

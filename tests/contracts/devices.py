@@ -18,20 +18,20 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
-from separatrix.attention.arithmetic import host, precision
+from separatrix.attention.arithmetic import device_reads, precision
 from separatrix.native import native
 
 
 def _place() -> tuple[str, int]:
-    """The file and the line that asked for numbers, which is above those of `host` and of this file."""
+    """The file and the line that asked for numbers, which is above those of `device_reads` and of this file."""
     frame = sys._getframe(1)
-    while frame.f_code.co_filename in (__file__, host.__file__):
+    while frame.f_code.co_filename in (__file__, device_reads.__file__):
         assert frame.f_back is not None
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
 
 
-class _WithoutGuards(TorchFunctionMode):
+class WithoutGuards(TorchFunctionMode):
     """Index, invert, copy and move fake tensors of a GPU in a build of PyTorch for the CPU.
 
     Its Python bindings look for the GPU in these before any mode is asked; the operators below them do not.
@@ -49,7 +49,7 @@ class _WithoutGuards(TorchFunctionMode):
             dtype = args[2] if len(args) > 2 else kwargs.get("dtype")
             return torch.ops.aten._to_copy(args[0], dtype=dtype, device=torch.device(args[1]))
         if function is Tensor.contiguous:
-            return args[0].clone(memory_format=torch.contiguous_format)
+            return args[0] if args[0].is_contiguous() else args[0].clone(memory_format=torch.contiguous_format)
         if function is Tensor.copy_:
             return torch.ops.aten.copy_.default(*args, **kwargs)
         return function(*args, **kwargs)
@@ -124,10 +124,10 @@ def on_a_gpu(run: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
 
     with plain_pytorch() as patch, torch.no_grad():
         patch.setattr(precision, "_keeps_digits", lambda device_type: True)
-        patch.setattr(host, "read", record)
+        patch.setattr(device_reads, "read", record)
         run(*arguments)
-        patch.setattr(host, "read", replay)
-        with FakeTensorMode(), _WithoutGuards():
+        patch.setattr(device_reads, "read", replay)
+        with FakeTensorMode(), WithoutGuards():
             moved = tree_map_only(Tensor, lambda x: torch.empty(x.shape, dtype=x.dtype, device="cuda"), arguments)
             return run(*moved), looks
 

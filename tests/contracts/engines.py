@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from separatrix.attention.exact import kernels
+from separatrix.attention.exact import native as native_backend
 from separatrix.native import native
 
-ENGINES = ("kernels", "blocks")
+ENGINES = ("native", "torch")
 
 
 @pytest.fixture(scope="module", autouse=True, params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of the engine that computes what is tested."""
-    if request.param == "kernels" and native().library is None:
+    if request.param == "native" and native().library is None:
         pytest.skip(f"The kernels do not run. {native().reason}")
     with pytest.MonkeyPatch.context() as patch:
-        if request.param == "blocks":
-            patch.setattr(kernels, "takes", lambda *given: False)
+        if request.param == "torch":
+            patch.setattr(native_backend, "has_kernels", lambda sets: False)
         yield request.param

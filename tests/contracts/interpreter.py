@@ -17,9 +17,10 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from separatrix.attention.dispatch import gpu as gpu_dispatch
-from separatrix.attention.exact.gpu import configurations
+from separatrix.attention.exact import plain_tuples
+from separatrix.attention.exact.triton import configurations
 
-PROGRAMS = ("separatrix.attention.exact.gpu.programs", "separatrix.attention.near_linear.triton.programs")
+PROGRAMS = ("separatrix.attention.exact.triton.programs", "separatrix.attention.near_linear.triton.programs")
 needs_triton = pytest.mark.skipif(
     not gpu_dispatch.installed(),
     reason="No Triton, or one too old: it is in the group dev of pyproject.toml, for Linux.",
@@ -53,6 +54,7 @@ def interpreting() -> Iterator[None]:
         patch.setattr(interpreter.InterpretedFunction, "__call__", call_inside)
         _hurry(patch, tl.core, interpreter)
         patch.setattr(gpu_dispatch, "DEVICES", {"cpu"})
+        patch.setattr(plain_tuples, "_for_kernels", lambda tensors: False)  # small calls ask for the backend, too
         for kernel, order in product(configurations.KERNELS, configurations.ORDERS):
             small = (configurations.Configuration(16, 16, 4, 1),) * len(configurations.WIDTHS)
             patch.setitem(configurations.SHIPPED, (gpu_dispatch.vendor(), kernel, "64 bits", order), small)

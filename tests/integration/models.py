@@ -12,11 +12,13 @@ KINDS = {
     "order 2": {"order": 2},
     "order 3": {},
     "windows": {"windows": 3},
+    "windows, sinks": {"windows": 3, "sinks": 2},
     "rotary, grouped": {"rotary": 100.0, "num_kv_heads": 1},
     "bounded": {"bound": 1.0},
     "near-linear": {"bound": 1.0, "tolerance": 1e-3},
     "pairwise, ALiBi": {"form": "pairwise", "alibi": True},
     "determinant": {"order": 2, "form": "determinant"},
+    "normalised": {"qk_norm": True, "head_norm": True, "learned_scale": True},
 }
 """The options of the layers."""
 

@@ -9,7 +9,12 @@ from torch import nn
 from separatrix import ArgumentError
 from separatrix.nn import TensorAttention
 
-KINDS = {"exact": {}, "no bias": {"bias": False}, "near-linear": {"bound": 1.0, "tolerance": 1e-3}}
+KINDS = {
+    "exact": {},
+    "no bias": {"bias": False},
+    "normalised": {"qk_norm": True, "head_norm": True, "learned_scale": True},
+    "near-linear": {"bound": 1.0, "tolerance": 1e-3},
+}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch points to torchao

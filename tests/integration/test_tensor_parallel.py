@@ -25,6 +25,7 @@ RANKS = 2
 LAYERS: dict[str, dict[str, Any]] = {
     "exact": {},
     "exact, grouped, rotary, in windows": {"num_kv_heads": 2, "rotary": 100.0, "windows": (5, None)},
+    "exact, grouped, normalised": {"num_kv_heads": 2, "qk_norm": True, "head_norm": True, "learned_scale": True},
     "bounded, exact": {"bound": 2.0},
     "bounded, near-linear": {"bound": 0.5, "tolerance": 1e-3, "method": "polynomial"},
     "bounded, near-linear, grouped": {"bound": 0.5, "tolerance": 1e-3, "num_kv_heads": 2},

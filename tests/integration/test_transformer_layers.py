@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from separatrix import ArgumentError
 from separatrix.nn import MultiheadTensorAttention, TensorAttention
+from tests.pairwise import pairwise
 
 WIDTH, HEADS = 8, 2
 both_layouts = pytest.mark.parametrize("batch_first", [True, False])
@@ -80,10 +81,15 @@ def test_the_signatures_are_pytorchs():
         assert described(ours) == described(theirs)
 
 
-@both_layouts
-@pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize("norm_first", [True, False])
-@pytest.mark.parametrize("masks", ["none", "padding", "float padding", "causal", "bool causal", "causal, hint", "both"])
+@pytest.mark.parametrize(
+    ("batch_first", "training", "norm_first", "masks"),
+    pairwise(
+        [True, False],
+        [True, False],
+        [True, False],
+        ["none", "padding", "float padding", "causal", "bool causal", "causal, hint", "both"],
+    ),
+)
 def test_an_encoder_layer_gives_what_pytorchs_gives(batch_first, training, norm_first, masks):
     theirs = nn.TransformerEncoderLayer(
         WIDTH, HEADS, 16, 0.0, batch_first=batch_first, norm_first=norm_first, dtype=torch.float64

@@ -63,7 +63,7 @@ def test_runs_are_read_back(tmp_path: Path) -> None:
 
 def test_a_run_with_another_token_of_the_query_is_not_kept() -> None:
     run = TrainingSettings(T=8, q=2, d=1, width=16, threshold=0.9, validation_T=(), validation_q=(), query="drawn")
-    with pytest.raises(ArgumentError, match=r"^query: expected 'zero' for a run that is kept in a store, got 'drawn'"):
+    with pytest.raises(ArgumentError, match=r"^query: expected 'zero' for a run that is stored, got 'drawn'"):
         pieces(run, checkpoint_every=100)
 
 

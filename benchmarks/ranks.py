@@ -1,0 +1,137 @@
+"""Ranks of near-linear attention: certified calls beside the bound by the values' range, and bounded layers.
+
+Ranks depend on the inputs alone, and not on the machine. `BY_RANGE` are the ranks that were planned when certificates
+took the range of the values for every deviation, moments ended at the degree, and causal calls were planned by the
+largest term of their sample.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+import separatrix as sx
+from benchmarks import Row
+from benchmarks.timing import alternate
+from separatrix.attention.call import check_call
+from separatrix.attention.near_linear.analysis import analyse
+from separatrix.attention.near_linear.approximation.monomials import total_degree
+from separatrix.attention.near_linear.approximation.remainder import taylor
+from separatrix.attention.near_linear.bounded_plan import plan_bounded
+from separatrix.attention.near_linear.certificate import certify
+from separatrix.attention.near_linear.plan import Recipe
+from separatrix.attention.near_linear.run import run_polynomial
+from separatrix.errors import SeparatrixError
+
+DIMENSIONS = (4, 8, 16, 32, 64)
+LENGTH = 8192
+BY_RANGE: dict[tuple[int, bool, str, float, float], tuple[int | None, ...]] = {
+    (2, False, "uniform", 0.5, 0.01): (15, 45, 153, 561, 65),
+    (2, False, "uniform", 0.5, 0.001): (15, 45, 153, 561, 2145),
+    (2, False, "uniform", 1.0, 0.01): (35, 165, 153, 561, 2145),
+    (2, False, "uniform", 1.0, 0.001): (70, 495, 969, 6545, 2145),
+    (2, False, "uniform", 1.5, 0.01): (126, 495, 4845, 6545, 47905),
+    (2, False, "uniform", 1.5, 0.001): (210, 1287, 4845, 58905, None),
+    (2, False, "normal", 0.5, 0.01): (70, 165, 153, 561, 2145),
+    (2, False, "normal", 0.5, 0.001): (126, 495, 969, 6545, 2145),
+    (2, True, "uniform", 0.5, 0.01): (15, 45, 153, 561, 65),
+    (2, True, "uniform", 0.5, 0.001): (35, 165, 153, 561, 2145),
+    (2, True, "uniform", 1.0, 0.01): (70, 495, 969, 6545, 2145),
+    (2, True, "uniform", 1.0, 0.001): (126, 1287, 4845, 58905, 47905),
+    (2, True, "uniform", 1.5, 0.01): (330, 3003, 20349, None, None),
+    (2, True, "uniform", 1.5, 0.001): (495, 6435, 74613, None, None),
+    (2, True, "normal", 0.5, 0.01): (210, 1287, 4845, 6545, 47905),
+    (2, True, "normal", 0.5, 0.001): (330, 3003, 4845, 58905, 47905),
+    (3, False, "uniform", 0.5, 0.01): (5, 9, 17, 33, 65),
+    (3, False, "uniform", 0.5, 0.001): (15, 45, 153, 33, 65),
+    (3, False, "uniform", 1.0, 0.01): (35, 45, 153, 561, 2145),
+    (3, False, "uniform", 1.0, 0.001): (70, 165, 969, 561, 2145),
+    (3, False, "uniform", 1.5, 0.01): (210, 495, 4845, 6545, 47905),
+    (3, False, "uniform", 1.5, 0.001): (330, 3003, 4845, 58905, None),
+    (3, False, "normal", 0.5, 0.01): (70, 165, 969, 561, 2145),
+    (3, False, "normal", 0.5, 0.001): (126, 495, 4845, 6545, 2145),
+    (3, True, "uniform", 0.5, 0.01): (5, 9, 17, 33, 65),
+    (3, True, "uniform", 0.5, 0.001): (15, 45, 153, 33, 65),
+    (3, True, "uniform", 1.0, 0.01): (70, 165, 969, 561, 2145),
+    (3, True, "uniform", 1.0, 0.001): (126, 495, 4845, 6545, 47905),
+    (3, True, "uniform", 1.5, 0.01): (715, 6435, 74613, None, None),
+    (3, True, "uniform", 1.5, 0.001): (1001, 12870, None, None, None),
+    (3, True, "normal", 0.5, 0.01): (495, 1287, 4845, 6545, 2145),
+    (3, True, "normal", 0.5, 0.001): (715, 3003, 4845, 58905, 47905),
+}
+"""Ranks by order, causality, distribution and size of the entries, and tolerance, for `DIMENSIONS`; None for none."""
+
+
+def entries(order: int, distribution: str, size: float, n: int, d: int) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+    """Queries, keys and values of one head."""
+    generator, shape = torch.Generator().manual_seed(0), (2 * order - 1, n, d)
+    x = (
+        2 * torch.rand(shape, generator=generator) - 1
+        if distribution == "uniform"
+        else torch.randn(shape, generator=generator)
+    )
+    return size * x[0], list(size * x[1:order]), list(size * x[order:])
+
+
+def certified_rank(order: int, is_causal: bool, distribution: str, size: float, tolerance: float, d: int) -> int | None:
+    """The rank that is planned; None if no rank keeps the tolerance."""
+    inputs = entries(order, distribution, size, LENGTH, d)
+    try:
+        return sx.plan_attention(*inputs, tolerance=tolerance, is_causal=is_causal, method="polynomial").rank
+    except SeparatrixError:
+        return None
+
+
+def certified(dimensions: tuple[int, ...] = DIMENSIONS) -> Iterator[Row]:
+    """Ranks of certified calls over those by the range."""
+    for (order, is_causal, distribution, size, tolerance), before in BY_RANGE.items():
+        causal = ", causal" if is_causal else ""
+        for d, by_range in zip(DIMENSIONS, before, strict=True):
+            if d not in dimensions:
+                continue
+            rank = certified_rank(order, is_causal, distribution, size, tolerance, d)
+            name = f"rank, order {order}{causal}, {distribution} {size:g}, d = {d}, {tolerance:g}"
+            yield Row(name, float("inf") if rank is None else rank, "by the range", by_range, unit="")
+
+
+def bounded() -> Iterator[Row]:
+    """Ranks of bounded layers and states of order 2, from the bound alone."""
+    for tolerance in (1e-2, 1e-3):
+        for radius in (0.5, 1.0, 2.0, 4.0):
+            for d in (4, 8, 16, 32):
+                try:
+                    plan = plan_bounded(2, d, radius, tolerance)
+                except SeparatrixError:
+                    continue
+                yield Row(f"rank, bounded, R = {radius:g}, d = {d}, {tolerance:g}", plan.rank, "-", None, unit="")
+
+
+@torch.no_grad()
+def time(order: int, is_causal: bool, d: int, n: int, tolerance: float) -> Row:
+    """A certified call, its plan included, beside the run and the certificate of the rank by the range."""
+    by_range = BY_RANGE[order, is_causal, "normal", 0.5, tolerance][DIMENSIONS.index(d)]
+    inputs = entries(order, "normal", 0.5, n, d)
+    degree = next(g for g in range(99) if total_degree(d, g).rank == by_range)
+    recipe = Recipe(total_degree(d, degree), taylor(degree), torch.float64 if is_causal else torch.float32)
+    call = check_call(*inputs, is_causal=is_causal)
+
+    def before() -> None:
+        analysis = analyse(call)
+        certify(analysis, run_polynomial(analysis, recipe))
+
+    def now() -> sx.Certified:
+        return sx.certified_attention(*inputs, tolerance=tolerance, is_causal=is_causal, method="polynomial")
+
+    best = alternate({"now": now, "before": before}, seconds=3.0)
+    name = f"order {order}{', causal' if is_causal else ''}, normal 0.5, n = {n}, d = {d}, {tolerance:g}"
+    note = f"rank {now().plan.rank} against {by_range}, which has its plan for nothing"
+    return Row(name, best["now"], "the rank by the range", best["before"], note=note)
+
+
+def rows() -> list[Row]:
+    times = [
+        time(order, is_causal, d, LENGTH, 1e-3) for order in (2, 3) for is_causal in (False, True) for d in (8, 16)
+    ]
+    return [*certified(), *bounded(), *times]

@@ -12,7 +12,7 @@ KINDS = {
     "order 2": {"order": 2},
     "order 3": {},
     "windows": {"windows": 3},
-    "windows, sinks": {"windows": 3, "sinks": 2},
+    "windows, sinks": {"windows": 3, "sinks": 3},
     "rotary, grouped": {"rotary": 100.0, "num_kv_heads": 1},
     "bounded": {"bound": 1.0},
     "near-linear": {"bound": 1.0, "tolerance": 1e-3},

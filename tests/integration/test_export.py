@@ -96,4 +96,4 @@ def test_compiled_ahead_of_time_and_loaded_by_another_process(dynamic, forked, t
     found = load_file(outputs)
     assert len(found) == len(shapes)
     for name, given in batches.items():
-        torch.testing.assert_close(found[name], model(*given).detach(), rtol=0, atol=1e-5)
+        torch.testing.assert_close(found[name], model(*given).detach(), rtol=1e-5, atol=1e-5)

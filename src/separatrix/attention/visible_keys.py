@@ -134,9 +134,20 @@ class _KeySet(NamedTuple):
     window: int | None
 
     def narrowed(self, count: int) -> _KeySet:
-        """The first `count` keys."""
-        mask = None if self.mask is None else self.mask[..., :count]
-        return self._replace(key=self.key[..., :count, :], value=self.value[..., :count, :], mask=mask)
+        """The first `count` keys.
+
+        In an exported program the length is a symbol, and whether a slice is contiguous would be a condition on it:
+        there keys are gathered by index, and masked where the sequence is shorter than `count`.
+        """
+        length = self.key.shape[-2]
+        if isinstance(length, int):
+            mask = None if self.mask is None else self.mask[..., :count]
+            return self._replace(key=self.key[..., :count, :], value=self.value[..., :count, :], mask=mask)
+        places = torch.arange(count, device=self.key.device)
+        index, mask = places.clamp(max=length - 1), places < length
+        if self.mask is not None:
+            mask = mask & self.mask.index_select(-1, index)
+        return self._replace(key=self.key.index_select(-2, index), value=self.value.index_select(-2, index), mask=mask)
 
     def without(self, count: int) -> _KeySet:
         """The set with the first `count` keys masked, so that positions stay as they are."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from separatrix.native import MOST_SETS, TensorAddress, done, native
 
@@ -16,6 +17,16 @@ HALF_TYPES = {torch.float16: 2, torch.bfloat16: 3}
 
 _PLAIN = (Tensor, torch.nn.Parameter)
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
+
+
+def operators_are_watched() -> bool:
+    """Whether a `TorchDispatchMode` is active that must see PyTorch's own operators, such as a flop counter.
+
+    A mode whose class has ``allows_kernels = True`` need not see them.
+    """
+    if not torch._C._len_torch_dispatch_stack():
+        return False
+    return not all(getattr(mode, "allows_kernels", False) for mode in _get_current_dispatch_mode_stack())
 
 
 def kernels_for(

@@ -17,8 +17,10 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 from separatrix.attention.dispatch import gpu as gpu_dispatch
+from separatrix.attention.exact import backend as exact_backend
 from separatrix.attention.exact import plain_tuples
 from separatrix.attention.exact.triton import configurations
+from separatrix.attention.near_linear import backend as near_linear_backend
 
 PROGRAMS = ("separatrix.attention.exact.triton.programs", "separatrix.attention.near_linear.triton.programs")
 needs_triton = pytest.mark.skipif(
@@ -54,6 +56,8 @@ def interpreting() -> Iterator[None]:
         patch.setattr(interpreter.InterpretedFunction, "__call__", call_inside)
         _hurry(patch, tl.core, interpreter)
         patch.setattr(gpu_dispatch, "DEVICES", {"cpu"})
+        for module in (exact_backend, near_linear_backend):  # on the CPU the kernels in C++ come first
+            patch.setattr(module, "BACKENDS", (module.triton, *module.BACKENDS))
         patch.setattr(plain_tuples, "_for_kernels", lambda tensors: False)  # small calls ask for the backend, too
         for kernel, order in product(configurations.KERNELS, configurations.ORDERS):
             small = (configurations.Configuration(16, 16, 4, 1),) * len(configurations.WIDTHS)

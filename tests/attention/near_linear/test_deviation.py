@@ -13,11 +13,10 @@ from separatrix.attention import reference
 from separatrix.attention.call import check_call
 from separatrix.attention.near_linear import backend
 from separatrix.attention.near_linear import torch as in_pytorch
-from separatrix.attention.near_linear.analysis import analyse
+from separatrix.attention.near_linear.analysis import LARGEST_SQUARE, analyse, deviation, deviation_call
 from separatrix.attention.near_linear.approximation.monomials import total_degree
 from separatrix.attention.near_linear.approximation.remainder import chebyshev, taylor
 from separatrix.attention.near_linear.certificate import certify
-from separatrix.attention.near_linear.deviation import LARGEST_SQUARE, deviation, deviation_call
 from separatrix.attention.near_linear.plan import Recipe, Weighting
 from separatrix.attention.near_linear.run import run_polynomial, weigh_deviations
 

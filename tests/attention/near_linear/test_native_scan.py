@@ -14,7 +14,7 @@ from separatrix.attention.near_linear import backend, causal
 from separatrix.attention.near_linear import torch as plain
 from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.approximation.monomials import IndexSet, downward_closed, total_degree
-from separatrix.attention.near_linear.chunks import chunk_tokens
+from separatrix.attention.near_linear.cost import chunk_tokens
 from separatrix.attention.near_linear.expansion import Expansion, Sums
 from separatrix.attention.near_linear.native import scan, scan_backward
 from separatrix.attention.positions import Positions

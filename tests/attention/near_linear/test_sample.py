@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from separatrix.attention.call import Call, check_call
-from separatrix.attention.near_linear.analysis import analyse
-from separatrix.attention.near_linear.deviation import deviation
+from separatrix.attention.near_linear.analysis import analyse, deviation
 from separatrix.attention.near_linear.sample import draw_samples
 from tests.attention.near_linear.test_deviation import draw, literal
 

@@ -53,8 +53,8 @@ class ExactBackend(Protocol):
         """Which assumption of the bounds is not proved for tensors of a type on the call's device; None if all are."""
 
 
-BACKENDS: tuple[ExactBackend, ...] = (triton, native_backend, torch_backend)
-"""From the first to the last choice: Triton on a GPU, C++ on the CPU, and plain PyTorch, which takes everything."""
+BACKENDS: tuple[ExactBackend, ...] = (native_backend, triton, torch_backend)
+"""From the first to the last choice: C++ on the CPU, Triton on a GPU, and plain PyTorch, which takes everything."""
 
 
 def exact_backend(call: Call, dtype: torch.dtype | None = None) -> ExactBackend:

@@ -2,7 +2,8 @@
 
 A certified call goes through four steps, each a function of the one before:
 
-1. `analysis`: bounds on the entries and scores of a call, and the coordinates in which scores are expanded.
+1. `analysis`: bounds on the entries and scores of a call, the coordinates in which scores are expanded, and how far
+   values are from a centre.
 2. `planner`: the `plan` with the lowest cost that keeps the tolerance, by a `forecast` from a sample of scores.
 3. `run`: the polynomial of the plan, computed and differentiable.
 4. `certificate`: a bound on the error of what was computed, with `gradient_certificate` for gradients.
@@ -16,13 +17,11 @@ What the steps use:
 - `differentiable_products`: sums of monomials as functions that autograd differentiates.
 - `backend`: the interface of a backend, and the rule that chooses one. `native`: kernels in C++, with `native_stream`
   for a few tokens of a stream. `triton`: kernels for GPUs. `torch`: plain PyTorch, for everything else.
-- `chunks`: how many tokens are taken at a time.
-- `cost`: flops, memory and time of each algorithm.
+- `cost`: flops, memory and time of each algorithm, and how many tokens are taken at a time.
 - `sample`: some queries and key tuples of a call, from which a forecast is made.
-- `deviation`: how far values are from a centre, for certificates that need not take the values' range.
 - `worst_case`: what is in reach whatever the entries, and the plan from shapes alone.
 - `paper_rules`: the rank, the order and the threshold that Alman and Song's theorems name.
-- `exact_rounding`: the dtype in which exact attention keeps a tolerance, with `exact_gradient` for its gradients.
+- `exact_rounding`: the dtype in which exact attention keeps a tolerance, for outputs and gradients.
 - `live_bytes`: how many bytes a computation holds at once, measured, to compare a plan with.
 
 Plans from a bound alone, for layers and streams:

@@ -19,7 +19,7 @@ from separatrix.attention.dispatch.backend import choose_backend
 from separatrix.attention.near_linear import native
 from separatrix.attention.near_linear import torch as in_pytorch
 from separatrix.attention.near_linear.approximation.monomials import IndexSet
-from separatrix.attention.near_linear.chunks import chunk_tokens
+from separatrix.attention.near_linear.cost import chunk_tokens
 from separatrix.attention.near_linear.expansion import Expansion
 from separatrix.attention.near_linear.native import NativePass
 from separatrix.attention.near_linear.triton import backend as triton
@@ -134,7 +134,7 @@ class NearLinearBackend(Protocol):
         """
 
 
-BACKENDS: tuple[NearLinearBackend, ...] = (triton, native, in_pytorch)
+BACKENDS: tuple[NearLinearBackend, ...] = (native, triton, in_pytorch)
 """From the first to the last choice; plain PyTorch takes everything."""
 
 

@@ -16,7 +16,7 @@ Lemmas D.5 and D.6 of Alman and Song in sharp form: sums in place of maxima, and
   tau D~ (max v - min v) with tau the total variation between the weights of P and of exp;
 - other sets: see `near_linear.approximation.greedy`.
 
-Where a run has weighted deviations of the values (see `deviation`), the range max v - min v is replaced by what they
+Where a run has weighted deviations of the values (see `analysis`), the range max v - min v is replaced by what they
 prove: with |exp(s) - P(s)| <= |s|^((a + b) / 2) f, squares u_t >= (v_t - c)^2 and e the bound by the range,
 
     sum_t |A_t - A~_t| |v_t - o| <= f (sqrt(M_a V_b) + (|o~ - c| + e) sqrt(M_a M_b)),
@@ -49,6 +49,7 @@ from separatrix.attention.arithmetic.device_reads import number
 from separatrix.attention.bounds import SLACK, power
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.analysis import (
+    LARGEST_SQUARE,
     Analysis,
     amplitudes,
     gamma,
@@ -59,7 +60,6 @@ from separatrix.attention.near_linear.approximation.coordinates import reaches
 from separatrix.attention.near_linear.approximation.greedy import greedy_error
 from separatrix.attention.near_linear.approximation.remainder import Polynomial, taylor
 from separatrix.attention.near_linear.approximation.rotation import derivative_drift
-from separatrix.attention.near_linear.deviation import LARGEST_SQUARE
 from separatrix.attention.near_linear.expansion import Expansion
 from separatrix.attention.near_linear.gradient_certificate import (
     GradientCertificate,

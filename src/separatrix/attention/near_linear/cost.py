@@ -1,5 +1,8 @@
 """What each algorithm costs: the flops of its matrix products, its working memory, and a time to compare them by.
 
+Near-linear attention takes tokens in chunks, whose sizes are functions of shapes alone, so that results are
+reproducible.
+
 The constants ship with the source, so that the choice never depends on the machine, only on whether the kernels in C++
 are installed. They are nanoseconds on machines with AVX-512 and two cores (the kernels on an AMD EPYC, plain PyTorch on
 an Intel Xeon); only their ratios matter.
@@ -10,7 +13,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from separatrix.attention.near_linear.chunks import PIECE, causal_chunk, chunk_tokens, scan_chunk
 from separatrix.native import MOST_SETS, native
 
 
@@ -216,3 +218,40 @@ def _polynomial_bytes(shape: Shape, rank: int, size: int) -> float:
     certificate = 16 * max(min(PIECE, column * longest), column)
     sample = _sample_bytes(shape)
     return 2.0**18 + max(states + chunk, sample, certificate) + 48 * heads * shape.query_length
+
+
+CHUNK_BYTES = 3 << 24
+"""How many bytes the monomials of a chunk may take."""
+PIECE = 1 << 20
+"""How many entries the certificate processes at once: they stay in cache for forty passes, and occupy all threads."""
+FORWARD_TOKENS = 512
+"""The least number of tokens in a chunk of a causal scan that is not differentiated."""
+CAUSAL_BYTES = 1 << 22
+"""How many bytes the running sums of a causal chunk may take."""
+
+
+def chunk_tokens(heads: int, rank: int, wide: bool) -> int:
+    """The number of tokens in a chunk; not too many, because each token in a chunk's sum adds a rounding.
+
+    Their monomials stay in the last cache, and a product is long enough to be worth two threads.
+    """
+    fit = CHUNK_BYTES // (max(heads, 1) * rank * (8 if wide else 4))
+    return min(12288 if wide else 2048, max(64, fit // 64 * 64))
+
+
+def causal_chunk(heads: int, rank: int, width: int) -> int:
+    """The number of tokens in a causal chunk, whose running sums take about `CAUSAL_BYTES`."""
+    return max(8, CAUSAL_BYTES // max(8 * heads * rank * width, 1))
+
+
+def scan_chunk(heads: int, rank: int, width: int, is_backward: bool) -> int:
+    """The number of tokens in a chunk of the causal scan: their values and the kept states of a head fill its memory.
+
+    In a backward pass the kernels keep a state for every 16 tokens (csrc/scan.hpp) of each head that a thread is at. A
+    forward pass keeps none, and its chunks have at least `FORWARD_TOKENS`: it reads and writes the states of a chunk
+    once, which for a large rank takes longer than 16 tokens do.
+    """
+    tokens = 16 * (CAUSAL_BYTES // max(8 * rank * width, 1))
+    if not is_backward:
+        tokens = max(tokens, FORWARD_TOKENS)
+    return max(16, min(tokens, CAUSAL_BYTES // max(8 * heads * width, 1)))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.approximation.monomials import IndexSet
-from separatrix.attention.near_linear.chunks import chunk_tokens
+from separatrix.attention.near_linear.cost import chunk_tokens
 
 
 @dataclass(frozen=True)

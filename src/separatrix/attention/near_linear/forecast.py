@@ -19,12 +19,19 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.device_reads import number, numbers
 from separatrix.attention.arithmetic.rounding import Summing
-from separatrix.attention.near_linear.analysis import Analysis, amplitudes, gamma, gradient_gamma, relative_error
+from separatrix.attention.near_linear.analysis import (
+    Analysis,
+    Deviation,
+    amplitudes,
+    deviation,
+    gamma,
+    gradient_gamma,
+    relative_error,
+)
 from separatrix.attention.near_linear.approximation.coordinates import reaches
 from separatrix.attention.near_linear.approximation.greedy import greedy_error, key_powers
 from separatrix.attention.near_linear.approximation.monomials import Array
 from separatrix.attention.near_linear.approximation.remainder import Polynomial, least_chebyshev
-from separatrix.attention.near_linear.deviation import Deviation, deviation
 from separatrix.attention.near_linear.plan import Weighting
 from separatrix.attention.near_linear.sample import ScoreSample, draw_samples
 

@@ -30,9 +30,8 @@ from torch import Tensor
 from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.monomials import IndexSet
-from separatrix.attention.near_linear.chunks import chunk_tokens, scan_chunk
+from separatrix.attention.near_linear.cost import chunk_tokens, scan_chunk
 from separatrix.attention.near_linear.expansion import Expansion
-from separatrix.attention.near_linear.live_bytes import operators_are_watched
 from separatrix.attention.near_linear.native_stream import NativeStream
 from separatrix.native import (
     MOST_SETS,
@@ -45,7 +44,7 @@ from separatrix.native import (
     done,
     function,
 )
-from separatrix.native_tensors import TYPES, addresses, kernels_for, put
+from separatrix.native_tensors import TYPES, addresses, kernels_for, operators_are_watched, put
 
 NAME = "native"
 TOKENS_OF_A_LANE = 64

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Weighting:
-    """The sums of a second pass, of squared deviations of the values, that lower a certificate (see `deviation`).
+    """The sums of a second pass, of squared deviations of the values, that lower a certificate (see `analysis`).
 
     Attributes:
         level: The even power of the scores that deviations are weighted by.

@@ -13,12 +13,11 @@ from torch import Tensor
 from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.call import Call
 from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
-from separatrix.attention.near_linear.analysis import Analysis
+from separatrix.attention.near_linear.analysis import Analysis, Deviation, deviation, deviation_call
 from separatrix.attention.near_linear.approximation.monomials import total_degree
 from separatrix.attention.near_linear.approximation.remainder import power_of_scores
 from separatrix.attention.near_linear.backend import backend_of
 from separatrix.attention.near_linear.causal import attend_causal, backward_causal
-from separatrix.attention.near_linear.deviation import Deviation, deviation, deviation_call
 from separatrix.attention.near_linear.expansion import Expansion, Sums
 from separatrix.attention.near_linear.plan import Recipe, Weighting
 from separatrix.attention.near_linear.sums import attend, backward, states

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.bounds import product_of
-from separatrix.attention.near_linear.analysis import Analysis
+from separatrix.attention.near_linear.analysis import Analysis, Deviation
 from separatrix.attention.near_linear.cost import sampled_queries, sampled_tuples
-from separatrix.attention.near_linear.deviation import Deviation
 
 
 class ScoreSample:

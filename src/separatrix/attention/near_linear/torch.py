@@ -16,7 +16,7 @@ from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.bounds import product_of
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.monomials import IndexSet, monomials, monomials_backward
-from separatrix.attention.near_linear.chunks import causal_chunk, chunk_tokens
+from separatrix.attention.near_linear.cost import causal_chunk, chunk_tokens
 from separatrix.attention.near_linear.expansion import Expansion
 
 NAME = "torch"

@@ -13,7 +13,7 @@ from torch import Tensor
 from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.call import Call
 from separatrix.attention.dispatch.gpu import padded
-from separatrix.attention.near_linear.chunks import chunk_tokens
+from separatrix.attention.near_linear.cost import chunk_tokens
 from separatrix.attention.near_linear.expansion import Expansion
 from separatrix.attention.near_linear.triton.launch import ENTRIES, block_of, launch
 from separatrix.attention.near_linear.triton.products import add_parts, coordinate_gradient

@@ -9,6 +9,9 @@ The LaTeX is a small part of the language, in which the formulas of the ledger a
 the names of `symbols.py`, fractions, roots, binomials, accents, alphabets and words. Anything else is a
 `FormulaError`, so that no page shows what it cannot typeset. It has no backslash before a sign, and neither ``|`` nor
 ``*`` nor ``&``: sites that show Markdown would take these for their own.
+
+The packages latex2mathml and pylatexenc were tried in place of this parser. Both accept formulas with unclosed brackets
+and unknown commands, and pylatexenc writes the first fraction above as "δ√(q)/1 - δ", which is another number.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 def operators_are_watched() -> bool:
-    """Whether a `TorchDispatchMode` is active that must see PyTorch's own operators, such as a flop counter.
+    """Whether a dispatch mode of PyTorch is active that must see PyTorch's own operators, such as a flop counter.
 
     A mode whose class has ``allows_kernels = True`` need not see them.
     """

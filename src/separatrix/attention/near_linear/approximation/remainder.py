@@ -88,7 +88,7 @@ class Polynomial:
 
     @property
     def weighted_levels(self) -> tuple[int, ...]:
-        """The even powers b of the scores that deviations may be weighted by, from the lowest (see `deviation`)."""
+        """The even powers b of the scores that deviations may be weighted by, from the lowest; see `analysis.py`."""
         if self.relative is not None:
             return ()
         if self.factor is not None or self.degree == 0:

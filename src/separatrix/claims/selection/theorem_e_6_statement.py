@@ -140,22 +140,22 @@ OVERLAPS = (
 
 @claim(
     where="Theorem E.6",
-    says=r"The theorem is Theorem 3.3 in full: after $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta + T^2 d / (\eta "
-    r"\epsilon)$ steps, up to logarithms, of which $d_e$ is one, the loss is at most $\epsilon$.",
+    says=r"The theorem is Theorem 3.3 in full: after $T^{(2 + 2 c) / (1 - c)} / \eta + T^2 d / (\eta "
+    r"\epsilon)$ steps, up to logarithms, of which $d_e$ is one, the loss is at most $\epsilon$. Here $c = \delta "
+    r"\sqrt{q} / (1 - \delta)$; the paper has $\delta / (1 - 2 \delta)$ for it, which makes the first power $(2 - 2 "
+    r"\delta) / (1 - 3 \delta)$.",
     cells=_runs,
     errata=OVERLAPS,
     neighbours=(
         Neighbour(r"for every $q$, as printed", {"every_q": True}),
         Neighbour(r"after $T^{0.8} / \eta + T^{0.8} d / (\eta \epsilon)$ steps", {"plateau": 0.8, "in_T": 0.8}),
         Neighbour(
-            r"after $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta + T^2 d / (\eta \epsilon^{0.9})$ steps",
+            r"after $T^{(2 + 2 c) / (1 - c)} / \eta + T^2 d / (\eta \epsilon^{0.9})$ steps",
             {"in_epsilon": 0.9},
         ),
+        Neighbour(r"after $T^{(2 + 2 c) / (1 - c)} / \eta$ steps, whatever $\epsilon$ is", {"in_epsilon": 0.0}),
         Neighbour(
-            r"after $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta$ steps, whatever $\epsilon$ is", {"in_epsilon": 0.0}
-        ),
-        Neighbour(
-            r"after $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta^{0.9} + T^2 d / (\eta^{0.9} \epsilon)$ steps",
+            r"after $T^{(2 + 2 c) / (1 - c)} / \eta^{0.9} + T^2 d / (\eta^{0.9} \epsilon)$ steps",
             {"in_eta": 0.9},
         ),
     ),
@@ -185,7 +185,6 @@ def theorem_e_6(
     if any(None in cell.result["times"] for cell in runs):
         return Finding(Verdict.UNDECIDED, {"delta": delta}, "A run was too short to reach its epsilon.")
     c = delta * math.sqrt(2) / (1 - delta)
-    # 4 delta / (1 - 3 delta) is 4 c / (1 - c) at c = delta / (1 - 2 delta)
     first = 2 + 4 * c / (1 - c) if plateau is None else plateau
 
     def bound(row: Time) -> float:

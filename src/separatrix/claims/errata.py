@@ -13,7 +13,7 @@ FIRST: Sequence[tuple[str, str]] = (
     ("kronecker/theorem-4.5", "a lie is accepted with more than 1/2 at a distance from 0.01 to 1/2"),
     ("selection/theorem-3.3", "largest rate"),
     ("separation/theorem-e.4", "each of the two settings breaks one of the hypotheses"),
-    ("separation/theorem-6.2", "at a_1 = sqrt(n) a quarter of the sign vectors fire on D1"),
+    ("separation/theorem-6.2", "at a_1 = sqrt(n) and c = 0.8 a quarter of the sign vectors fire on D1"),
     ("kronecker/lemma-d.6", "other D and D~ exceed the bound"),
     ("kronecker/corollary-d.2", "the printed degree is undefined or a hundred times too large"),
     ("kronecker/lemma-b.1/threshold", "the printed threshold does not decide at every beta"),

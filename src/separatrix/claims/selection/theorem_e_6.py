@@ -71,8 +71,8 @@ PROOF = (
         printed=r"$\eta \le d_e / (40 d^2 T)$.",
         right=r"$\eta \le d_e^2 / (40 d^2 T)$, as in the theorem.",
         why=r"The two terms sum to at most $\frac{(1 + c)^2}{q} \left( \frac{10}{3} + \frac{15}{16} \right) \eta d / "
-        r"d_e$, and the left side is $d_e / (8 d T)$: this step of the proof allows rates that grow as $d_e^2$, and the "
-        "rates of the theorem would not meet the printed condition.",
+        r"d_e$, and the left side is $d_e / (8 d T)$: this step of the proof allows rates that grow as $d_e^2$, and "
+        "the rates of the theorem would not meet the printed condition.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,

@@ -1,11 +1,11 @@
 """The displays in the proof of Theorem E.6 of Wang, Wei, Hsu and Lee that are right once the bound on overlaps is.
 
 The claims `selection/theorem-e.6/displays` and `selection/theorem-e.6/proof` are about the lines that are misprinted,
-and the latter about the numbers of steps of the two stages. Here the other inequalities of the proof are evaluated, from
-Phase I to the loss at the end: each as the largest quotient of its smaller and its larger side over a grid, which must
-not exceed 1. The constants 7/8, 9/8 and 45/32 = 5/4 * 9/8 of the paper are 1 - c, 1 + c and 5/4 (1 + c) for c = delta /
-(1 - 2 delta) and delta < 1/10, the bound of Lemma A.3 that is too small. Here c is the largest overlap that delta
-allows, and C moves with the speeds (1 - c) d / d_e and (1 + c) d / d_e.
+and the latter about the numbers of steps of the two stages. Here the other inequalities of the proof are evaluated,
+from Phase I to the loss at the end: each as the largest quotient of its smaller and its larger side over a grid, which
+must not exceed 1. The constants 7/8, 9/8 and 45/32 = 5/4 * 9/8 of the paper are 1 - c, 1 + c and 5/4 (1 + c) for c =
+delta / (1 - 2 delta) and delta < 1/10, the bound of Lemma A.3 that is too small. Here c is the largest overlap that
+delta allows, and C moves with the speeds (1 - c) d / d_e and (1 + c) d / d_e.
 
 s is the mean weight of a position in y, w = 1 - q s, D = T q s^2 - 2 q s + 1, alpha* = (T - q) s / D, r = w / (q s (T s
 - 1)), kappa = d_e / (T d), alpha = (1 + gamma r) alpha*, and x^2 = q (T - q) epsilon / (d T). The rate is the largest
@@ -38,19 +38,19 @@ OVERLAP = (
         at="Theorem E.6, proof: the bounds on the steps of C and s",
         slip="7/8, 9/8 and 45/32 in the proof of Theorem E.6",
         shown_by="constants of the steps of C and s",
-        printed=r"A step of $C$ has the factors $7/8$ below and $9/8$ above, in (UP1), (UP2), Phase I and Phase II, and "
-        r"$\Delta s \le \frac{45}{32} s (1 - q s) \Delta C$.",
+        printed=r"A step of $C$ has the factors $7/8$ below and $9/8$ above, in (UP1), (UP2), Phase I and Phase II, "
+        r"and $\Delta s \le \frac{45}{32} s (1 - q s) \Delta C$.",
         right=r"The factors are $1 - c$, $1 + c$ and $\frac{5}{4} (1 + c)$, with $c = \delta \sqrt{q} / (1 - \delta)$ "
         r"or the largest overlap that there is. The bounds before (S4) and in (##) must keep the factor $1/q$ that "
         r"their last steps drop: the two terms before (S4) sum to at most $\frac{(1 + c)^2}{q} \left( \frac{10}{3} + "
         r"\frac{15}{16} \right) \frac{\eta d}{d_e}$ times their common factor, and those of (##) to $\frac{35 (1 + "
         r"c)^2}{32 q}$ times theirs, in the place of $\frac{405}{1024} + \frac{1215}{4096}$. For $\delta < 1/10$ and "
         r"overlaps below 1 this is enough.",
-        why=r"$9/8$ and $7/8$ are $1 \pm c$ for $c = \delta / (1 - 2 \delta)$, the bound of Lemma A.3 that is too small. "
-        r"At $\delta = 0.0999$ the largest overlap is $0.152$ at $q = 2$, $0.185$ at $q = 3$, $0.32$ at $q = 10$ and "
-        r"$0.995$ at $q = 99$, so that (UP1), (UP2) and the least step fail at $q = 2$. With the right $c$ but without "
-        r"the $1/q$, the sum in (##) is $\frac{35}{64} (1 + c)^2$, which from $q = 3$ on exceeds $3/4$, all that is known "
-        r"of $1 - \frac{d_e}{4 d T}$; and from $q = 16$ on the sum before (S4) is too large as well.",
+        why=r"$9/8$ and $7/8$ are $1 \pm c$ for $c = \delta / (1 - 2 \delta)$, the bound of Lemma A.3 that is too "
+        r"small. At $\delta = 0.0999$ the largest overlap is $0.152$ at $q = 2$, $0.185$ at $q = 3$, $0.32$ at $q = "
+        "10$ and $0.995$ at $q = 99$, so that (UP1), (UP2) and the least step fail at $q = 2$. With the right $c$ "
+        r"but without the $1/q$, the sum in (##) is $\frac{35}{64} (1 + c)^2$, which from $q = 3$ on exceeds $3/4$, "
+        r"all that is known of $1 - \frac{d_e}{4 d T}$; and from $q = 16$ on the sum before (S4) is too large as well.",
     ),
 )
 
@@ -244,8 +244,8 @@ def _cells() -> Iterator[Cell]:
 @claim(
     where="Theorem E.6",
     part="right displays",
-    says=r"In the proof, Phase I and the bounds on a step of $C$ and on what it does to the interval of $\alpha$ lead to "
-    r"(S4) and to (##), and the loss at both ends of the interval is at most $\epsilon$.",
+    says=r"In the proof, Phase I and the bounds on a step of $C$ and on what it does to the interval of $\alpha$ lead "
+    r"to (S4) and to (##), and the loss at both ends of the interval is at most $\epsilon$.",
     cells=_cells,
     errata=OVERLAP,
     neighbours=(
@@ -254,10 +254,10 @@ def _cells() -> Iterator[Cell]:
         *sharper(FACTORS),
     ),
     history=(
-        "Until 2026-11-18 the displays were evaluated with the printed 7/8, 9/8 and 45/32, and C moved at these speeds, "
-        "which rest on the bound of Lemma A.3 that is too small: the verdict was that all hold as printed. Now C moves "
-        "as fast and as slowly as the largest overlap allows, the constants are those of that overlap, and Phase I, "
-        "the factor of the update of C and the last line of the loss are evaluated too.",
+        "Until 2026-11-18 the displays were evaluated with the printed 7/8, 9/8 and 45/32, and C moved at these "
+        "speeds, which rest on the bound of Lemma A.3 that is too small: the verdict was that all hold as printed. "
+        "Now C moves as fast and as slowly as the largest overlap allows, the constants are those of that overlap, "
+        "and Phase I, the factor of the update of C and the last line of the loss are evaluated too.",
     ),
 )
 def right_displays(

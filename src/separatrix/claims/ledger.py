@@ -84,7 +84,8 @@ MEANINGS: Mapping[Verdict, str] = {
     "confidence interval includes zero, or a wrong neighbour passes the check as well, or a run failed. The note of "
     "the claim says which.",
     Verdict.NOT_RUN: "The runs that the claim needs are not in this folder of results; after a quick run, those of "
-    "the full profile are not. The recorded verdict is shown, with its date.",
+    "the full profile are not. The recorded verdict is shown, with the date of the runs for a claim of the full "
+    "profile.",
 }
 """What each verdict means, for every page that shows verdicts."""
 

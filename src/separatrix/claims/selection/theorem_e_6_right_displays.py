@@ -36,7 +36,6 @@ OVERLAP = (
     Erratum(
         rank=Rank.PROOF,
         at="Theorem E.6, proof: the bounds on the steps of C and s",
-        slip="7/8, 9/8 and 45/32 in the proof of Theorem E.6",
         shown_by="constants of the steps of C and s",
         printed=r"A step of $C$ has the factors $7/8$ below and $9/8$ above, in (UP1), (UP2), Phase I and Phase II, "
         r"and $\Delta s \le \frac{45}{32} s (1 - q s) \Delta C$.",

@@ -164,6 +164,7 @@ def time_law(
     r"\to \infty$ says, by a factor of 1.03 to 1.07 for $K = 60$ and of 1.006 to 1.016 for $K = 300$ ($q = d = 2$, "
     r"$T$ from 64 to 4096, $\epsilon = 0.01$ and $0.001$).",
     cells=cell_grid(regime, {"T": (64, 512, 4096), "d": (2,), "K": EXCESS}),
+    figures=("selection_time_regime",),
     neighbours=(
         Neighbour("the law is right to two hundredths for $K = 60$", {"K": 60, "most": 1.02}),
         Neighbour("the law is right to a hundredth for $K = 300$", {"K": 300, "most": 1.01}),

@@ -1,4 +1,4 @@
-"""The errata of the papers, each slip once with all of its places; and the fifteen that matter first."""
+"""The errata of the papers, each slip once with all of its places, and the fifteen most important ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIRST: Sequence[tuple[str, str]] = (
     ("selection/section-3.1/tail", "rate of s_+"),
     ("selection/appendix-f/restricted-isometry", "delta is at least 1/2 at every threshold"),
 )
-"""The errata that a reader of the papers should know first, by the claim and by what shows them there."""
+"""The most important errata, each by the id of a claim and the name of the evidence there."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Slip:
 
     @property
     def name(self) -> tuple[str, str]:
-        """What tells it from all others: the claim at the first place, and what shows it there."""
+        """A unique key: the id of the claim at the first place, and the name of the evidence there."""
         return self.claim.id, self.places[0][1].shown_by
 
     @property
@@ -48,7 +48,7 @@ class Slip:
 
     @property
     def rank(self) -> Rank:
-        """How much it matters; the same at every place."""
+        """The rank of the errata of this slip, which is the same at every place."""
         return self.places[0][1].rank
 
 
@@ -74,7 +74,7 @@ def _identity(claim: Claim, erratum: Erratum) -> tuple[str, ...]:
 
 
 def first_slips() -> list[Slip]:
-    """The errata that matter first, in their order, of all papers; their claims must be registered."""
+    """The most important errata of all papers, in the order of `FIRST`; their claims must be registered."""
     known: dict[tuple[str, str], Slip] = {}
     for slip in slips():
         for claim, erratum in slip.places:

@@ -1,11 +1,11 @@
 """Corollary E.16 of Wang, Wei, Hsu and Lee: after training, any one valid encoding serves all inputs.
 
 For one encoding the weights outside of the subset differ, and the loss is d/2 ((1 - q alpha s)^2 / q + alpha^2 sum
-S_i^2). alpha is bounded by the induction (IH2) at the *mean* weight, which is another one than this encoding's s.
+S_i^2). alpha is bounded by the induction (IH2) at the *mean* weight, which differs from the weight s of this encoding.
 Overlaps are anywhere between -c and c, c the largest one over encodings with constant delta
-(`separatrix.selection.worst_overlap`): the loss is largest where they are all at the ends, so that k of them at c and
-the others at -c are tried for every k. c must be below 1, which delta < 1/10 does not give: encodings for which it is
-not are in `separatrix.claims.selection.unseparated`.
+(`separatrix.selection.worst_overlap`): the loss is largest where every overlap is c or -c, so for each k the loss is
+computed with k overlaps at c and the others at -c. c must be below 1, which does not follow from delta < 1/10:
+encodings with c above 1 are in `separatrix.claims.selection.unseparated`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def worst_encoding(q: int, delta: float, seed: int) -> dict[str, float]:
     E.8.
 
     T goes from 4 q + 1 to 1000 q, epsilon from a thousandth of the largest that is allowed to nearly that, and C from
-    the corollary's bound on; the mean weight is anywhere that the overlaps allow. d drops out.
+    the corollary's bound on; the mean weight is anywhere that the overlaps allow. The result does not depend on d.
     """
     largest = {"induction": 0.0, "rounded": 0.0, "equal": 0.0}
     for T, share, later in itertools.product((4 * q + 1, 8 * q, 1000 * q), (0.9999, 1e-3), (0.0, 2.0)):
@@ -52,7 +52,7 @@ def worst_encoding(q: int, delta: float, seed: int) -> dict[str, float]:
         for k in sorted({0, 1, 2, 3, (T - q) // 4, (T - q) // 2, T - q - 1, T - q}):
             s = 1 / (q + k * near + (T - q - k) * far)
             squares = k * (s * near) ** 2 + (T - q - k) * (s * far) ** 2
-            # By how far overlaps at the other end have a smaller weight: far / near, which may underflow, as far may.
+            # The quotient far / near of the weights at overlaps -c and c; `far` itself may underflow.
             ratio = math.exp(-2 * c * C)
             uneven = (T - q) * (k + (T - q - k) * ratio**2) / (k + (T - q - k) * ratio) ** 2 if k else 1.0
             # d / (2 epsilon) is q (T - q) / (2 T x^2).

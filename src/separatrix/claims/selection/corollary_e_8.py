@@ -46,7 +46,7 @@ SCALE = (
         printed=r"$\frac{1 - q s}{q s (T s - 1)} \le \frac{q}{T - q} x$ for $s \ge (1 - x) / q$, in the last display.",
         right=r"It is at most $\frac{q x}{(1 - x)((1 - x) T - q)}$.",
         why=r"The denominator $q s (T s - 1)$ is $(T - q) / q$ only at $s = 1/q$, and smaller before; the quotient is "
-        r"largest at $s = (1 - x) / q$. The end of the display, $1 + \frac{8}{5} x$, stands, as $\alpha^\ast$ is at "
+        r"largest at $s = (1 - x) / q$. The end of the display, $1 + \frac{8}{5} x$, is right, as $\alpha^\ast$ is at "
         r"most $1 + \frac{10}{9} x$.",
     ),
 )
@@ -73,8 +73,8 @@ def upper_end(s: float, T: int, q: int, kappa: float) -> float:
 def ends(q: int, seed: int) -> dict[str, object]:
     """The largest (upper end - 1) / x over mean weights from (1 - x) / q on, T from 4 q + 1 on, and epsilon.
 
-    kappa, which may be any positive number up to 1, is at its worst when it is smallest. The pair is by how much r, the
-    fraction in the upper end, exceeds its printed and its right bound, relative to it.
+    kappa, which may be any positive number up to 1, is at its worst when it is smallest. The pair has the relative
+    amounts by which r, the fraction in the upper end, exceeds its printed and its right bound.
     """
     above, pairs = 0.0, []
     for T, share in itertools.product((4 * q + 1, 6 * q, 40 * q, 1000 * q), (0.9999, 0.25, 1e-4)):
@@ -89,7 +89,7 @@ def ends(q: int, seed: int) -> dict[str, object]:
 
 @experiment(version=1, name="selection.corollary_e8_run")
 def run(T: int, q: int, d: int, width: int, share: float, seed: int) -> dict[str, float]:
-    """A run with one weight for all encodings, until a half more steps than C needs to reach the corollary's bound."""
+    """A run with one weight for all encodings, for 1.5 times the steps that C needs to reach the corollary's bound."""
     epsilon = share * d * T / (100 * (T - q) * q)
     x = math.sqrt(q * (T - q) * epsilon / (d * T))
     eta = min(width**2 / (40 * d**2 * T), q / 2)
@@ -127,8 +127,8 @@ def scale(q: int, T: int, delta: float, x: float, seed: int) -> dict[str, object
 def drawn_run(T: int, q: int, d: int, width: int, threshold: float, share: float, seed: int) -> dict[str, float]:
     """As `run`, for descent at a small rate with the weights of six drawn encodings over all subsets.
 
-    C moves as the gradient in the proof of Lemma E.7 says, with the overlaps of these encodings; the end is a half more
-    time than C needs to reach the corollary's bound with the largest of them. `delta` is their largest constant.
+    C moves as the gradient in the proof of Lemma E.7 says, with the overlaps of these encodings; the run lasts 1.5
+    times as long as C needs to reach the corollary's bound for the largest overlap. `delta` is their largest constant.
     """
     from scipy.integrate import solve_ivp  # type: ignore[import-untyped]
 

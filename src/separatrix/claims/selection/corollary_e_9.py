@@ -21,7 +21,7 @@ from separatrix.selection.flow import population_flow
 
 TIMES = (2, 5, 10, 50, 250)
 SMALL = (1e-5, 1e-6)
-"""The epsilons between which, and at which, powers are taken: there no loss at 250 T_1 is near its largest value."""
+"""The epsilons at which powers are measured, small enough that the loss at 250 T_1 is far from its largest value."""
 
 
 @experiment(version=3, name="selection.corollary_e9")
@@ -110,8 +110,8 @@ def corollary_e_9(
 ) -> Finding:
     """The loss grows no faster than T_2^2 epsilon / T_1^2 in T_2, T_1 and epsilon, with both kinds of encodings.
 
-    With orthogonal encodings T_2 goes to 250 T_1, with stochastic ones to 128 T_1, where time has d_e, a logarithm of
-    Theorem E.6. In T_1 the power is that at a fixed T_2 / T_1.
+    With orthogonal encodings T_2 goes to 250 T_1, with stochastic ones to 128 T_1, and the time has the factor d_e,
+    which Theorem E.6 counts as a logarithm. The power of T_1 is measured at a fixed T_2 / T_1.
     """
     short, long = (cell.result for cell in cells if "trained" in cell.result)
     stochastic = next(cell.result for cell in cells if "late" in cell.result and "trained" not in cell.result)
@@ -272,7 +272,7 @@ def _proof_cells() -> Iterator[Cell]:
 def corollary_e_9_proof(
     cells: Sequence[CellResult], misprint: str = "", term: int = -1, factor: float = 1.0, power: float = 2.0
 ) -> Finding:
-    """The first term as printed and as it is right; and all four terms against their bounds, and the loss."""
+    """Check the first term, printed and corrected, all four terms against their bounds, and the loss."""
     lines = [cell for cell in cells if "terms" in cell.result]
     largest = [max(cell.result["terms"][at] for cell in lines) for at in range(4)]
     lengths = {cell.parameters["T2"]: max(cell.result["bounds"]) for cell in lines if cell.parameters["q2"] == 3}

@@ -1,4 +1,4 @@
-"""The proof of Theorem E.6 of Wang, Wei, Hsu and Lee: its slips in numbers, none of which undoes the theorem.
+"""The proof of Theorem E.6 of Wang, Wei, Hsu and Lee: its slips, each measured; none of them invalidates the theorem.
 
 s is the weight of a position in y and w = 1 - q s; c is the largest overlap, and a = 2 c / (1 - c).
 """
@@ -28,7 +28,7 @@ FACTORS = {
     "loss at the end": 1.7,
     "total of steps": 1500.0,
 }
-"""For each step of the chain a factor just beyond what it has to spare in these cells."""
+"""For each step of the chain, a factor just above its slack in these cells."""
 
 PROOF = (
     Erratum(
@@ -123,7 +123,7 @@ PROOF = (
 def proof_steps(T: int, q: int, d: int, width: int, delta: float, epsilon: float, seed: int) -> dict[str, object]:
     """Each slip: the pair [printed, right] of the amounts by which it is missed.
 
-    `chain` has every step of the proof as it is right, at the theorem's rate or at q / 2 if that is smaller, and with C
+    `chain` has every corrected step of the proof, at the theorem's rate or at q / 2 if that is smaller, and with C
     moving as slowly and as fast as Lemma E.7 allows.
     """
     c = math.sqrt(q) * delta / (1 - delta)  # Lemma A.3, corrected
@@ -199,10 +199,10 @@ def _cells() -> Iterator[Cell]:
     ),
 )
 def theorem_e_6_proof(cells: Sequence[CellResult], misprint: str = "", step: str = "", factor: float = 1.0) -> Finding:
-    """The misprints, and the chain as it is right, which was not looked at before.
+    """Check the misprints and the whole corrected chain.
 
-    In the chain all encodings have the same weight s: that the proof may put the mean weight in its place where the
-    weights differ between encodings is the claim `selection/theorem-e.6/mean-weights`.
+    In the chain all encodings have the same weight s. The claims `selection/theorem-e.6/mean-weights` and
+    `selection/theorem-e.6/induction` are about weights that differ between encodings.
     """
     held, numbers = chain_holds(cells, step, factor)
     return compared(cells, PROOF, numbers, held=held, misprint=misprint)

@@ -58,9 +58,9 @@ OVERLAP = (
 def quotients(T: int, q: int, d: int, width: int, delta: float, seed: int) -> dict[str, object]:
     """Each display as the largest quotient of its two sides, s from 1 / sqrt(T q) to nearly 1 / q.
 
-    `overlap` is the largest that delta allows. The pair has by how much the displays of `STEPS` are missed with the
-    printed constants and with 1 - c and 1 + c; `without q` has the two sums of constants over what they must not
-    exceed, with 1 + c but without the factor 1 / q.
+    `overlap` is the largest that delta allows. The pair has the violations of the displays of `STEPS` with the printed
+    constants and with 1 - c and 1 + c; `without q` has the two sums of constants over what they must not exceed, with 1
+    + c but without the factor 1 / q.
     """
     kappa, eta, c = width / (T * d), width**2 / (40 * d**2 * T), worst_overlap(q, delta)
     epsilon = _LARGEST_X**2 * d * T / (q * (T - q))
@@ -115,7 +115,7 @@ def _of_phase_one(chain: Chain, s: Floats, bound: float) -> dict[str, Floats]:
 
 
 def _of_a_step(chain: Chain, s: Floats, c: float, bound: float) -> dict[str, Floats]:
-    """What becomes of alpha*, r and the upper end when C grows by up to 1/5, and its logit by 1 + c times as much."""
+    """The changes of alpha*, r and the upper end when C grows by up to 1/5 and log(q s / w) by 1 + c times as much."""
     T, q = chain.T, chain.q
     w, D, best, r = _terms(chain, s)
     gain = np.linspace(0, 0.2, _GAMMAS + 1)[None, 1:]
@@ -230,7 +230,7 @@ FACTORS = {
     "loss at the upper end": 3.1,
     "last step at the upper end": 1.65,
 }
-"""For each display a factor just beyond what it has to spare in these cells, chosen after they had been run."""
+"""For each display a factor just above its slack in these cells, chosen after they had been run."""
 
 
 def _cells() -> Iterator[Cell]:

@@ -133,7 +133,7 @@ ONE_CELL: Mutants = {
         "selection/theorem-e.6": [{"increases": 1}, {"flow": [158555.0, 1094440.0, 14000000.0]}],
         "selection/theorem-e.6/induction": [{"bound": 1.1}, {"boxes": 0}],
         "selection/theorem-e.6/mean-weights": [{"1": -0.001}, {"2": -0.001}, {"4": -0.001}],
-        "selection/theorem-e.6/right-displays": [{"chain": {"(S4)": 1.1}}, {"chain": {"(UP1)": 1.001}}],
+        "selection/theorem-e.6/right-displays": [{"chain": {"(S4) itself": 1.1}}, {"chain": {"(UP1)": 1.001}}],
         "selection/theorem-e.6/proof": [{"chain": {"loss at the end": 1.1}}, {"chain": {"total of steps": 1.1}}],
         "separation/definition-3.2": [{"f_lin": 0.001}],
         "separation/definition-3.3": [{"f_exp": 0.001}],
@@ -270,4 +270,5 @@ PAIRS = (
     "selection/theorem-d.4/proof",
     "selection/theorem-e.6/displays",
     "selection/theorem-e.6/proof",
+    "selection/theorem-e.6/right-displays",
 )

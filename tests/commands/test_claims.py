@@ -116,6 +116,17 @@ def test_numbers_are_left_out_whole_and_counted(recorded, tmp_path: Path, many: 
         assert text.endswith(f"a number with a name {kept - 1}: {kept - 1}. (The report has {20 - kept} more numbers.)")
 
 
+def test_earlier_rules_that_are_left_out_are_not_counted_as_numbers(recorded, tmp_path: Path) -> None:
+    declared = [declare(f"Theorem {i}", history=["Until then four of five were enough. " * 9]) for i in range(7)]
+    for claim in declared:
+        recorded[claim.id] = Verdict.HOLDS
+    lines = invoke("claims", "--store", tmp_path / "r", COLUMNS="80").stdout
+    assert "more number" not in lines
+    assert " ".join(lines.split()).count("(--place and --text show a claim in full.)") == 7
+    one = " ".join(invoke("claims", "--store", tmp_path / "r", "--place", "Theorem 3").stdout.split())
+    assert one.count("four of five") == 9
+
+
 def test_a_definition_tells_its_code_and_a_claim_its_earlier_rules(recorded, tmp_path: Path) -> None:
     made = declare(
         "Definition 1", defines=["separatrix.tensor_attention"], history=["Until then four of five were enough."]

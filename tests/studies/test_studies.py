@@ -41,14 +41,15 @@ EXPERIMENTS = {
     "beyond.selection_length_trained",
     "beyond.selection_time_drawn",
     "beyond.selection_time_orthogonal",
+    "beyond.selection_time_regime",
     "beyond.selection_time_terms",
-    "beyond.width_border",
 }
 SECOND = {
     "beyond.learning_growth",
     "beyond.learning_polynomial",
     "beyond.learning_polynomial_text",
     "beyond.learning_seconds",
+    "beyond.width_border",
 }
 """Experiments that are in their second version: what they compute has changed."""
 FIRST_CELLS = {

@@ -1,4 +1,4 @@
-"""The errata of the papers, each slip once with all of its places; and the fifteen that matter first."""
+"""The errata of the papers, each slip once with all of its places, and the fifteen most important ones."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from separatrix.claims.ledger import Claim, Erratum, Rank, claims
 
 FIRST: Sequence[tuple[str, str]] = (
     ("selection/lemma-a.3", "overlap outside the subset"),
+    ("selection/theorem-3.3", "a valid encoding with overlaps above 1 keeps the loss above epsilon"),
     ("selection/corollary-3.6", "the ratio grows with T_1"),
     ("kronecker/theorem-4.5", "a lie is accepted with more than 1/2 at a distance from 0.01 to 1/2"),
-    ("selection/theorem-3.3", "largest rate"),
     ("separation/theorem-e.4", "each of the two settings breaks one of the hypotheses"),
-    ("separation/theorem-6.2", "at a_1 = sqrt(n) a quarter of the sign vectors fire on D1"),
+    ("separation/theorem-6.2", "at a_1 = sqrt(n) and c = 0.8 a quarter of the sign vectors fire on D1"),
     ("kronecker/lemma-d.6", "other D and D~ exceed the bound"),
     ("kronecker/corollary-d.2", "the printed degree is undefined or a hundred times too large"),
     ("kronecker/lemma-b.1/threshold", "the printed threshold does not decide at every beta"),
@@ -24,7 +24,7 @@ FIRST: Sequence[tuple[str, str]] = (
     ("selection/section-3.1/tail", "rate of s_+"),
     ("selection/appendix-f/restricted-isometry", "delta is at least 1/2 at every threshold"),
 )
-"""The errata that a reader of the papers should know first, by the claim and by what shows them there."""
+"""The most important errata, each by the id of a claim and the name of the evidence there."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Slip:
 
     @property
     def name(self) -> tuple[str, str]:
-        """What tells it from all others: the claim at the first place, and what shows it there."""
+        """A unique key: the id of the claim at the first place, and the name of the evidence there."""
         return self.claim.id, self.places[0][1].shown_by
 
     @property
@@ -48,7 +48,7 @@ class Slip:
 
     @property
     def rank(self) -> Rank:
-        """How much it matters; the same at every place."""
+        """The rank of the errata of this slip, which is the same at every place."""
         return self.places[0][1].rank
 
 
@@ -74,7 +74,7 @@ def _identity(claim: Claim, erratum: Erratum) -> tuple[str, ...]:
 
 
 def first_slips() -> list[Slip]:
-    """The errata that matter first, in their order, of all papers; their claims must be registered."""
+    """The most important errata of all papers, in the order of `FIRST`; their claims must be registered."""
     known: dict[tuple[str, str], Slip] = {}
     for slip in slips():
         for claim, erratum in slip.places:

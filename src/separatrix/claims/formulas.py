@@ -50,7 +50,7 @@ class Node:
 
 
 def pieces(text: str) -> Sequence[Piece]:
-    r"""The words and the formulas of a text, in their order; a dollar sign without its partner stands for itself.
+    r"""The words and the formulas of a text, in their order; an unmatched dollar sign is plain text.
 
     >>> [piece.text for piece in pieces(r"At most $\delta$, for every $n$.")]
     ['At most ', '\\delta', ', for every ', 'n', '.']
@@ -243,14 +243,14 @@ def _row(parts: Sequence[Node]) -> str:
 
 
 def is_sign(node: Node, before: Node | None) -> bool:
-    """Whether a part of a row is a minus that has nothing before it to be taken from."""
+    """Whether a part of a row is a unary minus."""
     if node.text != _MINUS:
         return False
     return before is None or before.kind in _BEFORE_SIGNS or (before.kind == "operator" and before.text in "=<>")
 
 
 def _tight(before: Node, node: Node, signed: bool) -> bool:
-    """Whether there is no space between two signs; `signed` says that the first is a minus that subtracts nothing."""
+    """Whether there is no space between two signs; `signed` says that the first is a unary minus."""
     if _base(before).kind.endswith(Kind.OPEN) or _base(node).kind.endswith(Kind.CLOSE) or signed:
         return True
     if node.kind == "comma" or node.text in ("/", "!") or before.text == "/":

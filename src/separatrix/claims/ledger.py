@@ -84,7 +84,8 @@ MEANINGS: Mapping[Verdict, str] = {
     "confidence interval includes zero, or a wrong neighbour passes the check as well, or a run failed. The note of "
     "the claim says which.",
     Verdict.NOT_RUN: "The runs that the claim needs are not in this folder of results; after a quick run, those of "
-    "the full profile are not. The recorded verdict is shown, with its date.",
+    "the full profile are not. The recorded verdict is shown, with the date of the runs for a claim of the full "
+    "profile.",
 }
 """What each verdict means, for every page that shows verdicts."""
 
@@ -124,7 +125,7 @@ class Rank(StrEnum):
 RANKS: Mapping[Rank, str] = {
     Rank.STATEMENT: "Once it is corrected, a theorem, a lemma, a definition or a caption says something else: it "
     "has another hypothesis, constant or rate.",
-    Rank.PROOF: "A step of a proof is wrong or missing; the statement that is proved stands.",
+    Rank.PROOF: "A step of a proof is wrong or missing; the statement remains true.",
     Rank.TYPOGRAPHICAL: "A letter, an index, a sign, a shape or a reference is wrong, and the text around it makes "
     "plain what is meant.",
 }
@@ -138,7 +139,7 @@ class Erratum:
     `shown_by` names an entry of the `shows` of the claim's finding: whether the cells contradict what is printed.
     `rank` says how much it matters. `at` is the place where it is printed, such as an equation or a step of a proof, if
     that is not the claim's own. Errata of one paper with the same `slip` are one slip that the paper repeats, and so
-    are those that are alike in what is printed and what is right: they are counted once.
+    are errata with equal `printed` and `right`: they are counted once.
     """
 
     printed: str
@@ -212,14 +213,14 @@ class Claim:
     """One checkable statement of a paper.
 
     `says` is in our own words. `profile` is the smallest one that runs its cells. `figures` are names that the report
-    knows. `check` judges what is right, `judged` what is printed; `errata` are the misprints by which they differ.
-    `home` is the module that declares the claim, and is named after the place.
+    knows. `check` judges the corrected statement, `judged` the printed one; `errata` are the misprints by which the two
+    differ. `home` is the module that declares the claim, and is named after the place.
 
     `neighbours` are wrong statements that the check rejects; `alone` says why there are none. `proof` is the heading of
     the proof in the documents, if there is one. `defines` are the objects of the library that are what a definition
     says, by their full names. `chosen` are the settings that the paper does not print: what we took, and how it was
     varied. `history` are the earlier rules of the check that were changed after results had been seen, the oldest
-    first: what the rule was, and why it is another one now.
+    first: what the rule was, and why it was changed.
     """
 
     id: str
@@ -325,7 +326,7 @@ def claim(
     history: Sequence[str] = (),
     home: str | None = None,
 ) -> Callable[[Callable[..., Finding]], Claim]:
-    """Register the check below as a claim. `part` tells apart several claims about one place.
+    """Register the check below as a claim. `part` distinguishes several claims about one place.
 
     `home` is the module that declares the claim, where that is not the module of the check. `paper` may be left out in
     a module of the paper's package, such as `separatrix.claims.kronecker`. `Claim` says what the other arguments are.
@@ -372,7 +373,7 @@ def claim(
 
 
 def identity(paper: str, where: str, part: str = "") -> str:
-    """The id of a claim, which a shell takes without quotes.
+    """The id of a claim, which needs no quotes in a shell.
 
     >>> identity("kronecker", "Lemma C.3"), identity("separation", "Figure 4(a-f)", "exact curve")
     ('kronecker/lemma-c.3', 'separation/figure-4-a-f/exact-curve')
@@ -396,7 +397,7 @@ def claims(paper: str | None = None, only: Sequence[str] = ()) -> list[Claim]:
     papers = list(PAPERS)
 
     def order(claim: Claim) -> tuple[object, ...]:
-        # What is beyond the papers has no place in them.
+        # Studies go beyond the papers and have no place in them.
         return papers.index(claim.paper), place(claim.where) if claim.paper != "beyond" else (), claim.home
 
     return sorted(chosen, key=order)

@@ -1,10 +1,10 @@
-"""Lists of the papers' slips that were made independently, and how many slips no list has.
+"""Independent lists of the papers' slips, and an estimate of the number of slips in no list.
 
-One list is the errata of the ledger. Two readings of the three papers (`readings.toml`) were made without it, the
-second by another reader without the first. If all slips are equally easy to find, and two lists are independent, their
-overlap tells how many slips there are: Chapman's estimate, with Chao's log-normal interval for the slips in neither
-list. Slips that are easy to see are in both lists more often than that, so that the estimate is too low rather than too
-high.
+One list is the errata of the ledger. Two readers, who saw neither the ledger nor each other's list, read the three
+papers (`readings.toml`). If all slips are equally easy to find, and two lists are independent, the size of their
+overlap gives an estimate of the number of all slips: Chapman's estimate, with Chao's log-normal interval for the slips
+in neither list. Slips that are easy to see are in both lists more often than that, so the estimate is more likely too
+low than too high.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _CONFIDENCE = 0.95
 class TextSlip:
     """A slip of a paper's text that no program shows: where it is, what is printed and what is right.
 
-    `readings` are the readings that found it; there is none for what was found later, with the lists at hand.
+    `readings` are the readings that found it; it is empty for slips that were found later, by readers who had the
+    lists.
     """
 
     paper: str
@@ -61,12 +62,12 @@ def _read() -> dict[str, Any]:
 
 
 def _names(kind: str) -> list[tuple[str, str]]:
-    """The names of the errata of a kind: those that readers were told of, missed, or added to the ledger."""
+    """The names of the errata of a kind: those that the readers knew before, missed, or added to the ledger."""
     return [(claim, shown_by) for claim, shown_by in _read()[kind]]
 
 
 def text_slips(paper: str | None = None) -> list[TextSlip]:
-    """The slips that were found by reading and no program shows, of one paper or of all, in the order of their text.
+    """The slips found by reading that no program shows, of one paper or of all, in the order of the text.
 
     >>> {slip.rank.value for slip in text_slips("kronecker") if slip.readings}
     {'typographical'}

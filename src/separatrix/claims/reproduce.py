@@ -16,7 +16,7 @@ from separatrix.lab.store import Store
 
 @dataclass(frozen=True)
 class Reproduction:
-    """The tally of a run, and the verdicts."""
+    """The numbers of cells that ran, and the verdicts."""
 
     tally: Tally
     judgements: tuple[Judgement, ...]

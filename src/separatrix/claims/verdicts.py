@@ -147,8 +147,9 @@ class Recorded:
 
 
 def records(path: Path = EXPECTED) -> dict[str, Recorded]:
-    """What is recorded, by id: one table a paper, in it the rest of the id and the verdict, or a table with the day.
+    """The recorded verdicts by id.
 
+    The file has a table for each paper, which maps the rest of the id to the verdict or to a table with the date.
     ``[kronecker]`` with ``"lemma-c.3" = "holds"`` records the claim ``kronecker/lemma-c.3``, and so does
     ``"lemma-c.3" = { verdict = "holds", on = 2026-11-15 }``.
     """

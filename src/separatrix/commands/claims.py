@@ -37,8 +37,9 @@ def claims(
 ) -> None:
     """List the claims of the papers with their verdicts; nothing is run.
 
-    Verdicts are computed from the results in the store. Claims that were not rerun there have their recorded verdicts,
-    with the date; `separatrix reproduce` compares with these.
+    Verdicts are computed from the results in the store. Claims that were not rerun there have their recorded verdicts:
+    those of the full profile with the date of their runs, the others with the version of Separatrix, in which every
+    `separatrix reproduce` judges them again and compares.
     """
     from separatrix.checks import one_of
     from separatrix.claims.ledger import Verdict

@@ -35,8 +35,7 @@ def print_table(judgements: Sequence[Judgement]) -> None:
         typer.echo(
             f"{typer.style(verdict, fg=_COLOURS.get(verdict))}{' ' * (margin - len(verdict))}{judgement.claim.id}"
         )
-        if details := _told(judgement):
-            typer.echo(_fitted(details, width, margin, lines))
+        typer.echo(_fitted(_told(judgement), width, margin, lines))
     typer.echo(str(count((judgement.claim, judgement.verdict) for judgement in judgements)))
 
 
@@ -65,8 +64,8 @@ def print_summary(judgements: Sequence[Judgement]) -> None:
     typer.echo(_wrapped(str(count((judgement.claim, judgement.verdict) for judgement in judgements)), width, 0))
 
 
-def _told(judgement: Judgement) -> list[str]:
-    """The statement with cells, time and note; the numbers of the evidence; definitions; earlier rules."""
+def _told(judgement: Judgement) -> tuple[str, list[str], list[str]]:
+    """The statement with cells, time and note; the numbers of the evidence; definitions and earlier rules."""
     have = ""
     if judgement.keys:
         done = len(judgement.keys) - judgement.missing - judgement.failed
@@ -77,14 +76,24 @@ def _told(judgement: Judgement) -> list[str]:
     more += (
         [f"Changed after results had been seen: {' '.join(judgement.claim.history)}"] if judgement.claim.history else []
     )
-    return [readable(piece) for piece in (head, *numbers, *more) if piece]
+    return readable(head), [readable(number) for number in numbers], [readable(text) for text in more]
 
 
-def _fitted(pieces: Sequence[str], width: int, margin: int, lines: int | None) -> str:
-    """As many of the texts as fit in the lines, at least the first, and the number of those left out."""
+def _fitted(told: tuple[str, list[str], list[str]], width: int, margin: int, lines: int | None) -> str:
+    """As many of the texts as fit in the lines, at least the first, and what is left out.
+
+    The numbers that are left out are in the report. Where only definitions or earlier rules are, `separatrix claims`
+    shows them if it is asked for fewer claims.
+    """
+    head, numbers, others = told
+    pieces = [head, *numbers, *others]
     for kept in range(len(pieces), 0, -1):
-        rest = len(pieces) - kept
-        more = f"(The report has {many(rest, 'more number')}.)" if rest else ""
+        hidden_numbers = max(len(numbers) + 1 - kept, 0)
+        more = ""
+        if hidden_numbers:
+            more = f"(The report has {many(hidden_numbers, 'more number')}.)"
+        elif kept < len(pieces):
+            more = "(--place and --text show a claim in full.)"
         text = _wrapped(" ".join([*pieces[:kept], more]).strip(), width, margin)
         if lines is None or text.count("\n") < lines or kept == 1:
             return text

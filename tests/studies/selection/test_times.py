@@ -12,16 +12,17 @@ from separatrix.studies.selection import times
 from tests.studies.cells import changed, claims_of, given, judged_as_recorded, run_cells
 
 OURS = claims_of(times)
-LAW = "theorem-3.3/time-law"
+LAW, REGIME = "theorem-3.3/time-law", "theorem-3.3/time-at-d-e-k-log-t"
 
 
-def ran() -> tuple[CellResult, ...]:
-    return run_cells(OURS[LAW])
+def ran(id: str = LAW) -> tuple[CellResult, ...]:
+    return run_cells(OURS[id])
 
 
 @pytest.mark.timeout(300)
-def test_the_verdict_is_the_recorded_one() -> None:
-    judged_as_recorded(OURS[LAW])
+@pytest.mark.parametrize("id", [LAW, REGIME])
+def test_the_verdict_is_the_recorded_one(id: str) -> None:
+    judged_as_recorded(OURS[id])
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,11 @@ def test_the_verdict_is_the_recorded_one() -> None:
 )
 def test_another_result_is_another_verdict(where: dict[str, int], to: dict[str, object]) -> None:
     assert OURS[LAW].check(changed(ran(), given(**where), **to)).verdict is Verdict.FAILS_AS_PRINTED
+
+
+@pytest.mark.parametrize(("K", "ratios"), [(60, [1.05, 1.08]), (60, [1.02, 1.05]), (300, [1.01, 1.02])])
+def test_another_factor_in_the_regime_is_another_verdict(K: int, ratios: list[float]) -> None:
+    assert OURS[REGIME].check(changed(ran(REGIME), given(K=K), ratios=ratios)).verdict is Verdict.FAILS_AS_PRINTED
 
 
 def test_the_law_is_the_limit_of_counted_steps() -> None:

@@ -117,7 +117,7 @@ def _gap(n: int, beta: float, d: int) -> dict[str, list[float]]:
 @claim(
     where="Lemma B.1",
     part="proof",
-    says="The proof writes the attention matrix in blocks, bounds its row sums, and tells two cases apart.",
+    says="The proof writes the attention matrix in blocks, bounds its row sums, and distinguishes two cases.",
     cells=cell_grid(padded, {"n d beta": ((2, 4, 3.0), (3, 5, 8.0), (5, 3, 1.0))}),
     errata=PROOF,
     neighbours=as_printed(PROOF),

@@ -24,7 +24,7 @@ from separatrix.lab.registry import experiment
 
 @experiment(version=1, name="kronecker.protocol")
 def soundness(m: int, parts: int, length: int, seed: int) -> dict[str, Any]:
-    """Acceptance, over all coins, of disjoint sets with the truth, and of sets that meet with Merlin's best lie.
+    """The acceptance probabilities over all coins: of disjoint sets with the truth, of others with Merlin's best lie.
 
     `worst` is over one common element alone and over random sets, `typical` the mean over the random ones.
     """
@@ -106,7 +106,7 @@ def _soundness_cells() -> Iterator[Cell]:
 def theorem_4_5(
     cells: Sequence[CellResult], distance: Fraction = Fraction(1, 2), most: Fraction = Fraction(1, 2)
 ) -> Finding:
-    """Complete always; sound to 1/2 wherever the distance is 1/2; and beaten wherever it lies between 0.01 and 1/2."""
+    """Check completeness, soundness 1/2 at distance 1/2, and that a lie succeeds at distances between 0.01 and 1/2."""
     names = ("completeness", "worst", "distance")
     rows = [{name: Fraction(cell.result[name]) for name in names} for cell in cells]
     incomplete = sum(row["completeness"] != 1 for row in rows)
@@ -165,7 +165,7 @@ Bound = Callable[[float, float], float]
 
 
 def _largest_growth(cells: Sequence[CellResult], name: str, bound: Bound) -> float:
-    """By how much the quotient of a length and its bound grows, at most, while T grows and m = T^2, or m = T^3."""
+    """The largest growth of the quotient of a length and its bound as T grows, for m = T^2 or m = T^3."""
     growth = 0.0
     for power in (2, 3):
         sizes = sorted(
@@ -207,7 +207,7 @@ def theorem_4_5_communication(
     coins_in_log: float = 1.0,
     every_T: bool = False,
 ) -> Finding:
-    """No quotient of a length and its printed bound grows with m and T, and the constants are those of the codes.
+    """Check that no quotient of a length and its printed bound grows with m and T, and the constants of the codes.
 
     The constants: a code of soundness 1/2 has N <= 6 m / T, and a prime p < 2 max(N, T + 1) exists, so that a symbol
     takes at most 2 + log2 max(N, T + 1) bits, which is at most 5 + 2 log2 T for m <= T^3.

@@ -97,7 +97,7 @@ def exponents(m: int, c: int, inverse_delta: int, share: int, seed: int) -> dict
     where="Theorem 4.7",
     part="cases",
     says="The inner product of the protocol's vectors counts the outcomes of the coins with which Alice accepts, so "
-    "its largest value over Merlin's words tells orthogonal triples from the others.",
+    "its largest value over Merlin's words distinguishes orthogonal triples from the others.",
     cells=cell_grid(vectors, {"n m parts": ((2, 4, 2), (3, 6, 3), (4, 5, 3), (4, 8, 4), (2, 6, 2))}),
     errata=(
         Erratum(

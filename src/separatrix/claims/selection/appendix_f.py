@@ -35,8 +35,8 @@ def sampled_isometry(T: int, q: int, width: int, threshold: float, seed: int) ->
     cells=cell_grid(sampled_isometry, {"threshold": (0.2, 0.25, 0.4)}, T=200, q=3, width=170),
     errata=(
         Erratum(
-            printed="A weaker version of the assumption is enforced, by a threshold on dot products; it turns out that "
-            r"encodings that are chosen so satisfy the $(q, \delta)$-property.",
+            printed="A weaker version of the RIP assumption is enforced, by a threshold on dot products; it turns "
+            r"out that encodings that are chosen so satisfy the $(q, \delta)$-property.",
             right="They do not, at any threshold at which sampling by rejection succeeds here. The experiments lie "
             "outside the hypothesis of the theorems, and work all the same.",
             why="We exhibit two disjoint sets, of 3 and of 6 positions, whose matrix of dot products has a norm "

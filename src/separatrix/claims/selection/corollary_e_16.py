@@ -1,11 +1,11 @@
 """Corollary E.16 of Wang, Wei, Hsu and Lee: after training, any one valid encoding serves all inputs.
 
 For one encoding the weights outside of the subset differ, and the loss is d/2 ((1 - q alpha s)^2 / q + alpha^2 sum
-S_i^2). alpha is bounded by the induction (IH2) at the *mean* weight, which is another one than this encoding's s.
+S_i^2). alpha is bounded by the induction (IH2) at the *mean* weight, which differs from the weight s of this encoding.
 Overlaps are anywhere between -c and c, c the largest one over encodings with constant delta
-(`separatrix.selection.worst_overlap`): the loss is largest where they are all at the ends, so that k of them at c and
-the others at -c are tried for every k. c must be below 1, which delta < 1/10 does not give: encodings for which it is
-not are in `separatrix.claims.selection.unseparated`.
+(`separatrix.selection.worst_overlap`): the loss is largest where every overlap is c or -c, so for each k the loss is
+computed with k overlaps at c and the others at -c. c must be below 1, which does not follow from delta < 1/10:
+encodings with c above 1 are in `separatrix.claims.selection.unseparated`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from separatrix.lab.registry import experiment
 from separatrix.selection.construction import overlaps
 from separatrix.selection.encodings import near_orthogonal_stack
 from separatrix.selection.fixed_evaluation import encoding_loss
+from separatrix.selection.isometry import restricted_isometry
 from separatrix.selection.task import all_subsets
 from separatrix.selection.worst_overlap import worst_overlap
 
@@ -38,7 +39,7 @@ def worst_encoding(q: int, delta: float, seed: int) -> dict[str, float]:
     E.8.
 
     T goes from 4 q + 1 to 1000 q, epsilon from a thousandth of the largest that is allowed to nearly that, and C from
-    the corollary's bound on; the mean weight is anywhere that the overlaps allow. d drops out.
+    the corollary's bound on; the mean weight is anywhere that the overlaps allow. The result does not depend on d.
     """
     largest = {"induction": 0.0, "rounded": 0.0, "equal": 0.0}
     for T, share, later in itertools.product((4 * q + 1, 8 * q, 1000 * q), (0.9999, 1e-3), (0.0, 2.0)):
@@ -51,7 +52,7 @@ def worst_encoding(q: int, delta: float, seed: int) -> dict[str, float]:
         for k in sorted({0, 1, 2, 3, (T - q) // 4, (T - q) // 2, T - q - 1, T - q}):
             s = 1 / (q + k * near + (T - q - k) * far)
             squares = k * (s * near) ** 2 + (T - q - k) * (s * far) ** 2
-            # By how far overlaps at the other end have a smaller weight: far / near, which may underflow, as far may.
+            # The quotient far / near of the weights at overlaps -c and c; `far` itself may underflow.
             ratio = math.exp(-2 * c * C)
             uneven = (T - q) * (k + (T - q - k) * ratio**2) / (k + (T - q - k) * ratio) ** 2 if k else 1.0
             # d / (2 epsilon) is q (T - q) / (2 T x^2).
@@ -63,9 +64,12 @@ def worst_encoding(q: int, delta: float, seed: int) -> dict[str, float]:
     return largest
 
 
-@experiment(version=1, name="selection.corollary_e16_drawn")
+@experiment(version=2, name="selection.corollary_e16_drawn")
 def drawn(T: int, q: int, d: int, width: int, threshold: float, share: float, seed: int) -> dict[str, float]:
-    """The losses of drawn encodings over all subsets, at the C of the corollary and the settled alpha of their mean."""
+    """The losses of drawn encodings over all subsets, at the C of the corollary and the stationary alpha of their mean.
+
+    `delta` is the largest constant of these encodings.
+    """
     epsilon = share * d * T / (100 * (T - q) * q)
     x = 0.1 * math.sqrt(share)
     E = near_orthogonal_stack(6, T, width, threshold=threshold, generator=seed, dtype=torch.float64).E
@@ -75,15 +79,16 @@ def drawn(T: int, q: int, d: int, width: int, threshold: float, share: float, se
     weights = [1 / (q + torch.exp(-C * (1 - overlaps(cell, y))).sum(1)) for cell in E]
     s = float(torch.stack(weights).mean())
     alpha = (T - q) * s / (T * q * s * s - 2 * q * s + 1)
-    return {"overlap": c, "loss": max(encoding_loss(cell, y, alpha, C, d) for cell in E) / epsilon}
+    delta = max(restricted_isometry(cell, q).upper for cell in E)
+    return {"overlap": c, "delta": delta, "loss": max(encoding_loss(cell, y, alpha, C, d) for cell in E) / epsilon}
 
 
 def _cells() -> Iterator[Cell]:
     sizes = ((2, 1e-6), (2, 0.0999), (5, 0.05), (5, 0.0999), (50, 0.05), (50, 0.0999), (80, 0.0999), (99, 0.0999))
     for q, delta in sizes:
         yield worst_encoding.cell(seed=0, q=q, delta=delta)
-    for T, q, width in ((9, 2, 1024), (13, 3, 2048)):
-        yield drawn.cell(seed=0, T=T, q=q, d=2, width=width, threshold=0.15, share=0.5)
+    for T, q, width in ((9, 2, 4096), (10, 3, 4096)):
+        yield drawn.cell(seed=0, T=T, q=q, d=2, width=width, threshold=0.05, share=0.5)
     yield equal_cell()
     yield signs_cell()
 
@@ -122,6 +127,10 @@ def _cells() -> Iterator[Cell]:
         Neighbour("from the bounds of Corollary E.8 alone, as printed", {"alpha": "rounded"}),
         Neighbour(r"whatever $q$ is, as printed", {"every_q": True}),
     ),
+    history=(
+        "On 2026-11-18 the drawn encodings were made wider: at the widths 1024 and 2048 their delta was 0.14 and 0.12, "
+        "outside of the hypothesis. The verdict stayed.",
+    ),
 )
 def corollary_e_16(
     cells: Sequence[CellResult], most: float = 1.0, alpha: str = "induction", every_q: bool = False
@@ -132,7 +141,7 @@ def corollary_e_16(
     """
     worst = [cell for cell in cells if "induction" in cell.result]
     largest = max(cell.result[alpha] for cell in worst)
-    real = max(cell.result["loss"] for cell in cells if "loss" in cell.result)
+    real = [cell.result for cell in cells if "loss" in cell.result]
     rounded = max(cell.result["rounded"] for cell in worst)
     unequal = max(cell.result["equal"] for cell in worst)
     beyond, beyond_numbers = shown(cells)
@@ -140,7 +149,8 @@ def corollary_e_16(
         "settings": len(worst),
         "largest loss / epsilon, alpha within (IH2)": max(cell.result["induction"] for cell in worst),
         "largest loss / epsilon, alpha within Corollary E.8": rounded,
-        "drawn encodings: largest loss / epsilon": real,
+        "drawn encodings: largest loss / epsilon": max(result["loss"] for result in real),
+        "drawn encodings: delta": ", ".join(f"{result['delta']:.3f}" for result in real),
         "largest (sum of squares outside) / (1 - q s)^2 (T - q), less 1": unequal,
         **beyond_numbers,
     }
@@ -148,4 +158,6 @@ def corollary_e_16(
     if every_q:
         late = (max(cell.result["best"]) for cell in cells if "best" in cell.result)
         largest = max(largest, *late)
-    return holds_if(max(largest, real) <= most, numbers, shows=shows)
+    losses = [largest, *(result["loss"] for result in real)]
+    valid = all(result["delta"] < 0.1 for result in real)
+    return holds_if(max(losses) <= most and valid, numbers, shows=shows)

@@ -2,8 +2,8 @@
 
 The corollary holds for all encodings with the (q, delta)-property if and only if their overlaps are below 1. The cells
 compare the formula of `separatrix.selection.worst_overlap` with the encoding that reaches it, whose constant is exact
-by enumeration of all sets, and with encodings that a random search makes worse step by step; and the overlaps of the
-dual vector with its bound. docs/derivations/proofs.md has the proof of both.
+by enumeration of all sets, and with encodings that a random search finds; and they compare the overlaps of the dual
+vector with their bound. docs/derivations/proofs.md has the proof of both.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def searched(q: int, steps: int, seed: int) -> dict[str, float]:
         return scaled
 
     def share(E: Tensor) -> float:
-        """-1 outside of the range of delta for which the formula is proved, and near 0, where all is rounding."""
+        """The largest overlap over the formula; -1 where delta is near 0 or outside of the range of the proof."""
         delta = restricted_isometry(E, q).upper
         most = (q - 2) / (2 * (q - 1)) if q > 2 else 0.5
         return float(overlaps(E, torch.arange(q)).max()) / worst_overlap(q, delta) if 0.02 < delta < most else -1.0

@@ -53,7 +53,7 @@ def leaning(q: int, width: int, outside: int = 1) -> Tensor:
         H = torch.cat([torch.cat([H, H], 1), torch.cat([H, -H], 1)])
     if len(H) != width or not 1 <= q < width or not 1 <= outside <= width - q:
         raise ArgumentError("width", expected=f"a power of 2, at least q + outside = {q + outside}", got=width)
-    # All rows have a 1 in the first column: its sign turned, a row has the same product with each of the others.
+    # All rows have a 1 in the first column; with its sign flipped, a row has the same product with all others.
     others = torch.cat([H[:1], H[q + 1 : q + outside]])
     others[:, 0] = -1
     return torch.cat([-H[1 : q + 1], others]) / math.sqrt(width)
@@ -61,7 +61,7 @@ def leaning(q: int, width: int, outside: int = 1) -> Tensor:
 
 @experiment(version=2, name="selection.lemma_a3")
 def subset_codes(kind: Literal["random", "leaning"], T: int, q: int, width: int, seed: int) -> dict[str, object]:
-    """Every subset of up to q positions: the norm of its code, its products inside and outside, against the bounds."""
+    """Compare the norms and inner products of the codes of all subsets of up to q positions with the bounds."""
     source = torch.Generator().manual_seed(seed)
     signs = random_signs(T, width, source).double() / math.sqrt(width)
     E = leaning(q, width) if kind == "leaning" else signs

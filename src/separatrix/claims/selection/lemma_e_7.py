@@ -50,9 +50,9 @@ UPDATES = (
         shown_by="order of the bounds on C",
         printed=r"For all $t$ the step of $C$ is between $1 - c$ and $1 + c$ times $\frac{\eta d \alpha}{d_e} E[(1 - q "
         r"s_+) s_+] \left( 1 - \frac{q \alpha (T s - 1)}{T - q} \right)$, $c = \delta / (1 - 2 \delta)$.",
-        right="For all $t$ at which the last factor is not negative; else the two bounds change places. That it never "
-        r"is follows from $\alpha \le (1 + r) \alpha^\ast$, (IH2), so that the lemma and (IH2) are proved by one "
-        "induction.",
+        right=r"With $c = \delta \sqrt{q} / (1 - \delta)$, as Lemma A.3 is right, and for all $t$ at which the last "
+        r"factor is not negative; else the two bounds change places. That it never is follows from $\alpha \le (1 + "
+        r"r) \alpha^\ast$, (IH2), so that the lemma and (IH2) are proved by one induction.",
         why="The lemma is stated for all $t$ and (IH2) is shown only later, from the lemma: as printed, the two are "
         "proved in a circle.",
     ),

@@ -7,8 +7,8 @@ The state is (s, alpha), s the weight of a position in the subset; w = 1 - q s, 
 
 with v = d / (T - 1) in Theorem D.4, and (1 +- c) d / d_e in Theorem E.6, c = sqrt(q) delta / (1 - delta) the largest
 overlap (Lemma A.3, corrected), where all encodings are taken to have the same weight s. The induction hypothesis is
-gamma <= 1 - kappa / 8, with kappa = 1 / d and d_e / (T d). Everything is as it is right: the misprints of the proofs
-are in the claims.
+gamma <= 1 - kappa / 8, with kappa = 1 / d and d_e / (T d). All formulas are the corrected ones; the claims compare them
+with the printed ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GRID, _GAMMAS = 400, 41
 
 @dataclass(frozen=True)
 class Chain:
-    """The constants of a proof: the sizes, the rate, the speeds of C between which it lies, and kappa."""
+    """The constants of a proof: the sizes, the rate, bounds on the speed of C, and kappa."""
 
     T: int
     q: int
@@ -70,7 +70,7 @@ class Chain:
         return self.d / (2 * (T - q)) * square
 
     def time(self) -> float:
-        """The time eta t to the loss epsilon from a zero start, C as slow as it may be, by descent at a small rate."""
+        """The time eta t of gradient flow from zero to the loss epsilon, with the least speed of C."""
         from scipy.integrate import solve_ivp  # type: ignore[import-untyped]
 
         T, q = self.T, self.q
@@ -101,13 +101,13 @@ class Chain:
 def steps(chain: Chain) -> dict[str, float]:
     """Each step of the proof as a quotient that must not exceed 1, the largest over a grid of states.
 
-    Quotients are of what moves and what it may move, so that they do not come near to 1 by themselves. Above alpha*, in
-    the upper part of the interval, the upper end falls by less than alpha does; in its lower part, by less than the two
-    parts are apart, which is (S2). Below alpha*, alpha rises by less than its distance to the next upper end, which is
-    alpha* until s has passed 1 / sqrt(T q), and above, falls by less than that to the lower end. The others are the
-    least steps of C, the two stages, the loss at the end, and all steps to epsilon against those that the proof counts.
-    The first is in proportion to kappa, (S2) to eta: what they have to spare is by how much larger kappa and the rate
-    could be.
+    Each quotient divides the change of a quantity by its largest allowed change, so it is not near 1 by construction.
+    Above alpha*, in the upper part of the interval, the upper end falls by less than alpha does; in its lower part, by
+    less than the two parts are apart, which is (S2). Below alpha*, alpha rises by less than its distance to the next
+    upper end, which is alpha* until s has passed 1 / sqrt(T q), and above, falls by less than that to the lower end.
+    The others are the least steps of C, the two stages, the loss at the end, and all steps to epsilon against those
+    that the proof counts. The first is in proportion to kappa, (S2) to eta: what they have to spare is by how much
+    larger kappa and the rate could be.
     """
     T, q, eta, x = chain.T, chain.q, chain.eta, chain.x
     turn, least = 1 / math.sqrt(T * q), 1 - 0.1 * x
@@ -154,8 +154,8 @@ def steps(chain: Chain) -> dict[str, float]:
 
 
 def crossing(chain: Chain, speed: float) -> tuple[float, float]:
-    """A run from zero up to the step in which s passes 1 / sqrt(T q): the steps in which alpha* falls, and how far
-    alpha is above the end of its interval after a step, at most, relative to it.
+    """A run from zero up to the step in which s passes 1 / sqrt(T q): the steps in which alpha* falls, and the largest
+    relative excess of alpha over the end of its interval after a step.
     """
     turn, alpha, C = 1 / math.sqrt(chain.T * chain.q), 0.0, 0.0
     falls, above = 0, -math.inf
@@ -174,10 +174,10 @@ def crossing(chain: Chain, speed: float) -> tuple[float, float]:
 
 
 def below_the_interval(chain: Chain) -> tuple[float, float]:
-    """For alpha below alpha* and s from 1 / sqrt(T q) on: by how much the two forms of the induction are missed.
+    """For alpha below alpha* and s from 1 / sqrt(T q) on: the violations of two forms of the induction.
 
-    The first is (S2), by which the upper end after a step is no less than the middle of the interval before it; the
-    second, by which it is no less than alpha after the step. Both are relative to alpha*.
+    The first is (S2): the upper end after a step is at least the middle of the interval before the step. The second is
+    that the upper end after a step is at least alpha after the step. Both are relative to alpha*.
     """
     late = ((1 - np.geomspace(1 - chain.q / math.sqrt(chain.T * chain.q), 1e-4, _GRID)) / chain.q)[:, None]
     best, least = chain.best(late), 1 - 0.1 * chain.x
@@ -191,10 +191,10 @@ def sharper(factors: Mapping[str, float]) -> tuple[Neighbour, ...]:
     """Wrong statements about single steps, one for each: its quotient, multiplied by a factor, must then exceed 1.
 
     >>> sharper({"lower end": 3.0})[0].says
-    'lower end: with 3 times as much to spare'
+    'lower end: the bound divided by 3'
     """
     return tuple(
-        Neighbour(f"{step}: with {factor:g} times as much to spare", {"step": step, "factor": factor})
+        Neighbour(f"{step}: the bound divided by {factor:g}", {"step": step, "factor": factor})
         for step, factor in factors.items()
     )
 
@@ -202,9 +202,9 @@ def sharper(factors: Mapping[str, float]) -> tuple[Neighbour, ...]:
 def chain_holds(
     cells: Sequence[CellResult], step: str = "", factor: float = 1.0
 ) -> tuple[bool, dict[str, float | str]]:
-    """Whether no step of the chain is missed in any cell, and the largest quotient of each.
+    """Whether every step of the chain holds in all cells, and the largest quotient of each step.
 
-    Where `step` begins the name of a step, its quotient is multiplied by `factor`.
+    The quotients of steps whose name begins with `step` are multiplied by `factor`.
     """
     chains = [cell.result["chain"] for cell in cells if "chain" in cell.result]
     worst = {name: max(chain[name] for chain in chains) for name in chains[0]}

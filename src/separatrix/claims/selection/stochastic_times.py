@@ -86,7 +86,7 @@ def mean_loss(weights: Weights, alpha: float, C: float, T: int, d: int) -> float
     """The loss of the mean output (equation (4)) at V = alpha V*, W = C W*, for subsets of two positions.
 
     Args:
-        weights: what `drawn_weights` gives at this T.
+        weights: the result of `drawn_weights` for this T.
         alpha: the weight of V*.
         C: the weight of W*.
         T: the number of tokens.

@@ -76,7 +76,7 @@ RATE = (
 
 @experiment(version=2, name="selection.stochastic_rate")
 def largest_rate(T: int, seed: int) -> dict[str, object]:
-    """Near the solution, what 8 steps at the rates 2.1 q and 1.9 q make of alpha's distance to 1: the factor less 1."""
+    """Near the solution: the factor, less 1, by which 8 steps at the rates 2.1 q and 1.9 q change |alpha - 1|."""
     table, start = _table(T, seed), (1.1, 14.0)
     grown = []
     for lr in (2.1 * _Q, 1.9 * _Q):
@@ -93,7 +93,7 @@ def _cells() -> Iterator[Cell]:
     for d in (2, 8):
         yield in_the_flow.cell(seed=0, T=32, d=d, width=2 * _WIDTH, epsilons=[0.01, 1e-3, 1e-4])
     for T in (256, 1024, 4096):
-        # The theorem's d_e = Theta(q log T / delta^2), of a constant with which valid encodings are easily drawn.
+        # d_e = Theta(q log T / delta^2) as in the theorem, with a constant large enough that most draws are valid.
         for d in (2, 4):
             yield in_the_flow.cell(seed=0, T=T, d=d, width=math.ceil(2048 * math.log(T)), epsilons=[0.01])
     yield largest_rate.cell(seed=0, T=64)
@@ -105,7 +105,7 @@ Time = tuple[Mapping[str, float], float]
 
 
 def times(cells: Sequence[CellResult]) -> list[Time]:
-    """Every time that the cells have; those of the flow are eta t, the steps at the rate 1."""
+    """All times in the results of the cells; times of the flow are eta t, the number of steps at the rate 1."""
     rows: list[Time] = []
     for cell in cells:
         sizes = {"d": _D, "width": _WIDTH, "lr": 1.0, **cell.parameters}
@@ -118,7 +118,7 @@ def times(cells: Sequence[CellResult]) -> list[Time]:
 
 
 def powers(rows: Sequence[Time]) -> dict[str, list[tuple[Time, Time, float]]]:
-    """For each variable the pairs of times between which it alone grows, with the power of it in time / d_e there.
+    """For each variable, the pairs of times that differ in it alone, with its power in time / d_e between the two.
 
     With T the width may grow, as the theorem has it; for the width itself the power is that in the time.
     """
@@ -140,7 +140,7 @@ def powers(rows: Sequence[Time]) -> dict[str, list[tuple[Time, Time, float]]]:
 
 
 TOLERANCE = 0.03
-"""By how much a power that has settled may exceed the bound's: the encodings that are drawn change it by less."""
+"""The amount by which a converged power may exceed that of the bound; random encodings change powers by less."""
 
 
 @claim(

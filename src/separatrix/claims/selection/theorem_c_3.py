@@ -63,7 +63,7 @@ def _cells() -> Iterator[Cell]:
 
 
 _ROUNDS = 12
-"""How often the largest overlaps are solved for; they fall geometrically."""
+"""The number of iterations that reduce the largest overlaps, which decrease geometrically."""
 
 
 def _solved(E: Tensor, positions: Tensor, products: Tensor) -> Tensor:
@@ -76,8 +76,8 @@ def _solved(E: Tensor, positions: Tensor, products: Tensor) -> Tensor:
 def dual_vector(E: Tensor, y: Tensor) -> Tensor:
     """A vector with product 1 with the encodings in y and small products with all others (Candes and Tao, Lemma 2.2).
 
-    From the shortest vector that is 1 on y, the one is subtracted that is 0 on y and agrees with it at the q positions
-    where it is largest, and so on; the best of the vectors on the way is taken.
+    Start with the shortest vector that is 1 on y. Each iteration subtracts the shortest vector that is 0 on y and
+    agrees with the current one at the q positions where that is largest. The best vector of all iterations is returned.
 
     >>> E = random_signs(64, 128, torch.Generator().manual_seed(0)).double() / 128**0.5
     >>> bool(((E @ dual_vector(E, torch.tensor([3, 7])))[[3, 7]] - 1).abs().max() < 1e-12)
@@ -139,7 +139,7 @@ _SIZES = ((256, 4), (1024, 4), (4096, 4), (256, 16), (1024, 16), (4096, 16), (10
 def width_of(T: int, q: int, in_q: float = 1.0, in_log: float = 1.0) -> int:
     """The width 3 q log T; with other powers of q and log T, the one that agrees with it at T = 256, q = 4.
 
-    So a wrong power is told by how widths grow, not by their constant.
+    So a wrong power is detected by the growth of the widths, not by their constant.
 
     >>> width_of(256, 4), width_of(256, 16), width_of(256, 16, in_q=0.5), width_of(4096, 4, in_log=0.0)
     (67, 267, 134, 67)
@@ -179,10 +179,10 @@ def _size_cells() -> Iterator[Cell]:
 def theorem_c_3(
     cells: Sequence[CellResult], code: str = "dual", part: float = 1.0, in_q: float = 1.0, in_log: float = 1.0
 ) -> Finding:
-    """No error above epsilon, nor above the bound of that very input; and at a width of 3 q log T as T and q grow.
+    """Check that no error exceeds epsilon or the bound for its input, at a width of 3 q log T as T and q grow.
 
-    What is shown is that the width is enough. That smaller ones are not is shown for these encodings and codes alone:
-    without a bound on the scale, and so on precision, other encodings may do with less.
+    What is shown is that the width is enough. That smaller widths are not enough is shown for these encodings and codes
+    only: without a bound on the scale, and so on the precision, a smaller width may be enough for other encodings.
     """
     wide = at_widths(cells, in_q, in_log)
     cells = [cell for cell in cells if "dual" not in cell.result]

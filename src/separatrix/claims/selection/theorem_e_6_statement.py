@@ -1,8 +1,8 @@
 """Theorem E.6 of Wang, Wei, Hsu and Lee: its own statement, and the step of its proof from single to mean weights.
 
 The proof of Theorem E.6 is that of Theorem D.4 with the mean weight s of a position in the subset, over valid encodings
-and subsets, in the place of the one weight s_+(E). Where that may be done is in five steps: with W = C W* and overlaps
-of at most c outside of the subset,
+and subsets, in the place of the one weight s_+(E). It may do so in five steps: with W = C W* and overlaps of at most c
+outside of the subset,
 
     (1)  E[s_+ (1 - q s_+)] <= s (1 - q s)                           above, for the largest step of C
     (2)  s(C + h) - s(C) <= 5/4 (1 + c) s (1 - q s) h, h <= 1/5      for the step of s
@@ -47,10 +47,9 @@ def _outside(stack: Tensor, T: int, q: int, subsets: Tensor) -> Tensor:
 
 @experiment(version=1, name="selection.mean_weights")
 def mean_weights(T: int, q: int, width: int, threshold: float, seed: int) -> dict[str, float]:
-    """Steps (1) to (4) along C: what each has to spare, negative where it fails; 0 for the threshold takes all valid
-    ones.
+    """The slack of steps (1) to (4) along C, negative where a step fails. The threshold 0 takes all valid encodings.
 
-    `jensen turned` is what (1) with the inequality turned has to spare, `slower` is (2) with the constant 1.
+    `jensen turned` is the slack of the reverse of (1), `slower` that of (2) with the constant 1.
     """
     if threshold:
         stack = near_orthogonal_stack(8, T, width, threshold=threshold, generator=seed, dtype=torch.float64).E
@@ -106,10 +105,9 @@ def _mean_cells() -> Iterator[Cell]:
     ),
 )
 def theorem_e_6_mean_weights(cells: Sequence[CellResult], first: str = "1", second: str = "2") -> Finding:
-    """Every step of the four along C from 0 to 12, where weights differ between encodings.
+    """Check steps (1) to (4) along C from 0 to 12, where weights differ between encodings.
 
-    Step (5) is Lemma E.7, a claim of its own. Until this claim the step from single to mean weights was checked
-    nowhere.
+    Step (5) is Lemma E.7, a claim of its own.
     """
     least = {name: min(cell.result[name] for cell in cells) for name in (first, second, "3", "4")}
     spread = min(cell.result["spread"] for cell in cells)
@@ -140,22 +138,22 @@ OVERLAPS = (
 
 @claim(
     where="Theorem E.6",
-    says=r"The theorem is Theorem 3.3 in full: after $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta + T^2 d / (\eta "
-    r"\epsilon)$ steps, up to logarithms, of which $d_e$ is one, the loss is at most $\epsilon$.",
+    says=r"The theorem is Theorem 3.3 in full: after $T^{(2 + 2 c) / (1 - c)} / \eta + T^2 d / (\eta "
+    r"\epsilon)$ steps, up to logarithms, of which $d_e$ is one, the loss is at most $\epsilon$. Here $c = \delta "
+    r"\sqrt{q} / (1 - \delta)$; the paper has $\delta / (1 - 2 \delta)$ for it, which makes the first power $(2 - 2 "
+    r"\delta) / (1 - 3 \delta)$.",
     cells=_runs,
     errata=OVERLAPS,
     neighbours=(
         Neighbour(r"for every $q$, as printed", {"every_q": True}),
         Neighbour(r"after $T^{0.8} / \eta + T^{0.8} d / (\eta \epsilon)$ steps", {"plateau": 0.8, "in_T": 0.8}),
         Neighbour(
-            r"after $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta + T^2 d / (\eta \epsilon^{0.9})$ steps",
+            r"after $T^{(2 + 2 c) / (1 - c)} / \eta + T^2 d / (\eta \epsilon^{0.9})$ steps",
             {"in_epsilon": 0.9},
         ),
+        Neighbour(r"after $T^{(2 + 2 c) / (1 - c)} / \eta$ steps, whatever $\epsilon$ is", {"in_epsilon": 0.0}),
         Neighbour(
-            r"after $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta$ steps, whatever $\epsilon$ is", {"in_epsilon": 0.0}
-        ),
-        Neighbour(
-            r"after $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta^{0.9} + T^2 d / (\eta^{0.9} \epsilon)$ steps",
+            r"after $T^{(2 + 2 c) / (1 - c)} / \eta^{0.9} + T^2 d / (\eta^{0.9} \epsilon)$ steps",
             {"in_eta": 0.9},
         ),
     ),
@@ -174,18 +172,17 @@ def theorem_e_6(
     in_eta: float = 1,
     every_q: bool = False,
 ) -> Finding:
-    """Time / d_e grows no faster than the bound, variable by variable; and the loss never rises again.
+    """Check that time / d_e grows no faster than the bound in any variable, and that the loss never rises.
 
-    delta sqrt(q) / (1 - delta) is put in the place of delta / (1 - 2 delta), as Lemma A.3 needs it. Counted runs have
-    the rate q / 2, since the theorem's own is above 2 q here (see Theorem 3.3). That T^2 is more than is needed is
-    said there too.
+    The bound on overlaps is delta sqrt(q) / (1 - delta), as in the corrected Lemma A.3, instead of delta / (1 - 2
+    delta). Counted runs have the rate q / 2, since the theorem's own is above 2 q here (see Theorem 3.3). The power 2
+    of T is larger than necessary (see there too).
     """
     runs = [cell for cell in cells if "times" in cell.result]
     delta = max(cell.result["delta"] for cell in runs)
     if any(None in cell.result["times"] for cell in runs):
         return Finding(Verdict.UNDECIDED, {"delta": delta}, "A run was too short to reach its epsilon.")
     c = delta * math.sqrt(2) / (1 - delta)
-    # 4 delta / (1 - 3 delta) is 4 c / (1 - c) at c = delta / (1 - 2 delta)
     first = 2 + 4 * c / (1 - c) if plateau is None else plateau
 
     def bound(row: Time) -> float:

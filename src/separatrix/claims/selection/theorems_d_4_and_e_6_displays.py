@@ -85,7 +85,8 @@ E_6 = (
         rank=Rank.TYPOGRAPHICAL,
         shown_by="rate in the first stage's count",
         printed=r"The first stage takes $\tilde{O}(T^{(2 - 2 \delta) / (1 - 3 \delta)})$ iterations.",
-        right=r"$\tilde{O}(T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta)$.",
+        right=r"$\tilde{O}(T^{(2 + 2 c) / (1 - c)} / \eta)$, with $c = \delta \sqrt{q} / (1 - \delta)$ in the place of "
+        r"$\delta / (1 - 2 \delta)$, for which this is the printed power.",
         why=r"The count divides by the step of $C$, which contains $\eta$; and the theorem has it.",
     ),
     Erratum(

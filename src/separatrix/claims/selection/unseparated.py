@@ -27,8 +27,11 @@ SHOWN = "a valid encoding with overlaps above 1 keeps the loss above epsilon"
 _SCALES = (5.0, 20.0, 40.0)
 
 
-def unseparated(at: str, printed: str) -> Erratum:
-    """The erratum at a place that claims convergence of the loss to 0 for every delta < 1/10."""
+def unseparated(at: str, printed: str, consequence: str = "") -> Erratum:
+    """The erratum at a place that claims convergence of the loss to 0 for every delta < 1/10.
+
+    `consequence` is added to the reason, for a place that claims more than that.
+    """
     return Erratum(
         rank=Rank.STATEMENT,
         at=at,
@@ -43,7 +46,8 @@ def unseparated(at: str, printed: str) -> Erratum:
         r"encoding have the product $0.0999 / \sqrt{512}$ with all others, which are orthonormal: then $\delta = "
         r"0.0999$, the overlap is $1.13$, and that position has a larger weight than those of the subset for every "
         r"$C > 0$. For every $\alpha$ and $C \ge 0$ the loss is at least $\frac{d (T - q)}{2 T q (q + 1)}$. Where "
-        r"such encodings have a positive probability, the loss of the mean over encodings does not tend to 0 either.",
+        r"such encodings have a positive probability, the loss of the mean over encodings does not tend to 0 either."
+        + consequence,
     )
 
 

@@ -58,7 +58,7 @@ def regression(n: int, d: int, m: int, tau: float, seed: int) -> dict[str, float
 
 @experiment(version=2, name="separation.definitions_3_data")
 def drawn(n: int, delta: float, constant: float, seed: int) -> dict[str, float | int]:
-    """The signs of Definition 3.7 and the data of Definition 3.8: the ranges they lie in, and how signs come out."""
+    """The signs of Definition 3.7 and the data of Definition 3.8: their ranges, and the frequencies of the signs."""
     generator = torch.Generator().manual_seed(seed)
     m = log_width(n, delta, constant=constant)
     y = random_signs((n, m), generator).double()
@@ -179,7 +179,7 @@ _functions(
     history=("Until 2026-11-18 the cells had C = 1 alone, where the definition has C > 1.",),
 )
 def definition_3_7(cells: Sequence[CellResult], factor: float = 1.0, power: float = 1.0) -> Finding:
-    """Signs are fair to six standard errors, which chance passes with probability 2e-9 in each of the cells."""
+    """Check that signs are fair to six standard errors; fair signs fail with probability 2e-9 in each cell."""
     mismatched = sum(
         cell.result["width"] != math.floor(factor * cell.parameters["constant"] ** power * cell.result["log"])
         for cell in cells

@@ -59,7 +59,8 @@ row_lemma(
             "n^0.5",
             "0.1",
             r"At $a_1 = \sqrt{n}$ the first entry of every row is $a_1 (1 + a_1) / (n + a_1) = 1$ times "
-            r"$\sqrt{\log n}$, and a quarter of the sign vectors exceed the bound.",
+            r"$\sqrt{\log n}$, and $\lvert \langle c_{j_0}, \sigma \rangle \rvert$ exceeds the bound for about half of "
+            r"the sign vectors if $c > 0.45$, and for nearly all of them if $c < 0.45$.",
         ),
     ),
     home=__name__,

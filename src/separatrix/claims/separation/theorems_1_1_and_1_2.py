@@ -52,13 +52,13 @@ def _exists(where: str, says: str, model: str) -> Claim:
 _exists(
     "Theorem 1.1",
     r"There are self-attention data sets $\mathcal{D}_0$ and $\mathcal{D}_1$ such that, with high probability over "
-    r"the weights, $F_{\text{exp}}$ tells them apart and $F_{\text{lin}}$ does not.",
+    r"the weights, $F_{\text{exp}}$ distinguishes them and $F_{\text{lin}}$ does not.",
     "ones",
 )
 
 _exists(
     "Theorem 1.2",
     r"There are cross-attention data sets $\mathcal{D}_0$ and $\mathcal{D}_1$ such that, with high probability over "
-    r"the weights, $F_{\text{exp}}$ tells them apart and $F_{\text{lin}}$ does not.",
+    r"the weights, $F_{\text{exp}}$ distinguishes them and $F_{\text{lin}}$ does not.",
     "cross",
 )

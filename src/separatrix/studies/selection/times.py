@@ -1,8 +1,9 @@
-"""How long descent takes with stochastic encodings: d_e (T / (2 d) + 1 / (4 epsilon)) / eta, and lower terms.
+"""How long gradient flow takes with stochastic encodings: d_e (T / (2 d) + 1 / (4 epsilon)) / eta, and lower terms.
 
 Theorem 3.3 of Wang, Wei, Hsu and Lee bounds the time by T^2 d / (eta epsilon), up to logarithms of which d_e is one.
-The law is the limit of large d_e, in which alpha follows its stationary value and the overlaps vanish; its proof is in
-docs/derivations/proofs.md.
+The law is the limit of large d_e at a fixed T, in which alpha follows its stationary value and the overlaps vanish; its
+proof is in docs/derivations/proofs.md. In the regime of the theorem, d_e = K log T, neither is exactly so, and the time
+exceeds the law by a share of about 1 / K, which is measured here and not proved.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 
+from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if
 from separatrix.claims.selection.proof_chain import Chain
 from separatrix.claims.selection.stochastic_times import drawn_weights, times_in_the_flow
@@ -38,6 +40,13 @@ def drawn(T: int, d: int, width: int, seed: int) -> dict[str, list[float]]:
     times = times_in_the_flow(weights, T, d, width, list(_EPSILONS))
     law = [stochastic_time_law(T, 2, d, width, 1.0, epsilon) for epsilon in _EPSILONS]
     return {"times": [time / width for time in times], "law": [time / width for time in law]}
+
+
+@experiment(version=1, name="beyond.selection_time_regime")
+def regime(T: int, d: int, K: int, seed: int) -> dict[str, list[float]]:
+    """The times of `drawn` over those of the law where d_e is K log T, rounded up."""
+    result = drawn(T, d, math.ceil(K * math.log(T)), seed)
+    return {"ratios": [time / law for time, law in zip(result["times"], result["law"], strict=True)]}
 
 
 @experiment(version=1, name="beyond.selection_time_terms")
@@ -75,13 +84,17 @@ def _cells() -> Iterator[Cell]:
             yield drawn.cell(seed=0, T=T, d=d, width=width)
 
 
+EXCESS = {60: (1.03, 1.07), 300: (1.006, 1.016)}
+"""For K = d_e / log T, a range of time / law that holds all that was measured for T from 64 to 4096."""
+
+
 @claim(
     paper="beyond",
     where="Theorem 3.3",
     part="time law",
-    says=r"With stochastic encodings descent takes $\frac{d_e}{\eta} \left( \frac{T}{2 d} + \frac{1}{4 \epsilon} "
-    r"\right)$ steps to the loss $\epsilon$, up to terms of lower order, in the limit of large $d_e$; the bound of "
-    r"the theorem has $\frac{T^2 d}{\eta \epsilon}$.",
+    says=r"With stochastic encodings gradient flow (descent with $\eta \to 0$) takes $\eta t = d_e \left( \frac{T}{2 "
+    r"d} + \frac{1}{4 \epsilon} \right)$ to the loss $\epsilon$, up to terms of lower order, in the limit of large "
+    r"$d_e$ at fixed $T$, $q$, $d$ and $\epsilon$; the bound of the theorem has $\frac{T^2 d}{\eta \epsilon}$.",
     cells=_cells,
     figures=("selection_time_law",),
     proof="The time to a loss with stochastic encodings",
@@ -92,6 +105,7 @@ def _cells() -> Iterator[Cell]:
         Neighbour(r"$\frac{d_e}{\eta} \left( \frac{T^{1.1}}{2 d} + \frac{1}{4 \epsilon} \right)$ steps", {"in_T": 1.1}),
         Neighbour(r"in proportion to $T^2 d / \epsilon$, as the bound has it", {"bound": True}),
     ),
+    history=("Until 2026-11-18 the claim spoke of descent, without a condition on its rate; the cells stayed.",),
 )
 def time_law(
     cells: Sequence[CellResult],
@@ -140,6 +154,33 @@ def time_law(
     exact = all(row[name] <= 1e-9 for row in closed for name in ("identity", "above", "below"))
     near = last <= 0.002 and shrinks <= 0.5 and max(leading) <= 0.03
     return holds_if(exact and near and not (bound and spread > 10), numbers)
+
+
+@claim(
+    paper="beyond",
+    where="Theorem 3.3",
+    part="time at d_e = K log T",
+    says=r"In the regime of the theorem, $d_e = K \log T$, gradient flow takes longer than the law of the limit $d_e "
+    r"\to \infty$ says, by a factor of 1.03 to 1.07 for $K = 60$ and of 1.006 to 1.016 for $K = 300$ ($q = d = 2$, "
+    r"$T$ from 64 to 4096, $\epsilon = 0.01$ and $0.001$).",
+    cells=cell_grid(regime, {"T": (64, 512, 4096), "d": (2,), "K": EXCESS}),
+    figures=("selection_time_regime",),
+    neighbours=(
+        Neighbour("the law is right to two hundredths for $K = 60$", {"K": 60, "most": 1.02}),
+        Neighbour("the law is right to a hundredth for $K = 300$", {"K": 300, "most": 1.01}),
+    ),
+)
+def time_in_the_regime(cells: Sequence[CellResult], K: int = 0, most: float = 1.0) -> Finding:
+    """The ratios lie in the stated ranges, which were chosen after they had been measured; nothing is proved."""
+    numbers: dict[str, float | str] = {}
+    inside = True
+    for constant, (low, high) in EXCESS.items():
+        results = [cell.result for cell in cells if cell.parameters["K"] == constant]
+        ratios = [ratio for result in results for ratio in result["ratios"]]
+        numbers[f"time / law at d_e = {constant} log T, least"] = min(ratios)
+        numbers[f"time / law at d_e = {constant} log T, largest"] = max(ratios)
+        inside = inside and low <= min(ratios) and max(ratios) <= (most if constant == K else high)
+    return holds_if(inside, numbers)
 
 
 def _size(cell: CellResult) -> tuple[object, ...]:

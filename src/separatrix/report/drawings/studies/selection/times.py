@@ -1,4 +1,4 @@
-"""How far descent with stochastic encodings is from the law of its times, against the dimension of the encodings."""
+"""How far gradient flow with stochastic encodings is from the law of its times."""
 
 from __future__ import annotations
 
@@ -27,4 +27,24 @@ def selection_time_law(results: Results) -> Chart:
     return rows, (
         "The relative distance of the times to the losses 0.01 and 0.001 from d_e (T / (2 d) + 1 / (4 epsilon)) with "
         "its lower terms: it falls in proportion to 1 / d_e, with random signs as with orthogonal encodings."
+    )
+
+
+@Curves(
+    x=Axis("tokens T", "T", log=True),
+    y=Axis("time / law"),
+    series=Curve("ratio", "d_e = {K} log T, loss {epsilon}"),
+    by=("K", "epsilon"),
+    columns=("K", "T", "epsilon", "ratio"),
+)
+def selection_time_regime(results: Results) -> Chart:
+    """Training times over their law where the dimension of the encodings is K log T."""
+    rows = [
+        {**row, "epsilon": epsilon, "ratio": ratio}
+        for row in rows_of(results)
+        for epsilon, ratio in zip((0.01, 0.001), row["ratios"], strict=True)
+    ]
+    return rows, (
+        "With encodings of dimension K log T the times exceed the law of the limit of large d_e by a few percent, "
+        "about in proportion to 1 / K."
     )

@@ -7,6 +7,9 @@ from fractions import Fraction
 from separatrix.report.charts import Axis, Chart, Curve, Curves
 from separatrix.report.tables import Results, rows_of
 
+_SHOWN = (("0.7", "0.8"), ("0.9", "0.4"), ("2.3", "0.8"))
+"""The pairs of a_1 and c whose least m is drawn, one for each share p."""
+
 
 @Curves(
     x=Axis("a<sub>1</sub> / a<sub>1</sub> on the border", "a1"),
@@ -31,9 +34,9 @@ def linear_border(results: Results) -> Chart:
 @Curves(
     x=Axis("n, as a power of ten", "log10_n"),
     y=Axis("log<sub>10</sub> of the chance of silence / (δ / n)"),
-    series=(Curve("enough", "least m, a_1 = {a1}"), Curve("fewer", "one less, a_1 = {a1}", dash="dash")),
-    by=("a1",),
-    columns=("log10_n", "g", "a1", "m", "enough", "fewer"),
+    series=(Curve("enough", "least m, p = {limit}"), Curve("fewer", "one less, p = {limit}", dash="dash")),
+    by=("limit",),
+    columns=("log10_n", "g", "a1", "c", "limit", "m", "enough", "fewer"),
 )
 def width_border(results: Results) -> Chart:
     """The probability that softmax attention stays silent on D1, for the smallest m and for one less."""
@@ -45,8 +48,9 @@ def width_border(results: Results) -> Chart:
             "fewer": row["fewer"] - row["allowed"],
         }
         for row in rows_of(results)
+        if (row["a1"], row["c"]) in _SHOWN
     ]
     return rows, (
-        "With the least m for which (3/4)^m is at most delta / n the chance that softmax attention stays silent on D1 "
-        "is at most delta / n, and with one sign vector less it is above."
+        "With the least m for which (1 - p)^m is at most delta / n the chance that softmax attention stays silent on "
+        "D1 is at most delta / n, and with one sign vector less it is above."
     )

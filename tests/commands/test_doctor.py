@@ -177,8 +177,10 @@ def test_certificates_that_are_not_valid(monkeypatch: pytest.MonkeyPatch) -> Non
     done = invoke()
     assert done.exit_code == 1
     last = done.output.splitlines()[-1]
-    assert last.startswith("Certificates are NOT valid on this machine. exp(x) has an error of at most 4 u, and")
-    assert last.endswith("Yet: 20.5 was found.")
+    assert last.startswith(
+        "Certificates are NOT valid on this machine. Assumption: exp(x) has an error of at most 4 u;"
+    )
+    assert last.endswith("Measured: 20.5.")
     assert done.output.count("BROKEN") == 1
 
 

@@ -3,8 +3,7 @@ JSON in its metadata.
 
 The tensors are `query`, `keys.m`, `values.m`, `key_masks.m` where there is a mask, and the results `output`, `lse` and
 `per_query`. The metadata has one entry, `separatrix`, with the options of the call, the numbers of the certificate and
-a digest of all of these. The digest detects damage; it is no protection against someone who changes a file on purpose,
-and can recompute the digest.
+a checksum of all of these. The checksum detects damage, not deliberate changes.
 
 Files are not trusted. Names, types, shapes, options and the size are checked before a tensor is loaded, tensors with
 other names are never loaded, and every violation raises an `ArgumentError`.
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from separatrix.attention.arguments import CallOptions
 
 LARGEST_CALL = 2**31
-"""The most bytes that the tensors of a call in a file may have; `verify` takes tensors of any size."""
+"""The largest total size in bytes of the tensors in a file; `verify` takes tensors of any size."""
 _FORMAT = 2
 _MOST_SETS = 64
 _TYPES = {
@@ -116,7 +115,7 @@ def load_call(path: str | Path) -> SavedCall:
         ArgumentError: The file cannot be read, is not in the format of `save_call`, has no query, or is damaged.
     """
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # before it is opened, which for a pipe might never end
+        if not stat.S_ISREG(os.stat(path).st_mode):  # checked before opening: opening a pipe might block forever
             raise _not_saved(path, "no file but a pipe, a folder or a device")
         with open(path, "rb") as file:
             return _read(path, file, os.fstat(file.fileno()).st_size)
@@ -144,7 +143,7 @@ def _read(path: str | Path, file: io.BufferedReader, size: int) -> SavedCall:
     _check_fit(_call(said, {name: _described(name, tensor) for name, tensor in stored.items()}))
     tensors = {name: _loaded(file, tensor, size - left) for name, tensor in stored.items()}
     if said.pop("digest") != _digest(said, tensors):
-        raise ArgumentError("file", expected="the content that its digest was made of", got=f"another in {path}")
+        raise ArgumentError("file", expected="content that matches its checksum", got=f"another in {path}")
     return _call(said, tensors)
 
 

@@ -12,7 +12,7 @@ from separatrix.native import MOST_SETS, TensorAddress, done, native
 
 TYPES = {torch.float32: 0, torch.float64: 1}
 HALF_TYPES = {torch.float16: 2, torch.bfloat16: 3}
-"""What exact attention takes beside the others, and computes with in float32."""
+"""Further dtypes that exact attention supports, by computing in float32."""
 
 _PLAIN = (Tensor, torch.nn.Parameter)
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
@@ -23,8 +23,8 @@ def kernels_for(
 ) -> ctypes.PyDLL | None:
     """The library if it can compute with these tensors; None if plain PyTorch must be used.
 
-    That is where there is no library, where a tensor is not a plain one of the CPU (of another device, fake, or wrapped
-    by a transform of functions), and where a mode sees to all operators of PyTorch, to count their flops for one.
+    Plain PyTorch is used if there is no library, if a tensor is on another device, fake, or wrapped by a `torch.func`
+    transform, or if a `TorchDispatchMode` is active, for example one that counts flops.
 
     Args:
         *tensors: The tensors.

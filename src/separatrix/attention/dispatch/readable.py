@@ -25,7 +25,7 @@ def check_readable(call: Call) -> None:
         if x.device.type == "meta" or isinstance(x, FakeTensor):
             raise SeparatrixError(
                 "tolerance: attention with a certificate reads the tensors' entries to choose an algorithm, and "
-                "{call.name(index)} has no entries: it is on the device 'meta', or a fake tensor (torch.export). "
+                f"{call.name(index)} has no entries: it is on the device 'meta', or a fake tensor (torch.export). "
                 "Leave the tolerance out, or use a layer with a bound, which is planned ahead "
                 "(nn.TensorAttention)."
             )

@@ -89,7 +89,7 @@ def _saved_degree(state: TensorAttentionState, saved: Configuration) -> int:
 
 
 def configuration(state: TensorAttentionState) -> dict[str, object]:
-    """The settings that decide which tokens may be appended, in which coordinates they are summed, and the error bound."""
+    """The settings that decide which tokens are accepted, in which coordinates they are summed, and the error bound."""
     names = ("order", "head_dim", "value_dim", "bound", "tolerance", "scale", "norm")
     entries: dict[str, object] = {name: getattr(state, name) for name in names}
     entries["dtype"] = str(state.dtype).removeprefix("torch.")

@@ -314,7 +314,7 @@ class TensorAttentionState:
         if any(count != length for count in self.ledger.tokens):
             raise ArgumentError(
                 "length",
-                expected=f"all {self.ledger.tokens[0]} tokens: tokens cannot be removed from sums (save a state_dict before)",
+                expected=f"all {self.ledger.tokens[0]} tokens: tokens cannot be removed from sums",
                 got=length,
             )
 

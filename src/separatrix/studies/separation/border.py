@@ -1,11 +1,11 @@
-r"""The exact border of the separation with QK^T = 1: from which a_1 on linear attention fires, and how large m must be.
+r"""The exact border of the separation with QK^T = 1: the threshold of a_1 for linear attention, and the smallest m.
 
 On D1 all rows of linear attention are alike. In units of sqrt(log n), with s the signs of a column of y,
 
     <c, s> = s_1 kappa + s_d c + N,    kappa = a_1 (1 + a_1) / (n + a_1),
 
 where N, the sum over the g = d - 2 classes, has the coefficients b (t + a_1) / (n + a_1), once, and b t / (n + a_1). So
-F_lin is silent for kappa below 0.1 and fires for kappa above it, whatever n is; `docs/derivations/proofs.md` has the
+F_lin is silent for kappa below 0.1 and fires for kappa above it, for every n; `docs/derivations/proofs.md` has the
 proof.
 """
 
@@ -58,7 +58,7 @@ def linear_share(n: int, g: int, b: str, factor: str, seed: int) -> dict[str, An
 
 @experiment(version=1, name="beyond.width_border")
 def width(n: int, g: int, a1: str, seed: int) -> dict[str, Any]:
-    """Return log10 P[F_exp = 0] on D1 for the least m with (3/4)^m <= delta / n, and for m - 1.
+    """Return log10 P[F_exp = 0] on D1 for the smallest m with (3/4)^m <= delta / n, and for m - 1.
 
     Here b = 0.2, c = 0.8 and delta = 0.01; the computation is deterministic.
     """

@@ -1,4 +1,5 @@
-"""How far descent with stochastic encodings is from the law of its times, against the dimension of the encodings."""
+"""The difference between the time of gradient descent with stochastic encodings and its law, against their
+dimension."""
 
 from __future__ import annotations
 
@@ -26,5 +27,5 @@ def selection_time_law(results: Results) -> Chart:
     ]
     return rows, (
         "The relative distance of the times to the losses 0.01 and 0.001 from d_e (T / (2 d) + 1 / (4 epsilon)) with "
-        "its lower terms: it falls in proportion to 1 / d_e, with random signs as with orthogonal encodings."
+        "its lower terms: it falls in proportion to 1 / d_e, both with random signs and with orthogonal encodings."
     )

@@ -264,7 +264,7 @@ def _share_threads(library: ctypes.PyDLL) -> bool:
     if torch_library is None:
         return False
     lent = (torch_library.torch_parallel_for, torch_library.torch_get_num_threads)
-    library.separatrix_set_threads(*(ctypes.cast(each, ctypes.c_void_p) for each in lent))
+    library.separatrix_set_threads(*(ctypes.cast(function, ctypes.c_void_p) for function in lent))
     return True
 
 
@@ -276,16 +276,16 @@ def _share_interpreter(library: ctypes.PyDLL) -> None:
     python = ctypes.pythonapi
     functions = (python.PyEval_SaveThread, python.PyEval_RestoreThread, python.PyErr_CheckSignals)
     main_thread = ctypes.c_size_t(threading.main_thread().ident or 0)
-    library.separatrix_set_interpreter(*(ctypes.cast(each, ctypes.c_void_p) for each in functions), main_thread)
+    library.separatrix_set_interpreter(*(ctypes.cast(function, ctypes.c_void_p) for function in functions), main_thread)
 
 
 def function(name: str, arguments: int) -> Callable[..., int]:
     """A function of the library that takes this number of addresses and returns an error code, or 0."""
     library = native().library
     assert library is not None
-    found = getattr(library, name)
-    found.argtypes = [ctypes.c_void_p] * arguments
-    return found  # type: ignore[no-any-return]
+    function = getattr(library, name)
+    function.argtypes = [ctypes.c_void_p] * arguments
+    return function  # type: ignore[no-any-return]
 
 
 def done(code: int) -> None:

@@ -43,7 +43,7 @@ def exp2(library: ctypes.PyDLL, x: Tensor) -> Tensor:
     """Two to the power of each entry of a tensor in float32 or float64, as the kernels compute it."""
     x = x.contiguous()
     result = torch.empty_like(x)
-    powers, results = (ctypes.c_void_p(each.data_ptr()) for each in (x, result))
+    powers, results = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (x, result))
     done(library.separatrix_exp2(ctypes.c_int64(TYPES[x.dtype]), ctypes.c_int64(x.numel()), powers, results))
     return result
 

@@ -145,7 +145,7 @@ def token_norms(
     if weights is not None:
         weights = weights.contiguous()
         powers, weighted = (factors.new_empty(x.shape[:2]) for _ in range(2))
-        norm.weights, norm.powers, norm.weighted = (each.data_ptr() for each in (weights, powers, weighted))
+        norm.weights, norm.powers, norm.weighted = (tensor.data_ptr() for tensor in (weights, powers, weighted))
     done(library.separatrix_norms(ctypes.byref(_tokens_call(x, mask)), ctypes.byref(norm)))
     return TokenNorms(largest, powers, weighted)
 

@@ -117,8 +117,8 @@ class TokenCache:
             for m, x in enumerate(given):
                 self._check(f"{name}[{m}]", x, given[0].shape[-2])
         pairs = zip(self._sets, keys, values, strict=True)
-        found = [(held.followed_by(key), beside.followed_by(value)) for (held, beside), key, value in pairs]
-        return [key for key, _ in found], [value for _, value in found]
+        joined = [(held.followed_by(key), beside.followed_by(value)) for (held, beside), key, value in pairs]
+        return [key for key, _ in joined], [value for _, value in joined]
 
     def padded(self, count: int, mask: Tensor | None) -> Tensor | None:
         """The padding mask of the stored tokens, for the set that stores most, followed by `count` new tokens.

@@ -226,7 +226,7 @@ def test_nothing_to_attend():
     for wrong in (replace(result, output=result.output + 1e-300), replace(result, lse=torch.zeros_like(result.lse))):
         found = sx.verify(wrong, query, keys, values, key_masks=mask)
         assert not found.held
-        assert "there is nothing to attend" in str(found)
+        assert "the query attends no tuple" in str(found)
 
 
 def test_no_queries_at_all():

@@ -464,7 +464,7 @@ def test_a_rank_that_was_never_seen_and_a_store_that_is_gone(monkeypatch: pytest
     mine = at(dist.HashStore(), 0)
     mine.arrive(Barrier(1, backward=False, index=0))
     assert (
-        "rank 1 (never seen), rank 2 (never seen) did not come"
+        "rank 1 (never seen), rank 2 (never seen) did not reach"
         in str(mine.absence_error(RuntimeError(), timedelta(0), passed=False)).lower()
     )
 

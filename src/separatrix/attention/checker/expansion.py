@@ -158,8 +158,8 @@ def _value_range(head: Head, spans: Sequence[Span], column: int) -> arb:
     """A ball that holds the value of every tuple."""
     total = arb(1)
     for m, (start, stop) in enumerate(spans):
-        shown = head.values[m][start:stop, column][head.seen[m][start:stop]]
-        total *= arb(float(shown.min())).union(arb(float(shown.max())))
+        attended = head.values[m][start:stop, column][head.seen[m][start:stop]]
+        total *= arb(float(attended.min())).union(arb(float(attended.max())))
     return total
 
 
@@ -186,8 +186,8 @@ def forecast_errors(head: Head, query: QueryRanges, degrees: Sequence[int]) -> l
     rng = np.random.default_rng(0)
     product = head.scale * query.vector
     for m, (start, stop) in enumerate(query.spans):
-        shown = np.flatnonzero(head.seen[m][start:stop]) + start
-        product = product * head.keys[m][rng.choice(shown, 1 << 12)]
+        attended = np.flatnonzero(head.seen[m][start:stop]) + start
+        product = product * head.keys[m][rng.choice(attended, 1 << 12)]
     scores = product.sum(1)
     reach = max(float(_value_range(head, query.spans, c).rad()) for c in range(head.values[0].shape[1]))
     errors = []

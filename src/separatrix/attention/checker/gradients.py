@@ -122,14 +122,14 @@ def exact_gradients(problem: Problem, incoming: Tensor, certificate: GradientBou
             left -= math.prod(head.counts(spans))
             if left < 0:
                 raise SeparatrixError(f"verify: gradients are checked over at most {TUPLES:,} tuples of all queries.")
-            shown = [np.flatnonzero(head.seen[m][start:stop]) + start for m, (start, stop) in enumerate(spans)]
+            attended = [np.flatnonzero(head.seen[m][start:stop]) + start for m, (start, stop) in enumerate(spans)]
             tokens = head.attended(spans)
             parts = _of_query(problem.vector((*batch, i)), *tokens, head.scale, g[batch][i])
             if parts is None:
                 continue
             query.exact[(*rows[0], i)] += parts[0]
             for m in sets:
-                for at, j in enumerate(shown[m].tolist()):
+                for at, j in enumerate(attended[m].tolist()):
                     keys[m].exact[(*rows[1 + m], j)] += parts[1][m][at]
                     values[m].exact[(*rows[1 + len(keys) + m], j)] += parts[2][m][at]
     return [query, *keys, *values]
@@ -156,9 +156,9 @@ def _of_query(
         return None
     q, g = _balls(arb(scale) * _balls(query)), _balls(incoming)
     K, V = [_balls(key) for key in keys], [_balls(value) for value in values]
-    others = [list(_without_each([k[j] for k, j in zip(K, t, strict=True)])) for t in tuples]
+    other_keys = [list(_without_each([k[j] for k, j in zip(K, t, strict=True)])) for t in tuples]
     other_values = [list(_without_each([v[j] for v, j in zip(V, t, strict=True)])) for t in tuples]
-    product = [without[0] * K[0][t[0]] for without, t in zip(others, tuples, strict=True)]
+    product = [without[0] * K[0][t[0]] for without, t in zip(other_keys, tuples, strict=True)]
     value = [without[0] * V[0][t[0]] for without, t in zip(other_values, tuples, strict=True)]
     scores = [(q * x).sum() for x in product]
     highest = max(score.mid() for score in scores)
@@ -169,7 +169,7 @@ def _of_query(
     pulls = [w * (g * (v - output)).sum() for w, v in zip(weights, value, strict=True)]
     dq = sum((pull * x for pull, x in zip(pulls, product, strict=True)), 0 * q) * arb(scale)
     dK, dV = [0 * k for k in K], [0 * v for v in V]
-    for t, w, pull, without, without_value in zip(tuples, weights, pulls, others, other_values, strict=True):
+    for t, w, pull, without, without_value in zip(tuples, weights, pulls, other_keys, other_values, strict=True):
         for m, j in enumerate(t):
             dK[m][j] += pull * q * without[m]
             dV[m][j] += w * g * without_value[m]

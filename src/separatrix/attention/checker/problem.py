@@ -99,10 +99,10 @@ class Problem:
         keys, values, seen = [], [], []
         for m, (key, value) in enumerate(zip(self.keys, self.values, strict=True)):
             mask = self._mask(m, batch)
-            shown = np.ones(key.shape[-2], dtype=bool) if mask is None else mask.cpu().numpy()
-            keys.append(np.where(shown[:, None], exact_floats(self.view(key, batch)), 0.0))
-            values.append(np.where(shown[:, None], exact_floats(self.view(value, batch)), 0.0))
-            seen.append(shown)
+            unmasked = np.ones(key.shape[-2], dtype=bool) if mask is None else mask.cpu().numpy()
+            keys.append(np.where(unmasked[:, None], exact_floats(self.view(key, batch)), 0.0))
+            values.append(np.where(unmasked[:, None], exact_floats(self.view(value, batch)), 0.0))
+            seen.append(unmasked)
         return Head(tuple(keys), tuple(values), tuple(seen), self.scale)
 
     def view(self, x: Tensor, batch: tuple[int, ...]) -> Tensor:

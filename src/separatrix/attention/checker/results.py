@@ -39,8 +39,8 @@ class CallResults:
         wrong = np.flatnonzero(self._suspicious())[:1].tolist()
         first = [*wrong, int(self.bounds.argmax()), int(self.bounds.argmin()), 0, total - 1]
         chosen = list(dict.fromkeys(first))[:count]
-        others = [i for i in _spread(total, count) if i not in chosen]
-        return sorted([*chosen, *(others[i] for i in _spread(len(others), count - len(chosen)))])
+        further = [i for i in _spread(total, count) if i not in chosen]
+        return sorted([*chosen, *(further[i] for i in _spread(len(further), count - len(chosen)))])
 
     def _suspicious(self) -> NDArray[np.bool_]:
         """The queries, (N,), with results that are impossible for any input, as far as this is visible without

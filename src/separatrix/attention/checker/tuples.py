@@ -44,14 +44,14 @@ def attend_tuples(query: Floats, keys: Sequence[Floats], values: Sequence[Floats
     if count_tuples(keys) == 0:
         return Answer(None, None)
     longest = max(range(len(keys)), key=lambda m: len(keys[m]))
-    others = [m for m in range(len(keys)) if m != longest]
+    shorter = [m for m in range(len(keys)) if m != longest]
     length, width = values[longest].shape
     with balls.bits(bits):
         columns = balls.matrix(np.ascontiguousarray(keys[longest].T))
         weighed = balls.matrix(np.hstack([values[longest], np.ones((length, 1))]))
         shift, sums = None, [arb(0)] * (width + 1)
         rows: list[Row] = [([arb(scale) * arb(q) for q in query.tolist()], [arb(1)] * (width + 1))]
-        for m in others:
+        for m in shorter:
             rows = _products(rows, keys[m], values[m])
         step = max(_BLOCK // length, 1)
         for start in range(0, len(rows), step):

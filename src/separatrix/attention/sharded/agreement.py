@@ -72,12 +72,12 @@ class RankPass:
         def work() -> tuple[Result, str]:
             result, report = prepare()
             configuration = {"separatrix.__version__": __version__, **report.configuration}
-            said = json.dumps(astuple(replace(report, configuration=configuration)))
-            if len(said) > LONGEST_TEXT:
+            message = json.dumps(astuple(replace(report, configuration=configuration)))
+            if len(message) > LONGEST_TEXT:
                 raise ArgumentError(
-                    "query", expected="fewer leading dimensions", got=f"a shape that takes {len(said)} bytes"
+                    "query", expected="fewer leading dimensions", got=f"a shape that takes {len(message)} bytes"
                 )
-            return result, said
+            return result, message
 
         result, failure = _attempted(work)
         messages = self._agree(result[0][1] if failure is None else _encoded_failure(failure), failure)
@@ -88,9 +88,9 @@ class RankPass:
             for configuration, lengths, wants, largest, roundings in reports
         ]
 
-    def _agree(self, said: str, failure: Exception | None) -> list[str]:
+    def _agree(self, message: str, failure: Exception | None) -> list[str]:
         """The messages of all ranks at a barrier, or the error if a rank has failed or is at another barrier."""
-        text, buffers = said.encode(), self.ranks.state.buffers
+        text, buffers = message.encode(), self.ranks.state.buffers
         place = Barrier(self.call, self.backward, self._barrier)
         self._barrier += 1
         numbers = [place.call, place.backward, place.index, failure is not None, len(text)]
@@ -152,12 +152,12 @@ def _encoded_failure(error: Exception) -> str:
     return json.dumps({"sentence": f"{kind}{error}"[:1200]})
 
 
-def _error(rank: int, told: dict[str, str]) -> SeparatrixError:
+def _error(rank: int, entries: dict[str, str]) -> SeparatrixError:
     """The error that every rank raises for the failure of one rank."""
-    if "sentence" in told:
-        return SeparatrixError(f"On rank {rank}: {told['sentence']}")
-    argument = f"{told['argument']} on rank {rank}"
-    return ArgumentError(argument, expected=told["expected"], got=told["got"], hypothesis=told["of"])
+    if "sentence" in entries:
+        return SeparatrixError(f"On rank {rank}: {entries['sentence']}")
+    argument = f"{entries['argument']} on rank {rank}"
+    return ArgumentError(argument, expected=entries["expected"], got=entries["got"], hypothesis=entries["of"])
 
 
 def _out_of_step(places: list[Barrier]) -> str:
@@ -167,12 +167,12 @@ def _out_of_step(places: list[Barrier]) -> str:
     'The ranks are out of step: ranks 0 and 2 are at barrier 0 in the backward pass of call 7, rank 1 is at barrier 0 \
 in the forward pass of call 8. Each rank must make the same calls, and run their backward passes in the same order.'
     """
-    told = []
+    positions = []
     for place in dict.fromkeys(places):
         ranks = [str(rank) for rank, other in enumerate(places) if other == place]
         who = f"rank {ranks[0]} is" if len(ranks) == 1 else f"ranks {', '.join(ranks[:-1])} and {ranks[-1]} are"
-        told.append(f"{who} at {place}")
+        positions.append(f"{who} at {place}")
     return (
-        f"The ranks are out of step: {', '.join(told)}. Each rank must make the same calls, and run their backward "
-        "passes in the same order."
+        f"The ranks are out of step: {', '.join(positions)}. Each rank must make the same calls, and run "
+        "their backward passes in the same order."
     )

@@ -95,8 +95,8 @@ def joined(
 ) -> dict[str, Any]:
     """One run on joins; `size` is (facts, entities, relations), `longer` the numbers of facts of further held-out
     inputs."""
-    others = [replace(Join(*size), facts=facts).task for facts in longer]
-    how = {"sizes": JOIN_SIZES, "lr": lr, "others": others}
+    longer_tasks = [replace(Join(*size), facts=facts).task for facts in longer]
+    how = {"sizes": JOIN_SIZES, "lr": lr, "further_tasks": longer_tasks}
     return measured(Join(*size).task, attention, steps, compute_steps, batch, points, seed, **how)  # type: ignore[arg-type]
 
 
@@ -144,17 +144,17 @@ def _by_hand_cells() -> Iterator[Cell]:
     alone="The claim says only that two constructions exist. It does not say that a lower order or fewer layers "
     "cannot join two facts.",
 )
-def joins_by_hand(found: Sequence[CellResult]) -> Finding:
+def joins_by_hand(results: Sequence[CellResult]) -> Finding:
     """The claim holds if neither construction answers any input wrongly."""
-    wrong = {name: sum(run.result[name] for run in found) for name in ("by_one_head", "by_two_hops")}
+    wrong = {name: sum(run.result[name] for run in results) for name in ("by_one_head", "by_two_hops")}
     numbers: dict[str, float | str] = {
-        "inputs": sum(run.parameters["count"] for run in found),
+        "inputs": sum(run.parameters["count"] for run in results),
         "wrong by one head of order 3": wrong["by_one_head"],
         "wrong by two hops of order 2": wrong["by_two_hops"],
         "right by guessing without a join": ", ".join(
             f"{run.parameters['facts']} {'imports' if 'graph' in run.parameters else 'facts'}: "
             f"{run.result['guessing']:.2f}"
-            for run in found
+            for run in results
         ),
     }
     return Finding(Verdict.FAILS_AS_PRINTED if any(wrong.values()) else Verdict.HOLDS, numbers)
@@ -170,8 +170,8 @@ _PRODUCTS = _leads([THREE], [PRODUCT], _BOTH)
 _LAYERS = _leads([THREE], [TWO], _BOTH)
 
 
-def _judged(found: Sequence[CellResult], expectations: Sequence[Expectation], turned: bool, by: float) -> Finding:
-    return finding(found, "accuracy", expectations, plain=ONE, turned=turned, by=by)
+def _judged(results: Sequence[CellResult], expectations: Sequence[Expectation], turned: bool, by: float) -> Finding:
+    return finding(results, "accuracy", expectations, plain=ONE, turned=turned, by=by)
 
 
 def _eight() -> Iterator[Cell]:
@@ -197,7 +197,7 @@ def _full_claim(
         figures=("learning_curves", "learning_ends"),
         neighbours=(TURNED, ahead_by(margin)),
         history=history,
-    )(lambda found, turned=False, by=0.0: _judged(found, expectations, turned, by))
+    )(lambda results, turned=False, by=0.0: _judged(results, expectations, turned, by))
 
 
 joins_pairs = _full_claim(
@@ -235,8 +235,8 @@ joins_norms = claim(
     figures=("learning_curves", "learning_ends"),
     neighbours=(TURNED, ahead_by(0.5)),
 )(
-    lambda found, turned=False, by=0.0: finding(
-        found, "accuracy", (Expectation(THREE, PLAIN),), plain=PLAIN, turned=turned, by=by
+    lambda results, turned=False, by=0.0: finding(
+        results, "accuracy", (Expectation(THREE, PLAIN),), plain=PLAIN, turned=turned, by=by
     )
 )
 
@@ -255,10 +255,12 @@ joins_norms = claim(
         Neighbour(f"the same among {_LONGER[1]} facts, with an accuracy above 0.99", {"place": 1, "least": 0.99}),
     ),
 )
-def joins_longer(found: Sequence[CellResult], turned: bool = False, place: int = 0, least: float = LEARNED) -> Finding:
+def joins_longer(
+    results: Sequence[CellResult], turned: bool = False, place: int = 0, least: float = LEARNED
+) -> Finding:
     """The claim holds if accuracy and lead are significantly above their bounds, and fails if one is significantly
     below."""
-    ours = by_attention(found)
+    ours = by_attention(results)
     accuracies = {name: [run.result["elsewhere"][place] for run in runs] for name, runs in ours.items()}
     lead = paired(accuracies[THREE], accuracies[TWO])
     lead = replace(lead, value=-lead.value, low=-lead.high, high=-lead.low) if turned else lead

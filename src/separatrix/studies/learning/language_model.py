@@ -3,7 +3,6 @@
 Both models have four layers, the same width and heads, and the same number of parameters, to half a hidden unit in each
 layer: the model with more projections has fewer hidden units. One model has order 2 in all layers. In the other the
 last layer has order 3 and attends a pair of tokens if the first is among the last 512 and the second among the last 32.
-`examples/language_model.py` trains these models with checkpoints, and samples text from them.
 
 Both claims were written down before any run: at equal compute order 2 was expected to be ahead, as in models of one
 layer (`text`); at equal steps order 3, as others have reported for larger models. The models were changed once, when

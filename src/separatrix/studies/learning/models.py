@@ -12,7 +12,6 @@ with more projections or layers it has fewer hidden units.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,8 +19,6 @@ from torch import Tensor, nn
 
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
-from separatrix.nn import TensorAttention
-from separatrix.nn.cache import DecodingCache
 from separatrix.studies.learning.mechanisms import AttentionKind, layer_of, linear
 from separatrix.studies.learning.tasks.task import Task
 
@@ -103,11 +100,6 @@ class TransformerBlock(nn.Module):
             last = last + self.attention(read[:, -asked:], read)
         return self._followed(last)
 
-    def decode(self, h: Tensor, cache: DecodingCache) -> Tensor:
-        """The block's outputs at tokens h (batch, L, width) after the cached tokens; they are appended to the cache."""
-        assert isinstance(self.attention, TensorAttention)
-        return self._followed(h + self.attention.decode(self.before_attention(h), cache))
-
     def _followed(self, h: Tensor) -> Tensor:
         """The part of the block after attention."""
         out: Tensor = h + self.out_of(torch.relu(self.into(self.before_network(h))))
@@ -160,34 +152,5 @@ class Model(nn.Module):
         for block in self.blocks[:-1]:
             h = block(h, h.shape[1])
         h = self.blocks[-1](h, h.shape[1] if self.asked_everywhere else 1)
-        logits: Tensor = self.answer(self.norm(h))
-        return logits
-
-    def caches(self, batch: int) -> list[DecodingCache]:
-        """Empty caches for `decode`, one for each layer, of `batch` sequences.
-
-        Raises:
-            ArgumentError: The attention is linear, for which decoding is not implemented here.
-        """
-        layers = []
-        for block in self.blocks:
-            if not isinstance(block.attention, TensorAttention):
-                raise ArgumentError("caches", expected="a model with softmax attention", got="linear attention")
-            layers.append(block.attention.cache(batch))
-        return layers
-
-    def decode(self, tokens: Tensor, caches: Sequence[DecodingCache]) -> Tensor:
-        """The logits (batch, L, classes) of tokens (batch, L, fields) that follow the cached tokens.
-
-        However a sequence is split into calls, the logits at every token equal those of one call on the whole sequence.
-
-        Args:
-            tokens: The next tokens, which are appended to the caches.
-            caches: The result of `caches`, with all earlier tokens.
-        """
-        h = self.embedding[tokens].sum(-2)
-        for block, cache in zip(self.blocks, caches, strict=True):
-            assert isinstance(block, TransformerBlock)
-            h = block.decode(h, cache)
         logits: Tensor = self.answer(self.norm(h))
         return logits

@@ -71,7 +71,7 @@ def measured(
     *,
     sizes: Sizes = SIZES,
     lr: float = LR,
-    others: Sequence[Task] = (),
+    further_tasks: Sequence[Task] = (),
 ) -> dict[str, Any]:
     """One run on a task, judged eight times on the way to `steps` and at `compute_steps`: its records in columns.
 
@@ -85,7 +85,7 @@ def measured(
         seed: The seed of the data and of the initial weights.
         sizes: The sizes of the model.
         lr: The learning rate.
-        others: Further tasks on whose held-out inputs the final model is evaluated.
+        further_tasks: Further tasks on whose held-out inputs the final model is evaluated.
     """
     kind = mechanism(attention)
     last = max(steps, compute_steps)
@@ -93,14 +93,14 @@ def measured(
     run = Run(kind, last, tuple(judged_at), sizes, batch, lr, points, seed=seed)
     model = fresh(asked, run)
     records = list(train(asked, run, model))
-    elsewhere = [judged(model, held_out(other, run), batch)[0] for other in others]
+    elsewhere = [judged(model, held_out(other, run), batch)[0] for other in further_tasks]
     return {
         "step": [record.step for record in records],
         "accuracy": [record.accuracy for record in records],
         "loss": [record.loss for record in records],
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "step_flops": step_flops(asked, sizes, kind, batch),
-        **({"elsewhere": elsewhere} if others else {}),
+        **({"elsewhere": elsewhere} if further_tasks else {}),
     }
 
 

@@ -20,7 +20,7 @@ from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.studies.learning.tasks.task import Draw, Task, TaskBatch
 
-__all__ = ["alphabet", "corpus", "digest", "entropy", "text_task", "tokens_of"]
+__all__ = ["alphabet", "corpus", "digest", "entropy", "text_task"]
 
 _HELD_OUT = 10
 """The last tenth of the text is held out."""
@@ -77,22 +77,6 @@ def _symbols(text: str) -> Tensor:
     return torch.tensor([index[character] for character in text], dtype=torch.int64)
 
 
-def tokens_of(text: str, start: int = 0) -> Tensor:
-    """The tokens (1, length, 2) of a text at the positions from `start` of a window on.
-
-    Example:
-        >>> tokens_of("with", start=3).shape, tokens_of("with", start=3)[0, :, 1].tolist() == [
-        ...     len(alphabet()) + place for place in (3, 4, 5, 6)
-        ... ]
-        (torch.Size([1, 4, 2]), True)
-
-    Raises:
-        ArgumentError: A character is not in the alphabet.
-    """
-    symbols = _symbols(text)
-    return torch.stack([symbols, len(alphabet()) + start + torch.arange(len(symbols))], -1).unsqueeze(0)
-
-
 @cache
 def _parts() -> tuple[Tensor, Tensor]:
     """The training part and the held-out part of the text, as indices into the alphabet."""
@@ -118,7 +102,7 @@ def text_task(n: int, *, text: str | None = None) -> Task:
     if not is_whole(n, low=1, high=len(_parts()[1]) - 1):
         raise ArgumentError("n", expected=f"an integer from 1 to {len(_parts()[1]) - 1}", got=n)
     if text not in (None, digest()):
-        raise ArgumentError("text", expected=f"the SHA-256 of this Python's text, {digest()}", got=text)
+        raise ArgumentError("text", expected=f"the SHA-256 of this Python's text, {digest()}", got=repr(text))
     C = len(alphabet())
 
     def windows(symbols: Tensor) -> Draw:

@@ -86,9 +86,9 @@ def test_a_store_that_is_not_there() -> None:
 
 def test_speeds_are_told() -> None:
     output = invoke().output
-    assert "20.0 ms, 2.00 times what is planned with (so)" in output
-    assert "90.0 ms, 3.00 times what is planned with (so)" in output
-    assert "polynomial / exact is 1.50 times what is planned with" in output
+    assert "20.0 ms, 2.00 times the cost model's (so)" in output
+    assert "90.0 ms, 3.00 times the cost model's (so)" in output
+    assert "polynomial / exact is 1.50 times the cost model's" in output
 
 
 def test_speeds_are_the_best_of_several_beside_the_planners(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -276,8 +276,8 @@ def has_store(folder: Path) -> bool:
 def _make_file(path: Path) -> None:
     """Make the file of an empty store, which only this user can read, unless another process makes one meanwhile.
 
-    The file is made in a folder aside and linked to its name when it is complete, so that other processes see all of it
-    or nothing. SQLite gives its log and its index the mode of the file.
+    The file is written in a temporary folder and linked to its name when it is complete, so that other processes see a
+    complete file or none. SQLite gives its log and its index the mode of the file.
     """
     with draft_folder(path) as draft, suppress(FileExistsError):
         file = draft / path.name

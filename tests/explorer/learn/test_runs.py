@@ -213,7 +213,7 @@ def test_damaged_weights_are_said(tmp_path: Path) -> None:
     [name] = listed(tmp_path)
     found = read_run(tmp_path, name)
     assert found.kept == (100,)
-    with pytest.raises(SeparatrixError, match="does not hold what its name says"):
+    with pytest.raises(SeparatrixError, match="does not have the SHA-256 in its name"):
         found.at(5)
 
 

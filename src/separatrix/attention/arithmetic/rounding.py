@@ -207,7 +207,7 @@ def kernel_gradient_sum(
             RoundingStep("the queries of a block are added up", query_block + 1),
             RoundingStep("the blocks of queries are added up", query_blocks),
             RoundingStep("the gradient of a product goes to its factors, over the keys of a chunk", chunk + order + 6),
-            RoundingStep("the pairs that a factor is in are added up", pairs),
+            RoundingStep("the pairs that contain a factor are added up", pairs),
             RoundingStep("the groups are added up", groups),
             RoundingStep("the heads that share a key are added up", shared - 1),
             RoundingStep("the products of weight, incoming gradient, keys and scale", order + 8),

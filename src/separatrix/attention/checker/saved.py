@@ -103,7 +103,7 @@ def save_call(
         },
         "certificate": {"total": certificate.total, "lse": certificate.lse},
     }
-    # Copies: safetensors takes no tensors that share memory, as one key set given twice does.
+    # Copies, because safetensors does not save tensors that share memory, such as one key set given twice.
     tensors = {name: x.detach().cpu().clone(memory_format=torch.contiguous_format) for name, x in named.items()}
     save_file(tensors, path, metadata={"separatrix": json.dumps(metadata | {"digest": _digest(metadata, tensors)})})
 

@@ -169,7 +169,8 @@ def _exact(analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> 
 
 
 def _weighting(analysis: Analysis, recipe: Recipe) -> Weighting | None:
-    """The cheapest second pass that may lower the certificate of a recipe without one; None if there is none.
+    """The cheapest second pass that may lower the certificate of a recipe that has no second pass yet; None if there is
+    none.
 
     Index sets that are not of total degree and errors that are relative to exp have no moments, and the bounds on
     gradients do not use deviations of the values.

@@ -91,7 +91,8 @@ class MonomialTable:
 
 @dataclass(frozen=True)
 class Split:
-    """How the coordinates are split in two, and the degree of the expansion; sums without weights have one more."""
+    """How the coordinates are split in two, and the degree of the expansion; sums without weights go one degree
+    further."""
 
     left: MonomialTable
     right: MonomialTable

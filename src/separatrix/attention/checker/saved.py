@@ -116,7 +116,7 @@ def load_call(path: str | Path) -> SavedCall:
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # checked before opening: opening a pipe might block forever
-            raise _not_saved(path, "no file but a pipe, a folder or a device")
+            raise _not_saved(path, "a pipe, a folder or a device, not a file")
         with open(path, "rb") as file:
             return _read(path, file, os.fstat(file.fileno()).st_size)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What an argument may be: whole numbers, positive numbers, flags, names out of a list. Each message is worded here.
+"""Checks of arguments: integers, positive numbers, flags, names out of a list.
 
 A check returns the value that it accepts and raises an `ArgumentError` for any other. `True` is never a number.
 
@@ -26,7 +26,7 @@ Name = TypeVar("Name", bound=str)
 
 
 def is_whole(value: object, *, low: int | None = None, high: int | None = None) -> TypeGuard[int]:
-    """Say whether a value is an int, and from low to high where these are given; a bool is none.
+    """Whether a value is an int from low to high, if these are given; a bool is not.
 
     >>> is_whole(3), is_whole(True), is_whole(3.0), is_whole(3, low=4)
     (True, False, False, False)
@@ -37,7 +37,7 @@ def is_whole(value: object, *, low: int | None = None, high: int | None = None) 
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Say whether a value is a real number, finite or not; a bool is none.
+    """Whether a value is a real number, finite or not; a bool is not.
 
     >>> is_number(0.5), is_number(2), is_number(True), is_number("2")
     (True, True, False, False)
@@ -46,16 +46,16 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def whole(argument: str, value: object, *, low: int, high: int | None = None) -> int:
-    """Take an integer from low to high, of Python or of NumPy, as an int.
+    """Return an integer from low to high, of Python or NumPy, as an int.
 
     Args:
         argument: the name of the argument, for the message.
-        value: what came.
-        low: the least integer that is accepted.
-        high: the largest one; there is no largest if it is left out.
+        value: the value to check.
+        low: the smallest allowed integer.
+        high: the largest allowed integer; None for no limit.
 
     Raises:
-        ArgumentError: the value is no integer, or is outside the range.
+        ArgumentError: the value is not an integer, or is out of range.
 
     Example:
         >>> whole("seed", -1, low=0, high=2**63 - 1)
@@ -74,13 +74,13 @@ def whole(argument: str, value: object, *, low: int, high: int | None = None) ->
 
 
 def _written(number: int) -> str:
-    """Write the largest integers of a machine as powers of two."""
+    """Format an integer; those near 2^31 and 2^63 as powers of two."""
     bits = number.bit_length()
     return f"2^{bits} - 1" if bits > 32 and number == 2**bits - 1 else str(number)
 
 
 def finite(argument: str, value: object) -> float:
-    """Take a finite real number as a float.
+    """Return a finite real number as a float.
 
     >>> finite("scale", float("inf"))
     Traceback (most recent call last):
@@ -93,7 +93,7 @@ def finite(argument: str, value: object) -> float:
 
 
 def positive(argument: str, value: object) -> float:
-    """Take a finite real number above zero as a float.
+    """Return a finite positive number as a float.
 
     >>> positive("lr", 0)
     Traceback (most recent call last):
@@ -106,7 +106,7 @@ def positive(argument: str, value: object) -> float:
 
 
 def flag(argument: str, value: object) -> bool:
-    """Take True or False, and nothing that merely counts as one of them.
+    """Return True or False; 0, 1 and other values that are merely truthy or falsy raise an error.
 
     >>> flag("is_causal", 1)
     Traceback (most recent call last):
@@ -119,7 +119,7 @@ def flag(argument: str, value: object) -> bool:
 
 
 def one_of(argument: str, value: object, names: Iterable[Name]) -> Name:
-    """Take one of several names.
+    """Return the value if it is one of several names.
 
     >>> one_of("road", "protocol", ("direct", "protocol"))
     'protocol'
@@ -136,7 +136,7 @@ def one_of(argument: str, value: object, names: Iterable[Name]) -> Name:
 
 
 def either(names: Iterable[str]) -> str:
-    """Write names as a choice.
+    """Format names as alternatives.
 
     >>> either(["a"]), either(["a", "b"]), either(["a", "b", "c"])
     ("'a'", "'a' or 'b'", "'a', 'b' or 'c'")

@@ -1,8 +1,8 @@
-"""Starts Python processes of our own, which import nothing from the working directory.
+"""Starts Python child processes that import nothing from the working directory.
 
-``python -m`` and ``python -c`` put the working directory first on the path of modules, so that a file ``json.py`` in it
-would run in the place of Python's own. The working directory may be a folder from somebody else, so children get ``-P``
-and ``PYTHONSAFEPATH=1``, which their own children inherit.
+``python -m`` and ``python -c`` put the working directory first on the module path, so that a file ``json.py`` in it
+would shadow Python's own. The working directory may not be trusted, so children get ``-P`` and ``PYTHONSAFEPATH=1``,
+which their own children inherit.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 
 
 def python_command(module: str, *words: str) -> list[str]:
-    """The command that runs a module of ours in a Python process of its own; use it with `safe_environment`."""
+    """The command that runs one of our modules in a child process; use it with `safe_environment`."""
     return [sys.executable, "-P", "-m", module, *words]
 
 
@@ -29,9 +29,9 @@ def safe_environment() -> dict[str, str]:
 
 @contextmanager
 def safe_path() -> Iterator[None]:
-    """Give the environment of a child to all processes that are started in the block, as `multiprocessing` starts them.
+    """Set the environment of a child for all processes that are started in the block, for example by `multiprocessing`.
 
-    Another thread that starts a process meanwhile gives it the same environment.
+    Processes that other threads start during the block get the same environment.
     """
     before = {name: os.environ.get(name) for name in SAFE_PATH}
     os.environ.update(SAFE_PATH)

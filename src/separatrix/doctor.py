@@ -65,7 +65,8 @@ def versions() -> list[tuple[str, str]]:
 def machine() -> list[tuple[str, str]]:
     """The processor, the cores this process may use, torch's threads, how busy the machine is, the kernels, the GPU.
 
-    Other work on the same cores lowers the roofline, by a hundred times if torch's threads must wait for each other.
+    Other work on the same cores lowers the measured roofline, by a factor of a hundred if torch's threads wait for each
+    other.
     """
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     load = f"{os.getloadavg()[0]:.1f} in the last minute" if hasattr(os, "getloadavg") else "not known on this system"
@@ -129,7 +130,7 @@ def gpu_engine() -> str:
         else f"everything by plain PyTorch, because Triton {oldest} or later is not installed"
     )
     if not torch.cuda.is_available():
-        return f"none that PyTorch can use. On one: {with_triton}."
+        return f"none that PyTorch can use. On a GPU: {with_triton}."
     names = sorted({torch.cuda.get_device_name(at) for at in range(torch.cuda.device_count())})
     return f"{', '.join(names)}: {with_triton}."
 
@@ -251,7 +252,7 @@ def busy() -> str | None:
 
 
 def _best(run: Callable[[], object], seconds: float, clock: Callable[[], float]) -> float:
-    """The least time of a run, of as many runs as fit in `seconds` and at least two."""
+    """The shortest time of at least two runs, and of as many as fit in `seconds`."""
     best, times, end = float("inf"), 0, perf_counter() + seconds
     while times < 2 or perf_counter() < end:
         start = clock()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 
 class SeparatrixError(ValueError):
-    """The library cannot do what it was asked to; the message says why."""
+    """A request that the library cannot satisfy; the message says why."""
 
 
 class LongCallWarning(UserWarning):
@@ -18,7 +18,7 @@ class LongCallWarning(UserWarning):
 
 
 def shortened(text: str, most: int = 1000) -> str:
-    """A text that a message quotes; without its middle if it is longer than `most` characters.
+    """A text for a message, without its middle if it is longer than `most` characters.
 
     >>> shortened("abcdefghijklmnopqrstuvwxyz", most=15)
     'abcdef ... uvwxyz'
@@ -27,15 +27,15 @@ def shortened(text: str, most: int = 1000) -> str:
 
 
 class ArgumentError(SeparatrixError):
-    """An argument is not what it must be.
+    """An argument has an invalid value.
 
     The message reads "`argument`: expected `expected`, got `got`."
 
     Args:
         argument: the argument, as the caller wrote it (``keys[1]``, ``--tolerance``).
         expected: what the argument must be, as a phrase.
-        got: what was given; a string appears in the message as it is, any other object as its `repr`. What is very
-            long, as names and values in a file may be, appears without its middle.
+        got: what was given; a string appears in the message as it is, any other object as its `repr`. A very long text
+            is shortened in the middle.
         hypothesis: the hypothesis of a theorem that the argument does not satisfy, if there is one.
     """
 

@@ -62,7 +62,7 @@ class NotRegular(OSError):
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file completely, or leave the old one unchanged after an error; make the folder if there is none."""
+    """Write a file atomically: after an error the old file is unchanged. Missing folders are created."""
     make_folder(path.parent)
     draft = _draft_of(path)
     try:
@@ -94,15 +94,15 @@ def put_in_place(draft: Path, path: Path) -> None:
 
 
 def link_in_place(draft: Path, path: Path) -> None:
-    """Give a completely written file another name, and flush it to the disk; a `FileExistsError` if it is taken."""
+    """Rename a completely written file and flush the name to the disk; a `FileExistsError` if the name is taken."""
     os.link(draft, path)
     _flush_folder(path.absolute().parent)
 
 
 def drafts_in(folder: Path) -> list[Path]:
-    """List the drafts in a folder, files and folders, that killed writers left or that others are writing now.
+    """List the drafts in a folder: files and folders that killed writers left or that other processes are writing.
 
-    Only names that this module makes count, and never a symlink.
+    Only names in this module's format are listed, and no symlinks.
     """
     return [path for path in folder.glob("*.draft") if _DRAFT.search(path.name) and not path.is_symlink()]
 
@@ -136,16 +136,16 @@ def _flush_folder(folder: Path) -> None:
 
 
 def read_at_most(path: Path, most: int) -> bytes:
-    """The first bytes of a file, or of a pipe that another program writes to, and no more than `most` of them.
+    """The first bytes, at most `most`, of a file or of a pipe that another program writes to.
 
     Raises:
         OSError: if the file cannot be read, or if it is a named pipe that no program writes to, since reading it would
             never end.
     """
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # it does not wait for a writer of a pipe
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # does not block on a pipe without a writer
     with open(handle, "rb", buffering=0) as file:
         if stat.S_ISFIFO(os.fstat(handle).st_mode):
-            first = file.read(min(most, _PIECE))  # it is None if there is a writer that has not written yet
+            first = file.read(min(most, _PIECE))  # None if there is a writer that has not written yet
             if first == b"":
                 raise OSError(errno.ENXIO, "it is a pipe that no program writes", str(path))
         else:
@@ -186,7 +186,7 @@ def hold(path: Path, *, wait: bool = False) -> int:
     """Lock a file, and return its open descriptor; this process holds the lock until the descriptor is closed.
 
     Args:
-        path: the file, which is made if there is none.
+        path: the file, which is created if it does not exist.
         wait: whether to wait while another process holds the lock.
 
     Raises:
@@ -206,7 +206,7 @@ def hold(path: Path, *, wait: bool = False) -> int:
         except BaseException:
             os.close(handle)
             raise
-        os.close(handle)  # another process removed the file before this one took its lock
+        os.close(handle)  # another process removed the file before this process locked it
 
 
 @contextmanager
@@ -223,7 +223,7 @@ def hold_bytes(file: BinaryIO, first: int, count: int) -> None:
     """Lock some bytes of an open file until it is closed; these locks are independent of those of `hold`.
 
     Raises:
-        Held: another process has locked one of them.
+        Held: another process has locked one of these bytes.
     """
     if sys.platform != "win32":
         try:

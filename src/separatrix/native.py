@@ -20,14 +20,14 @@ from separatrix.errors import SeparatrixError
 from separatrix.torch_threads import lending_library
 
 INTERFACE = 7
-"""The number of the C interface that this file is written for."""
+"""The version of the C interface that this module uses."""
 MOST_SETS = 15
-"""How many key sets a call of the kernels may have."""
+"""The largest number of key sets of a call of the kernels."""
 REFUSED = 3
-"""What a kernel gives that will not compute with the numbers it was given."""
+"""The return value of a kernel that does not support the given numbers."""
 NONE = "none"
 FILE = Path(__file__).with_name("_kernels.so")
-"""The library, where there is one."""
+"""The path of the library, which need not exist."""
 
 
 class TensorAddress(ctypes.Structure):
@@ -55,7 +55,7 @@ class ExactCall(ctypes.Structure):
 
 
 class Scan(ctypes.Structure):
-    """A stretch of causal near-linear attention: `separatrix_scan` of the C interface."""
+    """A range of tokens of causal near-linear attention: `separatrix_scan` of the C interface."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("heads", "sets", "length", "d", "columns", "rank")),
@@ -65,13 +65,13 @@ class Scan(ctypes.Structure):
 
 
 class ScanResults(ctypes.Structure):
-    """Where the forward pass of a scan writes: `separatrix_scan_results` of the C interface."""
+    """The outputs of the forward pass of a scan: `separatrix_scan_results` of the C interface."""
 
     _fields_ = (("sums", ctypes.c_void_p), ("after", ctypes.c_void_p * MOST_SETS))
 
 
 class ScanGradients(ctypes.Structure):
-    """What the backward pass of a scan reads and writes: `separatrix_scan_gradients` of the C interface."""
+    """The inputs and outputs of the backward pass of a scan: `separatrix_scan_gradients` of the C interface."""
 
     _fields_ = (
         ("sums", ctypes.c_void_p),
@@ -82,7 +82,7 @@ class ScanGradients(ctypes.Structure):
 
 
 class ExactGradients(ctypes.Structure):
-    """What the backward pass of exact attention reads and writes: `separatrix_gradients` of the C interface."""
+    """The inputs and outputs of the backward pass of exact attention: `separatrix_gradients` of the C interface."""
 
     _fields_ = (
         *((name, TensorAddress) for name in ("out", "lse", "grad_out", "grad_lse")),
@@ -93,7 +93,7 @@ class ExactGradients(ctypes.Structure):
 
 
 class ExactLevels(ctypes.Structure):
-    """How many terms exact attention adds up at each level: `separatrix_levels` of the C interface."""
+    """The number of terms that exact attention sums at each level: `separatrix_levels` of the C interface."""
 
     _fields_ = tuple(
         (name, ctypes.c_int64)
@@ -134,7 +134,7 @@ class ProductsCall(ctypes.Structure):
 
 
 class Pass(ctypes.Structure):
-    """A pass over tokens as they lie: `separatrix_pass` of the C interface."""
+    """A pass over strided tokens: `separatrix_pass` of the C interface."""
 
     _fields_ = (
         *((name, ctypes.c_int64) for name in ("type", "arithmetic", "heads", "tokens", "d_v")),
@@ -155,7 +155,7 @@ class TokensCall(ctypes.Structure):
 
 
 class Norm(ctypes.Structure):
-    """Which norms of tokens are asked for, and where they go: `separatrix_norm` of the C interface."""
+    """The requested norms of tokens, and their output arrays: `separatrix_norm` of the C interface."""
 
     _fields_ = (
         ("power", ctypes.c_int64),
@@ -202,11 +202,11 @@ def native() -> Native:
 
     Raises:
         SeparatrixError: SEPARATRIX_ISA names an architecture that the library does not have or the processor does not
-            run, or names one where there is no library, or the library was built from other sources than these.
+            run, or there is no library, or the library was built from other sources than these.
     """
     wanted = os.environ.get("SEPARATRIX_ISA", "")
     if wanted == NONE:
-        return Native(None, NONE, "SEPARATRIX_ISA asks for plain PyTorch.")
+        return Native(None, NONE, "SEPARATRIX_ISA selects plain PyTorch.")
     if not FILE.exists():
         if wanted:
             raise SeparatrixError(f"SEPARATRIX_ISA: expected 'none', because no kernels are installed; got {wanted!r}.")
@@ -230,7 +230,9 @@ def native() -> Native:
     library.separatrix_sound.argtypes = [*[ctypes.c_int64] * 3, ctypes.c_void_p]
     threads = _share_threads(library)
     _share_interpreter(library)
-    os.register_at_fork(after_in_child=lambda: _share_interpreter(library))  # the main thread may be another one there
+    os.register_at_fork(
+        after_in_child=lambda: _share_interpreter(library)
+    )  # the main thread may be a different one there
     if wanted and library.separatrix_choose(wanted.encode()) != 0:
         raise SeparatrixError(
             f"SEPARATRIX_ISA: expected 'none' or one of {runnable(library)}, which this processor runs; got {wanted!r}."
@@ -262,7 +264,7 @@ def _share_threads(library: ctypes.PyDLL) -> bool:
     if torch_library is None:
         return False
     lent = (torch_library.torch_parallel_for, torch_library.torch_get_num_threads)
-    library.separatrix_set_threads(*(ctypes.cast(each, ctypes.c_void_p) for each in lent))
+    library.separatrix_set_threads(*(ctypes.cast(function, ctypes.c_void_p) for function in lent))
     return True
 
 
@@ -274,20 +276,20 @@ def _share_interpreter(library: ctypes.PyDLL) -> None:
     python = ctypes.pythonapi
     functions = (python.PyEval_SaveThread, python.PyEval_RestoreThread, python.PyErr_CheckSignals)
     main_thread = ctypes.c_size_t(threading.main_thread().ident or 0)
-    library.separatrix_set_interpreter(*(ctypes.cast(each, ctypes.c_void_p) for each in functions), main_thread)
+    library.separatrix_set_interpreter(*(ctypes.cast(function, ctypes.c_void_p) for function in functions), main_thread)
 
 
 def function(name: str, arguments: int) -> Callable[..., int]:
     """A function of the library that takes this number of addresses and returns an error code, or 0."""
     library = native().library
     assert library is not None
-    found = getattr(library, name)
-    found.argtypes = [ctypes.c_void_p] * arguments
-    return found  # type: ignore[no-any-return]
+    function = getattr(library, name)
+    function.argtypes = [ctypes.c_void_p] * arguments
+    return function  # type: ignore[no-any-return]
 
 
 def done(code: int) -> None:
     """Raise the exception for an error code of a kernel."""
     if code == 1:
-        raise MemoryError("The kernels of attention found no memory for their working copies of keys and values.")
+        raise MemoryError("The attention kernels could not allocate memory for their copies of keys and values.")
     assert code == 0, code

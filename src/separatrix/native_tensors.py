@@ -13,7 +13,7 @@ from separatrix.native import MOST_SETS, TensorAddress, done, native
 
 TYPES = {torch.float32: 0, torch.float64: 1}
 HALF_TYPES = {torch.float16: 2, torch.bfloat16: 3}
-"""What exact attention takes beside the others, and computes with in float32."""
+"""Further dtypes that exact attention supports, by computing in float32."""
 
 _PLAIN = (Tensor, torch.nn.Parameter)
 _is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
@@ -34,8 +34,8 @@ def kernels_for(
 ) -> ctypes.PyDLL | None:
     """The library if it can compute with these tensors; None if plain PyTorch must be used.
 
-    That is where there is no library, where a tensor is not a plain one of the CPU (of another device, fake, or wrapped
-    by a transform of functions), and where a mode sees to all operators of PyTorch, to count their flops for one.
+    Plain PyTorch is used if there is no library, if a tensor is on another device, fake, or wrapped by a `torch.func`
+    transform, or if a `TorchDispatchMode` is active, for example one that counts flops.
 
     Args:
         *tensors: The tensors.
@@ -54,7 +54,7 @@ def exp2(library: ctypes.PyDLL, x: Tensor) -> Tensor:
     """Two to the power of each entry of a tensor in float32 or float64, as the kernels compute it."""
     x = x.contiguous()
     result = torch.empty_like(x)
-    powers, results = (ctypes.c_void_p(each.data_ptr()) for each in (x, result))
+    powers, results = (ctypes.c_void_p(tensor.data_ptr()) for tensor in (x, result))
     done(library.separatrix_exp2(ctypes.c_int64(TYPES[x.dtype]), ctypes.c_int64(x.numel()), powers, results))
     return result
 

@@ -1,4 +1,4 @@
-"""What the operating system says of the processor, and a fault that some virtual machines have."""
+"""Properties of the processor, and a defect of some virtual machines."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _TILE_LEAF = 0x1D
 """The leaf of CPUID that describes the tiles of AMX."""
 
 ONEDNN_WITHOUT_AMX = "AVX512_CORE_FP16"
-"""The value of ONEDNN_MAX_CPU_ISA that keeps PyTorch's products from using AMX."""
+"""The value of ONEDNN_MAX_CPU_ISA that disables AMX in PyTorch's matrix products."""
 
 
 def processor_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
@@ -28,7 +28,7 @@ def amx_is_incomplete(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
 
 
 def _fields(cpuinfo: Path) -> dict[str, str]:
-    """The lines of the first processor, by name; none where the system has no such file."""
+    """The entries of /proc/cpuinfo for the first processor; empty on systems without this file."""
     if not cpuinfo.exists():
         return {}
     first, _, _ = cpuinfo.read_text().partition("\n\n")

@@ -1,6 +1,6 @@
-"""Files of tensors: the header of a safetensors file, checked before anything else of it, and a digest of tensors.
+"""Reads and checks the header of a safetensors file before any tensor is read, and computes checksums of tensors.
 
-Nothing is ever unpickled. A digest shows damage, and no more: whoever changes tensors on purpose can make it anew.
+Nothing is ever unpickled. A checksum detects damage, not deliberate changes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 __all__ = ["HEADER_BYTES", "ITEM_BYTES", "Stored", "digest", "header_entries", "not_safetensors", "stored_tensor"]
 
 HEADER_BYTES = 64 * 1024
-"""Enough for some hundreds of tensors."""
+"""The largest size of a header in bytes, enough for some hundreds of tensors."""
 ITEM_BYTES = {"BOOL": 1, "F16": 2, "BF16": 2, "F32": 4, "F64": 8}
-"""The types of tensors that are read, as safetensors calls them, and the bytes of an entry."""
+"""The supported dtypes, by their names in safetensors, and their bytes per entry."""
 _PICKLES = {b"\x80" + bytes([protocol]) for protocol in range(2, 6)}
 _DIMENSIONS = 16
 _LARGEST_SIZE = 2**40
@@ -32,7 +32,7 @@ _LARGEST_SIZE = 2**40
 
 @dataclass(frozen=True)
 class Stored:
-    """A tensor in a file: its type, its shape, and where its bytes begin and end after the header."""
+    """A tensor in a file: its dtype, its shape, and the range of its bytes after the header."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -41,11 +41,11 @@ class Stored:
 
 
 def header_entries(data: bytes, size: int) -> tuple[dict[str, Any], int]:
-    """What a safetensors file says of its tensors and of itself, unchecked, and how many bytes follow that.
+    """The unchecked entries of the header of a safetensors file, and the number of bytes after the header.
 
     Args:
         data: The file, or its beginning with all of the header.
-        size: How many bytes the file has.
+        size: The size of the file in bytes.
 
     Example:
         >>> header_entries(b"PK" + bytes(20), 22)
@@ -54,7 +54,7 @@ def header_entries(data: bytes, size: int) -> tuple[dict[str, Any], int]:
         separatrix.errors.ArgumentError: file: expected a safetensors file, got one that PyTorch saved with pickle, \
 which is never opened here; save it with safetensors.torch.save_file.
     """
-    # Both may also begin a length: then a brace follows it.
+    # Both prefixes may also be the beginning of a length, which a brace then follows.
     if data[8:9] != b"{" and (data[:2] == b"PK" or data[:2] in _PICKLES):
         got = "one that PyTorch saved with pickle, which is never opened here; save it with safetensors.torch.save_file"
         raise not_safetensors(got)
@@ -72,14 +72,14 @@ which is never opened here; save it with safetensors.torch.save_file.
     try:
         entries = json.loads(data[8 : 8 + length].decode("utf-8"))
     except (ValueError, RecursionError):
-        raise not_safetensors("a file whose header is no JSON") from None
+        raise not_safetensors("a file whose header is not JSON") from None
     if not isinstance(entries, dict):
-        raise not_safetensors("a file whose header is no table")
+        raise not_safetensors("a file whose header is not a JSON object")
     return entries, size - 8 - length
 
 
 def stored_tensor(name: str, entry: object, left: int) -> Stored:
-    """The tensor that an entry of a header describes, if all of its bytes are among the `left` after the header.
+    """The tensor that an entry of a header describes; an error unless its bytes are among the `left` after the header.
 
     >>> stored_tensor("query", {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, 24)
     Stored(dtype='F32', shape=(2, 3), begin=0, end=24)
@@ -110,7 +110,7 @@ def stored_tensor(name: str, entry: object, left: int) -> Stored:
 
 def digest(tensors: Mapping[str, Tensor], text: str = "") -> bytes:
     """The SHA-256 of a text and of tensors, with their names, types and shapes."""
-    import torch  # explorers and commands that only read headers need none of it
+    import torch  # imported here: callers that only read headers do not need torch
 
     digest = hashlib.sha256(text.encode())
     for name, tensor in sorted(tensors.items()):

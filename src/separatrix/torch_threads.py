@@ -1,4 +1,4 @@
-"""PyTorch's C++ library, whose threads the kernels run on: loading it takes a fifth of the time of `import torch`."""
+"""Loads PyTorch's C++ library, on whose threads the kernels run, in a fifth of the time of `import torch`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 def lending_library() -> ctypes.CDLL | None:
     """PyTorch's library for the CPU, whose thread pool the kernels use; None if it is not found or exports no threads.
 
-    Its place is that on Linux and macOS, and it lends threads by two functions with a C interface.
+    The path is that on Linux and macOS; two functions with a C interface give access to the threads.
     """
     package = find_spec("torch")
     if package is None or package.origin is None:

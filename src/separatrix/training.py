@@ -1,7 +1,6 @@
-"""The one training loop, as a generator of records: `advance` with any updates, `train` with those of Adam.
+"""The training loop, as a generator of records: `advance` with any update rule, `train` with Adam.
 
-What is trained, on what, and how it is judged are functions that the caller hands over. Whoever wants less than a whole
-run stops asking for records.
+The caller passes functions for the data, the loss and the records. To stop a run early, stop iterating.
 
 Example:
     >>> x, noise = torch.tensor([4.0], requires_grad=True), generator_for(0, 0)
@@ -39,10 +38,10 @@ def advance(
     """Update a run step by step and yield its records.
 
     Args:
-        update: Makes the update after so many others. If the run cannot go on, it returns the last record instead.
-        records: Returns the records of the run after so many updates.
-        start: The number of updates that the run has already had.
-        steps: The number of updates at the end.
+        update: Performs the update with this index, from 0. If the run must stop, it returns the last record.
+        records: Returns the records of the run after this many updates.
+        start: The number of updates already made.
+        steps: The total number of updates.
         recorded: The numbers of updates after which there are records; 0 is before the first.
     """
     for step in range(start, steps + 1):
@@ -71,13 +70,13 @@ def train(
         parameters: The tensors that are trained, in place.
         draw: Returns a fresh batch; it is called once for each update.
         loss: Returns the loss of a batch, a scalar.
-        record: Returns the record of the run after so many updates.
+        record: Returns the record of the run after this many updates.
         steps: The number of updates.
         recorded: The numbers of updates after which there is a record; 0 is before the first.
-        lr: The learning rate, or a function that returns the one of the update after so many others.
-        fused: Whether Adam runs as one fused kernel, which is quicker for many small tensors and rounds differently.
+        lr: The learning rate, or a function from the index of an update to its learning rate.
+        fused: Whether Adam runs as one fused kernel, which is faster for many small tensors and rounds differently.
         stopped: Returns the last record of a run that ends because `loss` raised a `SeparatrixError`, from the number
-            of updates and the error; None to let the error pass.
+            of updates and the error; None to propagate the error.
     """
     optimiser = torch.optim.Adam(parameters, lr=0.0, fused=fused)
 
@@ -109,7 +108,7 @@ def every(count: int, steps: int) -> frozenset[int]:
 
 
 def generator_for(seed: int, purpose: int) -> torch.Generator:
-    """Return the generator for one purpose of a run, such as its data: no two purposes or seeds share a stream.
+    """Return the random generator for one purpose of a run, such as its data; purposes and seeds have separate streams.
 
     Example:
         >>> generator_for(0, 1).initial_seed() != generator_for(1, 0).initial_seed()

@@ -1,4 +1,4 @@
-"""Numbers as readers write them, in a command, a field of a page or an address: 1000000, 1,000,000, 1e6 or 10^6.
+"""Parses and formats numbers as users write them in commands, form fields and URLs: 1000000, 1,000,000, 1e6, 10^6.
 
 >>> number_in("1e6") == number_in("10^6") == number_in("1000000") == 10**6
 True
@@ -17,7 +17,7 @@ _POWER = re.compile(r"10\^(-?\d{1,4})", re.ASCII)
 
 
 def number_in(text: str) -> Decimal | None:
-    """The finite decimal that a text is; None for anything else. Exponents have four digits at the most.
+    """Parse a finite decimal number; None for anything else. Exponents have at most four digits.
 
     >>> number_in("10^-2"), number_in("1,000"), number_in("1,00"), number_in("nan")
     (Decimal('0.01'), Decimal('1000'), None, None)
@@ -31,7 +31,7 @@ def number_in(text: str) -> Decimal | None:
 
 
 def spell(value: int | Decimal) -> str:
-    """A bound as a reader writes it.
+    """Format a bound in the shortest of these notations.
 
     >>> spell(10**100), spell(2 * 10**7), spell(200), spell(Decimal("0.05"))
     ('10^100', '2e7', '200', '0.05')

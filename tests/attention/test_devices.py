@@ -196,7 +196,7 @@ def test_the_interface_of_transformers(masked, most):
 
 @pytest.fixture
 def alone(monkeypatch):
-    """A process group of one, whose meetings are held on the CPU and outside of any mode."""
+    """A process group of one, whose barriers run on the CPU and outside of any mode."""
 
     def outside(agree):
         def agreed(*args):

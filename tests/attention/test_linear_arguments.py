@@ -27,7 +27,7 @@ def _arguments(**changed: object) -> dict[str, object]:
         ("key", {"key": torch.ones(5, 4)}, "the query's width 3"),
         ("value", {"value": torch.ones(6, 2)}, "the key's length 5"),
         ("is_causal", {"is_causal": 1}, "True or False, got 1"),
-        ("key", {"is_causal": True}, "the query's length 4, as is_causal asks"),
+        ("key", {"is_causal": True}, r"the query's length 4 \(is_causal\)"),
         ("key", {"key": torch.ones(3, 5, 3)}, r"leading dimensions that broadcast with \(2,\)"),
         ("value", {"value": torch.ones(3, 5, 2)}, r"leading dimensions that broadcast with \(2,\)"),
         ("feature_map", {"feature_map": "softmax"}, "one of 'identity', 'elu', 'relu', 'taylor2' or a callable"),
@@ -37,7 +37,11 @@ def _arguments(**changed: object) -> dict[str, object]:
         ("feature_map", {"feature_map": lambda x: 1.0}, "from tensors to tensors, got float"),
         ("feature_map", {"feature_map": lambda x: x.mT}, r"features of query of shape \(2, 4, r\)"),
         ("feature_map", {"feature_map": lambda x: x.double()}, "torch.float32, on cpu"),
-        ("feature_map", {"feature_map": lambda x: x[..., : x.shape[-2] - 2]}, "as many features .* got 2 and 3"),
+        (
+            "feature_map",
+            {"feature_map": lambda x: x[..., : x.shape[-2] - 2]},
+            "the same number of features .* got 2 and 3",
+        ),
     ],
 )
 def test_bad_arguments(argument, changed, said):

@@ -70,11 +70,11 @@ def test_verify_and_gc(filled: Path) -> None:
     next(filled.glob("arrays/*/*")).write_bytes(b"junk")
     damaged = invoke("store", "verify", "--store", filled)
     assert damaged.exit_code == 1
-    assert "does not hold what its name says" in damaged.stdout
+    assert "does not have the SHA-256 in its name" in damaged.stdout
     assert "1 damage found." in damaged.stderr
     assert f"gc --damaged --store {filled}" in damaged.stderr
     cleared = invoke("store", "gc", "--damaged", "--store", filled)
-    assert cleared.stdout == "Removed 1 file of 4 bytes, forgot 1 cell left by killed runs or damaged.\n"
+    assert cleared.stdout == "Removed 1 file of 4 bytes, and 1 cell, damaged or left by killed runs.\n"
     assert invoke("store", "verify", "--store", filled).exit_code == 0
 
 

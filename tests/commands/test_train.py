@@ -18,7 +18,7 @@ from typer.testing import CliRunner, Result
 
 from separatrix.commands.app import app
 from separatrix.commands.train import selection as train_command
-from separatrix.commands.train.display import TrainingBars, TrainingLines, spoken
+from separatrix.commands.train.display import TrainingBars, TrainingLines, record_line
 from separatrix.commands.train.tensorboard import numbers
 from separatrix.errors import ArgumentError
 from separatrix.lab import Store
@@ -284,7 +284,7 @@ def test_a_terminal_gets_a_bar_with_the_numbers() -> None:
     text = stream.getvalue().replace("\N{NO-BREAK SPACE}", " ")
     for part in ("seed-0", "50/75", "loss 0.25", "cosines W 0.5000", "T=11 0.5"):
         assert part in text
-    assert " V " not in spoken(record)
+    assert " V " not in record_line(record)
 
 
 def test_a_pipe_gets_lines_now_and_then() -> None:

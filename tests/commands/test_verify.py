@@ -145,8 +145,8 @@ def test_a_call_without_queries_is_not_held(tmp_path: Path) -> None:
 
 def test_a_pipe_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    assert "no file but a pipe, a folder or a device" in refused(tmp_path / "pipe")
-    assert "no file but a pipe, a folder or a device" in refused(tmp_path)
+    assert "a pipe, a folder or a device, not a file" in refused(tmp_path / "pipe")
+    assert "a pipe, a folder or a device, not a file" in refused(tmp_path)
 
 
 def sparse(path: Path, good: Path, name: str, entries: int) -> Path:

@@ -167,7 +167,7 @@ def test_what_a_cache_cannot_do_is_an_error() -> None:
         cache.decode(torch.nn.Linear(8, 8), x, 0)
     cache.decode(layer, x, 0)
     assert not cache.layers[0].is_croppable
-    with pytest.raises(ArgumentError, match="a summed state cannot forget"):
+    with pytest.raises(ArgumentError, match="tokens cannot be removed from sums"):
         cache.crop(-1)
     with pytest.raises(SeparatrixError, match="call its `decode`"):
         cache.update(x, x, 0)

@@ -141,7 +141,7 @@ def test_bad_seed(seed: Any) -> None:
 def test_missing_unknown_and_wrong_parameters_are_named() -> None:
     with pytest.raises(ArgumentError, match="none for steps"):
         walk.cell(seed=0)
-    with pytest.raises(ArgumentError, match="steps, drift, pause and no other, got stride"):
+    with pytest.raises(ArgumentError, match="steps, drift, pause and no other, got 'stride'"):
         walk.cell(seed=0, steps=1, stride=2)
     with pytest.raises(ArgumentError, match="steps: expected an integer, got 'many'"):
         walk.cell(seed=0, steps="many")

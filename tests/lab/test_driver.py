@@ -169,7 +169,7 @@ def test_workers_that_never_start_end_the_run_with_a_sentence(tmp_path: Path) ->
         "on a pool",
         lambda: ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=os._exit, initargs=(3,)),
     )
-    with pytest.raises(CrewError, match=r"No worker on a pool stays up \(BrokenProcessPool"):
+    with pytest.raises(CrewError, match=r"Workers on a pool stop repeatedly \(BrokenProcessPool"):
         do(tmp_path, WALKS, crew)
     with Store.create(tmp_path) as store:
         assert run(store, WALKS, in_process()).done == 40

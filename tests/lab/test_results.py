@@ -114,7 +114,7 @@ def test_a_damaged_array_is_told_and_written_anew(tmp_path: Path) -> None:
     arrays.put(tmp_path, digest, data)
     file = arrays.place(tmp_path, digest)
     file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    with pytest.raises(StoreError, match="does not hold what its name says"):
+    with pytest.raises(StoreError, match="does not have the SHA-256 in its name"):
         arrays.fetch(tmp_path, digest)
     arrays.put(tmp_path, digest, data)
     assert arrays.fetch(tmp_path, digest) == data

@@ -72,7 +72,7 @@ def test_what_is_no_architecture_is_refused(forked, library: ctypes.CDLL) -> Non
 
 
 def test_plain_pytorch_is_asked_for(forked) -> None:
-    assert told(forked(TELL, SEPARATRIX_ISA="none")) == ["none", "False", "SEPARATRIX_ISA asks for plain PyTorch."]
+    assert told(forked(TELL, SEPARATRIX_ISA="none")) == ["none", "False", "SEPARATRIX_ISA selects plain PyTorch."]
 
 
 def test_the_kernels_of_the_named_architecture_are_called(forked, library: ctypes.CDLL) -> None:
@@ -115,7 +115,7 @@ def test_without_a_library_plain_pytorch_runs_and_says_why(forked, copied: Path)
     ]
     code = HERE + "import torch; print(separatrix.tensor_attention(*torch.ones(3, 4, 2)).sum().item())"
     assert told(forked(code, arguments, SEPARATRIX_ISA="")) == ["8.0"]
-    assert told(forked(HERE + TELL, arguments, SEPARATRIX_ISA="none"))[2] == "SEPARATRIX_ISA asks for plain PyTorch."
+    assert told(forked(HERE + TELL, arguments, SEPARATRIX_ISA="none"))[2] == "SEPARATRIX_ISA selects plain PyTorch."
     refused = "SEPARATRIX_ISA: expected 'none', because no kernels are installed; got 'avx2'."
     assert told(forked(HERE + TELL, arguments, SEPARATRIX_ISA="avx2")) == ["refused", refused]
 

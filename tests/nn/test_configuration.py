@@ -93,12 +93,12 @@ def test_weights_are_saved_with_what_they_mean(options):
 @pytest.mark.parametrize(
     ("saved", "here", "said"),
     [
-        ({"bound": 1.0}, {"bound": 2.0}, "with bound = 2.0, as this one, got those of bound = 1.0"),
-        ({"bound": 1.0}, {}, "scale = 0.25, as this one, got those of scale = None"),
-        ({"scale": 0.5}, {}, "scale = 0.25, as this one, got those of scale = 0.5"),
-        ({"scale": 0.5}, {"scale": -0.5}, "scale = -0.5, as this one, got those of scale = 0.5"),
-        ({"order": 2}, {}, "order = 3, as this one, got those of order = 2"),
-        ({"num_heads": 4, "scale": 0.3}, {"scale": 0.3}, "num_heads = 2, as this one, got those of num_heads = 4"),
+        ({"bound": 1.0}, {"bound": 2.0}, "with bound = 2.0, as this one, got weights with bound = 1.0"),
+        ({"bound": 1.0}, {}, "scale = 0.25, as this one, got weights with scale = None"),
+        ({"scale": 0.5}, {}, "scale = 0.25, as this one, got weights with scale = 0.5"),
+        ({"scale": 0.5}, {"scale": -0.5}, "scale = -0.5, as this one, got weights with scale = 0.5"),
+        ({"order": 2}, {}, "order = 3, as this one, got weights with order = 2"),
+        ({"num_heads": 4, "scale": 0.3}, {"scale": 0.3}, "num_heads = 2, as this one, got weights with num_heads = 4"),
     ],
     ids=str,
 )
@@ -131,7 +131,7 @@ def test_weights_saved_by_earlier_versions():
     model, weights = nn.Sequential(other), nn.Sequential(layer).state_dict()
     del weights["0._extra_state"]
     with (
-        pytest.warns(UserWarning, match=r"does not say what its weights mean.*with order = 3, .*strict=False"),
+        pytest.warns(UserWarning, match=r"saved by an earlier version.*had order = 3, .*strict=False"),
         pytest.raises(RuntimeError, match=r'Missing key.*"0\._extra_state"'),
     ):
         nn.Sequential(make(seed=3)).load_state_dict(weights)

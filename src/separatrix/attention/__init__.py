@@ -3,13 +3,12 @@
 How `certified_attention` works, from the call to the certificate:
 
 1. `call` checks the arguments (their constraints are in `arguments`) and flattens the heads into one dimension.
-2. `near_linear.analysis` bounds entries and scores, and `near_linear.planner` forecasts from a sample which polynomial
-   keeps the tolerance, and compares its cost with that of exact attention.
-3. If the polynomial is cheaper, `near_linear.run` adds up monomials of the keys once and multiplies the sums by those
-   of the queries; otherwise a backend of `exact` visits all tuples.
-4. `near_linear.certificate` bounds the error of the output that was computed, with its roundings counted by
-   `arithmetic`; while the bound exceeds the tolerance, the degree is raised, until exact attention is cheaper.
-5. `certified` returns the output with its certificate and the plan that ran, through the calls of `operator`.
+2. `near_linear.analysis` bounds entries and scores, and `near_linear.planner` predicts from a sample which polynomial
+satisfies the tolerance, and compares its cost with that of exact attention. 3. If the polynomial is cheaper,
+`near_linear.run` sums monomials of the keys once and multiplies the sums by monomials of the queries; otherwise a
+backend of `exact` visits all tuples. 4. `near_linear.certificate` bounds the error of the computed output, with
+roundings counted by `arithmetic`; while the bound exceeds the tolerance, the degree is raised, until exact attention is
+cheaper. 5. `certified` returns the output with its certificate and the plan that ran, through the calls of `operator`.
 
 Imports go one way, from the bottom of this list to its top:
 
@@ -17,20 +16,20 @@ Imports go one way, from the bottom of this list to its top:
 - `checker`: an independent oracle in ball arithmetic, which shares no code with the rest.
 - `sharded`: one sequence on many ranks of `torch.distributed`.
 - `packed`: several sequences in one tensor, split at their boundaries.
-- `streaming`: the state of a token stream, planned from a bound alone.
-- `certified`: the cheapest plan that keeps a tolerance, run and certified.
+- `streaming`: a fixed-size state of a token stream, for tokens within a bound.
+- `certified`: runs the cheapest plan that satisfies a tolerance, and certifies its output.
 - `duration`: the warning before a call of exact attention that will take more than a minute.
 - `visible_keys`: windows that look ahead, attention sinks and prefixes, by calls over disjoint sets of tuples.
 - `distinct_tuples`: attention to tuples of pairwise different positions.
 - `forms`: score forms other than the product, as maps of queries and keys, and a fast algorithm for the pairwise form.
-- `weights`: what a query attends to, as numbers and as a picture.
+- `weights`: attention weights, as numbers and as a picture.
 - `near_linear`: plans, near-linear attention (Algorithm 1 of Alman and Song for any order) and certificates.
 - `exact`: attention over all tuples, by backends: kernels in C++ (`separatrix.native`) on the CPU, kernels in Triton
   (`exact.triton`) on GPUs, or plain PyTorch.
 - `linear`, `features`: linear attention and its feature maps.
-- `dispatch`: operators and their derivatives, as PyTorch's dispatcher knows them.
-- `call`, `arguments`, `positions`: a checked call, what its arguments may be, which keys a query may attend.
+- `dispatch`: custom operators and their derivatives in PyTorch's dispatcher.
+- `call`, `arguments`, `positions`: a checked call, the constraints on its arguments, the keys a query may attend.
 - `bounds`: largest entries, norms of tokens and ranges of values, with an error for NaN and infinity.
-- `arithmetic`: what is assumed of floating-point numbers, and how roundings are counted.
-- `reference`: the definition, literal, slow and obvious.
+- `arithmetic`: assumptions on floating-point arithmetic, and counts of roundings.
+- `reference`: the literal definition, slow and obvious.
 """

@@ -1,8 +1,8 @@
 """The constraints on the arguments of the attention operators, each declared once, and the checked arguments.
 
-`check_tensor` checks a tensor by itself, here and wherever else a tensor is an argument. The constraints on several
-arguments together are data: the argument, what is expected, and how to find a violation. Every message is made from
-these in one place, and the tests violate each of them.
+`check_tensor` checks a tensor by itself, here and wherever else a tensor is an argument. Constraints between arguments
+are data: the argument, what is expected, and a function that finds violations. All messages are built from these data,
+and the tests violate each constraint.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from separatrix.errors import ArgumentError
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 LARGEST_OFFSET = 2**62
-"""Positions, which are offsets and indices added up, stay within the integers of 64 bits."""
+"""The largest offset: positions, which are offset + index, then fit into 64-bit integers."""
 
 
 class CallOptions(TypedDict, total=False):
-    """The optional arguments of `tensor_attention`, for functions that pass them on.
+    """The optional arguments of `tensor_attention`, for functions that forward them.
 
-    A function that hands them to another takes ``**options: Unpack[CallOptions]``, so that a type checker and an editor
-    know each of them. `check_arguments` has the defaults.
+    Such a function takes ``**options: Unpack[CallOptions]``, so that type checkers and editors know their names and
+    types. The defaults are those of `check_arguments`.
     """
 
     is_causal: bool
@@ -101,10 +101,10 @@ def check_tensor(
     Args:
         argument: The name of the argument, for the message.
         x: The argument, of any type.
-        of: What has the dtype and the device, for the message: "query", "state" or "layer".
+        of: The owner of the expected dtype and device, for the message: "query", "state" or "layer".
         dtype: The expected dtype; None for any of `DTYPES`.
         device: The expected device; None for any.
-        shape: The expected sizes, with a name for a size that may be any, and "..." at the front for any leading
+        shape: The expected sizes; a string is a size of any value, and "..." at the front stands for any leading
             dimensions.
 
     Example:

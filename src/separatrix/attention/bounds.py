@@ -1,6 +1,6 @@
-"""Bounds on the inputs of a call: largest entries, norms of tokens, ranges of values, and whether results are finite.
+"""Bounds on the inputs of a call: largest entries, norms of tokens, ranges of values, and tests for finiteness.
 
-Plans and certificates both rest on them. The kernels in C++ read a tensor once (csrc/entries.hpp); plain PyTorch reads
+Plans and certificates depend on them. The kernels in C++ read a tensor once (csrc/entries.hpp); plain PyTorch reads
 it piece by piece.
 """
 
@@ -30,8 +30,8 @@ class TokenNorms(NamedTuple):
 
     Attributes:
         largest: The largest sum of powers of a head, sum_l |factors_l x_l|^k, (H,).
-        powers: These sums for each token, (H, L), if they were asked for.
-        weighted: sum_l weights_l |factors_l x_l|, (H, L), if they were asked for.
+        powers: These sums for each token, (H, L), if requested.
+        weighted: sum_l weights_l |factors_l x_l|, (H, L), if requested.
     """
 
     largest: Tensor
@@ -41,17 +41,17 @@ class TokenNorms(NamedTuple):
 
 Piece = tuple[int, int]
 _ENTRIES = 1 << 20
-"""How many entries of a tensor are looked through at once: enough for all threads."""
+"""The number of entries of a tensor that are reduced at a time: enough for all threads."""
 
 
 def pieces(length: int, size: int) -> Iterator[Piece]:
-    """Ranges of at most `size` that cover the first `length` whole numbers."""
+    """Consecutive ranges of at most `size` integers that cover 0, ..., length - 1."""
     for start in range(0, length, size):
         yield start, min(start + size, length)
 
 
 def power(x: Tensor, n: int) -> Tensor:
-    """x^n by products: `pow` takes many times as long."""
+    """x^n by repeated multiplication, which is many times faster than `pow`."""
     if n == 0:
         return torch.ones_like(x)
     product = x
@@ -61,7 +61,7 @@ def power(x: Tensor, n: int) -> Tensor:
 
 
 def product_of(factors: Sequence[Tensor]) -> Tensor:
-    """The product of one tensor or more."""
+    """The product of one or more tensors."""
     result = factors[0]
     for factor in factors[1:]:
         result = result * factor
@@ -69,9 +69,9 @@ def product_of(factors: Sequence[Tensor]) -> Tensor:
 
 
 def extremes(x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The least and the largest (H, d) over tokens (H, L, d) that may be attended, in float64; NaN if one is NaN.
+    """The minimum and maximum (H, d) over the unmasked tokens of (H, L, d), in float64; NaN if an entry is NaN.
 
-    Where there are none, +inf and -inf.
+    If all tokens are masked, they are +inf and -inf.
     """
     heads, length, d = x.shape
     library = _library(x)
@@ -115,10 +115,10 @@ def finite_extremes(name: str, x: Tensor, mask: Tensor | None) -> tuple[Tensor, 
 
 
 def largest_magnitudes(name: str, x: Tensor, mask: Tensor | None, shift: Tensor | None = None) -> Tensor:
-    """max |x - shift| over the tokens that may be attended, (H, d) in float64; an error for NaN or infinity there."""
+    """max |x - shift| over the unmasked tokens, (H, d) in float64; an error if an entry is NaN or infinite."""
     least, most = finite_extremes(name, x, mask)
     if shift is not None:
-        # Where no token may be attended the shift is 0 as well.
+        # If all tokens are masked the shift is 0 too.
         least, most = least - shift, most - shift
     return torch.maximum(least.abs(), most.abs())
 
@@ -131,10 +131,9 @@ def token_norms(
     Args:
         x: The tokens.
         power: The exponent k of the sums, at least 1.
-        factors: What the columns are multiplied with before all else, (H, d) in float64.
-        mask: The tokens that may be attended, (H, L); None for all.
-        weights: The weights of the other sums, (H, d) in float64; None where there are to be no such sums, and of the
-            sums of powers only the largest.
+        factors: The factors that the columns are multiplied with first, (H, d) in float64.
+        mask: True for the tokens that may be attended, (H, L); None for all tokens.
+        weights: The weights of `weighted`, (H, d) in float64. None computes `largest` only.
     """
     library = _library(x)
     if library is None:
@@ -146,7 +145,7 @@ def token_norms(
     if weights is not None:
         weights = weights.contiguous()
         powers, weighted = (factors.new_empty(x.shape[:2]) for _ in range(2))
-        norm.weights, norm.powers, norm.weighted = (each.data_ptr() for each in (weights, powers, weighted))
+        norm.weights, norm.powers, norm.weighted = (tensor.data_ptr() for tensor in (weights, powers, weighted))
     done(library.separatrix_norms(ctypes.byref(_tokens_call(x, mask)), ctypes.byref(norm)))
     return TokenNorms(largest, powers, weighted)
 
@@ -157,7 +156,7 @@ _ANY_TYPE = TYPES | HALF_TYPES
 def is_sound(x: Tensor) -> bool:
     """Whether a tensor (B, H, L, d) is finite, and has no zero in its first column.
 
-    Where finite entries have a sum that is not, plain PyTorch says no, and the kernels say yes.
+    If all entries are finite but their sum overflows, plain PyTorch returns False and the kernels return True.
     """
     library = kernels_for(x)
     if library is not None and x.dtype in _ANY_TYPE and (x.is_contiguous() or x.transpose(1, 2).is_contiguous()):
@@ -170,7 +169,7 @@ def is_sound(x: Tensor) -> bool:
 
 
 def _library(x: Tensor) -> ctypes.PyDLL | None:
-    """The kernels, if they take a tensor (H, L, d) as it lies."""
+    """The kernels, if they support the strides of a tensor (H, L, d); otherwise None."""
     return kernels_for(x) if x.dtype in TYPES and (x.stride(2) == 1 or x.shape[2] <= 1) else None
 
 
@@ -187,7 +186,7 @@ def _address(x: Tensor) -> ctypes.c_void_p:
 
 
 SMALLEST_SCALE = {torch.float32: 2.0**-60, torch.float64: 2.0**-900}
-"""From this scale of the values on, what underflows is below 2^-60 of any rounding, even summed over 2^30 tokens."""
+"""For values of at least this magnitude, underflow is below 2^-60 of any rounding error, even over 2^30 tokens."""
 
 
 @dataclass(frozen=True)
@@ -197,8 +196,8 @@ class ValueRange:
     `others[m]` (H,) is the largest product of the magnitudes of all value sets but set m, over the columns; `ends[m]`
     are the least and the largest values of set m, (H, d_v) each.
 
-    `low` and `high` are logarithms to base 2: no product of the largest magnitudes of some of a head's value sets,
-    zeros aside, is below the one, and no sum of such products over tuples above the other.
+    `low` and `high` are logarithms to base 2. The product of the nonzero largest magnitudes of any of a head's value
+    sets is at least 2^low, and the sum of such products over tuples at most 2^high.
     """
 
     magnitude: Tensor
@@ -224,7 +223,7 @@ class ValueRange:
 
 
 def value_range(values: Sequence[Tensor], masks: Sequence[Tensor]) -> ValueRange:
-    """The range of products of the value sets (H, L_m, d_v), of the tokens that masks (H, L_m), or none, leave.
+    """The range of products of the value sets (H, L_m, d_v), over the tokens that are not masked by (H, L_m).
 
     It follows from the smallest and the largest value of each set: the extremes of a product are products of extremes.
     """
@@ -250,7 +249,7 @@ def value_range(values: Sequence[Tensor], masks: Sequence[Tensor]) -> ValueRange
 
 
 def _without(m: int, magnitudes: list[Tensor]) -> Tensor:
-    """The largest over the columns of the product of all magnitudes (H, d_v) but those of set m, (H,)."""
+    """The maximum over the columns of the product of the magnitudes (H, d_v) of all sets except m, (H,)."""
     product = torch.ones_like(magnitudes[m])
     for other, magnitude in enumerate(magnitudes):
         if other != m:

@@ -1,6 +1,6 @@
-"""A checked call of order-k attention, as all algorithms take it, with its heads in one dimension.
+"""A checked call of order-k attention, with all heads in one dimension: the input of every algorithm.
 
-A call is checked and flattened once, at the boundary; its results get the leading dimensions `batch` back at the end.
+A call is checked and flattened once, at the boundary; `batch` restores the leading dimensions of its results.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Call:
         keys: The key sets, (H, L_m, d) each; or (H / s, L_m, d), where s heads of queries, one after the other, share a
             head of keys and values.
         values: The value sets, (H, L_m, d_v) each, or with fewer heads, as the keys.
-        masks: For each set which keys may be attended, (H, L_m), or no mask; or (H / s, L_m), if all query heads that
-            share keys may attend to the same keys.
+        masks: For each set a mask, (H, L_m), True for keys that may be attended, or no masks at all; or (H / s, L_m),
+            if all query heads that share keys may attend to the same keys.
         positions: Which keys a query may attend by its position.
         scale: The factor of every score.
-        batch: The leading dimensions of the call as it was given, H in all; None if it was given with one.
-        copies: The largest number of heads that share one tensor of the call as it was given.
+        batch: The leading dimensions of the user's tensors, whose product is H; None if there is only one.
+        copies: The largest number of heads that share one of the user's tensors by broadcasting.
         kept: Values that a backend caches between its passes over the call; a new call made by `replace` starts without
             them.
     """
@@ -84,11 +84,11 @@ class Call:
 
     @property
     def wants_gradient(self) -> bool:
-        """Whether autograd records what is computed from the call."""
+        """Whether autograd records the computation."""
         return torch.is_grad_enabled() and any(x.requires_grad for x in self.tensors)
 
     def shaped(self, x: Tensor) -> Tensor:
-        """A result (H, ...) with the leading dimensions of the call as it was given."""
+        """A result (H, ...) with the leading dimensions of the user's tensors."""
         return x if self.batch is None or len(self.batch) == 1 else x.reshape(*self.batch, *x.shape[1:])
 
     def counts(self) -> list[Tensor]:
@@ -99,7 +99,7 @@ class Call:
         return [self.query.new_full((heads,), length, dtype=torch.int64) for length in self.key_lengths]
 
     def to(self, dtype: torch.dtype) -> Call:
-        """The call with all its tensors in a type."""
+        """The call with all its tensors converted to a dtype."""
         keys, values = (tuple(x.to(dtype) for x in sets) for sets in (self.keys, self.values))
         return replace(self, query=self.query.to(dtype), keys=keys, values=values)
 
@@ -136,7 +136,7 @@ class Call:
 Gradients = tuple[Tensor, list[Tensor], list[Tensor]]
 """The gradients of the query, of the keys and of the values of a call."""
 Changes = tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]
-"""The changes of the query, of the keys and of the values of a call, in forward mode."""
+"""The tangents of the query, of the keys and of the values of a call, in forward mode."""
 
 
 def check_call(
@@ -195,5 +195,5 @@ def grouped(given: CallArguments) -> Call:
 
 
 def _times(batch: Sequence[int], shared: int) -> Sequence[int]:
-    """The leading dimensions of keys, the last of them as many as heads of queries."""
+    """The leading dimensions of keys, with the number of query heads as the last."""
     return batch if shared == 1 else torch.Size([*batch[:-1], batch[-1] * shared])

@@ -1,4 +1,4 @@
-"""Runs the cheapest plan that keeps a tolerance, and certifies the output for the input at hand."""
+"""Runs the cheapest plan that satisfies a tolerance, and certifies the output for the given input."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def certify_call(call: Call, tolerance: float, method: str, with_lse: bool = Fal
     compute: Callable[[Call, float, str, bool], Certified] = _certify_call
     if torch.compiler.is_compiling():
         # With fullgraph=True, this is the message of the error.
-        torch._dynamo.graph_break("attention with a certificate reads the numbers to choose what to run")
+        torch._dynamo.graph_break("attention with a certificate reads the tensors' entries to choose an algorithm")
         compute = torch.compiler.disable(_certify_call)
     with no_autocast(call.query.device.type):
         return compute(call, tolerance, method, with_lse)
@@ -154,8 +154,8 @@ def _exact(analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> 
     reached, most = number(out.detach().abs().max()), torch.finfo(call.query.dtype).max
     if reached > most:
         raise SeparatrixError(
-            f"values: outputs reach {reached:.3g}, and {call.query.dtype} ends at {most:.3g}. Give a wider type, or "
-            "multiply the values by a power of two."
+            f"values: outputs reach {reached:.3g}, which overflows {call.query.dtype} (largest number {most:.3g}). Use"
+            " a wider dtype, or multiply the values by a power of two."
         )
     per_query, gradient = rounding.per_query, rounding.gradient
     worst = number(per_query.max()) if per_query.numel() else 0.0
@@ -169,7 +169,8 @@ def _exact(analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> 
 
 
 def _weighting(analysis: Analysis, recipe: Recipe) -> Weighting | None:
-    """The cheapest second pass that may lower the certificate of a recipe without one; None if there is none.
+    """The cheapest second pass that may lower the certificate of a recipe that has no second pass yet; None if there is
+    none.
 
     Index sets that are not of total degree and errors that are relative to exp have no moments, and the bounds on
     gradients do not use deviations of the values.
@@ -216,8 +217,8 @@ def _run(
             return certified_run, ""
         what = "the output" if error > tolerance else "gradients"
         missed = (
-            f"a polynomial of rank {recipe.index_set.rank} was tried, and its certificate for {what}, "
-            f"{max(error, gradient):.3g}, is above {tolerance:.3g}"
+            f"the certificate of a polynomial of rank {recipe.index_set.rank} for {what}, {max(error, gradient):.3g}, "
+            f"exceeds {tolerance:.3g}"
         )
         if error <= tolerance and (kept is None or kept[1].gradient.total > gradient):  # type: ignore[union-attr]
             kept = certified_run

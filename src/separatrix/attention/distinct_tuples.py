@@ -1,4 +1,4 @@
-r"""Attention to tuples of pairwise different positions: j_1, ..., j_{k-1} with no two alike.
+r"""Attention to tuples (j_1, ..., j_{k-1}) of pairwise different positions.
 
 At order 3 these are all pairs but the diagonal j_1 = j_2. The diagonal is attention of order 2 with the keys k_1 * k_2
 and the values v_1 * v_2, entry by entry, and
@@ -7,8 +7,8 @@ and the values v_1 * v_2, entry by entry, and
 
 The difference multiplies rounding errors by at most (1 + p) / (1 - p), which is 3 for p = 1/2. **For a query whose
 diagonal has more than half of the weight, and at orders above 3 for all queries, the tuples are computed one by one**:
-all scores of a query are held, those that are not allowed at -inf. That has the same cost in multiply-adds, is slower
-than the kernels, and its gradient holds the scores of all such queries.
+all scores of a query are materialized, with -inf for tuples that are not allowed. That takes the same number of
+multiply-adds, but is slower than the kernels, and its backward pass materializes the scores of all such queries.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from separatrix.attention.positions import Range
 from separatrix.attention.reference import tensor_scores
 
 SCORES = 2**22
-"""Scores of tuples that are held at once, unless one query has more."""
+"""The largest number of scores that are materialized at a time, unless a single query has more."""
 
 
 def attend_distinct(
@@ -53,7 +53,9 @@ def attend_distinct(
     compute: Callable[..., tuple[Tensor, Tensor]] = _attend_distinct
     if torch.compiler.is_compiling():
         # With fullgraph=True, this is the message of the error.
-        torch._dynamo.graph_break("attention to distinct tuples reads the numbers to choose how a query is computed")
+        torch._dynamo.graph_break(
+            "attention to distinct tuples reads the tensors' entries to choose an algorithm for each query"
+        )
         compute = torch.compiler.disable(_attend_distinct)
     return compute(attend, query, keys, values, options)
 
@@ -134,7 +136,7 @@ def _one_by_one(call: Call, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tens
 
 
 def _query(call: Call, query: int, heads: list[int], ranges: Sequence[Range]) -> tuple[Tensor, Tensor]:
-    """The output (heads, d_v) and the log-sum-exp (heads,) of a query that sees these keys, in some heads."""
+    """The output (heads, d_v) and the log-sum-exp (heads,) of a query that may attend these keys, in some heads."""
     places = torch.meshgrid(*(torch.arange(*visible, device=call.query.device) for visible in ranges), indexing="ij")
     allowed = torch.ones_like(places[0], dtype=torch.bool).expand(len(heads), *places[0].shape)
     for first, second in combinations(places, 2):
@@ -144,7 +146,7 @@ def _query(call: Call, query: int, heads: list[int], ranges: Sequence[Range]) ->
         allowed = allowed & _along(axis, mask[heads, slice(*visible)], allowed.dim())
     tensors = []
     for x, axis, visible in zip((*call.keys, *call.values), (*axes, *axes), (*ranges, *ranges), strict=True):
-        # What is in no tuple is replaced by zeros: it may be NaN.
+        # Keys and values in no allowed tuple may be NaN, so they are replaced by zeros.
         seen = allowed.any(tuple(other for other in axes if other != axis))
         tensors.append(x[heads, slice(*visible)].masked_fill(~seen.unsqueeze(-1), 0.0))
     keys, values = tensors[: len(ranges)], tensors[len(ranges) :]
@@ -158,5 +160,5 @@ def _query(call: Call, query: int, heads: list[int], ranges: Sequence[Range]) ->
 
 
 def _along(axis: int, x: Tensor, dims: int) -> Tensor:
-    """A tensor (heads, length, ...) with its length along an axis of `dims` ones, which the heads begin."""
+    """Reshape (heads, length, ...) to (heads, 1, ..., length, ..., 1, ...) with the length at one of `dims` axes."""
     return x.reshape(x.shape[0], *(1,) * (axis - 1), x.shape[1], *(1,) * (dims - axis - 1), *x.shape[2:])

@@ -18,14 +18,14 @@ MINUTE = 60.0
 
 
 def shape_of(call: Call) -> Shape:
-    """The sizes of a call, with the keys of each set that a query may attend as its length."""
+    """The sizes of a call, where the length of a key set is the number of keys that a query may attend."""
     heads, length, d = call.query.shape
     reaches = tuple(call.positions.reaches(call.key_lengths))
     return Shape(heads, length, reaches, d, call.values[0].shape[2], call.positions.is_causal)
 
 
 def estimated_seconds(call: Call) -> float:
-    """The time of the forward pass by the constants that ship with the source: on two cores with AVX-512.
+    """The estimated seconds of the forward pass on two cores with AVX-512, from constants in the source.
 
     >>> x = torch.empty(1, 20_000, 64, device="meta")
     >>> from separatrix.attention.positions import Positions
@@ -41,7 +41,7 @@ def warn_if_long(call: Call, estimate: Callable[[Call], float] = estimated_secon
 
     Args:
         call: The call.
-        estimate: The seconds that the algorithm takes for a call.
+        estimate: A function that estimates the seconds of a call.
 
     Raises:
         SeparatrixError: If the call has more tuples than a 64-bit integer can count, which no backend supports.
@@ -51,21 +51,21 @@ def warn_if_long(call: Call, estimate: Callable[[Call], float] = estimated_secon
     check_countable(call)
     positions, faster = call.positions, []
     if None in positions.windows:
-        faster.append("`windows`, which let a query attend its last keys only")
+        faster.append("`windows`, which restrict each query to its last keys")
     if not positions.is_causal:
         faster.append("`is_causal=True`")
     faster.append("a `tolerance`, which allows near-linear attention where entries are bounded")
     warnings.warn(
         f"Exact attention of order {call.order} over {call.query.shape[1]} queries and {list(call.key_lengths)} keys "
-        f"will take about {_duration(seconds)} on two cores with AVX-512, more on fewer. Faster, where the task allows "
-        f"it: {'; '.join(faster)}. Ctrl-C ends the call.",
+        f"will take about {_duration(seconds)} on two cores with AVX-512, more on fewer. Faster alternatives: "
+        f"{'; '.join(faster)}. Ctrl-C interrupts the call.",
         LongCallWarning,
         stacklevel=_caller(),
     )
 
 
 def _duration(seconds: float) -> str:
-    """A time in the largest unit of which there is at least one.
+    """A duration in the largest unit in which it is at least 1.
 
     >>> [_duration(seconds) for seconds in (90, 5400, 2e5, 1e9)]
     ['1.5 minutes', '1.5 hours', '2.3 days', '31.7 years']

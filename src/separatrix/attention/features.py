@@ -1,4 +1,4 @@
-r"""Feature maps of linear attention: phi with phi(q) . phi(k) in place of exp(q . k).
+r"""Feature maps of linear attention: phi with phi(q) . phi(k) instead of exp(q . k).
 
 A feature map takes a (..., L, d) tensor of queries or of keys and returns their (..., L, r) features. **No map scales
 anything**: s = q . k below is the plain inner product, with neither the papers' 1/d nor PyTorch's 1/sqrt(d). To
@@ -9,7 +9,7 @@ approximate ``softmax(scale * s)`` multiply the query (or the key) by ``scale`` 
     elu              (elu(q) + 1) . (elu(k) + 1)     d                     positive
     relu             relu(q) . relu(k)               d                     never negative, may be 0
     taylor2          1 + s + s^2 / 2                 1 + d + d(d + 1)/2    at least 1/2
-    random_positive  exp(s) in the mean              as asked              positive
+    random_positive  exp(s) in expectation           as requested          positive
 
 `identity` is the `lin` of Yichuan Deng, Zhao Song, Kaijun Yuan and Tianyi Zhou, "Why Softmax Attention Outperforms
 Linear Attention"; `elu` is from Angelos Katharopoulos, Apoorv Vyas, Nikolaos Pappas and François Fleuret,
@@ -80,7 +80,7 @@ class RandomPositive:
     projection: Tensor
 
     def log(self, x: Tensor) -> Tensor:
-        """The logarithms of the features, which stay finite where the features do not."""
+        """The logarithms of the features, which are finite even if the features overflow or underflow."""
         r, d = self.projection.shape
         if x.shape[-1] != d:
             raise ArgumentError("feature_map", expected=f"a map of head_dim {x.shape[-1]}", got=f"one of {d}")
@@ -91,7 +91,7 @@ class RandomPositive:
         return self.log(x).exp()
 
     def shifted(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Features of query and key; those of each query, and those of each key set, are divided by their sum.
+        """Features of query and key, normalised: those of each query, and of each key set, are divided by their sum.
 
         These factors cancel in linear attention, and without them the features of long vectors underflow;
         `separatrix.linear_attention` uses these features.
@@ -124,14 +124,14 @@ def random_positive(head_dim: int, num_features: int, generator: torch.Generator
     blocks = []
     for _ in range(-(-num_features // head_dim)):
         rotation, R = torch.linalg.qr(gaussian(head_dim))
-        # Signs of R's diagonal make the factor unique, and with it the rotation uniform.
+        # Fixing the signs of R's diagonal makes the QR factorisation unique, and so the rotation uniform.
         blocks.append(rotation * R.diagonal().sign())
     lengths = gaussian(num_features).norm(dim=-1, keepdim=True)
     return RandomPositive(torch.cat(blocks)[:num_features] * lengths)
 
 
 FEATURE_MAPS: dict[str, FeatureMap] = {"identity": identity, "elu": elu, "relu": relu, "taylor2": taylor2}
-"""The maps that `linear_attention` knows by name. `random_positive` is none of them: its randomness is the caller's."""
+"""The feature maps of `linear_attention` by name, without `random_positive`, which needs a generator."""
 
 
 def mapped(feature_map: str | FeatureMap, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
@@ -141,8 +141,7 @@ def mapped(feature_map: str | FeatureMap, query: Tensor, key: Tensor) -> tuple[T
     if feature_map == "random_positive":
         raise ArgumentError(
             "feature_map",
-            expected="a drawn map, random_positive(head_dim, num_features, generator) "
-            "from separatrix.attention.features, since its randomness is yours to choose",
+            expected="a map made by separatrix.attention.features.random_positive(head_dim, num_features, generator)",
             got=repr(feature_map),
         )
     phi = FEATURE_MAPS.get(feature_map) if isinstance(feature_map, str) else feature_map
@@ -153,7 +152,7 @@ def mapped(feature_map: str | FeatureMap, query: Tensor, key: Tensor) -> tuple[T
     if phi_q.shape[-1] != phi_k.shape[-1]:
         raise ArgumentError(
             "feature_map",
-            expected="as many features for query as for key",
+            expected="the same number of features for query and key",
             got=f"{phi_q.shape[-1]} and {phi_k.shape[-1]}",
         )
     return phi_q, phi_k

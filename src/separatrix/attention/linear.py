@@ -5,18 +5,19 @@ r"""Linear attention: softmax attention with exp(q . k) replaced by phi(q) . phi
 With phi the identity this is Definition C.1 of Yichuan Deng, Zhao Song, Kaijun Yuan and Tianyi Zhou, "Why Softmax
 Attention Outperforms Linear Attention": its u_lin is the row of phi(q_i) . phi(k_j), its alpha_lin our normaliser.
 
-When does a normaliser vanish in floating point? Let m_i = |phi(q_i)|^T sum_j |phi(k_j)| be what alpha_i would be
-without cancellation, n = L_k + r the longest chain of roundings on the way to it, u the unit roundoff of the type the
-numerator is summed in, u' that of the type alpha_i is summed in, and gamma_n = n u' / (1 - n u'). We refuse
+When does a normaliser vanish in floating point? Let m_i = |phi(q_i)|^T sum_j |phi(k_j)| be alpha_i without
+cancellation, n = L_k + r the longest chain of roundings on the way to it, u the unit roundoff of the type the numerator
+is summed in, u' that of the type alpha_i is summed in, and gamma_n = n u' / (1 - n u'). We raise an error if
 
     |alpha_i| <= (u + gamma_n) m_i + n tiny
 
 where tiny is the smallest normal number. The u is about the numerator: below it, changing each product by one rounding,
 which the numerator's arithmetic does anyway, could make alpha_i vanish, so no digit of the quotient is known. The
 gamma_n is the worst-case error of alpha_i itself, which is summed in float64 so that this part is negligible for the
-narrower types: in float32 it would refuse nearly one in a hundred good queries among a thousand Gaussian keys. The last
-term is underflow. With features of one sign m_i = alpha_i and only the underflow is left. Close to the threshold the
-quotient is ill conditioned, by m_i / |alpha_i|; that belongs to the definition, and no algorithm removes it.
+narrower types: in float32 it would reject nearly one percent of the good queries for a thousand Gaussian keys. The last
+term is underflow. With features of one sign m_i = alpha_i, and only the term for underflow remains. Close to the
+threshold the quotient is ill conditioned, by m_i / |alpha_i|; that belongs to the definition, and no algorithm removes
+it.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def linear_attention(
         value: The values, (..., L_k, d_v).
         feature_map: "identity" (the paper's `lin`), "elu", "relu", "taylor2", a map made by
             `separatrix.attention.features.random_positive`, or any callable from (..., L, d) to (..., L, r).
-        is_causal: Whether query i sees the keys j <= i only; the lengths must then be equal.
+        is_causal: Whether query i attends only the keys j <= i; the lengths must then be equal.
 
     Returns:
         The output, (..., L_q, d_v).
@@ -69,8 +70,8 @@ def linear_attention(
     other maps multiply the query by the scale.
 
     **The normaliser alpha_i can vanish**: "identity" has weights of either sign, "relu" may have none. That is a
-    `SeparatrixError` naming the batch index and the query position; nothing is added to the denominator. What counts
-    as vanishing in floating point is said at the top of this file.
+    `SeparatrixError` naming the batch index and the query position; nothing is added to the denominator. The module's
+    docstring defines when a normaliser vanishes in floating point.
 
     With no keys (L_k = 0) there is nothing to attend and every query gets zeros, as in `tensor_attention`. bfloat16
     and float16 are mapped and summed in float32; the normaliser is summed in float64 wherever the device has it.
@@ -120,9 +121,10 @@ def _numerator(phi_q: Tensor, phi_k: Tensor, V: Tensor, is_causal: bool) -> Tens
 
 
 def _chunk_size(length: int, features: int, value_dim: int) -> int:
-    """The power of two at or above the harmonic mean of r and d_v: there the two parts of a causal sum cost the same.
+    """The chunk size at which both parts of a causal sum cost the same: the power of two at or above the harmonic mean
+    of r and d_v.
 
-    A token's share of the triangle is size * (r + d_v) products, of the states 2 r d_v.
+    Per token, the triangle takes size * (r + d_v) products, the states 2 r d_v.
 
     >>> _chunk_size(10_000, 64, 64), _chunk_size(10_000, 2145, 64), _chunk_size(10, 64, 64)
     (64, 128, 16)
@@ -143,16 +145,16 @@ def _normaliser(phi_q: Tensor, phi_k: Tensor, is_causal: bool) -> Tensor:
     n = phi_k.shape[-2] + phi_k.shape[-1]
     growth = n * torch.finfo(wide).eps / 2
     relative = torch.finfo(phi_q.dtype).eps / 2 + growth / (1 - growth)
-    # The operator raises an error where a normaliser vanishes, so nothing is filled. Using its result keeps it in
-    # compiled graphs.
+    # The operator raises an error if a normaliser vanishes, so `masked_fill` changes nothing; using the operator's
+    # result keeps it in compiled graphs.
     lost = refuse_vanishing(alpha.detach(), magnitude, relative, n * torch.finfo(phi_q.dtype).tiny)
     return alpha.masked_fill(lost, torch.nan)
 
 
-# An operator of its own because the check reads data: compilers then leave it in the graph, and vmap hands it the
-# whole batch.
+# A custom operator, because the check reads entries: compilers keep it in the graph, and vmap passes it the whole
+# batch.
 def _refuse_vanishing(alpha: Tensor, magnitude: Tensor, relative: float, absolute: float) -> Tensor:
-    # Where the magnitudes overflow only an exact zero is known to vanish; the rest is inf or nan, and goes through.
+    # If the magnitudes overflow, only an exact zero is known to vanish; inf and nan are returned.
     bound = torch.where(magnitude.isfinite(), relative * magnitude + absolute, 0.0)
     lost = alpha.abs() <= bound
     where = lost.nonzero()
@@ -195,7 +197,7 @@ def _check(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> None:
     if value.shape[-2] != key.shape[-2]:
         raise ArgumentError("value", expected=f"the key's length {key.shape[-2]}", got=_shape(value))
     if is_causal and key.shape[-2] != query.shape[-2]:
-        raise ArgumentError("key", expected=f"the query's length {query.shape[-2]}, as is_causal asks", got=_shape(key))
+        raise ArgumentError("key", expected=f"the query's length {query.shape[-2]} (is_causal)", got=_shape(key))
     batch = query.shape[:-2]
     for name, x in (("key", key), ("value", value)):
         try:

@@ -1,4 +1,4 @@
-"""The calls: The calls `tensor_attention`, `certified_attention` (with a proven error bound) and `plan_attention`."""
+"""The public functions `tensor_attention`, `certified_attention` (with a proven error bound) and `plan_attention`."""
 
 from __future__ import annotations
 
@@ -106,25 +106,26 @@ def tensor_attention(
         windows: For each key set None or a number w that allows only j_m in (i + query_offset - w, i + query_offset]; a
             single number applies to all sets.
         scale: The factor of every score; None is 1/d.
-        enable_gqa: Whether heads, in dimension -3, are grouped: each key head serves query heads / key heads
+        enable_gqa: Whether heads, in dimension -3, are grouped: each key head is shared by (query heads / key heads)
             consecutive query heads.
         cu_seqlens: The cumulative lengths of packed sequences, an integer tensor (sequences + 1,) for query and keys
             alike, or a list with one for the query and one for each key set. **A token attends only to tokens of its
             own sequence**, and positions start at 0 in each sequence: the result is that of a loop over the sequences.
             Sequences of equal lengths are computed as one batch.
         query_offsets: The `query_offset` of each packed sequence, if they differ; requires `cu_seqlens`.
-        lookahead: How many later keys a window contains in a call that is not causal: a set with the window w has only
+        lookahead: The number of later keys in a window, in a call that is not causal: a set with the window w has only
             j_m in (i + query_offset - w, i + query_offset + lookahead].
-        sinks: How many of the first keys of each set stay visible beyond its window, to all queries from their position
-            on (attention sinks). A set with a window is then attended in two parts, and the call is computed as one
-            call for each combination of parts, at the cost of the tuples attended.
-        prefix: How many of the first positions are attended in both directions in a causal call (a prefix language
+        sinks: The number of first keys of each set that all later queries attend, even outside the window (attention
+            sinks). A set with a window is then attended in two parts, and the call is computed as one call for each
+            combination of parts, at the cost of the tuples attended.
+        prefix: The number of first positions that are attended in both directions in a causal call (a prefix language
             model): a query at a position below `prefix` attends all keys below it.
         distinct: Whether only tuples of pairwise different positions j_1, ..., j_{k-1} are attended. At order 3 it
             costs as much as attention to all tuples, or several times as much for queries that would attend mostly
-            pairs of equal positions; at orders above 3 all scores of a query are held. A compiled graph is interrupted.
-        method: "exact", "polynomial" (near-linear, needs a tolerance), or "auto" for the cheapest that keeps the
-            tolerance.
+            pairs of equal positions; at orders above 3 all scores of a query are materialized. It causes a graph break
+            in `torch.compile`.
+        method: "exact", "polynomial" (near-linear, needs a tolerance), or "auto" for the cheapest method that satisfies
+            the tolerance.
         tolerance: An absolute error allowed on every entry of the output; None never approximates. With a tolerance
             this is ``certified_attention(...).output``.
         return_lse: Whether to return the log-sum-exp of the scores as well, (..., L_q), float32 for half types; it
@@ -250,7 +251,8 @@ def certified_attention(
     The arguments are those of `tensor_attention`; the tolerance is absolute. If the entries are small enough, the
     polynomial method of Alman and Song runs, in time linear in the length: the degree is predicted from a sample, and
     raised while the certificate exceeds the tolerance. If that costs more than exact attention, exact attention runs,
-    and the certificate bounds its rounding error. If neither is possible, a `SeparatrixError` says what would be.
+    and the certificate bounds its rounding error. If neither is possible, a `SeparatrixError` says which tolerance or
+    dtype would be.
 
     **Gradients** are those of the computed output, with the coefficients of the polynomial as constants, and have a
     certificate of their own, ``certificate.gradient``: every entry of a vector-Jacobian product is within
@@ -344,7 +346,7 @@ def _packing(
 
 
 def _only(sets: Sets) -> object:
-    """The single set of order 2, which may be given as a list of one tensor."""
+    """The single set of order 2, from a tensor or a list of one tensor."""
     return sets[0] if isinstance(sets, (list, tuple)) and len(sets) == 1 else sets
 
 

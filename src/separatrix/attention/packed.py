@@ -2,7 +2,7 @@ r"""Packed sequences: several sequences concatenated in one tensor, each attende
 
     out = sx.tensor_attention(query, keys, values, cu_seqlens=torch.tensor([0, 5, 12, 17]), is_causal=True)
 
-`cu_seqlens` are cumulative lengths, as flash-attention has them: sequence s has the tokens cu_seqlens[s] up to
+`cu_seqlens` are cumulative lengths, as in flash-attention: sequence s has the tokens cu_seqlens[s] up to
 cu_seqlens[s + 1]. A call is split at these boundaries, and sequences of equal lengths are attended in one call, as a
 batch. So the cost is that of the tuples that may be attended, positions (causality, windows, rotary, biases) start at 0
 in each sequence, and every algorithm supports packed sequences. The boundaries are read on the host.
@@ -74,7 +74,7 @@ class Packing:
             )
 
     def _part(self, x: Tensor, sequences: list[int], which: int, axis: int, rank: int) -> Tensor:
-        """The tokens of these sequences: one of them as a view, several stacked in front of all dimensions."""
+        """The tokens of these sequences: a view for one sequence, stacked along a new first dimension for several."""
         stops = self.boundaries[which]
         parts = [x.narrow(axis, stops[s], stops[s + 1] - stops[s]) for s in sequences]
         if len(parts) == 1:
@@ -143,7 +143,9 @@ def pack(
 
 def _boundaries(name: str, cu_seqlens: object) -> list[int]:
     """Cumulative lengths as integers, which start with 0 and never decrease."""
-    expected = "a tensor of cumulative lengths, (sequences + 1,), of int32 or int64, which begin with 0 and never fall"
+    expected = (
+        "a tensor of cumulative lengths, (sequences + 1,), of int32 or int64, which begin with 0 and never decrease"
+    )
     if not isinstance(cu_seqlens, Tensor):
         raise ArgumentError(name, expected=expected, got=type(cu_seqlens).__name__)
     if cu_seqlens.dtype not in (torch.int32, torch.int64) or cu_seqlens.dim() != 1:

@@ -1,4 +1,4 @@
-"""Which keys a query may attend by its position: all of them, those up to it, or those in a window that ends at it."""
+"""Which keys a query may attend by its position: all keys, those up to it, or those in a window that ends at it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Positions:
         return [length if window is None else min(window, length) for window, length in pairs]
 
     def contested(self, m: int, queries: Range, keys: Range) -> Range:
-        """The shortest range of these keys of set m that holds all that some of these queries may not attend."""
+        """The shortest range that contains every key of set m which at least one of these queries may not attend."""
         start, stop = keys
         first, last = queries[0] + self.offset, queries[1] - 1 + self.offset
         window = self.windows[m]

@@ -1,4 +1,4 @@
-r"""What order-k attention *is*: the literal definitions, materialised, slow and obvious.
+r"""The definition of order-k attention: literal formulas with all weights materialised, slow and obvious.
 
 This file is the oracle of every algorithm in the package. It follows Josh Alman and Zhao Song, "How to Capture
 Higher-order Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation" (Definitions 1.1, 1.5,

@@ -1,4 +1,4 @@
-r"""First keys that stay visible beyond a window, a prefix attended in both directions, and windows that look ahead.
+r"""Attention sinks, prefixes that are attended in both directions, and windows with lookahead.
 
 By position, query i attends key j of a set with the window w if j is in (i + offset - w, i + offset]. Three arguments
 of `tensor_attention` change this:
@@ -42,9 +42,9 @@ class Places:
     """The arguments of a call that change which tuples are attended, beside causality, windows and masks.
 
     Attributes:
-        lookahead: How many later keys a window contains.
-        sinks: How many of the first keys a window never leaves behind.
-        prefix: How many of the first positions attend each other in both directions.
+        lookahead: The number of later keys in a window.
+        sinks: The number of first keys that are attended even outside the window.
+        prefix: The number of first positions that attend each other in both directions.
         distinct: Whether only tuples of pairwise different positions are attended.
     """
 
@@ -60,11 +60,11 @@ class Places:
 
     @property
     def keeps_certificates(self) -> bool:
-        """Whether every output is that of a call without `places`, so that it has the certificate of that call."""
+        """Whether every output is the output of a single call without `places`, and so has that call's certificate."""
         return not (self.sinks or self.distinct)
 
     def check(self, is_causal: bool, windows: int | Sequence[int | None] | None) -> None:
-        """Raise an `ArgumentError` for an argument that has no effect on such a call, or contradicts it."""
+        """Raise an `ArgumentError` for an argument that has no effect on the call, or contradicts it."""
         entries = windows if isinstance(windows, (list, tuple)) else [windows]
         for name in ("lookahead", "sinks"):
             if getattr(self, name) and all(window is None for window in entries):

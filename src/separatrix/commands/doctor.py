@@ -64,12 +64,12 @@ def doctor(
         for speed in (exact, polynomial):
             table.add_row(
                 f"speed, {speed.method}",
-                f"{1e3 * speed.seconds:.1f} ms, {speed.factor:.2f} times what is planned with ({speed.what})",
+                f"{1e3 * speed.seconds:.1f} ms, {speed.factor:.2f} times the cost model's ({speed.what})",
             )
         if loaded := busy():
             table.add_row("busy", loaded)
         balance = polynomial.factor / exact.factor
-        table.add_row("balance", f"polynomial / exact is {balance:.2f} times what is planned with")
+        table.add_row("balance", f"polynomial / exact is {balance:.2f} times the cost model's")
     table.add_section()
     if health is None:
         table.add_row("store", f"none: there is no folder {RESULTS} here, and no --store was given")

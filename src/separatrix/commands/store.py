@@ -147,7 +147,7 @@ def verify(store: StoreOption = RESULTS) -> None:
     if damages:
         typer.echo(
             f"{many(damages, 'damage')} found. Restore the store from a copy, or run `separatrix store gc --damaged "
-            f"--store {store}`: it keeps every cell that is whole, and the next run does the others again.",
+            f"--store {store}`: it keeps every undamaged cell, and the next run recomputes the others.",
             err=True,
         )
         raise typer.Exit(1)
@@ -174,7 +174,7 @@ def gc(
             "next `separatrix store gc`."
         )
     removed = f"{many(cleared.files, 'file')} of {many(cleared.bytes, 'byte')}"
-    typer.echo(f"Removed {removed}, forgot {many(cleared.cells, 'cell')} left by killed runs or damaged.")
+    typer.echo(f"Removed {removed}, and {many(cleared.cells, 'cell')}, damaged or left by killed runs.")
 
 
 @store_app.command()

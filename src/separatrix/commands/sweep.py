@@ -43,7 +43,7 @@ def sweep(
             import_module(name)
         except ModuleNotFoundError as error:
             raise ArgumentError(
-                "--module", expected="a module that Python can import", got=f"{name} ({error})"
+                "--module", expected="a module that Python can import", got=f"{name!r} ({error})"
             ) from error
     _register_experiment_of(file)
     grid = read(file)

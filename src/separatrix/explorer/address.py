@@ -65,8 +65,8 @@ def read(parameters: Mapping[str, str], fields: Sequence[Field], *, compares: bo
         try:
             field.read(text)
         except SeparatrixError as error:
-            said = str(error).removeprefix(field.name)
-            notes.append(f"{name}{said} {default or 'Nothing'} is used instead.")
+            message = str(error).removeprefix(field.name)
+            notes.append(f"{name}{message} {default or 'Nothing'} is used instead.")
             text = default
         state[name] = text
 

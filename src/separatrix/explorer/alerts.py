@@ -39,12 +39,12 @@ def callback_with_alert(
             try:
                 return {"alert": "", "answer": dict(function(**named))}
             except SeparatrixError as error:
-                said = str(error)
+                message = str(error)
             except Exception:
                 log.exception("A callback of the explorer failed: %s", function.__name__)
-                said = OURS
+                message = OURS
             # The number of outputs that a pattern matches is known only from the request.
-            return {"alert": said, "answer": {**unchanged(ctx.outputs_grouping["answer"]), **(on_error or {})}}
+            return {"alert": message, "answer": {**unchanged(ctx.outputs_grouping["answer"]), **(on_error or {})}}
 
         wanted = {"alert": Output(alert, "children"), "answer": dict(outputs)}
         app.callback(output=wanted, inputs=dict(inputs), **options)(answer)

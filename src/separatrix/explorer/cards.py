@@ -15,10 +15,14 @@ from dash import dcc, html
 from dash.dependencies import Output
 from dash.development.base_component import Component
 
+from separatrix.explorer.alerts import unchanged
 from separatrix.explorer.attributes import attributes, element
 from separatrix.report.sketch import sketch
 from separatrix.report.theme import Drawing
 from separatrix.report.typeset import typeset
+
+INVALID = "A value is not valid: see the note below it."
+EARLIER = "This figure shows the earlier settings: a value is not valid now."
 
 log = logging.getLogger("separatrix.explorer")
 
@@ -98,6 +102,11 @@ def figure_values(drawing: Drawing) -> dict[str, Any]:
     return {"figure": drawing.figure, "caption": typeset(drawing.text, element), "csv": drawing.csv()}
 
 
+def earlier_figure(id: str) -> dict[str, Any]:
+    """The values of `figure_outputs` while a setting is invalid: the drawing stays, and its caption says so."""
+    return {**unchanged(figure_outputs(id)), "caption": EARLIER}
+
+
 def copy_card(id: str, python: str = "", command: str = "") -> Component:
     """A card with a program and a command, each with a button that copies it."""
     both = [_copied(id, "python", "Copy as Python", python), _copied(id, "command", "Copy as command", command)]
@@ -107,6 +116,11 @@ def copy_card(id: str, python: str = "", command: str = "") -> Component:
 def copy_outputs(id: str) -> dict[str, Output]:
     """The outputs of a callback that fills a copy card: the texts `python` and `command`."""
     return {kind: Output({"kind": kind, "of": id}, "children") for kind in ("python", "command")}
+
+
+def no_copy() -> dict[str, str]:
+    """The values of `copy_outputs` while a setting is invalid: a comment instead of a program and a command."""
+    return {kind: f"# {INVALID}" for kind in ("python", "command")}
 
 
 def _copied(id: str, kind: str, says: str, text: str) -> Component:

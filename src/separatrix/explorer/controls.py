@@ -22,8 +22,6 @@ from separatrix.explorer.attributes import attributes, element
 from separatrix.explorer.fields import LONGEST, Field, Scale
 from separatrix.report.typeset import typeset
 
-SEE_BELOW = "A value is not valid: see the note below it."
-
 _Made = TypeVar("_Made")
 
 
@@ -158,9 +156,9 @@ def notes_output(tab: str) -> Output:
     return Output({"kind": "note", "tab": tab, "of": ALL}, "children")
 
 
-def notes(ids: Sequence[Mapping[str, str]], said: Mapping[str, Sequence[Any] | str]) -> list[Any]:
+def notes(ids: Sequence[Mapping[str, str]], messages: Mapping[str, Any]) -> list[Any]:
     """The notes below the controls, from notes by name in the URL."""
-    return [said.get(id["of"], "") for id in ids]
+    return [messages.get(id["of"], "") for id in ids]
 
 
 def values(fields: Sequence[Field], texts: Mapping[str, object]) -> dict[str, Any]:
@@ -170,13 +168,13 @@ def values(fields: Sequence[Field], texts: Mapping[str, object]) -> dict[str, An
 
 def complaints(fields: Sequence[Field], texts: Mapping[str, object]) -> dict[str, str]:
     """The error messages of invalid texts, by name."""
-    said: dict[str, str] = {}
+    messages: dict[str, str] = {}
     for field in fields:
         try:
             field.read(texts.get(field.name))
         except ArgumentError as error:
-            said[field.name] = str(error)
-    return said
+            messages[field.name] = str(error)
+    return messages
 
 
 def each_setting(
@@ -184,11 +182,11 @@ def each_setting(
     state: Mapping[str, Any],
     make: Callable[[dict[str, Any]], _Made],
     note: Callable[[_Made], Mapping[str, Any]],
-    said: dict[str, Any],
+    messages: dict[str, Any],
 ) -> list[_Made] | None:
     """Call `make` with the values of each setting and return the results; None if a value is invalid.
 
-    `said` receives the notes below the controls: error messages, and the notes of `note` for valid settings.
+    `messages` receives the notes below the controls: error messages, and the notes of `note` for valid settings.
     """
     results = []
     for second in (False, True) if compares(state) else (False,):
@@ -201,8 +199,8 @@ def each_setting(
                 wrong = {error.argument: str(error)}
             else:
                 results.append(result)
-                said.update({name + ending: sentence for name, sentence in note(result).items()})
-        said.update({name + ending: sentence for name, sentence in refusals(wrong).items()})
+                messages.update({name + ending: sentence for name, sentence in note(result).items()})
+        messages.update({name + ending: sentence for name, sentence in refusals(wrong).items()})
     return results if len(results) == 1 + compares(state) else None
 
 

@@ -22,7 +22,7 @@ def precompute(store: Path) -> None:
     for first in (_separate, _compute, _learn, _attend):
         first()
     speeds()
-    shelf_of(store).judgements()  # the last, because it imports all claims
+    shelf_of(store).judgements()  # last, because it imports all claims
 
 
 def _separate() -> None:

@@ -178,11 +178,11 @@ def harden(app: Dash) -> None:
     @server.errorhandler(Exception)
     def refuse(error: Exception) -> Response:
         if isinstance(error, HTTPException):
-            said, code = error.description or error.name, error.code or 500
+            message, code = error.description or error.name, error.code or 500
         else:
             log.error("A request to the explorer failed", exc_info=error)
-            said, code = "This is a bug in Separatrix.", 500
-        return Response(f"{said}\n", code, mimetype="text/plain")
+            message, code = "This is a bug in Separatrix.", 500
+        return Response(f"{message}\n", code, mimetype="text/plain")
 
 
 def _is_registered(app: Dash, named: Mapping[str, str]) -> bool:

@@ -24,7 +24,7 @@ from separatrix.hardness.orthogonal_vectors import Triple
 from separatrix.hardness.padded_attention import pad_for_attention
 
 LARGEST_WORK = 2**38
-"""The most multiplications of one call of attention, n_a (n_b + 1) (n_c + 1) (d + h): about half a minute."""
+"""The largest number of multiplications of a call, n_a (n_b + 1) (n_c + 1) (d + h): about half a minute."""
 LARGEST_SET = 2**26
 """The most numbers in the query or a key set: half a gigabyte."""
 

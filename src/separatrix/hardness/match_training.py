@@ -2,9 +2,10 @@
 
     logit(x) = MLP([e_0, TensorAttention(e_0, e, e)]),    e_j a learned embedding of the residue x_j
 
-reads off position 0 of `planted_instances`. Models of different orders have **exactly as many parameters**: a head of
-order 3 has two projections of w (w + 1) more than one of order 2, which has w more hidden units of the readout instead.
-They see the same instances in the same order and take the same number of steps; a step at order 3 computes more.
+reads off position 0 of `planted_instances`. Models of different orders have **exactly the same number of parameters**:
+a head of order 3 has two more projections, of w (w + 1) parameters each, and so the model of order 2 has w more hidden
+units in its readout. They see the same instances in the same order and take the same number of steps; a step at order 3
+computes more.
 
 >>> run = MatchTraining(order=3, task=3, n=6, modulus=7, steps=20, evaluate_every=10, evaluation_points=100)
 >>> [(record.step, record.parameters) for record in train_match(run)]

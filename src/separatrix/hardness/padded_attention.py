@@ -1,4 +1,4 @@
-"""The attention of Lemma B.1 (Alman and Song): inner products are scores, and blank keys have a score to compare with.
+"""The attention of Lemma B.1 (Alman and Song): scores are inner products, and blank keys have a reference score.
 
 From a, b, c in {0, 1}^d, with beta > 0 and a padding of w ones (the lemma has w = d),
 

@@ -1,7 +1,7 @@
 """The caches of a model's layers of `separatrix.nn` as one `Cache` of `transformers`, which `generate` keeps.
 
 A `Cache` of `transformers` is given keys and values and returns those of all tokens. A layer of `separatrix.nn` has
-several sets of both, or sums of them, and decodes with a cache of its own: here a `Cache` holds one of these for each
+several sets of both, or sums of them, and decodes with a cache of its own: this `Cache` has one of these for each
 layer, and `generate` counts, reorders and crops them.
 """
 
@@ -30,7 +30,7 @@ class LayerCache(Cache):
             hidden = hidden + cache.decode(layer, hidden, index, key_padding_mask=padding)
 
     `generate` then counts its tokens, reorders it for a beam search and takes tokens back in assisted generation. The
-    last is possible for layers that hold all tokens; sums, of a layer with a tolerance, forget none.
+    last is possible for layers that store all tokens, but not for layers with a tolerance, which store sums.
 
     Example:
         >>> layer = TensorAttention(8, 2, generator=torch.Generator().manual_seed(0))
@@ -48,10 +48,10 @@ class LayerCache(Cache):
 
     @classmethod
     def of(cls, past_key_values: Cache | None) -> Self:
-        """The given cache, or a new one in place of None and of the empty `DynamicCache` that `generate` makes.
+        """The given cache, or a new one for None and for the empty `DynamicCache` that `generate` creates.
 
         Raises:
-            ArgumentError: `past_key_values` is another kind of cache that has tokens, or none of `transformers`.
+            ArgumentError: `past_key_values` is another kind of cache with tokens, or not a cache of `transformers`.
         """
         if isinstance(past_key_values, cls):
             return past_key_values
@@ -117,7 +117,7 @@ class _DecodedTokens(CacheLayerMixin):
     get_max_cache_shape = get_max_length  # its name in transformers 5.4
 
     def crop(self, count: int) -> None:
-        """Forget the last -count tokens; a positive count, in transformers 5.4, is how many tokens are left."""
+        """Remove the last -count tokens; a positive count, in transformers 5.4, is the number of tokens to keep."""
         if self.tokens is not None and count != 0:
             length = self.get_seq_length()
             self.tokens.trim(length + count if count < 0 else min(count, length))
@@ -153,7 +153,7 @@ def key_padding_mask(attention_mask: Tensor | None, length: int) -> Tensor | Non
     Args:
         attention_mask: The mask that tokenizers and `generate` give, (batch, tokens so far): 1 or True for a token,
             0 or False for padding.
-        length: How many tokens are new.
+        length: The number of new tokens.
 
     Returns:
         A bool tensor (batch, length), True for padding, or None, with which layers take less time.

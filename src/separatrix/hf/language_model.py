@@ -25,9 +25,9 @@ class TensorAttentionConfig(PreTrainedConfig):
     """The sizes of a `TensorAttentionForCausalLM`.
 
     Args:
-        vocab_size: How many tokens there are.
+        vocab_size: The number of tokens in the vocabulary.
         hidden_size: The width of embeddings and layers.
-        num_hidden_layers: How many blocks of attention and a feed-forward network follow each other.
+        num_hidden_layers: The number of blocks of attention and a feed-forward network.
         num_attention_heads: The heads of each attention.
         intermediate_size: The width inside the feed-forward networks.
         max_position_embeddings: The longest sequence.

@@ -1,4 +1,5 @@
-"""A report on the heads of a model on real inputs: how large scores are, and whether near-linear attention would do."""
+"""A report on the heads of a model on real inputs: the size of scores, and whether near-linear attention is
+possible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a run still lives, decided by a lock and a counter and not by the time of day, which may jump.
+"""Whether a run is still alive, decided by a lock and a counter and not by the clock, which may jump.
 
 A run holds the lock of its own file in ``runs/``, which the system releases when the process ends in any way. The run
 also increases a counter in that file. If a process is suspended, or a lock on a network folder is not released, the
@@ -54,7 +54,7 @@ def beat(handle: int, count: int) -> None:
 
 
 class Watch:
-    """It watches the counters of the runs on a store, to find those that were killed or stand still."""
+    """Watches the counters of the runs on a store, to find runs that were killed or are suspended."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

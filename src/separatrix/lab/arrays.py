@@ -69,7 +69,7 @@ def fetch(folder: Path, digest: str) -> bytes:
         except NotRegular:
             raise DamagedError(f"{source} is not a regular file. {REMEDY}") from None
     if sha256(data).hexdigest() != digest:
-        raise DamagedError(f"{source} does not hold what its name says. {REMEDY}")
+        raise DamagedError(f"{source} does not have the SHA-256 in its name. {REMEDY}")
     return data
 
 
@@ -80,7 +80,7 @@ REMEDY = (
 
 
 def marks_in(result: str) -> list[Mark]:
-    """The marks of the arrays that the text of a result names."""
+    """The marks of all arrays in the text of a result."""
     marks: list[Mark] = []
 
     def note(inner: dict[str, Any]) -> dict[str, Any]:
@@ -94,7 +94,7 @@ def marks_in(result: str) -> list[Mark]:
 
 
 def named_in(result: str) -> list[str]:
-    """The SHA-256 of each array that the text of a result names."""
+    """The SHA-256 of each array in the text of a result."""
     return [mark.sha256 for mark in marks_in(result)]
 
 

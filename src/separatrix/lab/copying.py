@@ -25,7 +25,7 @@ def copy(store: Store, target: Path) -> tuple[int, int]:
     """
     with plainly(target):
         if target.exists() and (not target.is_dir() or any(target.iterdir())):
-            raise ArgumentError("FOLDER", expected="a folder that does not exist, or is empty", got=str(target))
+            raise ArgumentError("FOLDER", expected="a folder that does not exist, or is empty", got=repr(str(target)))
     copied, left = 0, 0
 
     def sound_records() -> Iterator[StoredRecord]:

@@ -46,9 +46,9 @@ def run(
         store: the store, opened by `Store.create`.
         cells: the cells. They are read while the run goes on, so that a large grid takes little memory.
         crew: the executors to use.
-        progress: what is told how far the run is; None shows nothing.
+        progress: Shows the progress of the run; None shows nothing.
         retry_failed: whether to run cells again that failed before.
-        cost: what a cell costs, about; the tally adds it up, so that the progress can tell how much is left.
+        cost: the approximate cost of a cell, from which the progress estimates the remaining time.
 
     Returns:
         How many cells were run, skipped and failed. A cell that another run has taken is waited for.
@@ -282,8 +282,8 @@ _DAMAGED = (
     "Damaged cells in the store, which count as not run and are run again: {count:,}. The first of them is {first}."
 )
 _NO_WORKERS = (
-    "No worker {name} stays up ({error}). Finished cells are kept. Workers must be able to import separatrix, and a "
-    "script that starts them must do so under `if __name__ == '__main__':`."
+    "Workers {name} stop repeatedly ({error}). Finished cells are saved. Workers must be able to import separatrix, "
+    "and a script that starts them must do so under `if __name__ == '__main__':`."
 )
 
 

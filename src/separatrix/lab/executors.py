@@ -33,11 +33,11 @@ from separatrix.lab import worker
 from separatrix.lab.interrupts import kept_from_children
 
 CONNECT_SECONDS = 10
-"""How long a scheduler elsewhere is waited for."""
+"""The seconds to wait for a scheduler on another machine."""
 LOCAL_SECONDS = 900
-"""How long the scheduler that was started here is waited for: it is there, however busy the machine is."""
+"""The seconds to wait for a local scheduler, which answers even on a busy machine."""
 _SCRATCH = "separatrix-dask-"
-"""How the names of the scratch folders of local Dask clusters begin."""
+"""The prefix of the names of scratch folders of local Dask clusters."""
 _IN_USE = "in-use"
 """The lock in a scratch folder, which its run holds."""
 
@@ -52,7 +52,7 @@ class Crew:
 
     Attributes:
         name: where cells run, as messages say it: "on 4 local processes".
-        make: it makes an executor. It is called again when an executor breaks.
+        make: creates an executor. It is called again when an executor breaks.
         executors: how many executors to make.
         depth: how many cells an executor may have at a time.
     """
@@ -75,7 +75,7 @@ def processes(workers: int | None = None) -> Crew:
 
 
 def dask_workers(address: str, workers: int | None = None) -> Crew:
-    """A crew of the workers of a Dask scheduler.
+    """The executors for the workers of a Dask scheduler.
 
     Anyone who can connect to a scheduler or a worker can run code on it. A scheduler that is started here accepts only
     connections with credentials that are made for the run and never leave its processes. For another scheduler, Dask's

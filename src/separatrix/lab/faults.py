@@ -79,8 +79,8 @@ def plainly(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        said = _SENTENCES.get(error.errno or 0, _OTHER)
-        raise StoreError(said.format(path=error.filename or path, error=error.strerror or error)) from error
+        message = _SENTENCES.get(error.errno or 0, _OTHER)
+        raise StoreError(message.format(path=error.filename or path, error=error.strerror or error)) from error
     except UnicodeDecodeError as error:  # SQLite quotes bytes of a damaged file in its message
         raise damaged(path, "SQLite: its tables are malformed") from error
     except sqlite3.Error as error:

@@ -43,7 +43,7 @@ class Lease:
         path = lock_path(self.store.folder, self.id)
         with plainly(path):
             make_folder(path.parent)
-            self._lock = hold(path, wait=True)  # another process may hold it for a moment to see whether it is held
+            self._lock = hold(path, wait=True)  # another process may hold it briefly while it checks whether it is held
         try:
             self.free_abandoned_cells()
         except BaseException:

@@ -56,7 +56,7 @@ class Tally:
 
 
 class Progress(Protocol):
-    """What shows the progress of a run."""
+    """An object that shows the progress of a run."""
 
     def show(self, tally: Tally) -> None:
         """Show the counts so far."""
@@ -77,7 +77,7 @@ class Silent:
 
 @dataclass(frozen=True)
 class Work:
-    """What the cells that a run has to do cost, about, in seconds of one worker, and how many workers there are."""
+    """The approximate cost of a run's cells, in seconds of one worker, and the number of workers."""
 
     total: float
     workers: int = 1
@@ -112,13 +112,13 @@ class Lines:
 
 
 BEGINNING_SECONDS = 30.0
-"""So long a run is taken to have gone as it was expected to before it began: its first cells do not decide alone."""
+"""The weight, in seconds, of the expected rate in the estimate: the first cells alone do not decide it."""
 
 
 def _pace(tally: Tally, total: int, seconds: float, work: Work | None) -> str:
-    """The time left, once a cell has been run; the rate, where nothing is known of the cells; and how many failed.
+    """The remaining time, once a cell has finished; the rate, if the costs of cells are unknown; and the failures.
 
-    Cells that cost much and little come in turns: where their costs are known, it is these that are counted.
+    Costs of cells differ: if they are known, the remaining cost is used instead of the remaining number of cells.
     """
     failed = tally.failed + tally.failed_before
     failures = f", {failed:,} failed" if failed else ""

@@ -68,7 +68,7 @@ def spread(table: dict[str, Any], field: str) -> list[int] | list[float]:
     """
     for key in table:
         if key not in ("from", "to", "step", "factor"):
-            raise ArgumentError(f"{field}.{key}", expected="from, to, and one of step and factor", got=key)
+            raise ArgumentError(f"{field}.{key}", expected="from, to, and one of step and factor", got=repr(key))
     if ("step" in table) == ("factor" in table):
         raise ArgumentError(field, expected="one of step and factor", got="both" if "step" in table else "neither")
     exact = {key: _exact(table.get(key), f"{field}.{key}") for key in ("from", "to", *table)}

@@ -8,7 +8,7 @@
 >>> coin.cell(seed=3, q=1)
 Traceback (most recent call last):
     ...
-separatrix.errors.ArgumentError: parameters of docs.coin: expected p and no other, got q.
+separatrix.errors.ArgumentError: parameters of docs.coin: expected p and no other, got 'q'.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ class Experiment:
         """
         if name not in self.hints:
             known = ", ".join(self.hints) or "none"
-            raise ArgumentError(f"parameters of {self.name}", expected=f"{known} and no other", got=called or name)
+            raise ArgumentError(
+                f"parameters of {self.name}", expected=f"{known} and no other", got=repr(called or name)
+            )
         return canonical_json.fitted(value, self.hints[name], called or name)
 
     def cell(self, *, seed: int, **parameters: Any) -> Cell:
@@ -145,4 +147,4 @@ def named(name: str, argument: str = "experiment") -> Experiment:
         return _REGISTRY[name]
     near = get_close_matches(name, _REGISTRY, n=3, cutoff=0.0)
     hint = f" (nearest: {', '.join(near)})" if near else " (none is registered)"
-    raise ArgumentError(argument, expected=f"the name of a registered experiment{hint}", got=name)
+    raise ArgumentError(argument, expected=f"the name of a registered experiment{hint}", got=repr(name))

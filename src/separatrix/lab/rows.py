@@ -66,7 +66,7 @@ class StoredRecord:
         cell, origin = self.cell, None if self.origin is None else named(self.origin)
         which = (self.key, cell.experiment, cell.version, cell.parameters, cell.seed)
         what = (self.status, self.run, self.seconds, self.finished, origin, self.result, self.traceback)
-        return (*which, *what, seal((*which, *what)))
+        return (*which, *what, row_checksum((*which, *what)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +98,10 @@ def named(origin: str) -> str:
     return sha256(origin.encode()).hexdigest()
 
 
-def seal(fields: Sequence[Any]) -> str:
+def row_checksum(fields: Sequence[Any]) -> str:
     """The checksum of a row: the SHA-256 of its fields.
 
-    >>> seal(["key", 1, None]) == seal(["key", 1.0, None])
+    >>> row_checksum(["key", 1, None]) == row_checksum(["key", 1.0, None])
     False
     """
     return sha256(json.dumps(fields).encode()).hexdigest()
@@ -116,7 +116,7 @@ def read(row: Sequence[Any]) -> StoredRecord | Damaged:
     """
     id, *fields, checksum, facts = row
     try:
-        is_unchanged = seal(fields) == checksum
+        is_unchanged = row_checksum(fields) == checksum
     except TypeError:  # bytes, which no undamaged field holds
         is_unchanged = False
     if not is_unchanged:

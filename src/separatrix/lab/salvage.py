@@ -26,7 +26,7 @@ _FIRST_SHARED_BYTE, _SHARED_BYTES = 0x40000002, 510
 """The bytes of a file that SQLite keeps locked while a connection in write-ahead mode is open."""
 _LARGEST_ROWID = 2**62  # a store numbers its rows from 1
 _MOST_FAILURES = 10_000
-"""After so many ranges that cannot be read, the others are given up."""
+"""After this many unreadable ranges, no further ranges are read."""
 _RANGE = "NOT INDEXED WHERE rowid BETWEEN ?1 AND ?2 ORDER BY rowid LIMIT 1 + ?2 - ?1"
 """The limit keeps SQLite from reading a page after the last row of a range."""
 _CELLS = f"SELECT id, {rows.COLUMNS}, seal FROM cells {_RANGE}"

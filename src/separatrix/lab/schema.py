@@ -1,7 +1,7 @@
-"""The SQLite file of a store: its tables, how it is opened, and which files are refused.
+"""The SQLite file of a store: its tables, how it is opened, and which files raise an error.
 
 A file is a store if the definitions of its tables are exactly those of its schema below; if any other fixed property of
-it is wrong then, it is damaged. A file of another schema is refused, and a database that another program made is not
+it is wrong then, it is damaged. A file of another schema raises an error, and a database of another program is not
 changed.
 
 A file may come from somebody else. Its views, triggers and generated columns never run, because the tables are compared
@@ -52,9 +52,10 @@ _MADE: set[tuple[str, str, str, str | None]] = {
     *(("index", f"sqlite_autoindex_{name}_1", name, None) for name in _INDEXED),
     ("index", "cells_of_run", "cells", _TABLES["cells_of_run"]),
 }
-"""What ``sqlite_schema`` holds for the tables; SQLite adds an index for a column that is UNIQUE or the PRIMARY KEY."""
+"""The rows of ``sqlite_schema`` for the tables; SQLite adds an index for a column that is UNIQUE or the PRIMARY KEY."""
 _STEPS, _STEPS_PER_BYTE, _STEPS_PER_BATCH = 1_000_000, 1, 10_000
-"""How many steps of SQLite's machine a query may take: some, more for each byte of the file, counted in batches.
+"""The largest number of steps of SQLite's machine for a query: a constant, a number per byte of the file, and the batch
+size.
 
 A row takes some hundred bytes of the file; reading or checking it takes less than a tenth of a step per byte."""
 

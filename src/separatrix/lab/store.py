@@ -191,7 +191,7 @@ class Store:
             DamagedError: if the row is damaged.
         """
         if not key or not set(key) <= set("0123456789abcdef"):
-            raise ArgumentError("KEY", expected="the first hex digits of a key", got=key)
+            raise ArgumentError("KEY", expected="the first hex digits of a key", got=repr(key))
         rows = list(self.rows("WHERE key >= ? AND key < ? LIMIT 2", [key, f"{key}g"]))
         if len(rows) != 1:
             problem = "more than one cell has" if rows else "no cell has"
@@ -222,9 +222,9 @@ class Store:
     def statuses(self, keys: Sequence[str]) -> dict[str, str]:
         """The status of each key that the store has: ``damaged`` if the row or an array that it names is damaged."""
         rows = self._by_key(keys).items()
-        return {key: self.standing(record) if (record := _usable(row)) else "damaged" for key, row in rows}
+        return {key: self.record_status(record) if (record := _usable(row)) else "damaged" for key, row in rows}
 
-    def standing(self, record: StoredRecord) -> str:
+    def record_status(self, record: StoredRecord) -> str:
         """The status of a record: ``damaged`` if an array that it names is missing or damaged."""
         return "damaged" if any(self.wrong_arrays(record)) else record.status
 
@@ -276,8 +276,8 @@ def has_store(folder: Path) -> bool:
 def _make_file(path: Path) -> None:
     """Make the file of an empty store, which only this user can read, unless another process makes one meanwhile.
 
-    The file is made in a folder aside and linked to its name when it is complete, so that other processes see all of it
-    or nothing. SQLite gives its log and its index the mode of the file.
+    The file is written in a temporary folder and linked to its name when it is complete, so that other processes see a
+    complete file or none. SQLite gives its log and its index the mode of the file.
     """
     with draft_folder(path) as draft, suppress(FileExistsError):
         file = draft / path.name

@@ -110,7 +110,7 @@ def parse(text: str) -> Sweep:
     >>> parse('experiment = "docs.line"\\ntrials = 2\\n[axes]\\nx = {from = 0.1, to = 0.3, stride = 0.1}')
     Traceback (most recent call last):
         ...
-    separatrix.errors.ArgumentError: axes.x.stride: expected from, to, and one of step and factor, got stride.
+    separatrix.errors.ArgumentError: axes.x.stride: expected from, to, and one of step and factor, got 'stride'.
     """
     return _sweep(tomlfile.parse(text, decimal))
 
@@ -118,7 +118,7 @@ def parse(text: str) -> Sweep:
 def _sweep(table: dict[str, Any]) -> Sweep:
     for key in table:
         if key not in ("experiment", "combine", "trials", "seeds", "baseline", "axes"):
-            raise ArgumentError(key, expected="experiment, combine, trials or seeds, baseline, axes", got=key)
+            raise ArgumentError(key, expected="experiment, combine, trials or seeds, baseline, axes", got=repr(key))
     recipe = named(_typed(table, "experiment", str, "a string"))
     combine = _typed(table, "combine", str, "a string", "product")
     if combine not in COMBINATIONS:
@@ -149,7 +149,7 @@ def _typed(table: dict[str, Any], field: str, kind: type, words: str, default: A
 def _check_name(recipe: Experiment, field: str, name: str) -> None:
     if name not in recipe.hints:
         known = ", ".join(recipe.hints)
-        raise ArgumentError(shown(field, str), expected=f"a parameter of {recipe.name} ({known})", got=shown(name, str))
+        raise ArgumentError(shown(field, str), expected=f"a parameter of {recipe.name} ({known})", got=shown(name))
 
 
 def _fitted(recipe: Experiment, field: str, name: str, value: Any) -> Any:

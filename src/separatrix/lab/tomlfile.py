@@ -1,6 +1,6 @@
 """Reads TOML files; an error names the file and, where it can, the line.
 
-Files that would take long to read are refused: large files, files with keys of very many parts, for which Python's
+Files that would take long to read raise an error: large files, files with keys of very many parts, for which Python's
 reader takes time that grows with the square of their number, and files that are nested too deeply.
 """
 

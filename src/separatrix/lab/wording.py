@@ -1,4 +1,4 @@
-"""Numbers of things, durations and texts of others, as a person reads them.
+"""Formats counts, durations and untrusted texts for users.
 
 >>> many(1200, "cell"), duration(75)
 ('1,200 cells', '1 min 15 s')
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 def many(count: int, word: str, words: str | None = None) -> str:
-    """Write a number of things; `words` is the plural where it is not the word and an s.
+    """Format a count of things; `words` is the plural if it is not the word and an s.
 
     >>> many(1, "cell"), many(1200, "cell"), many(2, "erratum", "errata")
     ('1 cell', '1,200 cells', '2 errata')
@@ -17,7 +17,7 @@ def many(count: int, word: str, words: str | None = None) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Write a time in the unit that suits its size.
+    """Format a duration in suitable units.
 
     >>> duration(0.25), duration(75), duration(3 * 3600 + 60)
     ('0.2 s', '1 min 15 s', '3 h 1 min')

@@ -7,14 +7,14 @@ Each head is the order-k attention of Definition 1.5 of Josh Alman and Zhao Song
 Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation".
 
 - `tensor_attention`: the layer, exact, or near-linear with a bound on its scores.
-- `call_inputs`: the arguments of a call, checked, as inputs of the heads.
-- `projections`: the first weights, and the queries, keys and values of the heads.
-- `scoring`: the attention of the heads: positions, score form, biases, and which tuples are attended.
-- `decoding`: the cache of a layer, and attention that goes on from the tokens in it.
+- `call_inputs`: checks the arguments of a call and computes the inputs of the heads.
+- `projections`: the initial weights, and the queries, keys and values of the heads.
+- `scoring`: the attention of the heads: positions, score form, biases and masks.
+- `decoding`: the cache of a layer, and attention that continues from the cached tokens.
 - `multihead`: the layer with the interface of `torch.nn.MultiheadAttention`, for PyTorch's own transformer layers.
-- `score_bound`: the bound that a layer holds: normalised queries and keys, temperature, and the plan of its tolerance.
-- `bounded`: the name of layers with a bound.
-- `cache`: the keys and values of the tokens that an exact layer has decoded.
+- `score_bound`: the bound on the scores: normalised queries and keys, temperature, and the plan for the tolerance.
+- `bounded`: the class of layers with a bound.
+- `cache`: the key/value cache of a layer that attends exactly.
 - `configuration`: the order, scale and bound that are saved with weights, and compared when they are loaded.
 - `head_norm`: the norm of queries, keys and outputs of heads.
 - `layer_checks`: checks of the arguments of a layer.

@@ -1,4 +1,4 @@
-"""The name `BoundedTensorAttention`, for layers whose scores have a bound."""
+"""`BoundedTensorAttention`: layers whose scores have a bound."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from separatrix.nn.tensor_attention import TensorAttention
 
 
 class _HasBound(type):
-    """The class of `BoundedTensorAttention`, which every `TensorAttention` with a bound is an instance of."""
+    """The metaclass of `BoundedTensorAttention`: every `TensorAttention` with a bound is an instance of it."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         if cls is not BoundedTensorAttention:  # a subclass
@@ -25,20 +25,21 @@ class BoundedTensorAttention(TensorAttention, metaclass=_HasBound):
     ``isinstance(layer, BoundedTensorAttention)`` is True too.
 
     Each head's queries and keys are divided by their l_k norms, k the order (see `normalised`), and the scores are
-    multiplied by a learned temperature below `bound`, bound * sigmoid(``temperature``), half of it at the start. So
+    multiplied by a learned temperature below `bound`, bound * sigmoid(``temperature``), initially half of the bound. So
     `scale` must be None.
 
     Without a `tolerance` attention is exact. **With a tolerance it is near-linear in the length**, in training, in
-    inference and token by token, and every entry of a head's output, before ``out_proj``, is within `tolerance` of
-    exact attention's, relative to the product of the largest magnitudes of the value sets, whatever the data. Exact
-    attention is that of the very queries, normalised and times their temperature, keys and values that the layer has
-    computed in its type. The rounding of the output to that type is part of the tolerance: **a tolerance that the
-    layer's type cannot keep is refused**, by the constructor, or when the layer is cast, which plans anew. Beside the
-    tolerance stands the smallest positive number of the type, which matters to float16 alone: see `certificate`.
+    inference and in decoding, and every entry of a head's output, before ``out_proj``, is within `tolerance` of exact
+    attention, relative to the product of the largest magnitudes of the value sets, for any data. Exact attention here
+    means attention with the queries (normalised and multiplied by the temperature), keys and values that the layer has
+    computed in its dtype. The tolerance includes the rounding of the output to that dtype: **a tolerance that is too
+    small for the layer's dtype raises an error**, in the constructor, or when the layer is cast, which computes a new
+    plan. The smallest positive number of the dtype is added to the tolerance, which matters for float16 only: see
+    `certificate`.
 
-    For a few tokens exact attention takes less time, and a call then computes it, if its error is within the
-    certificate. Which of the two it is depends on the shapes alone, and ``layer.plan.crossover(heads)`` is the length
-    from which on it is near-linear; with ``method="polynomial"``, and in `decode`, it always is.
+    For short sequences exact attention is faster, and the layer computes it if its rounding error is within the
+    certificate. The choice depends on the shapes alone, and ``layer.plan.crossover(heads)`` is the length from which on
+    attention is near-linear; with ``method="polynomial"``, and in `decode`, it always is.
 
     Example:
         >>> isinstance(TensorAttention(8, 2, bound=1.0), BoundedTensorAttention)

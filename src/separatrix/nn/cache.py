@@ -1,4 +1,4 @@
-"""The keys and values of the tokens that a layer has decoded so far, as far back as its windows let it look."""
+"""The key/value cache of a layer: the keys and values of the decoded tokens, limited by its windows."""
 
 from __future__ import annotations
 
@@ -19,24 +19,25 @@ from separatrix.errors import ArgumentError
 
 Window = int | None
 _LEAST_ROOM = 16
-"""Tokens that a buffer has room for at the least."""
+"""The smallest capacity of a buffer, in tokens."""
 
 
 class TokenCache:
-    """The projected keys and values of all tokens so far; of a set with a window w only the last w - 1 and the sinks.
+    """The projected keys and values of all decoded tokens; for a set with a window w, of the last w - 1 tokens and the
+    sinks.
 
-    `nn.TensorAttention.cache` makes it for a layer that attends exactly, and `nn.TensorAttention.decode` fills it.
-    Where every set has a window its size does not grow with the tokens. A thread that decodes with a cache must be
-    alone: `decode` refuses a cache that another thread is using.
+    `nn.TensorAttention.cache` creates a cache for a layer that attends exactly, and `nn.TensorAttention.decode` appends
+    to it. If every set has a window, its size is bounded. Only one thread may use a cache at a time: `decode` raises an
+    error if another thread is using it.
 
     Args:
-        windows: For each key set None, or its window; there are as many sets as entries.
+        windows: The window of each key set, or None; one entry per key set.
         head_dim: The dimension of keys and values.
         batch_shape: The leading dimensions of every key and value: the batch, if there is one, and the heads of keys.
-        spare: How many tokens more than a window needs are held: `trim` can take away so many.
-        sinks: How many of the first tokens of sets with a window are held as well.
+        spare: The number of tokens that are kept beyond each window, which `trim` can remove.
+        sinks: The number of first tokens that sets with a window keep as well.
         dtype: The type of keys and values.
-        device: Where they are.
+        device: The device of keys and values.
 
     Example:
         >>> cache = TokenCache((None, 4), 2, (3,))
@@ -70,7 +71,7 @@ class TokenCache:
         self.guard = ThreadGuard("cache")
 
     def __copy__(self) -> TokenCache:
-        """A cache of the same tokens, in memory of its own."""
+        """A copy of the cache, in new memory."""
         with self.guard.reading:
             how = {"spare": self.spare, "sinks": self.sinks, "dtype": self.dtype, "device": self.device}
             twin = TokenCache(self.windows, self.head_dim, self.batch_shape, **how)  # type: ignore[arg-type]
@@ -81,34 +82,34 @@ class TokenCache:
 
     @property
     def tokens(self) -> tuple[int, ...]:
-        """How many tokens each set has seen."""
+        """The number of tokens that were appended to each set."""
         return (self._length,) * len(self.windows)
 
     @property
     def held(self) -> tuple[int, ...]:
-        """How many tokens of each set are held."""
+        """The number of tokens that each set stores."""
         return tuple(keys.tokens.shape[-2] for keys, _ in self._sets)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the memory that is taken, with the room for tokens to come."""
+        """The allocated memory in bytes, including spare capacity."""
         masks = [mask.nbytes for mask in (self._padding, self._first_padding) if mask is not None]
         first = [tokens.nbytes for pair in self._first for tokens in pair]
         return sum(masks) + sum(first) + sum(buffer.nbytes for pair in self._sets for buffer in pair)
 
     def append(self, keys: Sequence[Tensor], values: Sequence[Tensor]) -> None:
-        """Add L tokens: for each set keys and values (*batch_shape, L, head_dim)."""
+        """Append L tokens: for each set keys and values (*batch_shape, L, head_dim)."""
         self.keep(*self.joined(keys, values))
 
     def joined(self, keys: Sequence[Tensor], values: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """The keys and values that are held with new ones behind them; what is held stays as it is until `keep`.
+        """The stored keys and values followed by new ones. The cache does not change until `keep` is called.
 
         Args:
             keys: The new keys of each set, (*batch_shape, L, head_dim).
             values: The new values of each set, (*batch_shape, L, head_dim).
 
         Raises:
-            ArgumentError: There are not as many sets as the cache has, or a tensor is of another shape, type or device.
+            ArgumentError: The number of sets differs from the cache's, or the shape, dtype or device of a tensor.
         """
         for name, given in (("keys", keys), ("values", values)):
             if len(given) != len(self.windows):
@@ -116,18 +117,19 @@ class TokenCache:
             for m, x in enumerate(given):
                 self._check(f"{name}[{m}]", x, given[0].shape[-2])
         pairs = zip(self._sets, keys, values, strict=True)
-        found = [(held.followed_by(key), beside.followed_by(value)) for (held, beside), key, value in pairs]
-        return [key for key, _ in found], [value for _, value in found]
+        joined = [(held.followed_by(key), beside.followed_by(value)) for (held, beside), key, value in pairs]
+        return [key for key, _ in joined], [value for _, value in joined]
 
     def padded(self, count: int, mask: Tensor | None) -> Tensor | None:
-        """Which tokens are padding: those of the set that holds most, and `count` new ones behind them.
+        """The padding mask of the stored tokens, for the set that stores most, followed by `count` new tokens.
 
         Args:
-            count: How many tokens are new.
-            mask: (batch, count) or, without a batch, (count,), True for a new token that is padding; None if none is.
+            count: The number of new tokens.
+            mask: (batch, count) or, without a batch, (count,), True for a new token that is padding; None if there is
+                no padding.
 
         Returns:
-            The mask of all, or None if there never was a mask.
+            The mask of all these tokens, or None if no mask was ever given.
         """
         if mask is None and self._padding is None:
             return None
@@ -142,7 +144,7 @@ class TokenCache:
     def attended(
         self, keys: list[Tensor], values: list[Tensor], padding: Tensor | None, *, aligned: bool = False
     ) -> tuple[list[Tensor], list[Tensor], dict[str, Any]]:
-        """The keys, the values and the options with which `tensor_attention` attends the new tokens causally.
+        """The keys, values and options of the causal call of `tensor_attention` for the new tokens.
 
         Args:
             keys: The keys that `joined` returned.
@@ -156,13 +158,13 @@ class TokenCache:
         for m, (key, value) in enumerate(zip(keys, values, strict=True)):
             mask = None if seen is None else seen[..., seen.shape[-1] - key.shape[-2] :]
             sets.append(self._with_sinks(m, _Tokens(key, value, mask)))
-        if new == 1 and not aligned:  # a single query attends the sinks and all tokens in its windows
+        if new == 1 and not aligned:  # a single query attends to the sinks and to all tokens in its windows
             sets = [
                 tokens if window is None or self.sinks + window >= len(tokens) else tokens.ends(self.sinks, window)
                 for tokens, window in zip(sets, windows, strict=True)
             ]
             options: dict[str, Any] = {}
-        else:  # shorter sets are padded behind the sinks, with tokens that are outside of their windows
+        else:  # shorter sets are padded after the sinks, with tokens outside their windows
             length = max(map(len, sets))
             sets = [tokens.widened(self.sinks, length - len(tokens)) for tokens in sets]
             options = {"is_causal": True, "query_offset": length - new}
@@ -171,7 +173,7 @@ class TokenCache:
         return [tokens.key for tokens in sets], [tokens.value for tokens in sets], options | {"key_masks": masks}
 
     def _with_sinks(self, m: int, tokens: _Tokens) -> _Tokens:
-        """The tokens of a set, which `held` and new ones are, with the sinks before them that are not among them."""
+        """The stored and new tokens of a set, with the sinks that are not among them prepended."""
         count = 0 if self.windows[m] is None else min(self.sinks, self._length - self.held[m])
         if count == 0:
             return tokens
@@ -183,7 +185,7 @@ class TokenCache:
         return _Tokens(key, value, mask).followed_by(tokens)
 
     def keep(self, keys: Sequence[Tensor], values: Sequence[Tensor], padding: Tensor | None = None) -> None:
-        """Hold what `joined` and `padded` gave, as far as later tokens can attend it."""
+        """Store the results of `joined` and `padded`, without the tokens that no later token can attend."""
         new = keys[0].shape[-2] - self.held[0]
         padding = self.padded(new, None) if padding is None else padding
         self._keep_sinks(keys, values, padding, new)
@@ -195,7 +197,7 @@ class TokenCache:
         self._padding = None if padding is None else padding[..., padding.shape[-1] - max(self.held) :]
 
     def _keep_sinks(self, keys: Sequence[Tensor], values: Sequence[Tensor], padding: Tensor | None, new: int) -> None:
-        """Hold those of the new tokens that are among the first ones of a sequence."""
+        """Store those of the new tokens that are sinks."""
         count = min(self.sinks - self._length, new)
         if count <= 0:
             return
@@ -214,19 +216,20 @@ class TokenCache:
             self._first_padding = torch.cat([before, padding[..., start : start + count]], -1)
 
     def _reach(self, m: int) -> int:
-        """How many tokens of a set are held at the most: all that a later one can attend, and those to spare."""
+        """The largest number of stored tokens of a set: those that a later token can attend, and `spare` more."""
         window = self.windows[m]
         return self._length if window is None else window - 1 + self.spare
 
     def trim(self, length: int) -> None:
-        """Forget the latest tokens, so that `length` are left: what was decoded in vain, a guess that was wrong.
+        """Remove the latest tokens, so that `length` remain, for example after a rejected draft of speculative
+        decoding.
 
         Args:
-            length: How many tokens are left, from 0 to all.
+            length: The number of tokens to keep, from 0 to all.
 
         Raises:
-            ArgumentError: The length is none of these, or tokens that a window would reach from there are no longer
-                held: a cache made with `spare` holds so many more of them.
+            ArgumentError: The length is out of range, or tokens in the window of the new last token are no longer
+                stored: create the cache with a larger `spare`.
         """
         if not is_whole(length, low=0, high=self._length):
             raise ArgumentError("length", expected=f"an integer from 0 to {self._length}", got=length)
@@ -234,7 +237,7 @@ class TokenCache:
             needed = 0 if window is None else min(length, window - 1)
             if needed and length - needed < self._length - held:
                 least = self._length - held + needed
-                expected = f"{least} or more: of set {m}, for its window of {window}, {held} tokens are held"
+                expected = f"at least {least}: set {m} with a window of {window} stores only {held} tokens"
                 raise ArgumentError("length", expected=expected, got=length)
         for keys, values in self._sets:
             for buffer in (keys, values):
@@ -246,14 +249,14 @@ class TokenCache:
         self._length = length
 
     def reorder(self, indices: Tensor | Sequence[int]) -> None:
-        """Make the sequence at `indices[i]` of the batch the one at i, as a beam search does.
+        """Replace sequence i of the batch by the sequence at `indices[i]`, as in a beam search.
 
         Args:
-            indices: Whole numbers from 0 to the batch's size - 1, repeated or left out at will; as many as there are
-                sequences afterwards.
+            indices: Integers from 0 to the batch size - 1, in any order and with repetitions; their number is the new
+                batch size.
 
         Raises:
-            ArgumentError: The cache has no batch, or an index is none of it.
+            ArgumentError: The cache has no batch, or an index is out of range.
         """
         if len(self.batch_shape) < 2:
             raise ArgumentError("indices", expected="a cache with a batch", got="one without: cache(batch_size=None)")
@@ -269,14 +272,14 @@ class TokenCache:
         )
 
     def detach(self) -> None:
-        """Forget how the tokens came to be: gradients go no further back than to what is appended later."""
+        """Detach the stored tokens from the autograd graph, so that gradients reach only tokens appended later."""
         for pair in self._sets:
             for buffer in pair:
                 buffer.tokens = buffer.tokens.detach()
         self._first = [(keys.detach(), values.detach()) for keys, values in self._first]
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Tensors to save, with safetensors for one: all tokens held, what they are, and which of them are padding."""
+        """The stored tokens, their configuration and their padding mask as tensors, for example for safetensors."""
         saved = {"length": torch.tensor(self._length), "configuration": as_bytes(self._configuration())}
         for m, (keys, values) in enumerate(self._sets):
             for name, buffer in (("keys", keys), ("values", values)):
@@ -289,18 +292,18 @@ class TokenCache:
         return saved | {name: mask.clone() for name, mask in masks.items() if mask is not None}
 
     def load_state_dict(self, saved: Mapping[str, Tensor]) -> None:
-        """Take the place of this cache's tokens.
+        """Replace the tokens of this cache by saved ones.
 
         Args:
-            saved: What `state_dict` gave, of a cache made with the same arguments; the device may be another.
+            saved: The `state_dict` of a cache that was created with the same arguments; the device may differ.
 
         Raises:
-            ArgumentError: The cache was made with other arguments, which are named, or the tensors cannot be those of
-                so many tokens. This cache is then left as it was.
+            ArgumentError: The saved cache had other arguments, which are named, or the shapes do not match the number
+                of tokens. This cache is then unchanged.
         """
         if not isinstance(saved, Mapping):
             raise ArgumentError("saved", expected="a mapping from names to tensors", got=type(saved).__name__)
-        if "configuration" in saved:  # first: what differs in it explains the rest
+        if "configuration" in saved:  # compared first: a different configuration explains different shapes
             compare("saved", self._configuration(), from_bytes(saved["configuration"]))
         masks = {"padding", "first_padding"}
         names = ({*self.state_dict()} - masks) | (masks & set(saved))
@@ -318,7 +321,7 @@ class TokenCache:
             for name in (f"keys.{m}", f"values.{m}"):
                 count = saved[name].shape[-2] if saved[name].dim() > 1 else -1
                 if not least <= count <= most or count != saved[f"keys.{m}"].shape[-2]:
-                    expected = f"{least} to {most} tokens, of the {length} so far"
+                    expected = f"{least} to {most} stored tokens out of {length}"
                     raise ArgumentError(f"saved['{name}']", expected=expected, got=f"shape {tuple(saved[name].shape)}")
                 self._check(f"saved['{name}']", saved[name].to(self.device), count)
         first = min(self.sinks, length)
@@ -348,7 +351,7 @@ class TokenCache:
     def _configuration(self) -> dict[str, object]:
         configuration: dict[str, object] = {"windows": list(self.windows), "head_dim": self.head_dim}
         configuration |= {"batch_shape": list(self.batch_shape), "spare": self.spare}
-        configuration |= {"sinks": self.sinks} if self.sinks else {}  # earlier versions had none
+        configuration |= {"sinks": self.sinks} if self.sinks else {}  # earlier versions did not save it
         return configuration | {"dtype": str(self.dtype).removeprefix("torch.")}
 
     def _check(self, name: str, x: Tensor, length: int) -> None:
@@ -363,12 +366,13 @@ class TokenCache:
 
 
 DecodingCache = TokenCache | TensorAttentionState
-"""What a layer decodes with: keys and values, or the sums of a layer with a tolerance."""
+"""A cache for decoding: keys and values, or the states of a layer with a tolerance."""
 
 
 @dataclass(frozen=True)
 class _Tokens:
-    """Keys and values (..., length, d) of a set, and None or a mask (..., 1, length), True where they are attended."""
+    """Keys and values (..., length, d) of a set, and a mask (..., 1, length), True for keys that are attended, or
+    None."""
 
     key: Tensor
     value: Tensor
@@ -378,7 +382,7 @@ class _Tokens:
         return self.key.shape[-2]
 
     def followed_by(self, later: _Tokens) -> _Tokens:
-        """These tokens and later ones behind them."""
+        """The concatenation of these tokens and later ones."""
         pairs = ((self.key, later.key), (self.value, later.value))
         key, value = (torch.cat(pair, -2) for pair in pairs)
         if self.mask is None or later.mask is None:
@@ -391,12 +395,12 @@ class _Tokens:
         return _Tokens(self.key[..., start:stop, :], self.value[..., start:stop, :], mask)
 
     def ends(self, first: int, last: int) -> _Tokens:
-        """The first tokens and the last ones, of which there are more in all."""
+        """The first and the last tokens, without those between them."""
         end = self.part(len(self) - last, len(self))
         return end if first == 0 else self.part(0, first).followed_by(end)
 
     def widened(self, place: int, gap: int) -> _Tokens:
-        """The tokens with `gap` others, of which nothing is attended, from an index on."""
+        """The tokens with `gap` masked tokens inserted at an index."""
         if gap == 0:
             return self
         before, behind = self.part(0, place), self.part(place, len(self))
@@ -406,10 +410,9 @@ class _Tokens:
 
 
 class _Buffer:
-    """Tokens (..., length, d) that others follow: a part of a larger tensor, where there is room behind them.
+    """A growable buffer of tokens (..., length, d): a view of a larger tensor, which has capacity for more.
 
-    Where gradients are recorded tokens are copied to a tensor of their own, which a graph may need, and which is never
-    written to.
+    If gradients are recorded, tokens are copied to a new tensor that is never written to, because a graph may need it.
     """
 
     def __init__(self, tokens: Tensor) -> None:
@@ -422,7 +425,7 @@ class _Buffer:
         return self.tokens.untyped_storage().nbytes()
 
     def followed_by(self, new: Tensor) -> Tensor:
-        """The tokens and the new ones behind them."""
+        """The tokens followed by the new ones."""
         if torch.is_grad_enabled():
             return torch.cat([self.tokens, new], -2)
         length = self.tokens.shape[-2]
@@ -437,7 +440,7 @@ class _Buffer:
         return whole[..., self._start : self._start + stop, :]
 
     def hold(self, tokens: Tensor, start: int) -> None:
-        """Hold what `followed_by` gave, from `start` on."""
+        """Store the result of `followed_by`, from index `start` on."""
         self.tokens, self._start = tokens[..., start:, :], self._start + start
         if self._whole is not None and tokens.untyped_storage().data_ptr() != self._whole.untyped_storage().data_ptr():
             self._whole = None
@@ -445,7 +448,7 @@ class _Buffer:
             self.tokens, self._whole = self.tokens.clone(memory_format=torch.contiguous_format), None
 
     def drop(self, count: int) -> None:
-        """Forget the last tokens."""
+        """Remove the last tokens."""
         self.tokens = self.tokens[..., : self.tokens.shape[-2] - count, :]
 
 

@@ -1,4 +1,4 @@
-"""The arguments of a call of a layer, checked, as queries, keys, values and options of its heads."""
+"""Checks the arguments of a call of a layer and computes the queries, keys, values and options of its heads."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def call_inputs(
 def call_jagged(
     layer: TensorAttention, query: Tensor, others: Mapping[str, object], options: Mapping[str, Any]
 ) -> Tensor:
-    """The output of a layer for a jagged nested tensor, which is one too.
+    """The output of a layer for a jagged nested tensor, as a jagged nested tensor.
 
     Args:
         layer: The layer.
         query: The nested tensor, (batch, lengths, width).
-        others: The arguments that must be None beside it.
+        others: The arguments that must be None for a jagged query.
         options: The arguments of the call that apply to every sequence.
     """
     for name, given in others.items():

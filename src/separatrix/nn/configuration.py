@@ -1,7 +1,7 @@
 """The configuration of a layer: its arguments, and the part that is saved with weights and compared on loading.
 
-The product of a query and a key is a score only with the scale, or the bound, that the weights were trained with. Such
-numbers are the extra state of a layer, a tensor of the bytes of a JSON text, because safetensors stores tensors alone.
+Trained weights are meaningful only with the scale, or the bound, that they were trained with. These numbers are the
+extra state of a layer, stored as a tensor of JSON bytes because safetensors files contain only tensors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FREE = ("tolerance",)
 NORMS = ("qk_norm", "head_norm", "learned_scale")
 """The arguments that add gains to a layer."""
 PLACES: Configuration = {"lookahead": 0, "sinks": 0, "distinct": False}
-"""The arguments that change which tuples are attended; as windows, they are not part of what weights mean."""
+"""The arguments that change which tuples are attended. Like windows, they may differ from those in training."""
 UNSAVED: Configuration = {"form": "product", "alibi": None, **dict.fromkeys(NORMS, False)}
 """Entries that are saved only if they differ from these values, which the layers of earlier versions had."""
 
@@ -42,7 +42,7 @@ def constructor_arguments(layer: TensorAttention) -> dict[str, object]:
 
 
 def changed_arguments(layer: TensorAttention) -> dict[str, object]:
-    """The sizes of a layer, and the arguments that differ from their defaults: those that its `repr` shows."""
+    """The sizes of a layer and the arguments that differ from their defaults, for its `repr`."""
     defaults: dict[str, object] = {"kdim": layer.embed_dim, "vdim": layer.embed_dim}
     defaults |= {"batch_first": True, "scale": None, "windows": None, "method": "auto"}
     defaults |= {"num_kv_heads": layer.num_heads, "rotary": None, "bound": None, "tolerance": None}
@@ -52,7 +52,7 @@ def changed_arguments(layer: TensorAttention) -> dict[str, object]:
 
 
 def saved_configuration(layer: TensorAttention) -> dict[str, object]:
-    """The numbers without which the weights of a layer compute another function, and its tolerance."""
+    """The saved entries: the tolerance, and the arguments that change the function which the weights compute."""
     scale = 1 / layer.head_dim if layer.scale is None and layer.bound is None else layer.scale
     sizes: dict[str, object] = {"order": layer.order, "num_heads": layer.num_heads, "scale": scale}
     sizes |= {"rotary": layer.rotary, "bound": layer.bound, "tolerance": layer.tolerance}
@@ -62,7 +62,7 @@ def saved_configuration(layer: TensorAttention) -> dict[str, object]:
 
 
 def parameter_of(linear: nn.Module, name: str) -> Any:
-    """The weight or the bias of a projection, which is a method of the linear modules of `torch.ao.quantization`."""
+    """The weight or the bias of a projection; in linear modules of `torch.ao.quantization` it is a method."""
     parameter = getattr(linear, name)
     return parameter() if callable(parameter) else parameter
 
@@ -75,13 +75,14 @@ def check_extra_state(configuration: Configuration, state: object) -> None:
         state: The extra state that was saved.
     """
     if isinstance(state, Tensor) and state.is_floating_point() and torch.equal(state, state.to(torch.uint8).to(state)):
-        state = state.to(torch.uint8)  # the whole state dict was cast: every floating-point type holds bytes exactly
+        # The whole state dict was cast: every floating-point type represents bytes exactly.
+        state = state.to(torch.uint8)
     saved = from_bytes(state, f"state_dict['{KEY}']")
     for name, value in {**UNSAVED, **configuration}.items():
         of_saved = saved.get(name, UNSAVED.get(name))
         if name not in FREE and of_saved != value:
             expected = f"weights of a layer with {name} = {value}, as this one"
-            raise ArgumentError("state_dict", expected=expected, got=f"those of {name} = {of_saved}")
+            raise ArgumentError("state_dict", expected=expected, got=f"weights with {name} = {of_saved}")
 
 
 def check_state_dict(layer: TensorAttention, state_dict: Mapping[str, Any], prefix: str) -> None:
@@ -96,8 +97,8 @@ def check_state_dict(layer: TensorAttention, state_dict: Mapping[str, Any], pref
     elif all(prefix + name in state_dict for name, _ in layer.named_parameters()):
         entries = ", ".join(f"{name} = {value}" for name, value in configuration.items())
         warnings.warn(
-            f"The state dict has no '{prefix + KEY}': it does not say what its weights mean, as those saved by "
-            f"earlier versions do not. If they are of a layer with {entries}, load them with strict=False.",
+            f"The state dict has no '{prefix + KEY}': it was saved by an earlier version, without the layer's "
+            f"configuration. If the layer had {entries}, load it with strict=False.",
             stacklevel=3,
         )
 

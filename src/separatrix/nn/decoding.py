@@ -1,4 +1,4 @@
-"""Decoding: the cache of a layer, and causal self-attention that goes on from the tokens in it."""
+"""Decoding: the cache of a layer, and causal self-attention that continues from the cached tokens."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def cache_arguments(layer: TensorAttention) -> tuple[type[DecodingCache], dict[str, Any]]:
-    """The class of the caches of a layer, and the arguments that all of them share."""
+    """The class of a layer's caches, and the arguments that all its caches have in common."""
     if layer.kdim != layer.embed_dim or layer.vdim != layer.embed_dim:
         expected = f"kdim = vdim = embed_dim = {layer.embed_dim}, because a layer decodes its own inputs"
         raise ArgumentError("cache", expected=expected, got=f"kdim = {layer.kdim}, vdim = {layer.vdim}")
@@ -50,7 +50,7 @@ def new_cache(layer: TensorAttention, batch_size: int | None, spare: int) -> Dec
     if kind is TokenCache:
         return TokenCache(**arguments, batch_shape=shape, spare=spare)
     if spare != 0:
-        raise ArgumentError("spare", expected="0 for a layer with a tolerance: its sums hold no tokens", got=spare)
+        raise ArgumentError("spare", expected="0 for a layer with a tolerance, whose cache stores no tokens", got=spare)
     return TensorAttentionState(**arguments, batch_shape=shape)
 
 

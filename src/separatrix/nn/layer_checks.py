@@ -85,7 +85,7 @@ def check_form(
 
 
 def check_norms(qk_norm: bool, learned_scale: bool, form: str, bound: float | None) -> None:
-    """Raise an `ArgumentError` unless a layer can normalise its queries and keys and learn its scale, as asked."""
+    """Raise an `ArgumentError` unless `qk_norm` and `learned_scale` are compatible with the other arguments."""
     if bound is not None and qk_norm:
         raise ArgumentError("qk_norm", expected="False for a layer with a bound, which has norms of its own", got=True)
     if bound is not None and learned_scale:
@@ -98,7 +98,7 @@ def check_norms(qk_norm: bool, learned_scale: bool, form: str, bound: float | No
 def check_places(
     places: Places, windows: Sequence[Window] | None, alibi: tuple[float, ...] | None, tolerance: float | None
 ) -> None:
-    """Raise an `ArgumentError` unless a layer can have such windows, sinks and tuples."""
+    """Raise an `ArgumentError` unless windows, sinks and `distinct` are compatible with the other arguments."""
     places.check(False, windows)
     for name in ("lookahead", "sinks"):
         if alibi is not None and getattr(places, name):
@@ -115,12 +115,12 @@ def check_decoding(prefix: int, length: int, cache: TokenCache | TensorAttention
     if isinstance(cache, TensorAttentionState):
         raise ArgumentError("prefix", expected="0 for a layer with a tolerance", got=prefix)
     if cache.tokens[0] > 0 or prefix > length:
-        expected = "0, or at most as many tokens as the first ones that an empty cache gets"
+        expected = "0, or at most the number of the first tokens appended to an empty cache"
         raise ArgumentError("prefix", expected=expected, got=f"{prefix} for {length} after {cache.tokens[0]}")
 
 
 def alibi_of_sets(alibi: bool | Sequence[float] | None, order: int) -> tuple[float, ...] | None:
-    """The factors of the slopes for each of the order - 1 key sets, from True or one for each; None for no bias."""
+    """The factors of the slopes of the order - 1 key sets, from True or a list; None for no bias."""
     if alibi is None or alibi is False:
         return None
     if alibi is True:
@@ -139,7 +139,7 @@ def check_distances(alibi: tuple[float, ...] | None, is_causal: bool, windows: S
 
 
 def windows_of_sets(windows: int | Sequence[Window] | None, order: int) -> tuple[Window, ...] | None:
-    """The window of each of the order - 1 key sets, from one for all or one for each; None if no set has one."""
+    """The windows of the order - 1 key sets, from one number for all sets or a list; None if no set has a window."""
     if windows is None:
         return None
     if isinstance(windows, (list, tuple)):
@@ -167,7 +167,7 @@ def check_input(
         dtype: The dtype of the layer; under autocast the input may have another.
         device: The device of the layer.
         batch_first: Whether the batch comes before the length.
-        stands_for: The argument whose value x is, because `name` was None.
+        stands_for: The argument that x was taken from because `name` was None.
     """
     if not isinstance(x, Tensor):
         raise ArgumentError(name, expected="a tensor", got=type(x).__name__)
@@ -235,7 +235,7 @@ def check_together(
         key: The input of the keys of a set.
         value: The input of its values.
         key_padding_mask: Its padding, or None.
-        place: What follows the names of these arguments in messages: the place of the set in a list.
+        place: The index of the set in a list, such as "[0]", which error messages append to the names of the arguments.
         square: There must be as many queries as keys, as for a causal call without an offset.
     """
     if key.shape[:-2] != query.shape[:-2]:
@@ -263,7 +263,7 @@ def check_together(
 
 
 def check_cache(cache: object, kind: type, attributes: Mapping[str, object], batch_shape: tuple[int, ...]) -> None:
-    """Raise an `ArgumentError` unless a cache is one that the layer makes for the batch of its input.
+    """Raise an `ArgumentError` unless a cache belongs to the layer and matches the batch of its input.
 
     Args:
         cache: The cache.
@@ -271,7 +271,7 @@ def check_cache(cache: object, kind: type, attributes: Mapping[str, object], bat
         attributes: The attributes that all of them share.
         batch_shape: The batch of the input, if it has one, and the heads of keys on this rank.
     """
-    expected = f"what cache({'batch_size' if len(batch_shape) == 2 else ''}) of the layer gives"
+    expected = f"the result of layer.cache({'batch_size' if len(batch_shape) == 2 else ''})"
     if not isinstance(cache, (TokenCache, TensorAttentionState)):
         raise ArgumentError("cache", expected=expected, got=type(cache).__name__)
     for name, value in {"type": kind.__name__, **attributes}.items():

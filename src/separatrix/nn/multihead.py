@@ -14,23 +14,23 @@ from separatrix.nn.tracing import trace_as_leaf
 
 
 class MultiheadTensorAttention(nn.Module):
-    """`TensorAttention` with the arguments and the pair of results of `torch.nn.MultiheadAttention`.
+    """`TensorAttention` with the arguments of `torch.nn.MultiheadAttention`, which returns a pair as it does.
 
-    It takes the place of ``self_attn`` and ``multihead_attn`` in `nn.TransformerEncoderLayer`,
-    `nn.TransformerDecoderLayer` and in the encoders, decoders and transformers made of them.
+    It replaces ``self_attn`` and ``multihead_attn`` in `nn.TransformerEncoderLayer` and `nn.TransformerDecoderLayer`,
+    and so in encoders, decoders and transformers.
 
     Args:
-        embed_dim: As in `nn.MultiheadAttention`, as all arguments up to `dtype`, which may be given by position.
+        embed_dim: As in `nn.MultiheadAttention`; all arguments up to `dtype` may be positional, in the same order.
         num_heads: As in `nn.MultiheadAttention`.
-        dropout: 0. Any other number is refused: the attention weights are never held.
+        dropout: 0. Any other number raises an error: the attention weights are never materialized.
         bias: Whether the projections have biases.
-        add_bias_kv: False. True is refused.
-        add_zero_attn: False. True is refused.
+        add_bias_kv: False. True raises an error.
+        add_zero_attn: False. True raises an error.
         kdim: The width of the key input, embed_dim by default.
         vdim: The width of the value input, embed_dim by default.
         batch_first: Whether inputs and outputs are (batch, length, width); **False by default**, as in
             `nn.MultiheadAttention`.
-        device: Where the weights are made.
+        device: The device of the weights.
         dtype: The type of the weights.
         options: Arguments of `TensorAttention` that `nn.MultiheadAttention` does not have, such as `order`, `scale`,
             `windows` and `bound`.
@@ -46,7 +46,7 @@ class MultiheadTensorAttention(nn.Module):
     """
 
     in_proj_bias: None = None
-    """PyTorch's encoder layers do not use their fused kernel for a layer without it."""
+    """None, so that PyTorch's encoder layers do not use their fused kernel."""
     _qkv_same_embed_dim = False
 
     def __init__(
@@ -90,7 +90,7 @@ class MultiheadTensorAttention(nn.Module):
 
     @property
     def in_proj_weight(self) -> _Unpacked:
-        """No tensor: the projections are modules of `attention`."""
+        """Not a tensor: the projections are modules of `attention`."""
         return _Unpacked()
 
     def forward(
@@ -112,18 +112,18 @@ class MultiheadTensorAttention(nn.Module):
             value: As in `nn.MultiheadAttention`.
             key_padding_mask: (batch, S) or (S,); bool, True for keys to ignore, or floating-point, -inf for keys to
                 ignore and 0 for the others.
-            need_weights: Has no effect: there are S^(k-1) weights a query, which are never held.
+            need_weights: Has no effect: the S^(k-1) weights per query are never materialized.
             attn_mask: None or **the causal mask** (L, L) of `nn.Transformer.generate_square_subsequent_mask`, in
-                floating point or bool. Any other mask is refused, because it speaks of pairs of tokens.
+                floating point or bool. Any other mask raises an error, because it masks pairs of tokens, not tuples.
             average_attn_weights: Has no effect.
             is_causal: Whether `attn_mask` is the causal mask; it may then be left out. It must be True for a mask
-                inside `torch.compile` and `torch.export`, which cannot look at the mask to find out.
+                inside `torch.compile` and `torch.export`, which cannot read the entries of the mask.
 
         Returns:
             The output, shaped like `query`, and None.
 
         Raises:
-            ArgumentError: As in a call of `TensorAttention`, or a mask has other entries than said above. Inside
+            ArgumentError: As in a call of `TensorAttention`, or a mask has entries other than those above. Inside
                 `torch.compile` entries are checked by `torch._assert_async`, whose error is a `RuntimeError`.
         """
         arguments = {"query": query, "key": key, "value": value, "key_padding_mask": key_padding_mask}
@@ -142,7 +142,7 @@ class MultiheadTensorAttention(nn.Module):
 
 
 class _Unpacked:
-    """Stands for the packed weights of `nn.MultiheadAttention` where `nn.TransformerEncoder` looks for them.
+    """A placeholder for the packed weights of `nn.MultiheadAttention`, which `nn.TransformerEncoder` accesses.
 
     PyTorch does not use its kernels for nested tensors if a weight overrides PyTorch's functions.
     """

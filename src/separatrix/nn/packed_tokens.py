@@ -66,7 +66,7 @@ def attend_tokens(
 
 
 def _one_row(x: Tensor) -> Tensor:
-    """The tokens of a batch, (..., heads, L, head_dim), one behind the other: (heads, tokens, head_dim)."""
+    """Concatenate the tokens of a batch: from (..., heads, L, head_dim) to (heads, tokens, head_dim)."""
     return x.movedim(-3, 0).flatten(1, -2)
 
 

@@ -1,4 +1,4 @@
-"""The projections of a layer: their first weights, and the queries, keys and values of its heads."""
+"""The projections of a layer: their initial weights, and the queries, keys and values of its heads."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def empty_linear(
 def draw_weights(layer: nn.Module, embed_dim: int, generator: torch.Generator | None) -> None:
     """Draw every weight, Xavier-uniform, and set every bias to zero and every gain to one.
 
-    Fewer heads of keys and values are drawn as if there were all of them, so that their variance is the same.
+    With `num_kv_heads` < num_heads, key and value weights have the variance of a layer with all heads.
     """
     for name, parameter in layer.named_parameters():
         if "_gain" in name:
@@ -44,7 +44,7 @@ def draw_weights(layer: nn.Module, embed_dim: int, generator: torch.Generator | 
 
 
 def local_kv_heads(layer: TensorAttention) -> int:
-    """How many heads of keys and values of a layer this rank has."""
+    """The number of heads of keys and values on this rank."""
     return local_heads("num_kv_heads", layer.num_kv_heads, layer.k_proj[0])
 
 

@@ -25,7 +25,7 @@ from separatrix.checks import positive
 
 
 class ScoreBound:
-    """A bound on the scores of a layer, and the plan that keeps its tolerance, if it has one.
+    """A bound on the scores of a layer, and the plan for its tolerance, if it has one.
 
     Args:
         order: The order of the layer.
@@ -41,10 +41,10 @@ class ScoreBound:
         self._plans: dict[torch.dtype, BoundedPlan] = {}
 
     def plan(self, dtype: torch.dtype) -> BoundedPlan | None:
-        """The polynomial that keeps the tolerance in a dtype; None for exact attention.
+        """The polynomial whose error is within the tolerance in a dtype; None for exact attention.
 
         Raises:
-            SeparatrixError: The dtype has too few digits for the tolerance, or no polynomial keeps it.
+            SeparatrixError: The tolerance is too small for the dtype, or no polynomial satisfies it.
         """
         if self.tolerance is None:
             return None
@@ -58,7 +58,7 @@ class ScoreBound:
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """Queries times sigmoid(temperature) and keys, normalised, and values, all in the dtype of the temperature.
 
-        Under autocast the projections have fewer digits than the plan is for.
+        Under autocast the projections have a lower precision than the plan assumes.
 
         Args:
             q: The queries (..., heads, L, head_dim).
@@ -72,13 +72,13 @@ class ScoreBound:
         return q, [normalised(k.to(dtype), self.order) for k in keys], [v.to(dtype) for v in values]
 
     def state_arguments(self) -> dict[str, object]:
-        """Arguments of the `TensorAttentionState` that a layer with a tolerance decodes with."""
+        """The arguments of the `TensorAttentionState` that is the cache of a layer with a tolerance."""
         sizes = {"head_dim": self.head_dim, "order": self.order, "value_dim": self.head_dim}
         return {**sizes, "norm": "order", "bound": 1.0, "scale": self.bound, "tolerance": self.tolerance}
 
 
 def call_certificate(plan: BoundedPlan, call: Call) -> Certificate:
-    """The certificate of a call by a plan, for the magnitudes of its values and the number of its tokens."""
+    """The certificate of a call with a plan, from the magnitudes of its values and the number of its tokens."""
     magnitudes = value_range(call.values, call.masks)
     roundings = sum_rounding(plan, call) if magnitudes.in_range(torch.float64) else math.inf
     return plan.certificate(roundings, call.shaped(magnitudes.largest.expand(call.query.shape[:2])))

@@ -1,4 +1,4 @@
-"""The attention of the heads of a layer: rotary positions, score form, biases, and which tuples are attended."""
+"""The attention of the heads of a layer: rotary positions, score form, biases and masks."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def attend_exactly(
         q: The queries of the heads.
         keys: The keys of each set.
         values: The values of each set.
-        places: Which tuples are attended beside the others.
+        places: The mask of tuples: windows, sinks, prefix and distinct positions.
         key_starts: The positions of the first keys; None for 0.
         **options: Further arguments of `tensor_attention`.
     """
@@ -97,7 +97,7 @@ def attend_exactly(
 def factors(
     layer: TensorAttention, q: Tensor, keys: list[Tensor], query_offset: int, key_starts: Sequence[int] | None = None
 ) -> tuple[Tensor, list[Tensor]]:
-    """The factors whose product form is the score form of a layer, with its biases of distances."""
+    """Queries and keys whose product form equals the layer's score form plus its distance biases."""
     q, keys = MAPS[layer.form](q, keys)
     if layer.alibi is None:
         return q, keys

@@ -62,19 +62,21 @@ class TensorAttention(nn.Module):
             different weights, or of one key input each.
         vdim: The width of the value input, embed_dim by default. All k - 1 value sets are projections of it.
         bias: Whether the projections have biases.
-        batch_first: Inputs and outputs are (batch, length, width), else (length, batch, width).
+        batch_first: Whether inputs and outputs are (batch, length, width) rather than (length, batch, width).
         scale: The factor of the scores; **None is the papers' 1 / head_dim**, where `nn.MultiheadAttention` has
             1 / sqrt(head_dim).
-        windows: How far back each key set is seen (see `tensor_attention`): one number for all, or one for each set.
-        lookahead: How many later keys a window contains, for calls that are not causal.
-        sinks: How many of the first keys stay visible beyond the windows, also in `decode`, whose cache holds them.
+        windows: The number of latest keys of each set that a query attends (see `tensor_attention`): one number for all
+            sets, or one for each set.
+        lookahead: The number of later keys in a window, for calls that are not causal.
+        sinks: The number of first keys that are attended even outside the windows; the cache of `decode` keeps them.
         distinct: Whether only tuples of pairwise different positions are attended (see `tensor_attention`).
         method: The `method` of `tensor_attention`.
-        num_kv_heads: How many heads of keys and values there are, num_heads by default. Each serves num_heads /
+        num_kv_heads: The number of heads of keys and values, num_heads by default. Each is shared by num_heads /
             num_kv_heads consecutive heads of queries, as with ``enable_gqa`` in `tensor_attention`; 1 is known as
             multi-query attention.
-        rotary: None, or the base of rotary positions, 10000 for one: scores then depend on the distances from a query
-            to its keys (see `nn.rotary`). Keys are at the positions 0, 1, ..., and queries from `query_offset` on.
+        rotary: None, or the base of rotary positions, for example 10000: scores then depend on the distances from a
+            query to its keys (see `nn.rotary`). Keys are at the positions 0, 1, ..., and queries from `query_offset`
+            on.
         form: The score form: "product", "pairwise" (Strassen attention, which at order 3 has a fast algorithm) or
             "determinant", for which head_dim must be a multiple of the order: see `separatrix.forms`. The scale
             multiplies the form, and None is 1 / head_dim for each of them.
@@ -82,43 +84,44 @@ class TensorAttention(nn.Module):
             slopes `forms.alibi_slopes` of the heads; or a list with a factor of the slopes for each key set, 0 for a
             set without a bias. Attention must then be causal.
         qk_norm: Whether the queries and keys of each head are divided by their root mean square and multiplied by
-            learned gains, one for each coordinate of each head, before `rotary` and the score form. A layer with a
-            bound has a norm of its own, and refuses it.
+            learned gains, one for each coordinate of each head, before `rotary` and the score form. Not available with
+            a bound, which has its own norm.
         head_norm: Whether the outputs of each head are normalised in the same way, before ``out_proj``.
-        learned_scale: Whether each head multiplies its scores by a learned factor, exp(``log_scale``), 1 at the start.
-            The pairwise form and layers with a bound, which learn a temperature, refuse it.
-        bound: None, or the number that no score can exceed: see `BoundedTensorAttention`.
-        tolerance: None, or, for a layer with a bound, the error that near-linear attention may have.
-        dropout: 0. Any other number is refused: the weights, which `nn.MultiheadAttention` drops, are never held.
-        add_bias_kv: False. True is refused: there is no learned key and value beside those of the tokens.
-        add_zero_attn: False. True is refused, for the same reason.
-        generator: Draws the first weights; None is PyTorch's global generator, as in any `torch.nn` layer.
-        device: Where the weights are made.
+        learned_scale: Whether each head multiplies its scores by a learned factor, exp(``log_scale``), initially 1. Not
+            available for the pairwise form, and with a bound, which has a learned temperature.
+        bound: None, or an upper bound on the magnitudes of all scores: see `BoundedTensorAttention`.
+        tolerance: None, or, for a layer with a bound, the error tolerance of near-linear attention.
+        dropout: 0. Any other number raises an error: the weights, to which `nn.MultiheadAttention` applies dropout, are
+            never materialized.
+        add_bias_kv: False. True raises an error: learned keys and values are not supported.
+        add_zero_attn: False. True raises an error, for the same reason.
+        generator: Draws the initial weights; None for PyTorch's global generator, as in any `torch.nn` layer.
+        device: The device of the weights.
         dtype: The type of the weights.
 
-    Differences from `nn.MultiheadAttention`, all on purpose:
+    Intended differences from `nn.MultiheadAttention`:
 
-    - **The call returns the output alone, not a pair**: the weights would be length^(k-1) numbers a query. In
+    - **The call returns the output alone, not a pair**: there would be length^(k-1) weights per query. In
       `nn.TransformerEncoderLayer` and wherever a pair is expected, use `MultiheadTensorAttention`.
     - `batch_first` is True by default.
-    - What needs the weights, which are never held, is refused by name: `dropout`, `need_weights` and an `attn_mask`.
-    - `is_causal=True` masks; it is not a hint about a mask also given.
+    - The weights are never materialized, so `dropout`, `need_weights` and `attn_mask` raise an error.
+    - `is_causal=True` applies the causal mask; it is not a hint about `attn_mask`.
     - A query whose keys are all padding gives the output bias, not NaN.
     - The projections are `nn.Linear` modules (``q_proj``, ``k_proj.m``, ``v_proj.m``, ``out_proj``), not packed.
 
-    **At the start** every weight is Xavier-uniform and every bias zero, so inputs of unit variance give q, k_m and v_m
+    **Initially** every weight is Xavier-uniform and every bias zero, so inputs of unit variance give q, k_m and v_m
     of unit variance. A coordinate of q * k_1 * ... * k_{k-1} then has variance 1 at any order (with tails that grow
     heavier: its fourth moment is about 3^k), and the score, a sum of head_dim of them, standard deviation
     scale * sqrt(head_dim): d^(-1/2) by default, an almost uniform attention, and 1 with scale = d^(-1/2), at every
     order. An almost uniform attention multiplies k - 1 averages over n tokens, each of size n^(-1/2) when tokens are
-    independent: expect first outputs of size n^(-(k-1)/2). With `head_norm` they are of unit size before ``out_proj``,
-    whatever the order, the length and the sizes of the weights are; `qk_norm` keeps the scores of deviation
-    scale * sqrt(head_dim) in the same way. So both survive initialisers that overwrite the weights of all `nn.Linear`
-    modules, such as nanoGPT's.
+    independent: expect initial outputs of size n^(-(k-1)/2). With `head_norm` they have unit size before ``out_proj``,
+        for any order, length and size of the weights; with `qk_norm` the scores have standard deviation scale *
+        sqrt(head_dim) for any size of the weights. So both also work with initialisers that overwrite the weights of
+        all `nn.Linear` modules, such as nanoGPT's.
 
     **A state dict holds the configuration**, the order, the heads, the scale, the score form, the positions, the bound
-    and the tolerance, as a tensor beside the weights, and is refused by a layer that differs in any of these but the
-    tolerance.
+    and the tolerance, as a tensor beside the weights. Loading it into a layer that differs in any of these but the
+    tolerance raises an error.
 
     Example:
         >>> layer = TensorAttention(8, 2, order=3, generator=torch.Generator().manual_seed(0))
@@ -141,7 +144,7 @@ class TensorAttention(nn.Module):
     """
 
     in_proj_bias: ClassVar[None] = None
-    """Keeps PyTorch's encoder layers from their fused kernel, so that they call the layer, which refuses them."""
+    """None, so that PyTorch's encoder layers call this layer, which raises an error, instead of their fused kernel."""
 
     temperature: nn.Parameter
     log_scale: nn.Parameter
@@ -181,7 +184,7 @@ class TensorAttention(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        refuse("dropout", dropout, 0, "the weights are never held; drop out of the output instead")
+        refuse("dropout", dropout, 0, "the weights are never materialized; apply dropout to the output instead")
         refuse("add_bias_kv", add_bias_kv, False, "append a token to key and value instead")
         refuse("add_zero_attn", add_zero_attn, False, "append a token to key and value instead")
         super().__init__()
@@ -216,7 +219,7 @@ class TensorAttention(nn.Module):
         self.v_proj = nn.ModuleList(linear(self.vdim, self.num_kv_heads) for _ in range(self.order - 1))
         self.out_proj = linear(self.embed_dim, self.num_heads)
         if self._score_bound is not None:
-            self._score_bound.plan(self.dtype)  # raises an error for a tolerance that the dtype cannot keep
+            self._score_bound.plan(self.dtype)  # raises an error for a tolerance that is too small for the dtype
             self.temperature = nn.Parameter(self.out_proj.weight.new_empty(self.num_heads))
 
         def vector(projection: nn.Linear, size: int | None = None) -> nn.Parameter:
@@ -232,25 +235,25 @@ class TensorAttention(nn.Module):
         self.reset_parameters(generator)
 
     def reset_parameters(self, generator: torch.Generator | None = None) -> None:
-        """Draw every weight anew, Xavier-uniform, and set every bias to zero and every gain to one.
+        """Redraw every weight, Xavier-uniform, and set every bias to zero and every gain to one.
 
-        Fewer heads of keys and values are drawn as if there were all of them, so that their variance is the same.
+        With `num_kv_heads` < num_heads, key and value weights have the variance of a layer with all heads.
         """
         draw_weights(self, self.embed_dim, generator)
 
     @property
     def bound(self) -> float | None:
-        """The number that no score can exceed, if there is one."""
+        """The upper bound on the magnitudes of all scores; None if there is none."""
         return None if self._score_bound is None else self._score_bound.bound
 
     @property
     def tolerance(self) -> float | None:
-        """The error that near-linear attention may have; None for a layer that attends exactly."""
+        """The error tolerance of near-linear attention; None for a layer that attends exactly."""
         return None if self._score_bound is None else self._score_bound.tolerance
 
     @property
     def plan(self) -> BoundedPlan | None:
-        """The polynomial that keeps the tolerance in the type the layer has now; None if it computes exactly."""
+        """The polynomial for the tolerance in the layer's current dtype; None for a layer that attends exactly."""
         return None if self._score_bound is None else self._score_bound.plan(self.temperature.dtype)
 
     @property
@@ -286,25 +289,25 @@ class TensorAttention(nn.Module):
             query: (batch, L, embed_dim), or (L, embed_dim) without a batch. The batch may have several dimensions:
                 (..., L, embed_dim), or (L, ..., embed_dim) without `batch_first`. Self-attention also takes a nested
                 tensor in the layout `torch.jagged`, and returns one.
-            key: (batch, S, kdim) or (S, kdim), with the batch of `query`; None for `query`. A list of k - 1 tensors is
-                a source of its own for each key set, whose lengths may differ.
+            key: (batch, S, kdim) or (S, kdim), with the batch of `query`; None for `query`. A list of k - 1 tensors
+                gives each key set its own input; their lengths may differ.
             value: (batch, S, vdim) or (S, vdim); None for `key`. It is a list if `key` is one.
             key_padding_mask: A bool tensor, (batch, S) or (S,), or (..., S) for a batch of several dimensions. **True
                 means: ignore this key**, as in `nn.MultiheadAttention`; the `key_masks` of `tensor_attention` mean the
-                opposite. It holds for every key set; a list has a mask or None for each.
+                opposite. It applies to every key set; a list has a mask or None for each set.
             is_causal: Whether query i attends only keys with j_m <= i + query_offset.
             query_offset: The position of the first query among the keys; without an offset, a causal call needs L = S.
-            prefix: How many of the first positions attend each other in both directions in a causal call: a prompt of
-                a prefix language model. It is the same for all entries of the batch and all packed sequences.
+            prefix: The number of first positions that attend each other in both directions in a causal call, as in a
+                prefix language model. It is the same for all entries of the batch and all packed sequences.
             cu_seqlens: The cumulative lengths of packed sequences, an integer tensor (sequences + 1,), or two of them,
-                for the queries and for the keys: **tokens attend only within their own sequence**, and positions begin
-                anew in each. They are the same for all entries of the batch.
+                for the queries and for the keys: **tokens attend only within their own sequence**, and positions start
+                from 0 in each. They are the same for all entries of the batch.
             sequence_ids: Integers (batch, L) or (L,), for self-attention: in a row, neighbouring tokens with the same
                 id are one sequence, as in packed batches for pre-training.
-            need_weights: None. True and False are refused, because a caller who passes either expects a pair of output
-                and weights: `MultiheadTensorAttention` returns one.
-            attn_mask: None. A mask of pairs of query and key is refused: `is_causal`, `windows` and `key_padding_mask`
-                say what may be attended.
+            need_weights: None. True and False raise an error, because a caller who passes either expects a pair of
+                output and weights; `MultiheadTensorAttention` returns a pair.
+            attn_mask: None. A mask of pairs of query and key raises an error: use `is_causal`, `windows` or
+                `key_padding_mask`.
         """
         if is_jagged(query):
             others = {"key": key, "value": value, "key_padding_mask": key_padding_mask}
@@ -365,13 +368,13 @@ class TensorAttention(nn.Module):
     ) -> Certificate:
         """A bound on the error of the heads' outputs, before ``out_proj``, in a call with the same arguments.
 
-        It is for a layer with a bound and a tolerance, and speaks of the difference to the exact attention of the
+        It requires a layer with a bound and a tolerance, and bounds the difference from exact attention with the
         queries, keys and values that the layer computes.
 
         Args:
-            query: As in a call. Nothing is attended; the values are computed, because the certificate is proportional
-                to their magnitudes. Without a query it is the certificate for values of magnitude 1, whatever the
-                length.
+            query: As in a call. Only the values are computed, because the certificate is proportional to their
+                magnitudes; attention is not. Without a query it is the certificate for values of magnitude 1, whatever
+                the length.
             key, value, key_padding_mask, is_causal, query_offset: As in a call.
 
         Returns:
@@ -379,7 +382,7 @@ class TensorAttention(nn.Module):
             a single number if there is no query.
 
         Raises:
-            ArgumentError: The layer has no bound or no tolerance, or a call with these arguments would be refused.
+            ArgumentError: The layer has no bound or no tolerance, or a call with these arguments would raise an error.
 
         Example:
             >>> layer = TensorAttention(8, 2, bound=1.0, tolerance=1e-3, generator=torch.Generator().manual_seed(0))
@@ -410,13 +413,13 @@ class TensorAttention(nn.Module):
         is_causal: bool = False,
         query_offset: int = 0,
     ) -> TopTuples:
-        """The k tuples of keys that each query of each head attends most, with their weights, in a call of the layer.
+        """The k tuples of keys with the largest weights, for each query of each head, in a call of the layer.
 
         The weights are those of exact attention, which a layer with a tolerance approximates.
 
         Args:
             query, key: As in a call.
-            k: How many tuples are listed for each query.
+            k: The number of tuples per query.
             key_padding_mask, is_causal, query_offset: As in a call.
 
         Returns:
@@ -451,21 +454,22 @@ class TensorAttention(nn.Module):
         return ArgumentError(name, expected="a layer with a bound and a tolerance", got=repr(self.extra_repr()))
 
     def cache(self, batch_size: int | None = None, *, spare: int = 0) -> DecodingCache:
-        """An empty cache for `decode`, of one sequence without a batch or of `batch_size` of them.
+        """An empty cache for `decode`, for one sequence without a batch or for `batch_size` sequences.
 
         Args:
-            batch_size: How many sequences are decoded at once; None for inputs without a batch.
-            spare: How many tokens a cache with windows can be trimmed by at any time: it holds so many more.
+            batch_size: The number of sequences that are decoded together; None for inputs without a batch.
+            spare: The number of additional tokens that a cache with windows keeps, so that `trim` can remove up to this
+                many.
 
         Returns:
-            A `TokenCache` of all keys and values, which with `windows` holds those that the next token can attend. For
-            a layer with a tolerance it is a `TensorAttentionState` of constant size. Both can be saved (`state_dict`)
-            and reordered for a beam search (`reorder`); tokens can be taken back by `trim` where they are held.
+            A `TokenCache` of all keys and values; with `windows`, of those that the next token can attend. For a layer
+            with a tolerance, a `TensorAttentionState` of constant size. Both can be saved (`state_dict`) and reordered
+            for a beam search (`reorder`); a `TokenCache` can be shortened by `trim`.
         """
         return new_cache(self, batch_size, spare)
 
     def state(self, batch_size: int | None = None) -> TensorAttentionState:
-        """The `cache` of a layer with a tolerance, by the name that says what it is."""
+        """The same as `cache`, for a layer with a tolerance only."""
         cache = self.cache(batch_size)
         if not isinstance(cache, TensorAttentionState):
             raise self._without_tolerance("state")
@@ -474,27 +478,27 @@ class TensorAttention(nn.Module):
     def decode(
         self, x: Tensor, cache: DecodingCache, *, key_padding_mask: Tensor | None = None, prefix: int = 0
     ) -> Tensor:
-        """Append the tokens x to a cache and give the outputs of all of them: causal self-attention that goes on.
+        """Append the tokens x to a cache and return their outputs, by causal self-attention to all cached tokens.
 
-        However a sequence is cut into calls, a prompt of many tokens and then one token at a time, together they give
-        what ``layer(sequence, is_causal=True)`` gives: up to rounding, or up to its tolerance in a layer that has one.
+        However a sequence is split into calls, for example a prompt and then one token at a time, the outputs equal
+        those of ``layer(sequence, is_causal=True)``, up to rounding, or up to the tolerance of a layer that has one.
 
         Args:
-            x: The tokens, (batch, L, embed_dim) or (L, embed_dim), as the layer's other inputs.
-            cache: What ``layer.cache(batch_size)`` gave, with all earlier tokens; these are added to it.
+            x: The tokens, (batch, L, embed_dim) or (L, embed_dim); (L, batch, embed_dim) without `batch_first`.
+            cache: The result of ``layer.cache(batch_size)``, with all earlier tokens; x is appended to it.
             key_padding_mask: A bool tensor, (batch, L) or (L,), **True for each of these tokens that no token may
                 attend**, now or later, as in a call: prompts of several lengths are padded on the left or the right.
-                The cache remembers it, or, in a layer with a tolerance, leaves them out of its sums. Padding takes a
+                The cache stores the mask; the cache of a layer with a tolerance omits masked tokens. Padding occupies a
                 position like any other token.
-            prefix: How many of the first tokens attend each other in both directions, as in a call. They must all be
-                among these tokens, the first that the cache gets.
+            prefix: The number of first tokens that attend each other in both directions, as in a call. They must all be
+                in the first call of `decode` with this cache.
 
         Returns:
             The outputs, shaped like `x`.
 
         Raises:
-            ArgumentError: The cache is none, or another layer's, or x or the mask does not fit it. Nothing is added
-                then.
+            ArgumentError: The cache does not belong to this layer, or x or the mask does not match it. The cache is
+                then unchanged.
             SeparatrixError: As in a call of the layer; or another thread is using the cache.
 
         Example:
@@ -513,9 +517,9 @@ class TensorAttention(nn.Module):
         return self._output(decode_heads(self, x, cache, key_padding_mask, prefix))
 
     def config(self) -> dict[str, object]:
-        """The arguments that make this layer, but for its device and the type of its weights: numbers, names, lists.
+        """The constructor's arguments, except for the device and dtype of the weights, as numbers, strings and lists.
 
-        They can be written as JSON; `from_config` makes a layer of them, whose weights are drawn anew.
+        They can be saved as JSON; `from_config` creates a layer from them, with new random weights.
 
         Example:
             >>> config = TensorAttention(8, 2, windows=4, num_kv_heads=1).config()
@@ -536,11 +540,11 @@ class TensorAttention(nn.Module):
         """The layer that `config` describes, with new weights.
 
         Args:
-            config: What `config` gave. A name that is left out has its default.
+            config: The result of `config`. A missing argument has its default.
             generator, device, dtype: As in the constructor.
 
         Raises:
-            ArgumentError: A name is none of the layer's, or what it stands for is refused by the constructor.
+            ArgumentError: A name is not an argument of the layer, or the constructor rejects its value.
         """
         arguments = inspect.signature(TensorAttention).parameters
         check_config(config, [name for name in arguments if name not in ("generator", "device", "dtype")])
@@ -554,7 +558,8 @@ class TensorAttention(nn.Module):
         """Raise an error for weights of a layer of another order, scale or bound, or with other heads.
 
         Raises:
-            ArgumentError: The configuration that was saved differs in more than the tolerance. It names what differs.
+            ArgumentError: The configuration that was saved differs in more than the tolerance. The error names the
+                difference.
         """
         check_extra_state(saved_configuration(self), state)
 
@@ -563,7 +568,8 @@ class TensorAttention(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Restore a pickled layer; earlier versions had a bound and a tolerance as attributes, and no score form."""
+        """Restore a pickled layer; in earlier versions bound and tolerance were attributes, and there was no score
+        form."""
         kept = {name: value for name, value in state.items() if name not in ("bound", "tolerance")}
         kept = {**PLACES, **UNSAVED, **kept}
         super().__setstate__(kept)  # type: ignore[no-untyped-call]
@@ -572,7 +578,8 @@ class TensorAttention(nn.Module):
             self._score_bound = None if bound is None else ScoreBound(self.order, self.head_dim, bound, tolerance)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Cast or move the layer; a type that cannot keep the tolerance is refused here, and by every call."""
+        """Cast or move the layer; a dtype for which the tolerance is too small raises an error here and in every
+        call."""
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         _ = self.plan
         return self

@@ -1,6 +1,6 @@
-"""The heads of one rank, where PyTorch's tensor parallelism has divided the projections of a layer between ranks.
+"""The heads of a rank, if PyTorch's tensor parallelism has sharded the projections of a layer.
 
-`ColwiseParallel` divides the outputs of a projection, and so the heads, evenly and in order: rank r of p has the heads
+`ColwiseParallel` shards the outputs of a projection, and so the heads, evenly and in order: rank r of p has the heads
 r h / p, ..., (r + 1) h / p - 1. Everything between the projections is then computed for these heads alone.
 """
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 def _mesh(projection: nn.Module) -> DeviceMesh | None:
-    """The ranks that `ColwiseParallel` has divided a projection between; None if it has not.
+    """The device mesh over which `ColwiseParallel` has sharded a projection; None if it has not.
 
-    FSDP divides weights too, but has whole ones during a call. Beside tensor parallelism it adds its own dimensions to
-    the mesh, in front of the last.
+    FSDP shards weights too, but gathers them during a call. With tensor parallelism it adds its own dimensions to the
+    mesh, before the last.
     """
-    if not getattr(projection, "_distribute_module_applied", False):  # which PyTorch's parallel styles leave
+    if not getattr(projection, "_distribute_module_applied", False):  # set by PyTorch's parallel styles
         return None
     mesh: DeviceMesh = projection.weight.device_mesh  # type: ignore[assignment,union-attr]
     return mesh if mesh.ndim == 1 else mesh[(mesh.mesh_dim_names or ())[-1]]
 
 
 def local_heads(name: str, heads: int, projection: nn.Module) -> int:
-    """How many heads of a projection this rank computes: all of them without tensor parallelism.
+    """The number of heads of a projection on this rank: all heads without tensor parallelism.
 
     Raises:
-        ArgumentError: The ranks cannot have equally many of them; `name` is the argument of the layer for `heads`.
+        ArgumentError: The heads cannot be divided evenly between the ranks; `name` is the layer's argument for `heads`.
     """
     mesh = _mesh(projection)
     if mesh is None:

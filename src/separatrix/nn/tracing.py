@@ -1,4 +1,4 @@
-"""How a layer appears to PyTorch's older tracers: as one node to `torch.fx`, and as an error to TorchScript."""
+"""Support of PyTorch's older tracers: a layer is one node in `torch.fx`, and TorchScript raises an error."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from separatrix.errors import SeparatrixError
 def trace_as_leaf(layer: nn.Module, arguments: Mapping[str, Any]) -> Any:
     """The node that `torch.fx` records for a call of a layer, or None if no argument of the call is being traced.
 
-    The default tracer follows every module outside `torch.nn`, and the checks of a layer need tensors.
+    The default tracer would trace into the layer, whose checks need tensors.
 
     Raises:
-        SeparatrixError: `torch.jit.trace` traces the call, or the layer is all that `torch.fx` was asked to trace.
+        SeparatrixError: `torch.jit.trace` traces the call, or `torch.fx` traces the layer itself.
     """
     if torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         refuse_torchscript("torch.jit.trace")

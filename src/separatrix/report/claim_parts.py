@@ -113,8 +113,8 @@ def misprint(erratum: Erratum, make: Make[Node]) -> Node:
 
 def not_drawn(claim: Claim, make: Make[Node]) -> Node:
     """A note that the figures of a claim need all of its cells."""
-    said = f"{many(len(claim.figures), 'figure')} will be drawn here once all of the cells are done."
-    return make("p", said, class_="note")
+    sentence = f"{many(len(claim.figures), 'figure')} will be drawn here once all of the cells are done."
+    return make("p", sentence, class_="note")
 
 
 def legend(make: Make[Node]) -> Node:

@@ -65,7 +65,7 @@ def _facts(cell: Cell, record: StoredRecord | None) -> CellFacts:
 
 def _draw(name: str, id: str, figures: Figures, results: Sequence[CellResult]) -> FigurePanel:
     if name not in figures:
-        raise TypeError(f"claim {id} names the figure {name!r}, which is none of {', '.join(figures) or 'none'}")
+        raise TypeError(f"claim {id} names the unknown figure {name!r}; the figures are {', '.join(figures) or 'none'}")
     try:
         return panel(name, figures[name], results)
     except Exception as error:

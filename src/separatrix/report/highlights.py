@@ -104,7 +104,7 @@ def _shown(highlight: Highlight, entry: Entry) -> Html:
         difference = (
             f"The verdict from them is “{verdict}”; the finding was made with the verdict “{highlight.verdict}”."
         )
-        said = f"The results in this folder do not show this finding. {difference} {note}"
-        return tag("p", *typeset(said, tag), class_="note")
+        sentence = f"The results in this folder do not show this finding. {difference} {note}"
+        return tag("p", *typeset(sentence, tag), class_="note")
     panel = next(panel for panel in entry.panels if panel.name == highlight.figure)
     return figure(panel, highlight.claim, of="highlight", outline=sketch(json.loads(panel.json)))

@@ -34,8 +34,8 @@ def _unlike(entries: Sequence[Entry]) -> Html | None:
         tag("li", tag("a", called(entry.judgement.claim), href=f"#{entry.judgement.claim.id}"), f": {entry.difference}")
         for entry in unlike
     ]
-    said = f"{many(len(unlike), 'verdict')} not as recorded"
-    return tag("details", tag("summary", said), tag("ul", *items), class_="differs", open=len(unlike) <= 10)
+    sentence = f"{many(len(unlike), 'verdict')} not as recorded"
+    return tag("details", tag("summary", sentence), tag("ul", *items), class_="differs", open=len(unlike) <= 10)
 
 
 def _filter(entries: Sequence[Entry], count: Count) -> Html:

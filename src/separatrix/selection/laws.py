@@ -91,7 +91,7 @@ def steps_allowed(T: int, d: int, lr: float, epsilon: float) -> float:
 
 
 def loss_allowed(T: int, d: int, lr: float, steps: float) -> float:
-    """The loss that Theorem 3.1 allows after so many steps, T^2 d / (eta t), logarithms left out.
+    """The bound of Theorem 3.1 on the loss after a number of steps, T^2 d / (eta t), without logarithms.
 
     >>> loss_allowed(T=10, d=2, lr=0.5, steps=4000)
     0.1
@@ -168,12 +168,12 @@ class SlowCurve:
 
 
 def slow_curve_after(steps: float, T: int, q: int, d: int, lr: float) -> SlowCurve:
-    """Where training stands on the slow curve after so many steps, which may be far more than can be run.
+    """The point of the slow curve that training reaches after a number of steps, even more than can be run.
 
     The recursion lies on the slow curve once alpha has risen, from about T/eta steps on.
 
     Args:
-        steps: the number of steps, so many that eta t is at least T.
+        steps: the number of steps t, with eta t at least T.
         T: the number of tokens.
         q: the number of tokens to average.
         d: the dimension of a token.

@@ -71,7 +71,7 @@ class LearnerSettings:
         lr: The learning rate.
         batch: The examples of a batch.
         steps: The number of updates.
-        seed: What every number of the run comes from.
+        seed: The seed of all random numbers of the run.
         lengths: Further lengths, besides T, at which the run is evaluated.
         record_every: The number of updates from one record to the next.
         evaluation_points: The number of evaluation examples at each length.

@@ -14,8 +14,8 @@ There are two objectives. For the "mean of the loss", which training with one en
 the table. For the "loss of the mean", equation (4), where the outputs are averaged over encodings before they are
 squared, r = w^2 T/(q (T - q)). By Jensen's inequality the first is never below the second.
 
-Call alpha *settled* where it minimises the loss at its C. In the tail L falls like e^{-2 mu C} along the settled alpha,
-and L = width / (4 mu^2 eta t): the inverse loss grows linearly, by 4 mu^2 eta / width a step.
+Call alpha *settled* where it minimises the loss at its C. In the tail L falls like e^{-2 mu C}, with alpha at its
+stationary value, and L = width / (4 mu^2 eta t): the inverse loss grows linearly, by 4 mu^2 eta / width a step.
 """
 
 from __future__ import annotations

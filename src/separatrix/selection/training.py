@@ -77,7 +77,7 @@ def train(settings: TrainingSettings) -> Generator[Record, None, None]:
 def resumable(
     settings: TrainingSettings, *, start: Checkpoint | None = None, checkpoint_every: int | None = None
 ) -> Generator[Record | Checkpoint, None, None]:
-    """Train the transformer and yield the records of `train` and, between them, states that the run can go on from.
+    """Train the transformer and yield the records of `train` and, between them, states to resume from.
 
     Args:
         settings: The run.

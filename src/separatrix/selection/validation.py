@@ -21,7 +21,7 @@ __all__ = ["task_encoding", "validate", "validation_points"]
 
 
 def validation_points(settings: TrainingSettings, generator: torch.Generator) -> dict[str, Batch]:
-    """Draw the fixed points of each validation task, by the task's name.
+    """Draw the validation inputs of each task, by the task's name.
 
     >>> list(validation_points(TrainingSettings(), torch.Generator()))
     ['T=250', 'T=300', 'T=350', 'T=400', 'q=5', 'q=6', 'q=7', 'q=8']

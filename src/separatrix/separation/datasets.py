@@ -60,7 +60,7 @@ def generator_of(seed: int | torch.Generator) -> torch.Generator:
 
 
 def special_indices(n: int, count: int, seed: int | torch.Generator) -> list[int]:
-    """Draw so many independent indices out of n tokens, counted from 0.
+    """Draw `count` independent indices out of n tokens, from 0 on.
 
     >>> special_indices(8, 2, seed=1)
     [5, 3]

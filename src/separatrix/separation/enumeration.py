@@ -72,7 +72,8 @@ class _RowSums:
 
     def __init__(self, sums: list[_Sum]) -> None:
         self.sums = sums
-        # Scaled so that a value of magnitude at most 1 is doubtful. The last column is the constant.
+        # Scaled so that the sign of a value is uncertain if its magnitude is at most 1. The last column is the
+        # constant.
         forms = np.array([[*row.coefficients, -row.threshold] for row in sums])
         self.forms = forms / (_DOUBTFUL * np.abs(forms).sum(1, keepdims=True))
 

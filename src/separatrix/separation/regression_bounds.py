@@ -184,7 +184,8 @@ class _Lattice:
         J = min(M // 2, math.ceil(M / 2 * steepest * math.exp(40 / (n - 1))))
         self.frequencies = np.arange(J + 1)
         self.turn = 2j * math.pi / M
-        # A sum of powers of r = exp(2 pi i j / M) is the first, less the one after the last, divided by 1 - r.
+        # A sum of consecutive powers of r = exp(2 pi i j / M) is the first minus the one after the last, divided by 1 -
+        # r.
         self.less = -np.expm1(self.turn * self.frequencies[1:])
         # Each frequency except 0 and M / 2 counts twice, for itself and for its mirror image.
         self.times = np.where(self.frequencies % (M // 2) == 0, 1.0, 2.0)

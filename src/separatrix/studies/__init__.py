@@ -1,11 +1,11 @@
-"""What goes beyond the papers: experiments of our own, with their claims, which the ledger keeps under "beyond".
+"""Studies that go beyond the papers: experiments and claims of our own, which the ledger lists under "beyond".
 
-learning what small causal models learn that differ in their attention alone matching triples by training: heads of
+learning what small causal models learn that differ only in their attention matching triples by training: heads of
 order 3 against heads of order 2 selection sparse token selection with other attentions, encodings and lengths than the
 paper's separation softmax against linear attention: other mechanisms, learned weights, phase diagrams, the exact border
-seeds means and confidence intervals over seeds, of one kind of run or of paired runs
+seeds means over seeds with confidence intervals, of single or paired runs
 
-Importing this package imports no study. `load` imports them, and the papers' claims too.
+Importing this package imports no study; `load` imports the studies and the papers' claims.
 """
 
 from __future__ import annotations

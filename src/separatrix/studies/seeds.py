@@ -1,4 +1,4 @@
-"""Means over seeds with Student's confidence interval, of one kind of run or of two paired by seed."""
+"""Means over seeds with Student's confidence interval, of single runs or of differences paired by seed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import numpy as np
 from separatrix.claims.ledger import Interval
 
 LEARNED = 0.9
-"""An accuracy above which a model has learned a task."""
+"""A model has learned a task if its accuracy exceeds this number."""
 _CONFIDENCE = 0.95
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """The mean of some seeds' values with Student's interval.
+    """The mean over seeds with Student's confidence interval.
 
     Example:
         >>> str(interval([0.9, 0.95, 1.0]))
@@ -24,7 +24,7 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def paired(first: Sequence[float], second: Sequence[float]) -> Interval:
-    """The mean of the differences of two kinds of run, seed by seed, with Student's interval.
+    """The mean difference of two kinds of runs, paired by seed, with Student's confidence interval.
 
     Example:
         >>> str(paired([0.9, 0.95, 1.0], [0.6, 0.6, 0.6]))

@@ -89,5 +89,5 @@ def test_a_tensor_that_was_changed_does_not_fit_the_digest(tmp_path):
     load_call(path)
     tensors["values.1"].view(torch.int32)[0, 0] ^= 1
     save_file(tensors, path, metadata=metadata)
-    with pytest.raises(sx.ArgumentError, match=r"expected the content that its digest was made of, got another in "):
+    with pytest.raises(sx.ArgumentError, match=r"expected content that matches its checksum, got another in "):
         load_call(path)

@@ -215,7 +215,7 @@ def test_an_output_beside_a_log_sum_exp_of_nothing_is_found_wherever_it_is():
     output[..., 37, :] = 1e-3
     found = sx.verify(replace(result, output=output), query, keys, values, queries=3, **options)
     assert (found.held, found.worst[-1]) == (False, 37)
-    assert found.fault == "there is nothing to attend, and the output is not zero"
+    assert found.fault == "the query attends no tuple, but its output is not zero"
 
 
 def test_nothing_to_attend():
@@ -226,7 +226,7 @@ def test_nothing_to_attend():
     for wrong in (replace(result, output=result.output + 1e-300), replace(result, lse=torch.zeros_like(result.lse))):
         found = sx.verify(wrong, query, keys, values, key_masks=mask)
         assert not found.held
-        assert "there is nothing to attend" in str(found)
+        assert "the query attends no tuple" in str(found)
 
 
 def test_no_queries_at_all():

@@ -196,9 +196,9 @@ def test_bounds_and_certificates_are_refused_on_unknown_architectures(name, laun
             require_proved(call, torch.float32)
             near_linear_launch.launch("carry", 1, call.query, warps=4)
             return
-        with pytest.raises(SeparatrixError, match=f"no bound on the error .* this GPU is of {name}"):
+        with pytest.raises(SeparatrixError, match=f"no bound on the error .* architecture of this GPU is {name}"):
             require_proved(call, torch.float32)
-        with pytest.raises(SeparatrixError, match=f"no certificate .* cuda:1.* this GPU is of {name}"):
+        with pytest.raises(SeparatrixError, match=f"no certificate .* cuda:1.* architecture of this GPU is {name}"):
             near_linear_launch.launch("carry", 1, call.query, warps=4)
     finally:
         gpu.unchecked.cache_clear()

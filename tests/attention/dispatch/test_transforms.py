@@ -36,8 +36,8 @@ class Refusal:
 
 WORKS = "works"
 REFUSALS = {
-    "no graph": Refusal("Unsupported", "reads the numbers to choose what to run"),
-    "no numbers": Refusal("SeparatrixError", "reads the numbers to choose what to run"),
+    "no graph": Refusal("Unsupported", "entries to choose an algorithm"),
+    "no numbers": Refusal("SeparatrixError", "entries to choose an algorithm"),
     "no forward mode": Refusal("SeparatrixError", "near-linear attention has gradients in reverse mode only"),
     "no second derivatives": Refusal("SeparatrixError", "near-linear attention has no second derivatives"),
     "dense only": Refusal("ArgumentError", "expected a dense tensor"),

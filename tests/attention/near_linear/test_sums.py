@@ -152,7 +152,7 @@ def test_compiled():
 @pytest.mark.parametrize("transform", [torch.func.vmap, lambda f: torch.func.grad(lambda *x: f(*x).sum())])
 def test_transforms_of_functions_are_refused(transform):
     x = torch.rand(3, 2, 5, 2, generator=torch.Generator().manual_seed(0))
-    with pytest.raises(sx.SeparatrixError, match="tolerance: attention with a certificate reads the numbers"):
+    with pytest.raises(sx.SeparatrixError, match="tolerance: attention with a certificate reads the tensors' entries"):
         transform(lambda q, k, v: sx.tensor_attention(q, k, v, tolerance=1e-2))(*x)
 
 

@@ -33,7 +33,7 @@ from separatrix.attention.sharded import (
 from separatrix.attention.sharded import exact as parallel_exact
 from separatrix.attention.sharded import near_linear as parallel
 from separatrix.attention.sharded.collectives import Ranks
-from separatrix.attention.sharded.rank_progress import Board, GroupState, Meeting
+from separatrix.attention.sharded.rank_progress import Barrier, BarrierBuffers, GroupState
 from separatrix.attention.streaming import state
 from separatrix.attention.streaming.state import TensorAttentionState
 from tests.ranks import start_ranks
@@ -148,8 +148,8 @@ def spoilt_call(name: str, exact: bool, rank: int) -> None:
 
 SPOILT = {
     "sparse": "ArgumentError: keys[0] on rank 1: expected a dense tensor, got layout torch.sparse_coo.",
-    "meta": "ArgumentError: query on rank 2: expected a tensor on cpu or cuda, from where the group's backend can send "
-    "it, got one on meta.",
+    "meta": "ArgumentError: query on rank 2: expected a tensor on cpu or cuda, which the group's backend can send"
+    ", got one on meta.",
     "timeout": "ArgumentError: timeout on rank 0: expected seconds in (0, 1e6], or None, got -1.0.",
     "not a tensor": "ArgumentError: query on rank 2: expected a tensor, got NoneType.",
     "out of memory": "SeparatrixError: On rank 1: OutOfMemoryError: tried to allocate 1 EiB",
@@ -222,7 +222,7 @@ def inference_then_training(exact: bool, rank: int) -> bool:
 
 
 def stopped(rank: int, folder: Path) -> str:
-    """Rank 2 is stopped in the exchange that follows a meeting, and continued when the others are done."""
+    """Rank 2 is stopped in the exchange that follows a barrier, and continued when the others are done."""
     group = dist.new_group(list(range(COUNT)))
     forward_and_backward(False, False, rank, group=group)
     done = [folder / f"{other}.saw-a-stopped-rank" for other in (0, 1)]
@@ -259,8 +259,8 @@ def absent(rank: int, group: dist.ProcessGroup, folder: Path) -> list[str]:
 
 def work(rank: int, folder: str) -> None:
     torch.set_num_threads(1)
-    meeting = f"file://{folder}/meeting"
-    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=COUNT, timeout=timedelta(hours=1))
+    rendezvous = f"file://{folder}/rendezvous"
+    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=COUNT, timeout=timedelta(hours=1))
     other = dist.new_group(list(range(COUNT)))
     assert other is not None
     heard: dict[str, Any] = {
@@ -312,7 +312,7 @@ def test_ranks_stay_in_step(tmp_path: Path, subtests: pytest.Subtests) -> None:
         assert "the scores are made of products that reach 2^" in said
     with subtests.test("many roundings"):
         [said] = {each["many roundings"] for each in heard}
-        assert said.startswith("SeparatrixError: tolerance: with [12, 12] tokens on 3 ranks outputs are certain to ")
+        assert said.startswith("SeparatrixError: tolerance: for [12, 12] tokens on 3 ranks the error bound ")
     with subtests.test("other plan"):
         [said] = {each["other plan"] for each in heard}
         degrees = r"expected the same on every rank, \d+ as on rank 0, got \d+ on rank 1\."
@@ -327,29 +327,29 @@ def test_ranks_stay_in_step(tmp_path: Path, subtests: pytest.Subtests) -> None:
         assert [each["inference, then training"] for each in heard] == [[True, True]] * COUNT
     with subtests.test("stopped"):
         for each in heard[:2]:
-            assert each["stopped"].startswith("AbsentRankError: Rank 2 (last seen at meeting ")
-            assert ") did not go on from meeting " in each["stopped"]
+            assert each["stopped"].startswith("AbsentRankError: Rank 2 (last seen at barrier ")
+            assert ") did not pass barrier " in each["stopped"]
             assert "rank 0" not in each["stopped"]
             assert "rank 1" not in each["stopped"]
     with subtests.test("skipped"):
         [backward] = {each["skipped backward"] for each in heard}
-        first = "The ranks are out of step: ranks 0 and 2 are at meeting 0 in the backward pass of call "
+        first = "The ranks are out of step: ranks 0 and 2 are at barrier 0 in the backward pass of call "
         assert backward.startswith(f"SeparatrixError: {first}")
-        assert "rank 1 is at meeting 0 in the forward pass of call " in backward
+        assert "rank 1 is at barrier 0 in the forward pass of call " in backward
         [call] = {each["skipped call"] for each in heard}
         numbers = [int(one) for one in re.findall(r"call (\d+)", call)]
-        assert "ranks 0 and 2 are at meeting 0 in the forward pass of call" in call
+        assert "ranks 0 and 2 are at barrier 0 in the forward pass of call" in call
         assert numbers[1] == numbers[0] + 1
     with subtests.test("and go on"):
         assert [each["right"] for each in heard] == [[True] * len(KINDS)] * COUNT
     with subtests.test("absent"):
         for each in heard[:2]:
             first, second = each["absent"]
-            assert first.startswith("AbsentRankError: Rank 2 (last seen at meeting ")
-            assert "in the backward pass of call 1) did not come to meeting 0 in the forward pass of call 2" in first
+            assert first.startswith("AbsentRankError: Rank 2 (last seen at barrier ")
+            assert "in the backward pass of call 1) did not reach barrier 0 in the forward pass of call 2" in first
             assert "rank 0" not in first
             assert "rank 1" not in first
-            assert second.startswith("AbsentRankError: This process group was given up before: rank 2 (last seen")
+            assert second.startswith("AbsentRankError: This process group can no longer be used: rank 2 (last seen")
     with subtests.test("died"):
         for each in heard[:2]:
             assert each["died"].startswith("AbsentRankError: Rank 2 (last seen at")
@@ -359,25 +359,25 @@ def test_ranks_stay_in_step(tmp_path: Path, subtests: pytest.Subtests) -> None:
 
 def at(store: dist.Store, rank: int) -> GroupState:
     nothing = torch.zeros(0)
-    return GroupState(store, rank, 3, ("cpu",), Board(nothing, nothing, nothing, nothing))
+    return GroupState(store, rank, 3, ("cpu",), BarrierBuffers(nothing, nothing, nothing, nothing))
 
 
 def test_who_is_absent_after_all_had_met() -> None:
     """Rank 1 says that it lost the others; rank 2 died on the way, and says nothing any more."""
-    store, place = dist.HashStore(), Meeting(4, backward=True, meeting=2)
+    store, place = dist.HashStore(), Barrier(4, backward=True, index=2)
     for rank in range(3):
-        at(store, rank).come(place)
+        at(store, rank).arrive(place)
     mine, other = at(store, 0), at(store, 1)
     for one in (mine, other):
-        one.come(place)
+        one.arrive(place)
     broken = RuntimeError("connection reset")
-    assert "rank 2 (last seen at" in str(other.lost(broken, timedelta(0), met=True))
-    said = str(mine.lost(broken, timedelta(0), met=True))
+    assert "rank 2 (last seen at" in str(other.absence_error(broken, timedelta(0), passed=True))
+    said = str(mine.absence_error(broken, timedelta(0), passed=True))
     assert said.startswith(
-        "Rank 2 (last seen at meeting 2 in the backward pass of call 4) did not go on from meeting 2 in the backward "
+        "Rank 2 (last seen at barrier 2 in the backward pass of call 4) did not pass barrier 2 in the backward "
         "pass of call 4 within"
     )
-    with pytest.raises(AbsentRankError, match="given up before: rank 2"):
+    with pytest.raises(AbsentRankError, match="can no longer be used: rank 2"):
         mine.begin()
 
 
@@ -401,36 +401,36 @@ def test_a_rank_that_gives_up_later_is_not_blamed_for_one_that_stopped(
     met: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rank 2 stops at a place where rank 0 has waited for ten seconds, and rank 1, which was slower, for four."""
-    store, place = dist.HashStore(), Meeting(4, backward=True, meeting=2)
+    store, place = dist.HashStore(), Barrier(4, backward=True, index=2)
     ranks, patience = [at(store, rank) for rank in range(3)], timedelta(seconds=10)
     said: list[str] = []
-    clock = Clock({16.0: lambda: said.append(str(ranks[1].lost(RuntimeError(), patience, met=met)))})
+    clock = Clock({16.0: lambda: said.append(str(ranks[1].absence_error(RuntimeError(), patience, passed=met)))})
     monkeypatch.setattr(rank_progress, "time", clock)
     for rank, arrival in ((0, 0.0), (2, 0.0), (1, 6.0)):
         clock.now = arrival
-        ranks[rank].come(place)
+        ranks[rank].arrive(place)
     clock.now = 10.0
-    said.append(str(ranks[0].lost(RuntimeError(), patience, met=met)))
+    said.append(str(ranks[0].absence_error(RuntimeError(), patience, passed=met)))
     assert len(said) == 2
     for sentence in said:
-        assert sentence.startswith(f"Rank 2 (last seen at {place}) did not go on from {place} within 1")
+        assert sentence.startswith(f"Rank 2 (last seen at {place}) did not pass {place} within 1")
         assert "rank 0" not in sentence
         assert "rank 1" not in sentence
 
 
 def test_a_rank_that_has_passed_the_place_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rank 1 has heard all at a meeting, and waits at the next one; rank 0 has not heard from rank 2, which stopped."""
+    """Rank 1 has heard all at a barrier, and waits at the next one; rank 0 has not heard from rank 2, which stopped."""
     store, clock = dist.HashStore(), Clock({})
     monkeypatch.setattr(rank_progress, "time", clock)
     ranks = [at(store, rank) for rank in range(3)]
     for rank in ranks:
-        rank.come(Meeting(1, backward=False, meeting=0))
-    ranks[1].come(Meeting(1, backward=False, meeting=1))
+        rank.arrive(Barrier(1, backward=False, index=0))
+    ranks[1].arrive(Barrier(1, backward=False, index=1))
     clock.now = 10.0
-    said = str(ranks[0].lost(RuntimeError(), timedelta(seconds=10), met=False))
-    assert said.startswith("Rank 2 (last seen at meeting 0 in the forward pass of call 1) did not go on from meeting 0")
-    said = str(ranks[1].lost(RuntimeError(), timedelta(seconds=10), met=False))
-    assert said.startswith("Rank 2 (last seen at meeting 0 in the forward pass of call 1) did not come to meeting 1")
+    said = str(ranks[0].absence_error(RuntimeError(), timedelta(seconds=10), passed=False))
+    assert said.startswith("Rank 2 (last seen at barrier 0 in the forward pass of call 1) did not pass barrier 0")
+    said = str(ranks[1].absence_error(RuntimeError(), timedelta(seconds=10), passed=False))
+    assert said.startswith("Rank 2 (last seen at barrier 0 in the forward pass of call 1) did not reach barrier 1")
 
 
 def test_a_store_that_ends_with_rank_0_hides_no_verdict() -> None:
@@ -445,27 +445,27 @@ def test_a_store_that_ends_with_rank_0_hides_no_verdict() -> None:
     store = Ends()
     ranks = [at(store, rank) for rank in range(3)]
     for rank in ranks[:2]:
-        rank.come(Meeting(1, backward=False, meeting=0))
+        rank.arrive(Barrier(1, backward=False, index=0))
     dist.HashStore.set(store, "separatrix/rank-0", '[1, "", true]')
-    said = str(ranks[1].lost(RuntimeError(), timedelta(0), met=False))
-    assert said.startswith("Rank 2 (never seen) did not come to meeting 0 in the forward pass of call 1 within")
+    said = str(ranks[1].absence_error(RuntimeError(), timedelta(0), passed=False))
+    assert said.startswith("Rank 2 (never seen) did not reach barrier 0 in the forward pass of call 1 within")
 
 
 def test_all_ranks_are_there_and_the_transport_is_not() -> None:
-    store, place = dist.HashStore(), Meeting(1, backward=False, meeting=0)
+    store, place = dist.HashStore(), Barrier(1, backward=False, index=0)
     ranks = [at(store, rank) for rank in range(3)]
     for one in ranks:
-        one.come(place)
-    said = [str(one.lost(RuntimeError("no route"), timedelta(0), met=False)) for one in ranks]
-    assert said[2].startswith("All ranks came to meeting 0 in the forward pass of call 1, but an exchange failed: no ")
+        one.arrive(place)
+    said = [str(one.absence_error(RuntimeError("no route"), timedelta(0), passed=False)) for one in ranks]
+    assert said[2].startswith("All ranks reached barrier 0 in the forward pass of call 1, but an exchange failed: no ")
 
 
 def test_a_rank_that_was_never_seen_and_a_store_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = at(dist.HashStore(), 0)
-    mine.come(Meeting(1, backward=False, meeting=0))
+    mine.arrive(Barrier(1, backward=False, index=0))
     assert (
-        "rank 1 (never seen), rank 2 (never seen) did not come"
-        in str(mine.lost(RuntimeError(), timedelta(0), met=False)).lower()
+        "rank 1 (never seen), rank 2 (never seen) did not reach"
+        in str(mine.absence_error(RuntimeError(), timedelta(0), passed=False)).lower()
     )
 
     class Gone:
@@ -473,8 +473,10 @@ def test_a_rank_that_was_never_seen_and_a_store_that_is_gone(monkeypatch: pytest
             raise RuntimeError("Broken pipe")
 
     mine = at(Gone(), 0)  # type: ignore[arg-type]
-    with pytest.raises(AbsentRankError, match=r"The store of the process group, which rank 0 keeps .* Broken pipe"):
-        mine.come(Meeting(1, backward=False, meeting=0))
+    with pytest.raises(
+        AbsentRankError, match=r"The store of the process group, which usually runs on rank 0.* Broken pipe"
+    ):
+        mine.arrive(Barrier(1, backward=False, index=0))
 
 
 def test_calls_are_counted_for_each_group_and_anew_for_a_new_one() -> None:

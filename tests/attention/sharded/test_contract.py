@@ -28,8 +28,8 @@ def serve(rank: int, folder: str, pipe: Connection) -> None:
     call that fails sends its error.
     """
     torch.set_num_threads(1)
-    meeting = f"file://{folder}/meeting"
-    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=COUNT, timeout=timedelta(hours=1))
+    rendezvous = f"file://{folder}/rendezvous"
+    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=COUNT, timeout=timedelta(hours=1))
     leaves, out = [], None
     while True:
         try:

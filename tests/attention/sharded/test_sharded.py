@@ -206,8 +206,8 @@ COUNTED = {
 def work(rank, count, folder):
     """What every rank does."""
     torch.set_num_threads(1)
-    meeting, patience = f"file://{folder}/meeting", timedelta(hours=1)
-    dist.init_process_group("gloo", init_method=meeting, rank=rank, world_size=count, timeout=patience)
+    rendezvous, patience = f"file://{folder}/rendezvous", timedelta(hours=1)
+    dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=count, timeout=patience)
     said = {"refused": {}, "counted": {}}
     for name in REFUSED:
         try:

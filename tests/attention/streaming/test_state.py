@@ -178,7 +178,7 @@ def test_outputs_that_rounding_may_spoil_are_refused():
     state.append(torch.ones(3, 2), torch.ones(3, 2))
     state.attend(torch.ones(1, 2))
     state.ledger.roundings = [10**9]  # as after so many tokens one by one
-    with pytest.raises(sx.SeparatrixError, match="was promised"):
+    with pytest.raises(sx.SeparatrixError, match="exceeds the tolerance"):
         state.attend(torch.ones(1, 2))
 
 

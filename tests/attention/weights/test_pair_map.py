@@ -137,7 +137,7 @@ def test_a_query_with_nothing_to_attend_has_a_picture() -> None:
     query, keys = call()
     found = sx.pair_map(query, keys, 0, is_causal=True, query_offset=-3)
     assert found.top == ()
-    assert "There is nothing to attend." in found._repr_svg_()
+    assert "The query attends no pair." in found._repr_svg_()
     ElementTree.fromstring(found._repr_svg_())
 
 

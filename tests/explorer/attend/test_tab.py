@@ -52,6 +52,7 @@ def test_the_query_and_causality_follow_the_controls(visitor: Any) -> None:
 def test_what_is_wrong_is_said_below_the_control_or_above_the_map(visitor: Any) -> None:
     visitor.open("?tab=attend")
     assert "query: expected a whole number from 0, got '-1'" in texts(visitor.changed(query="-1")[NOTE % "query"])
+    assert "earlier settings" in visitor.changed(query="-2")['{"kind":"caption","of":"attend"}.children']
     assert visitor.changed(query="32")["attend-alert.children"] == "query: expected an integer from 0 to 31, got 32."
     assert visitor.changed(head="1")["attend-alert.children"] == "head: expected an integer from 0 to 0, got 1."
 

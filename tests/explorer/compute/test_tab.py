@@ -209,6 +209,8 @@ def test_the_view_over_http(quick, tmp_path: Path) -> None:
             found = seen.changed(**{field.name: bad})
             assert "A value is not valid" in texts(found["compute-plan.children"])
             assert "A value is not valid" in found["sample-alert.children"]
+            assert "A value is not valid" in found['{"kind":"python","of":"compute"}.children']
+            assert "earlier settings" in found['{"kind":"caption","of":"phase"}.children']
             assert any(f"{field.name}: expected" in texts(value) for value in found.values())
     found = seen.changed(B="6", k="2")
     assert "it is not done here" in texts(found["compute-plan.children"])

@@ -129,7 +129,7 @@ def test_a_run_is_watched_stopped_and_goes_on(starter: Starter, tmp_path: Path) 
     assert run_status(tmp_path, name).alive
     # The end of the explorer is the end of the run.
     close(starter)
-    assert "ended with the explorer" in run_status(tmp_path, name).said
+    assert "ended with the explorer" in run_status(tmp_path, name).message
     assert json.loads((tmp_path / "training" / name / "end.json").read_text())["how"] == "ended with the explorer"
 
 
@@ -158,7 +158,7 @@ def test_a_run_that_fails_says_why(starter: Starter, tmp_path: Path) -> None:
     name = starter.start(wrong)
     wait(lambda: not run_status(tmp_path, name).alive)
     assert run_status(tmp_path, name).word == "failed"
-    assert "q: expected an integer" in run_status(tmp_path, name).said
+    assert "q: expected an integer" in run_status(tmp_path, name).message
     assert read_run(tmp_path, name).step == ()
 
 
@@ -213,7 +213,7 @@ def test_damaged_weights_are_said(tmp_path: Path) -> None:
     [name] = listed(tmp_path)
     found = read_run(tmp_path, name)
     assert found.kept == (100,)
-    with pytest.raises(SeparatrixError, match="does not hold what its name says"):
+    with pytest.raises(SeparatrixError, match="does not have the SHA-256 in its name"):
         found.at(5)
 
 

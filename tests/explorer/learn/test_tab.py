@@ -202,6 +202,9 @@ def test_the_view_over_http(tmp_path: Path) -> None:
         for bad in bad_values(field)[-1:] if field.scale is not None else ():
             found = seen.changed(**{field.name: bad})
             assert any(f"{field.name}: expected" in texts(value) for value in found.values())
+            if field in learn_tab.DYNAMICS:
+                assert "A value is not valid" in found['{"kind":"python","of":"learn"}.children']
+                assert "earlier settings" in found['{"kind":"caption","of":"dynamics"}.children']
     found = seen.changed(q="20")
     assert any("q: expected less than T = 20, got 20." in texts(value) for value in found.values())
     found = seen.changed(run_T="64", run_d_e="8")

@@ -189,5 +189,7 @@ def test_a_bad_value_is_told_below_its_control(visitor: Reader) -> None:
     assert "a0: expected a value, got nothing." in texts(found['{"kind":"note","of":"a0","tab":"separate"}.children'])
     assert "is not valid" in texts(found["separate-numbers.children"])
     assert '{"kind":"graph","of":"separation-along"}.figure' not in found
+    assert "earlier settings" in found['{"kind":"caption","of":"separation-along"}.children']
+    assert "is not valid" in found['{"kind":"python","of":"separate-b"}.children']
     found = visitor.changed(along="z")
     assert found["separate-alert.children"].startswith("along: expected 'n', 'd', 'm'")

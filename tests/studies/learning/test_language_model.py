@@ -9,12 +9,11 @@ import pytest
 import torch
 
 from separatrix.claims.ledger import CellResult, Interval, Verdict
-from separatrix.errors import ArgumentError
 from separatrix.studies.learning import language_model
 from separatrix.studies.learning.compute import attention_flops, step_flops
 from separatrix.studies.learning.language_model import PAIRS, TRIPLES, sizes_of, trained
 from separatrix.studies.learning.mechanisms import LAYERED, MECHANISMS, AttentionKind, mechanism
-from separatrix.studies.learning.models import Model, Sizes, hidden_units, parameter_count
+from separatrix.studies.learning.models import Model, hidden_units, parameter_count
 from separatrix.studies.learning.runs import RECORDED_TEXT
 from separatrix.studies.learning.tasks.text import digest, text_task
 from tests.studies.cells import claims_of, judged_as_recorded
@@ -141,22 +140,3 @@ def test_differences_within_chance_decide_nothing_and_more_parameters_fail() -> 
 @pytest.mark.parametrize("id", OURS)
 def test_the_recorded_verdict(id: str) -> None:
     judged_as_recorded(OURS[id])
-
-
-@pytest.mark.parametrize("name", [*LAYERED, "order 2, two layers", "order 3, R = 2"])
-def test_decoding_through_caches_is_the_whole_call(name: str) -> None:
-    """Forty tokens, beyond the window of 32: a prompt, single tokens, and several at once."""
-    task = text_task(40)
-    model = Model(task, Sizes(8, 2, 400), mechanism(name), generator=generator()).double()
-    tokens = task.training(3, generator(1)).tokens
-    caches = model.caches(3)
-    with torch.no_grad():
-        parts = [model.decode(part, caches) for part in tokens.split([9, 1, 1, 24, 1, 4], 1)]
-        assert torch.allclose(torch.cat(parts, 1), model(tokens), rtol=0, atol=1e-10)
-        assert torch.allclose(model(tokens[:, :7]), model(tokens)[:, :7], rtol=0, atol=1e-10)
-
-
-def test_linear_attention_has_no_cache() -> None:
-    model = Model(text_task(4), Sizes(), mechanism("linear elu"), generator=generator())
-    with pytest.raises(ArgumentError, match="caches: expected a model with softmax attention, got linear attention"):
-        model.caches(1)

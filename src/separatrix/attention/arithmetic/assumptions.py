@@ -1,4 +1,4 @@
-"""What the certificates assume of the arithmetic below them: a number for each assumption, and a sentence for it.
+"""What the certificates assume of floating-point arithmetic: each assumption as a number and a sentence.
 
 Errors are relative and in units u, half the distance from 1 to the next number of a type: a correctly rounded result
 has an error of at most 1 u. `measured` measures them on a machine; docs/derivations/assumptions.md says where each
@@ -12,22 +12,22 @@ from dataclasses import dataclass
 ROUNDED = 1.0
 """The error of sums, products and quotients."""
 CONVERTED = 1.01
-"""The error of an output in float64 that is given in its type; half types are rounded to float32 on the way."""
+"""The error of converting a float64 output to another dtype; float16 and bfloat16 are rounded to float32 first."""
 EXP = 4.0
 """The error of the exponential, where it is a normal number."""
 LOG = 4.0
 """The error of the natural logarithm, relative to 1 + |log x|."""
 POWER = 4.0
-"""The error of x^k and x^(1/k), square roots among them, from which an l_k norm is computed."""
+"""The error of x^k and x^(1/k), including square roots, from which l_k norms are computed."""
 BOUNDS = 1024.0
-"""The error of the functions of float64 from which bounds are computed, a thousandth of the slack that bounds have."""
+"""The error of the float64 functions that compute bounds: a thousandth of the slack of the bounds."""
 PRODUCT = 1.0
-"""The error of a sum of n products: the part of gamma_n = n u / (1 - n u) times the sum of the magnitudes."""
+"""The error of a sum of n products, as a fraction of gamma_n = n u / (1 - n u) times the sum of the magnitudes."""
 
 
 @dataclass(frozen=True)
 class Assumption:
-    """One thing that is assumed: what is measured must not exceed `limit`, in the unit that the statement names."""
+    """An assumption: the measured error must not exceed `limit`, in the unit named in the statement."""
 
     name: str
     limit: float
@@ -37,18 +37,20 @@ class Assumption:
 ASSUMPTIONS = (
     Assumption("modes", 0, "No thread flushes subnormal numbers to zero, or rounds otherwise than to nearest."),
     Assumption(
-        "not finite", 0, "No overflow and no invalid operation gives a finite number, or one that looks finite."
+        "not finite",
+        0,
+        "No overflow and no invalid operation returns a finite number, or passes a test for finiteness.",
     ),
     Assumption("operations", ROUNDED, "A sum, a product or a quotient has an error of at most 1 u."),
     Assumption(
         "conversions",
         CONVERTED,
-        "A number of float64 given in another type has an error of at most 1.01 u of that type.",
+        "A float64 number converted to another type has an error of at most 1.01 u of that type.",
     ),
     Assumption(
         "exp",
         EXP,
-        "exp(x) has an error of at most 4 u, and is at most the smallest normal number where it is below it.",
+        "exp(x) has an error of at most 4 u; where it underflows, the result is at most the smallest normal number.",
     ),
     Assumption("log", LOG, "log(x) has an error of at most 4 u (1 + |log(x)|)."),
     Assumption("powers", POWER, "x^k, x^(1/k), k from 2 to 8, and sqrt(x) have an error of at most 4 u."),

@@ -1,8 +1,8 @@
-"""The one place where numbers of tensors are read on the host, which waits for a device to finish what it was given.
+"""The only module that reads tensor entries on the host, which synchronizes with the device.
 
-Whether factors need balancing, which plan is chosen and whether an output is refused depend on numbers. On a GPU each
-look at one stops the queue, and a fake tensor has none to look at. Because all of them go through `read`, tests can
-count the looks, and answer for fake tensors.
+Whether factors need balancing, which plan is chosen and whether an output raises an error depend on tensor entries. On
+a GPU each read waits for the queue, and a fake tensor has no entries. Because all reads go through `read`, tests can
+count them, and supply entries for fake tensors.
 """
 
 from __future__ import annotations

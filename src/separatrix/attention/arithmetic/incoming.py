@@ -1,8 +1,8 @@
-"""Incoming gradients brought near 1 by a power of two, so that no number of consequence underflows in a backward pass.
+"""Scales incoming gradients near 1 by a power of two, so that no significant number underflows in a backward pass.
 
 A backward pass multiplies incoming gradients by weights and features of all sizes. Gradients are linear in the incoming
 gradient, and powers of two are exact: a head's incoming gradient is divided by the power of two next to its largest
-entry, and the gradients that come out are multiplied by it.
+entry, and the computed gradients are multiplied by it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 _MOST = 1100
-"""The largest exponent of a power: with it every number of float64 can be brought near 1."""
+"""The largest exponent of a power of two: enough to scale every float64 number near 1."""
 
 
 @dataclass(frozen=True)
 class Power:
-    """A power of two for each head, or for each row, as a product of two: one alone may leave the range of its type.
+    """A power of two for each head or row, stored as two factors, because the power itself may overflow or underflow.
 
     Example:
         >>> power = Power.next_to(torch.tensor([[3e-42, -1e-44]]))
@@ -35,14 +35,14 @@ class Power:
         return Power(torch.frexp(flat).exponent.clamp(-_MOST, _MOST))
 
     def times(self, other: Power) -> Power:
-        """The products of two powers for each head, neither of which is beyond 2^+-1023."""
+        """The product of two powers for each head, both within 2^-1023 and 2^1023."""
         return Power(self.exponents + other.exponents)
 
     def of_heads(self, rows: Tensor) -> tuple[Power, Power]:
-        """The largest power among the rows of each head, and the power of each row over it.
+        """The largest power among the rows of each head, and each row's power divided by it.
 
         Args:
-            rows: The rows of the heads, (H, L, n), that these powers belong to; rows of zeros do not count.
+            rows: The rows of the heads, (H, L, n), that these powers belong to; rows of zeros are ignored.
         """
         exponents = self.exponents.reshape(rows.shape[:2]).masked_fill((rows == 0).all(-1), -_MOST)
         largest = exponents.amax(1, keepdim=True) if rows.shape[1] else exponents.new_zeros(rows.shape[0], 1)

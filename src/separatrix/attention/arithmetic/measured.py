@@ -1,9 +1,9 @@
-"""How well the arithmetic of this machine keeps what the certificates assume of it (see `assumptions`).
+"""Measures whether the arithmetic of this machine satisfies the assumptions of the certificates (see `assumptions`).
 
-What PyTorch computes is compared with decimal numbers of 60 digits, from Python's own library: on random arguments and
-on special ones, in float32 and float64, in long rows, which vector instructions compute, and one by one. That is a
-sample and no proof; the proof would be that of the mathematics library. The exponential of the kernels in C++, which is
-measured with PyTorch's, has one: tests/native/test_exponential.py.
+PyTorch's results are compared with 60 decimal digits from Python's `decimal`: on random and special arguments, in
+float32 and float64, in long rows, which vector instructions compute, and one by one. That is a sample and not a proof,
+which would have to be about the mathematics library. The exponential of the C++ kernels is measured too; its error is
+proved in tests/native/test_exponential.py.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from separatrix.native import native
 _TYPES = (torch.float32, torch.float64)
 _DIGITS = Context(prec=60, Emax=10**6, Emin=-(10**6), traps=[])
 _SAMPLE = 200
-"""Random arguments of a function: all measurements together take about a second."""
+"""The number of random arguments of a function; all measurements together take about a second."""
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """The largest error found for one assumption, in its own unit; `remark` describes an error that has no size."""
+    """The largest measured error of an assumption, in its unit; `remark` describes an error that has no magnitude."""
 
     assumption: Assumption
     error: float
@@ -39,7 +39,7 @@ class Measurement:
 
     @property
     def holds(self) -> bool:
-        """Whether the error is within the limit of the assumption, which NaN is not."""
+        """Whether the error is within the limit of the assumption; NaN is not."""
         return self.error <= self.assumption.limit
 
 
@@ -54,13 +54,13 @@ def measure(device: str = "cpu") -> list[Measurement]:
 
 
 def verdict(measurements: Iterable[Measurement]) -> str:
-    """One line: whether certificates are valid where these were measured, and if not, why."""
+    """One line: whether certificates are valid on the measured machine, and if not, why."""
     broken = [measurement for measurement in measurements if not measurement.holds]
     if not broken:
-        return "Certificates are valid on this machine: it keeps all that they assume of its arithmetic."
+        return "Certificates are valid on this machine: its arithmetic satisfies all their assumptions."
     first = broken[0]
-    error = first.remark or f"{first.error:.3g} was found"
-    return f"Certificates are NOT valid on this machine. {first.assumption.statement} Yet: {error}."
+    error = first.remark or f"{first.error:.3g}"
+    return f"Certificates are NOT valid on this machine. Assumption: {first.assumption.statement} Measured: {error}."
 
 
 MeasuredError = tuple[float, str] | tuple[float]
@@ -168,9 +168,10 @@ def _bounds(device: str) -> MeasuredError:
 
 
 def _products(device: str) -> MeasuredError:
-    """Rows and columns of very different sizes: a fast product that mixes them errs by the largest in every entry."""
+    """Rows and columns of very different magnitudes: a fast product that mixes them has the error of the largest in
+    every entry."""
     narrow = float32_products_are_float32(device)
-    remark = "" if narrow else "float32 products have fewer digits here, and none is used for a certificate"
+    remark = "" if narrow else "float32 products have reduced precision here, and are not used for certificates"
     worst = 0.0
     for dtype in _TYPES if narrow else (torch.float64,):
         for rows, terms, columns in ((1, 7, 1), (3, 64, 5), (64, 64, 64), (130, 257, 66), (512, 512, 512)):
@@ -181,7 +182,7 @@ def _products(device: str) -> MeasuredError:
 
 
 def _share(A: Tensor, B: Tensor, product: Tensor) -> float:
-    """The largest error of some entries of A B, as a part of gamma_n (|A| |B|)."""
+    """The largest error of a sample of entries of A B, as a fraction of gamma_n (|A| |B|)."""
     n, u = A.shape[1], torch.finfo(A.dtype).eps / 2
     gamma = Decimal(n * u) / (1 - Decimal(n * u))
     worst = 0.0

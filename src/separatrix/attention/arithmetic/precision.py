@@ -1,7 +1,7 @@
-"""Settings of PyTorch and modes of the processor that change arithmetic, noticed before a certificate is given.
+"""Detects PyTorch settings and processor modes that change arithmetic, before a certificate is issued.
 
-A certificate counts roundings, so it needs arithmetic as IEEE 754 has it. Three things may change it unseen: autocast,
-float32 products of fewer digits, and threads that flush subnormal numbers to zero or do not round to nearest.
+A certificate counts roundings, so it needs IEEE 754 arithmetic. Three things may change it silently: autocast, float32
+products of reduced precision, and threads that flush subnormal numbers to zero or do not round to nearest.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def no_autocast(device_type: str) -> AbstractContextManager[object]:
 def float32_products_are_float32(device_type: str = "cpu") -> bool:
     """Whether float32 matrix products on a device keep all digits of float32; an error bound for float32 needs it.
 
-    They do not where a setting of PyTorch allows fewer digits for that device (`torch.set_float32_matmul_precision`,
+    They do not if a PyTorch setting allows reduced precision on that device (`torch.set_float32_matmul_precision`,
     `torch.backends.fp32_precision`, `torch.backends.mkldnn.fp32_precision`, `torch.backends.mkldnn.matmul`,
-    `torch.backends.cuda.matmul`), whether or not this machine makes use of it, nor where a product that float32 holds
-    exactly comes out changed. Products in float64 do not depend on these settings.
+    `torch.backends.cuda.matmul`), whether or not this machine makes use of it, or if a product that is exact in float32
+    is computed inexactly. Products in float64 do not depend on these settings.
 
     >>> float32_products_are_float32()
     True
@@ -38,7 +38,7 @@ def float32_products_are_float32(device_type: str = "cpu") -> bool:
 
 
 def _settings(device_type: str) -> set[str]:
-    """What PyTorch's settings say of float32 matrix products on a device: of one that has none, what all say."""
+    """PyTorch's precision settings for float32 matrix products on a device; all settings if it has none of its own."""
     settings = {
         "cpu": torch.backends.mkldnn.matmul.fp32_precision,  # type: ignore[attr-defined]
         "cuda": torch.backends.cuda.matmul.fp32_precision,
@@ -50,9 +50,10 @@ def _settings(device_type: str) -> set[str]:
 def _keeps_digits(device_type: str) -> bool:
     """Whether products with 2^11 + 1, which takes 12 digits, and their sums are exact, as they are in float32.
 
-    TF32 keeps 11 digits and bfloat16 eight. Products of this size are not left to kernels for tiny ones.
+    TF32 has 11 digits and bfloat16 eight. The matrices are too large for the kernels for tiny products.
     """
-    # A mode such as a counter of flops is meant for the call, not for its checks; so is autocast, and this is kept.
+    # Modes such as a flop counter, and autocast, apply to the user's call and not to this check, whose result is
+    # cached.
     with _disable_current_modes(), no_autocast(device_type):
         return _products_are_exact(device_type)
 
@@ -66,13 +67,14 @@ def _products_are_exact(device_type: str) -> bool:
 def require_ieee_arithmetic() -> None:
     """Raise a `SeparatrixError` unless all of PyTorch's threads keep subnormal numbers and round to nearest.
 
-    The modes belong to a thread, and a thread that PyTorch starts inherits those of the thread that starts it: a look
-    at the calling thread is not enough. `layer_norm` deals rows out among the threads, one to each, and scales the
-    pair (-5, 5) by 1.5, in units of the smallest positive number of float32. Rounded to nearest that is (-8, 8); a
-    thread that rounds in another way gives 7 for one of them, and one that flushes gives 0.
+    The modes belong to a thread, and a thread that PyTorch starts inherits those of the thread that starts it: checking
+    the calling thread is not enough. `layer_norm` assigns one row to each thread, and scales the pair (-5, 5) by 1.5,
+    in units of the smallest positive number of float32. Rounded to nearest that is (-8, 8); a thread that rounds in
+    another way gives 7 for one of them, and one that flushes gives 0.
     """
     if torch._C._len_torch_dispatch_stack():
-        with _disable_current_modes():  # a mode, of fake tensors for one, is meant for the call and not for its checks
+        # A mode, for example of fake tensors, applies to the user's call and not to this check.
+        with _disable_current_modes():
             return require_ieee_arithmetic()
     rows, weight, expected = _rows(torch.get_num_threads())
     scaled = torch.layer_norm(rows, (2,), weight, None, 1.0).view(torch.int32)
@@ -82,20 +84,20 @@ def require_ieee_arithmetic() -> None:
     where = "in this thread" if bool(wrong[0]) else "in threads that PyTorch has started, though not in this one"
     if bool((scaled & 0x7FFFFFFF == 0).any()):
         raise SeparatrixError(
-            f"torch.set_flush_denormal: numbers below {torch.finfo(torch.float32).tiny:.3g} count as zero {where}, and "
-            "no bound on an error holds then. Call torch.set_flush_denormal(False) before the first computation of the "
-            "process: threads keep the mode in which they were started."
+            f"torch.set_flush_denormal: numbers below {torch.finfo(torch.float32).tiny:.3g} are flushed to zero "
+            f"{where}, so no error bound holds. Call torch.set_flush_denormal(False) before the first computation of "
+            "the process: threads keep the mode in which they were started."
         )
     raise SeparatrixError(
-        f"rounding mode: numbers are not rounded to the nearest {where}, and no bound on an error holds then. Restore "
+        f"rounding mode: numbers are not rounded to the nearest {where}, so no error bound holds. Restore "
         "the rounding mode (fesetround(FE_TONEAREST) of the C library) before the first computation of the process."
     )
 
 
 @lru_cache(maxsize=8)
 def _rows(threads: int) -> tuple[Tensor, Tensor, Tensor]:
-    """For each thread the pair that it is given, the weights, and what the pair must become, as bits."""
-    # As whole numbers: the bits of a subnormal number count its units, and no arithmetic can flush them.
+    """For each thread the input pair, the weights, and the expected output pair, as bits."""
+    # As integers: the bits of a subnormal number are its multiple of the smallest one, and cannot be flushed to zero.
     sign = -(1 << 31)
     given, expected = (
         torch.tensor([sign + units, units], dtype=torch.int32, device="cpu").repeat(threads, 1) for units in (5, 8)

@@ -1,16 +1,16 @@
-r"""How often a number is rounded on its way into a sum: the description of an order of summation, and its error.
+r"""The number of roundings of each term of a sum, for an order of summation, and the resulting relative error.
 
 A computed sum of products is sum_t x_t (1 + delta_t). If no term goes through more than n roundings of unit u,
 
     |delta_t| <= gamma_n = n u / (1 - n u),
 
 whatever the order of the additions and whether or not multiplications and additions are fused (Nicholas Higham,
-"Accuracy and Stability of Numerical Algorithms", Lemma 3.1). So an error bound needs to know one number of an
-algorithm, and a `Summation` derives it: it lists the steps that a term goes through, each with its roundings. An
-backend that adds in another order supplies another list, and nothing else of the certificate changes. The tests run the
-algorithms with counts in place of numbers and compare.
+"Accuracy and Stability of Numerical Algorithms", Lemma 3.1). So an error bound depends on an algorithm by one number,
+and a `Summation` derives it: it lists the steps that a term goes through, each with its number of roundings. A backend
+that adds in another order supplies another list, and nothing else in the certificate changes. The tests run the
+algorithms on counts of roundings instead of numbers, and compare.
 
-A sum of n terms rounds each of them n - 1 times at the most, and adding the result to what was there once more: n.
+A sum of n terms rounds each term at most n - 1 times, and adding the sum to an accumulator rounds it once more: n.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ import torch
 from separatrix.attention.arithmetic.assumptions import EXP
 
 EXPONENTIAL = math.ceil(EXP)
-"""Roundings that an exponential counts for."""
+"""The number of roundings that an exponential counts as."""
 
 
 class RoundingStep(NamedTuple):
-    """A step of a term on its way into a sum: what is done, how many roundings it takes, if always in float64."""
+    """A step of a summation: its description, its number of roundings, and whether it is always in float64."""
 
     what: str
     roundings: int
@@ -38,7 +38,7 @@ class RoundingStep(NamedTuple):
 
 @dataclass(frozen=True)
 class Summation:
-    """The steps that a term goes through on its way into a sum.
+    """The steps that a term of a sum goes through.
 
     Example:
         >>> Summation((RoundingStep("a product", 1), RoundingStep("a sum of 100", 100))).count()
@@ -48,14 +48,15 @@ class Summation:
     steps: tuple[RoundingStep, ...]
 
     def count(self, wide: bool = False) -> int:
-        """How many roundings a term goes through, in the algorithm's own type or (`wide`) in float64."""
+        """The number of roundings of a term, in the algorithm's own dtype or (`wide`) in float64."""
         return sum(step.roundings for step in self.steps if step.wide == wide)
 
     def gamma(self, dtype: torch.dtype) -> float:
-        """The error of the sum relative to the sum of magnitudes, for an algorithm in `dtype`; inf if it is no bound.
+        """The error bound of the sum relative to the sum of magnitudes, for an algorithm in `dtype`; inf if there is
+        none.
 
-        The numbers are far from the ends of float64 and come from a dozen operations, each within 2^-53 of exact, so
-        that one percent more is more than what is lost on the way.
+        The result is far from overflow and comes from a dozen float64 operations of relative error 2^-53 each, so that
+        adding one percent covers their rounding.
         """
         total = 0.0
         for n, unit in ((self.count(), torch.finfo(dtype).eps / 2), (self.count(wide=True), 2.0**-53)):
@@ -65,17 +66,17 @@ class Summation:
 
 @dataclass(frozen=True)
 class Summing:
-    """How tokens are added up: chunks of `shortest` to `longest` tokens in the monomials' type, and the chunks in
+    """How tokens are summed: chunks of `shortest` to `longest` tokens in the monomials' dtype, and the chunks in
     float64.
 
-    Where the monomials are in float64 too, this only counts the additions.
+    If the monomials are in float64 too, only the number of additions matters.
     """
 
     longest: int
     shortest: int
 
     def tokens(self, lengths: Sequence[int]) -> Summation:
-        """What the tokens of key sets with these lengths go through on their way into the states."""
+        """The steps that tokens of key sets of these lengths go through when they are summed into the states."""
         chunks = sum(-(-length // self.shortest) for length in lengths)
         return Summation(
             (
@@ -121,8 +122,8 @@ def expanded_gradient_sum(
 ) -> Summation:
     """How the backward pass of near-linear attention adds up; `queries` is how it adds up queries.
 
-    A gradient goes back from the sums through states and monomials. Each of `degree` levels multiplies a gradient by a
-    coordinate and adds up at most d children; at each level a coordinate collects from all monomials that it is in.
+    Gradients are propagated from the sums through states and monomials. Each of `degree` levels multiplies a gradient
+    by a coordinate and sums at most d children; at each level a coordinate sums over all monomials that contain it.
     """
     forward = expanded_sum(tokens, sets, d, degree, rank)
     return Summation(
@@ -196,8 +197,8 @@ def kernel_gradient_sum(
 ) -> Summation:
     """How the backward pass of the kernels adds up, over tuples for queries and over queries for keys and values.
 
-    A pair is a prefix and a chunk of inner keys; the `pairs` of a group follow each other, and so do the groups, and so
-    do the `shared` heads of queries that share keys and values.
+    A pair is a prefix and a chunk of inner keys. The `pairs` of a group are summed one after another, then the groups,
+    then the `shared` heads of queries that share keys and values.
     """
     return Summation(
         (
@@ -206,7 +207,7 @@ def kernel_gradient_sum(
             RoundingStep("the queries of a block are added up", query_block + 1),
             RoundingStep("the blocks of queries are added up", query_blocks),
             RoundingStep("the gradient of a product goes to its factors, over the keys of a chunk", chunk + order + 6),
-            RoundingStep("the pairs that a factor is in are added up", pairs),
+            RoundingStep("the pairs that contain a factor are added up", pairs),
             RoundingStep("the groups are added up", groups),
             RoundingStep("the heads that share a key are added up", shared - 1),
             RoundingStep("the products of weight, incoming gradient, keys and scale", order + 8),
@@ -215,7 +216,8 @@ def kernel_gradient_sum(
 
 
 _EXPONENTIAL_OF_GPU = RoundingStep(
-    "2^x errs by 2 units in the last place from the correctly rounded result, says NVIDIA: 5 u, 1 more than `EXP`",
+    "NVIDIA states an error of 2^x of 2 units in the last place from the correctly rounded result: 5 u, 1 more than "
+    "`EXP`",
     1,
 )
 
@@ -223,8 +225,7 @@ _EXPONENTIAL_OF_GPU = RoundingStep(
 def tile_sum(order: int, inners: int, prefixes: int) -> Summation:
     """How the kernels in Triton add up weights: all inner keys of a prefix key in one chain, then the prefix keys.
 
-    Both numbers are of keys that are visited, whole blocks of them. The sums are scaled down by powers of two, which is
-    exact.
+    Both arguments count the visited keys, in whole blocks. The sums are scaled down by powers of two, which is exact.
     """
     return Summation(
         (
@@ -239,8 +240,8 @@ def tile_sum(order: int, inners: int, prefixes: int) -> Summation:
 def tile_gradient_sum(order: int, inners: int, prefixes: int, queries: int, shared: int) -> Summation:
     """How the backward pass of the kernels in Triton adds up.
 
-    An inner key has one chain over the queries and prefix keys that it meets, in all heads that share it; the others
-    have one over inner keys, and then one over prefix keys or over queries.
+    The gradient of an inner key is one chain of additions over all queries and prefix keys, in all heads that share the
+    key; the other gradients are chains over inner keys, and then over prefix keys or queries.
     """
     return Summation(
         (

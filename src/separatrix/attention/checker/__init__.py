@@ -1,8 +1,9 @@
-"""An independent check of certificates: chosen queries recomputed in ball arithmetic, with no code of the operators.
+"""An independent check of certificates: recomputes chosen queries in ball arithmetic, without using the operators'
+code.
 
 - `verification`: the calls `verify` and `check`. `verdict`: what they return.
-- `problem`: what the queries of a call attend. `results`: what the call gave, and which queries are recomputed.
-- `deciding`: how much effort a query takes. `judging`: its results against the exact answer.
+- `problem`: the tokens that the queries of a call attend. `results`: the call's results, and the queries to recompute.
+- `deciding`: the precision and degree for each query. `judging`: compares a query's results with the exact answer.
 - `balls`: numbers with a bound on their error. `tuples`: the definition in balls.
 - `expansion` and `moments`: attention over more tuples than can be summed, by an expansion with its remainder.
 - `gradients`: the exact gradients of a small call in balls.

@@ -1,7 +1,7 @@
-"""Numbers with a bound on their error: exact conversion of tensors to arb's balls, and what else several files need.
+"""Ball arithmetic: exact conversion of tensors to arb's balls, and other helpers of this package.
 
-A ball [m +- r] stands for any number within r of m. The arithmetic of python-flint gives for balls a ball that holds
-every result for numbers in them, at any precision; every comparison that is True holds for all these numbers.
+A ball [m +- r] is the set of numbers within r of m. An operation of python-flint on balls returns a ball that contains
+every result for numbers in them, at any precision; a comparison that is True holds for all these numbers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from separatrix.attention.checker.problem import Floats
 
 @contextmanager
 def bits(count: int) -> Iterator[None]:
-    """Compute with midpoints of so many bits until the end of the block."""
+    """Set the precision of midpoints in bits until the end of the block."""
     with ctx.workprec(count):
         yield
 
@@ -33,7 +33,7 @@ def of_entries(rows: int, columns: int, entries: Sequence[arb]) -> arb_mat:
 
 
 def around(radius: arb) -> arb:
-    """Any number whose magnitude is at most the upper end of a ball."""
+    """The ball around 0 whose radius is the upper end of a ball."""
     return arb(0, radius.abs_upper())
 
 
@@ -43,7 +43,7 @@ def power_of_two(exponent: int) -> arb:
 
 
 def float_above(x: arb) -> float:
-    """A float that is no less than any number of the ball: infinite if there is none."""
+    """A float that is an upper bound of the ball; infinite if there is none."""
     if not x.is_finite():
         return math.inf
     nearest = float(x.upper())

@@ -1,6 +1,6 @@
 r"""Recomputes and judges the chosen queries of a call, with increasing precision until each is decided.
 
-A query that attends few enough tuples is summed over all of them (see `tuples`), with more and more digits until the
+A query that attends few enough tuples is summed over all of them (see `tuples`), with increasing precision until the
 ball is far narrower than the certificate. For more tuples an expansion of exp is summed, to increasing degrees, and the
 bound on its remainder is added to the ball (see `expansion`).
 """
@@ -22,21 +22,21 @@ from separatrix.attention.checker.verdict import Verification
 from separatrix.errors import SeparatrixError
 
 TUPLES = 1 << 21
-"""How many tuples of a query are summed one by one: a second or two of them."""
+"""The largest number of tuples of a query that are summed one by one, which takes one or two seconds."""
 FLOPS = 4e12
-"""How much arithmetic the sums of an expansion may take in all: a few minutes of it."""
+"""The largest number of operations of all sums of an expansion, which takes a few minutes."""
 _BITS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 _DEGREES = tuple(range(3, 24, 2))
 
 
 def decide(problem: Problem, given: CallResults, queries: int) -> Verification:
-    """The verdict on so many queries of a call."""
+    """The verdict on the recomputed queries of a call."""
     return _verdict(problem, given, list(_judge_all(problem, given, given.choose(queries))))
 
 
 @dataclass(frozen=True)
 class _JudgedQuery:
-    """A query that was judged, and with how many bits."""
+    """A judged query, and the precision in bits."""
 
     flat: int
     judgement: QueryJudgement
@@ -108,7 +108,7 @@ def _by_expansion(
 
 
 def _first(head: Head, queries: dict[int, QueryRanges], given: CallResults, degrees: Sequence[int]) -> int:
-    """The index of the first degree at which the remainder promises to be small enough, or of the last degree."""
+    """The index of the first degree whose estimated remainder is small enough, or of the last degree."""
     enough = [True] * len(degrees)
     for flat, query in queries.items():
         for at, (output, lse) in enumerate(forecast_errors(head, query, degrees)):
@@ -119,8 +119,8 @@ def _first(head: Head, queries: dict[int, QueryRanges], given: CallResults, degr
 
 def _out_of_reach(given: CallResults, flat: int, why: str) -> SeparatrixError:
     return SeparatrixError(
-        f"verify: query {given.index(flat)} attends more than {TUPLES:,} tuples, and {why}. Scores that are smaller, "
-        "fewer dimensions or a coarser certificate would make it possible; so would a call with fewer tokens."
+        f"verify: query {given.index(flat)} attends more than {TUPLES:,} tuples, and {why}. Check a call with fewer "
+        "tokens, smaller scores, fewer dimensions or a larger certificate."
     )
 
 

@@ -9,8 +9,8 @@ where the sums over tokens are balls (see `moments`). For an odd degree g and m 
 
     |exp(s) - sum_{p <= g} s^p / p!| <= s^m / m! exp(R),    R >= every score and 0,
 
-and E = exp(R) sum_t s_t^m / m! is once more such a sum, of even powers, so that nothing cancels in it. By Hoelder's
-inequality R = prod_m max_j (sum_l |rho_l| |x_m,j,l|^(k-1))^(1/(k-1)) will do. Let D~ and N~ be the sums of the
+and E = exp(R) sum_t s_t^m / m! is a sum of the same kind, of even powers, so that no terms cancel. By Hoelder's
+inequality one can take R = prod_m max_j (sum_l |rho_l| |x_m,j,l|^(k-1))^(1/(k-1)). Let D~ and N~ be the sums of the
 polynomial over the tuples and over their values, c any number, and h >= |v_t - c| for all tuples. Then
 
     sum_t exp(s_t) lies within E of D~,    out = c + (N~ - c D~ + something within E h) / (D~ + something within E).
@@ -33,19 +33,19 @@ from separatrix.attention.checker.problem import Floats, Head, Span, finite
 from separatrix.attention.checker.tuples import Answer
 
 BITS = 128
-"""How many bits the midpoints of balls have; the sums over tokens have some 45."""
+"""The precision of midpoints in bits; the sums over tokens have about 45 bits."""
 
 
 @dataclass(frozen=True)
 class QueryRanges:
-    """A query, and from where to where it attends each set."""
+    """A query, and the range of tokens of each set that it attends."""
 
     vector: Floats
     spans: tuple[Span, ...]
 
 
 def expansion_flops(head: Head, degree: int) -> float:
-    """Roughly what `attend_expansion` computes to a degree."""
+    """The approximate number of operations of `attend_expansion` for a degree."""
     d, columns = head.keys[0].shape[1], head.values[0].shape[1] + 1
     return sum(Split.best(d, degree, columns).flops(columns, len(key)) for key in head.keys)
 
@@ -91,7 +91,7 @@ class _Set:
 
 
 def _exponents(x: Floats) -> NDArray[np.int64]:
-    """For each column the least e with all magnitudes at most 2^e; 0 for a column of zeros."""
+    """For each column the smallest integer e with all magnitudes at most 2^e; 0 for a column of zeros."""
     fractions, exponents = np.frexp(np.abs(x).max(0, initial=0.0))
     least: NDArray[np.int64] = exponents.astype(np.int64) - (fractions == 0.5)
     return least
@@ -158,8 +158,8 @@ def _value_range(head: Head, spans: Sequence[Span], column: int) -> arb:
     """A ball that holds the value of every tuple."""
     total = arb(1)
     for m, (start, stop) in enumerate(spans):
-        shown = head.values[m][start:stop, column][head.seen[m][start:stop]]
-        total *= arb(float(shown.min())).union(arb(float(shown.max())))
+        attended = head.values[m][start:stop, column][head.seen[m][start:stop]]
+        total *= arb(float(attended.min())).union(arb(float(attended.max())))
     return total
 
 
@@ -181,14 +181,13 @@ def _largest_score(head: Head, query: QueryRanges, sets: Sequence[_Set], rho: Se
 def forecast_errors(head: Head, query: QueryRanges, degrees: Sequence[int]) -> list[tuple[float, float]]:
     """Estimates, from a sample of the tuples, of what the remainder adds to the balls of output and log-sum-exp.
 
-    There is one pair for each degree. They serve to choose the degree to try first: nothing that is proved rests on
-    them.
+    There is one pair for each degree. They only choose the first degree to try; no proof depends on them.
     """
     rng = np.random.default_rng(0)
     product = head.scale * query.vector
     for m, (start, stop) in enumerate(query.spans):
-        shown = np.flatnonzero(head.seen[m][start:stop]) + start
-        product = product * head.keys[m][rng.choice(shown, 1 << 12)]
+        attended = np.flatnonzero(head.seen[m][start:stop]) + start
+        product = product * head.keys[m][rng.choice(attended, 1 << 12)]
     scores = product.sum(1)
     reach = max(float(_value_range(head, query.spans, c).rad()) for c in range(head.values[0].shape[1]))
     errors = []

@@ -1,4 +1,4 @@
-r"""The exact gradients of a small call, in balls, and whether a gradient's certificate held.
+r"""Computes the exact gradients of a small call in balls, and checks the certificate of its gradients.
 
 With weights p_t = exp(s_t) / sum_t exp(s_t), outputs o = sum_t p_t v_t and an incoming gradient g of each query,
 
@@ -7,7 +7,7 @@ With weights p_t = exp(s_t) / sum_t exp(s_t), outputs o = sum_t p_t v_t and an i
     dL/dq = sum_t dL/ds_t scale k_1,t1 * k_2,t2 * ...
     dL/dk_m,j = sum over queries and tuples t with t_m = j of  dL/ds_t scale q * (product of the other sets' keys)
 
-where * is entrywise. What a certificate of gradients promises: let n_i = max(||g_i||_1, 2^-32 max ||g_i'||_1), the
+where * is entrywise. The certificate of gradients states: let n_i = max(||g_i||_1, 2^-32 max ||g_i'||_1), the
 maximum over the queries i' of the same head. The error of every entry of query i's gradient is at most `query`[i] n_i,
 that of every entry of the gradient of keys[m] at most `keys`[m] times the sum of n_i over the queries of the heads
 that have these keys, and the same for values. The smallest positive number of the gradients' dtype is added to each
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from separatrix.attention.arguments import CallOptions
 
 TUPLES = 1 << 17
-"""How many tuples of all queries are summed."""
+"""The largest number of tuples, over all queries."""
 _BITS = (128, 256, 512, 1024, 2048, 4096, 8192)
 
 
@@ -76,7 +76,7 @@ def check_gradients(
     values: Sequence[Tensor],
     **options: Unpack[CallOptions],
 ) -> Verification:
-    """Whether computed gradients of query, keys and values, for an incoming gradient of the output, are as promised.
+    """Whether computed gradients of query, keys and values, for an incoming gradient, are within their certificate.
 
     The arguments from `query` to `options` are those of the call.
     """
@@ -95,7 +95,7 @@ def check_gradients(
 
 
 def exact_gradients(problem: Problem, incoming: Tensor, certificate: GradientBounds) -> list[Gradient]:
-    """The gradients of query, keys and values, one after the other, at the present precision."""
+    """Yield the gradients of query, keys and values at the current precision."""
     g = exact_floats(incoming)
     promised = np.broadcast_to(exact_floats(certificate.query), problem.output_shape[:-1])
     sets = range(len(problem.keys))
@@ -122,21 +122,21 @@ def exact_gradients(problem: Problem, incoming: Tensor, certificate: GradientBou
             left -= math.prod(head.counts(spans))
             if left < 0:
                 raise SeparatrixError(f"verify: gradients are checked over at most {TUPLES:,} tuples of all queries.")
-            shown = [np.flatnonzero(head.seen[m][start:stop]) + start for m, (start, stop) in enumerate(spans)]
+            attended = [np.flatnonzero(head.seen[m][start:stop]) + start for m, (start, stop) in enumerate(spans)]
             tokens = head.attended(spans)
             parts = _of_query(problem.vector((*batch, i)), *tokens, head.scale, g[batch][i])
             if parts is None:
                 continue
             query.exact[(*rows[0], i)] += parts[0]
             for m in sets:
-                for at, j in enumerate(shown[m].tolist()):
+                for at, j in enumerate(attended[m].tolist()):
                     keys[m].exact[(*rows[1 + m], j)] += parts[1][m][at]
                     values[m].exact[(*rows[1 + len(keys) + m], j)] += parts[2][m][at]
     return [query, *keys, *values]
 
 
 def _row(problem: Problem, x: Tensor, batch: tuple[int, ...]) -> tuple[int, ...]:
-    """Where in the leading dimensions of a tensor, which may be broadcast or grouped, a head's rows are."""
+    """The index of a head in the leading dimensions of a tensor, which may be broadcast or grouped."""
     lead = x.shape[:-2]
     numbers = torch.arange(math.prod(lead)).reshape(*lead, 1, 1)
     view = numbers.expand(*problem.batch, 1, 1)[batch] if x is problem.query else problem.view(numbers, batch)
@@ -149,15 +149,16 @@ Parts = tuple[Any, list[Any], list[Any]]
 def _of_query(
     query: Floats, keys: Sequence[Floats], values: Sequence[Floats], scale: float, incoming: Floats
 ) -> Parts | None:
-    """One query's part in the gradients of itself (d,) and of the keys (n_m, d) and values (n_m, d_v) it attends."""
+    """The contributions of a query to the gradients of itself (d,), of its keys (n_m, d) and of its values (n_m,
+    d_v)."""
     tuples = list(itertools.product(*(range(len(key)) for key in keys)))
     if not tuples:
         return None
     q, g = _balls(arb(scale) * _balls(query)), _balls(incoming)
     K, V = [_balls(key) for key in keys], [_balls(value) for value in values]
-    others = [list(_without_each([k[j] for k, j in zip(K, t, strict=True)])) for t in tuples]
+    other_keys = [list(_without_each([k[j] for k, j in zip(K, t, strict=True)])) for t in tuples]
     other_values = [list(_without_each([v[j] for v, j in zip(V, t, strict=True)])) for t in tuples]
-    product = [without[0] * K[0][t[0]] for without, t in zip(others, tuples, strict=True)]
+    product = [without[0] * K[0][t[0]] for without, t in zip(other_keys, tuples, strict=True)]
     value = [without[0] * V[0][t[0]] for without, t in zip(other_values, tuples, strict=True)]
     scores = [(q * x).sum() for x in product]
     highest = max(score.mid() for score in scores)
@@ -168,7 +169,7 @@ def _of_query(
     pulls = [w * (g * (v - output)).sum() for w, v in zip(weights, value, strict=True)]
     dq = sum((pull * x for pull, x in zip(pulls, product, strict=True)), 0 * q) * arb(scale)
     dK, dV = [0 * k for k in K], [0 * v for v in V]
-    for t, w, pull, without, without_value in zip(tuples, weights, pulls, others, other_values, strict=True):
+    for t, w, pull, without, without_value in zip(tuples, weights, pulls, other_keys, other_values, strict=True):
         for m, j in enumerate(t):
             dK[m][j] += pull * q * without[m]
             dV[m][j] += w * g * without_value[m]
@@ -183,7 +184,7 @@ def _balls(x: Any) -> Any:
 
 
 def _without_each(factors: list[Any]) -> Iterator[Any]:
-    """The product of all factors but each in turn."""
+    """For each factor the product of all other factors."""
     ones = _balls(np.ones(len(factors[0])))
     for m in range(len(factors)):
         yield math.prod([*factors[:m], *factors[m + 1 :]], start=ones)
@@ -203,7 +204,7 @@ def _compare(tensors: Sequence[Tensor], exact: Sequence[Gradient]) -> tuple[Veri
                 fault = f"it is {number}"
                 return Verification(False, math.inf, at, gradient.name, math.inf, math.inf, 1, fault), True
             error = abs(arb(number) - gradient.exact[at])
-            if not allowed.is_finite():  # nothing is promised
+            if not allowed.is_finite():  # the certificate is infinite
                 continue
             fine = fine and (error.is_exact() or error.rad() <= allowed * balls.power_of_two(-20))
             decided = decided and (error <= allowed or error > allowed)

@@ -33,7 +33,7 @@ class QueryJudgement:
 def judge(
     answer: Answer, output: Sequence[float], bound: float, lse: float | None, lse_bound: float, fineness: arb
 ) -> QueryJudgement:
-    """Compare what a call gave for a query with the exact answer."""
+    """Compare the results of a call for a query with the exact answer."""
     if fault := _fault(answer, output, bound, lse, lse_bound):
         return QueryJudgement(False, "output", math.inf, bound, math.inf, True, fault)
     if answer.output is None or answer.lse is None:
@@ -46,7 +46,7 @@ def judge(
 
 def _compare(what: str, given: float, exact: arb, bound: float, fineness: arb) -> QueryJudgement:
     error = abs(arb(given) - exact)
-    if math.isinf(bound):  # nothing is promised
+    if math.isinf(bound):  # the certificate is infinite
         return QueryJudgement(True, what, balls.float_above(error), bound, 0.0, True)
     held = None if not error.is_finite() else True if error <= bound else False if error > bound else None
     fine = error.is_finite() and (error.rad() <= fineness * bound or error.is_exact())
@@ -55,7 +55,8 @@ def _compare(what: str, given: float, exact: arb, bound: float, fineness: arb) -
 
 
 def _gravity(judgement: QueryJudgement) -> tuple[bool, bool, bool, float]:
-    """A key to sort judgements by: broken ones are the gravest, then undecided, coarse and close ones."""
+    """A sort key for judgements by severity: broken, undecided, decided by wide balls, then by closeness to the
+    bound."""
     return judgement.held is False, judgement.held is None, not judgement.fine, judgement.ratio
 
 
@@ -69,9 +70,9 @@ def _fault(answer: Answer, output: Sequence[float], bound: float, lse: float | N
         return "the log-sum-exp is NaN"
     if answer.output is None:
         if any(output):
-            return "there is nothing to attend, and the output is not zero"
+            return "the query attends no tuple, but its output is not zero"
         if lse is not None and lse != -math.inf:
-            return f"there is nothing to attend, and the log-sum-exp is {lse}, not -inf"
+            return f"the query attends no tuple, but its log-sum-exp is {lse}, not -inf"
     elif lse is not None and math.isinf(lse) and math.isfinite(lse_bound):
         return f"the log-sum-exp is {lse}"
     return ""

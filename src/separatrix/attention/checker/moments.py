@@ -6,10 +6,10 @@ beta, and only monomials of some of the coordinates are ever formed. The error, 
 
 - A monomial of degree p and its weight are p + 1 products of numbers up to 1 in magnitude, one after the other, each
   with a relative error of at most u = 2^-53: in all less than (p + 1) u / (1 - (p + 1) u).
-- A matrix product in float64, in any order and with or without fused additions, errs by c u / (1 - c u) of the sum of
-  magnitudes, which is at most c. Underflow adds less than 2^-1000 for each token.
-- The sum over c tokens is rounded to a whole multiple of 2^-b and added in int64. Nothing is rounded from there on: the
-  difference of the sums up to two tokens is the sum between them.
+- A matrix product in float64, in any order and with or without fused additions, has an error of at most c u / (1 - c u)
+  of the sum of magnitudes, which is at most c. Underflow adds less than 2^-1000 for each token.
+- The sum over c tokens is rounded to a whole multiple of 2^-b and added in int64. There is no further rounding: the
+  difference of two prefix sums is the sum over the tokens between them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch import Tensor
 from separatrix.attention.checker import balls
 
 TOKENS = 256
-"""How many tokens at most are summed in one matrix product."""
+"""The largest number of tokens that are summed in one matrix product."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,8 @@ class MonomialTable:
 
 @dataclass(frozen=True)
 class Split:
-    """How the coordinates are split in two, and the degree of the expansion; sums without weights have one more."""
+    """How the coordinates are split in two, and the degree of the expansion; sums without weights go one degree
+    further."""
 
     left: MonomialTable
     right: MonomialTable
@@ -99,7 +100,7 @@ class Split:
 
     @staticmethod
     def best(width: int, degree: int, columns: int) -> Split:
-        """The split with the fewest products, where those of the right part are computed for each column of weights."""
+        """The split with the fewest products; the right part is computed for each column of weights."""
 
         def formed(right: int) -> int:
             return math.comb(width - right + degree + 1, degree + 1) + columns * math.comb(right + degree, degree)

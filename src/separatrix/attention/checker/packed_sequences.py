@@ -1,4 +1,4 @@
-"""Packed calls in the checker: each sequence is a call of its own, and the verdicts are joined to one."""
+"""Checks packed calls: each sequence is checked as a separate call, and the verdicts are combined."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def check_packed(
         output, bounds, lse: The results of the call.
         query, keys, values, key_masks: The tensors of the call.
         cu_seqlens, query_offsets, query_offset: As in the call.
-        queries: How many queries to recompute in all, if there are no more sequences than that.
+        queries: The total number of queries to recompute, unless there are more sequences.
         **options: Further arguments of `check`.
     """
     sets, beside = ([x] if isinstance(x, Tensor) else list(x) for x in (keys, values))
@@ -87,7 +87,7 @@ def check_packed(
 
 
 def _cut(x: Tensor, start: int, stop: int, axis: int) -> Tensor:
-    """The entries of x from start to stop; a dimension of size 1 is for all tokens."""
+    """The entries of x from start to stop; a dimension of size 1 is broadcast over all tokens."""
     return x if x.shape[axis] == 1 and stop != 1 else x.narrow(axis, start, stop - start)
 
 
@@ -96,6 +96,6 @@ def _ranges(name: str, cu_seqlens: object, length: int) -> list[tuple[int, int]]
     whole = isinstance(cu_seqlens, Tensor) and cu_seqlens.dtype in (torch.int32, torch.int64) and cu_seqlens.dim() == 1
     stops: list[int] = cu_seqlens.tolist() if whole else []  # type: ignore[attr-defined]
     if not stops or stops[0] != 0 or stops[-1] != length or sorted(stops) != stops:
-        expected = f"a tensor of cumulative lengths, int32 or int64, which rise from 0 to {length}"
+        expected = f"a tensor of cumulative lengths, int32 or int64, which increase from 0 to {length}"
         raise ArgumentError(name, expected=expected, got=str(stops) if whole else type(cu_seqlens).__name__)
     return list(pairwise(stops))

@@ -4,8 +4,8 @@ Query i of a call attends every tuple (j_1, ..., j_{k-1}) whose entries are allo
 are a product of k - 1 sets of tokens. Set m allows j if its mask does, if j <= i + offset (causal, or with a window),
 and if j > i + offset - w (with a window of w).
 
-This module shares no code with the operators that it checks: it implements the meaning of their arguments a second
-time.
+This module shares no code with the operators that it checks: it implements the semantics of their arguments
+independently.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True)
 class Head:
-    """The key and value sets of a head, (n_m, d) and (n_m, d_v), and which of their tokens a mask shows, (n_m,)."""
+    """The key and value sets of a head, (n_m, d) and (n_m, d_v), and their masks, (n_m,), True for unmasked tokens."""
 
     keys: tuple[Floats, ...]
     values: tuple[Floats, ...]
@@ -99,10 +99,10 @@ class Problem:
         keys, values, seen = [], [], []
         for m, (key, value) in enumerate(zip(self.keys, self.values, strict=True)):
             mask = self._mask(m, batch)
-            shown = np.ones(key.shape[-2], dtype=bool) if mask is None else mask.cpu().numpy()
-            keys.append(np.where(shown[:, None], exact_floats(self.view(key, batch)), 0.0))
-            values.append(np.where(shown[:, None], exact_floats(self.view(value, batch)), 0.0))
-            seen.append(shown)
+            unmasked = np.ones(key.shape[-2], dtype=bool) if mask is None else mask.cpu().numpy()
+            keys.append(np.where(unmasked[:, None], exact_floats(self.view(key, batch)), 0.0))
+            values.append(np.where(unmasked[:, None], exact_floats(self.view(value, batch)), 0.0))
+            seen.append(unmasked)
         return Head(tuple(keys), tuple(values), tuple(seen), self.scale)
 
     def view(self, x: Tensor, batch: tuple[int, ...]) -> Tensor:
@@ -119,7 +119,7 @@ class Problem:
 
 @contextmanager
 def subnormal_numbers() -> Iterator[None]:
-    """Keep subnormal numbers until the end of the block, also where `torch.set_flush_denormal` makes them zeros."""
+    """Disable flushing of subnormal numbers (`torch.set_flush_denormal`) until the end of the block."""
     smallest = math.ulp(0.0)
     flushed = smallest + smallest == 0.0
     if flushed:
@@ -132,14 +132,14 @@ def subnormal_numbers() -> Iterator[None]:
 
 
 def exact_floats(x: Tensor) -> Floats:
-    """A tensor of any of the four types as float64, which holds each of their numbers exactly.
+    """Convert a tensor of any supported dtype to float64, exactly.
 
-    Torch is not asked to convert: its threads may be in the mode that turns subnormal numbers into zeros.
+    NumPy converts, because PyTorch's threads may flush subnormal numbers to zero.
     """
     x = x.detach().cpu().contiguous()
     if x.dtype != torch.bfloat16:
         return x.numpy().astype(np.float64)
-    bits = x.view(torch.int16).numpy().astype(np.int32) << 16  # a bfloat16 is the first half of a float32
+    bits = x.view(torch.int16).numpy().astype(np.int32) << 16  # a bfloat16 is the upper half of a float32
     return bits.view(np.float32).astype(np.float64)
 
 

@@ -1,4 +1,4 @@
-"""A program that shows a broken certificate with nothing but Python's own decimal arithmetic."""
+"""Writes a program that shows a violated certificate in Python's decimal arithmetic alone."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from separatrix.attention.checker.problem import Floats
 
 _NUMBERS = 1 << 12
-"""How many numbers a program may list."""
+"""The largest number of entries in a program."""
 _TUPLES = 10**6
-"""How many tuples a program may sum."""
+"""The largest number of tuples in a program."""
 
 _PROGRAM = """\
 from decimal import Decimal, getcontext
@@ -55,7 +55,7 @@ def write_program(
     bound: float,
     bits: int,
 ) -> str:
-    """The program for one query, or, if it would be too long, how else to show what is wrong."""
+    """The program for one query, or, if it would be too long, the commands that check the saved call."""
     numbers = query.size + sum(x.size for x in (*keys, *values))
     if numbers > _NUMBERS or math.prod(len(key) for key in keys) > _TUPLES:
         return "Certified.save writes the call and its results to a file, and `separatrix verify FILE` checks it again."

@@ -39,14 +39,15 @@ class CallResults:
         wrong = np.flatnonzero(self._suspicious())[:1].tolist()
         first = [*wrong, int(self.bounds.argmax()), int(self.bounds.argmin()), 0, total - 1]
         chosen = list(dict.fromkeys(first))[:count]
-        others = [i for i in _spread(total, count) if i not in chosen]
-        return sorted([*chosen, *(others[i] for i in _spread(len(others), count - len(chosen)))])
+        further = [i for i in _spread(total, count) if i not in chosen]
+        return sorted([*chosen, *(further[i] for i in _spread(len(further), count - len(chosen)))])
 
     def _suspicious(self) -> NDArray[np.bool_]:
         """The queries, (N,), with results that are impossible for any input, as far as this is visible without
         recomputing them.
 
-        Outputs are finite. A log-sum-exp is a number, or -inf where there is nothing to attend and the output is zero.
+        Outputs must be finite. A log-sum-exp must be a number, or -inf if the query attends no tuple and its output is
+        zero.
         """
         lse = np.zeros(len(self.output)) if self.lse is None else self.lse
         nothing = np.isneginf(lse) & (self.output == 0).all(1)
@@ -54,12 +55,12 @@ class CallResults:
         return suspicious
 
     def index(self, flat: int) -> tuple[int, ...]:
-        """The index of a query: that in the batch, then its position."""
+        """The index of a query: its batch index, then its position."""
         return tuple(int(i) for i in np.unravel_index(flat, self.shape))
 
 
 def check_shapes(problem: Problem, output: Tensor, bounds: Tensor, lse: Tensor | None) -> None:
-    """Raise an `ArgumentError` unless the results have the shapes that the call gives them."""
+    """Raise an `ArgumentError` unless the results have the shapes of the call."""
     shape = problem.output_shape[:-1]
     if tuple(output.shape) != problem.output_shape:
         expected = f"an output of shape {problem.output_shape}, for the arguments given"
@@ -74,6 +75,6 @@ def check_shapes(problem: Problem, output: Tensor, bounds: Tensor, lse: Tensor |
 
 
 def _spread(total: int, count: int) -> list[int]:
-    """`count` whole numbers below `total`, spread as evenly as possible."""
+    """`count` integers below `total`, spaced as evenly as possible."""
     numbers: list[int] = np.linspace(0, total - 1, count).round().astype(int).tolist()
     return numbers

@@ -3,8 +3,7 @@ JSON in its metadata.
 
 The tensors are `query`, `keys.m`, `values.m`, `key_masks.m` where there is a mask, and the results `output`, `lse` and
 `per_query`. The metadata has one entry, `separatrix`, with the options of the call, the numbers of the certificate and
-a digest of all of these. The digest detects damage; it is no protection against someone who changes a file on purpose,
-and can recompute the digest.
+a checksum of all of these. The checksum detects damage, not deliberate changes.
 
 Files are not trusted. Names, types, shapes, options and the size are checked before a tensor is loaded, tensors with
 other names are never loaded, and every violation raises an `ArgumentError`.
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from separatrix.attention.arguments import CallOptions
 
 LARGEST_CALL = 2**31
-"""The most bytes that the tensors of a call in a file may have; `verify` takes tensors of any size."""
+"""The largest total size in bytes of the tensors in a file; `verify` takes tensors of any size."""
 _FORMAT = 2
 _MOST_SETS = 64
 _TYPES = {
@@ -92,7 +91,7 @@ def save_call(
         named |= _named("key_masks", masks)
     certificate = result.certificate
     named |= {"output": result.output, "lse": result.lse, "per_query": certificate.per_query}
-    said = {
+    metadata = {
         "format": _FORMAT,
         "sets": len(sets),
         "options": {
@@ -104,9 +103,9 @@ def save_call(
         },
         "certificate": {"total": certificate.total, "lse": certificate.lse},
     }
-    # Copies: safetensors takes no tensors that share memory, as one key set given twice does.
+    # Copies, because safetensors does not save tensors that share memory, such as one key set given twice.
     tensors = {name: x.detach().cpu().clone(memory_format=torch.contiguous_format) for name, x in named.items()}
-    save_file(tensors, path, metadata={"separatrix": json.dumps(said | {"digest": _digest(said, tensors)})})
+    save_file(tensors, path, metadata={"separatrix": json.dumps(metadata | {"digest": _digest(metadata, tensors)})})
 
 
 def load_call(path: str | Path) -> SavedCall:
@@ -116,8 +115,8 @@ def load_call(path: str | Path) -> SavedCall:
         ArgumentError: The file cannot be read, is not in the format of `save_call`, has no query, or is damaged.
     """
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # before it is opened, which for a pipe might never end
-            raise _not_saved(path, "no file but a pipe, a folder or a device")
+        if not stat.S_ISREG(os.stat(path).st_mode):  # checked before opening: opening a pipe might block forever
+            raise _not_saved(path, "a pipe, a folder or a device, not a file")
         with open(path, "rb") as file:
             return _read(path, file, os.fstat(file.fileno()).st_size)
     except OSError as error:
@@ -129,8 +128,8 @@ def _read(path: str | Path, file: io.BufferedReader, size: int) -> SavedCall:
         entries, left = header_entries(file.read(8 + HEADER_BYTES), size)
     except ArgumentError as error:
         raise _not_saved(path, error.got) from None
-    said = _said(path, entries.pop("__metadata__", None))
-    sets = range(said["sets"])
+    metadata = _metadata(path, entries.pop("__metadata__", None))
+    sets = range(metadata["sets"])
     optional = [f"key_masks.{m}" for m in sets if f"key_masks.{m}" in entries]
     names = ["query", *(f"{name}.{m}" for name in ("keys", "values") for m in sets), "output", "lse", "per_query"]
     for name in names:
@@ -141,22 +140,22 @@ def _read(path: str | Path, file: io.BufferedReader, size: int) -> SavedCall:
     if needed > LARGEST_CALL:
         expected = f"at most {LARGEST_CALL:,} bytes of tensors; sx.verify takes tensors of any size"
         raise ArgumentError("file", expected=expected, got=f"{needed:,} in {path}")
-    _check_fit(_call(said, {name: _described(name, tensor) for name, tensor in stored.items()}))
+    _check_fit(_call(metadata, {name: _described(name, tensor) for name, tensor in stored.items()}))
     tensors = {name: _loaded(file, tensor, size - left) for name, tensor in stored.items()}
-    if said.pop("digest") != _digest(said, tensors):
-        raise ArgumentError("file", expected="the content that its digest was made of", got=f"another in {path}")
-    return _call(said, tensors)
+    if metadata.pop("digest") != _digest(metadata, tensors):
+        raise ArgumentError("file", expected="content that matches its checksum", got=f"another in {path}")
+    return _call(metadata, tensors)
 
 
-def _call(said: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SavedCall:
-    sets = range(said["sets"])
+def _call(metadata: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> SavedCall:
+    sets = range(metadata["sets"])
     keys, values = ([tensors[f"{name}.{m}"] for m in sets] for name in ("keys", "values"))
     options: CallOptions = {"key_masks": [tensors.get(f"key_masks.{m}") for m in sets]}
-    options.update(said["options"])
+    options.update(metadata["options"])
     return SavedCall(
         tensors["output"],
         tensors["lse"],
-        SavedCertificate(**said["certificate"], per_query=tensors["per_query"]),
+        SavedCertificate(**metadata["certificate"], per_query=tensors["per_query"]),
         (tensors["query"], keys, values),
         options,
     )
@@ -172,23 +171,23 @@ def _check_fit(call: SavedCall) -> None:
         raise ArgumentError("file", expected="one query or more", got="none")
 
 
-def _said(path: str | Path, metadata: object) -> dict[str, Any]:
+def _metadata(path: str | Path, metadata: object) -> dict[str, Any]:
     """The metadata of a saved call, with the type of each entry checked."""
     text = metadata.get("separatrix") if isinstance(metadata, dict) else None
     if not isinstance(text, str):
         raise _not_saved(path, "one without 'separatrix' in its metadata")
     try:
-        said = json.loads(text)
+        metadata = json.loads(text)
     except (ValueError, RecursionError):
         raise _not_saved(path, "one whose metadata are no JSON") from None
-    if not isinstance(said, dict) or said.get("format") != _FORMAT:
-        got = f"format {said.get('format')!r}"[:40] if isinstance(said, dict) else "another"
+    if not isinstance(metadata, dict) or metadata.get("format") != _FORMAT:
+        got = f"format {metadata.get('format')!r}"[:40] if isinstance(metadata, dict) else "another"
         raise ArgumentError("file", expected=f"format {_FORMAT}", got=f"{got} in {path}")
-    certificate, options = said.get("certificate"), said.get("options")
+    certificate, options = metadata.get("certificate"), metadata.get("options")
     known = {"format", "sets", "options", "certificate", "digest"}
-    if set(said) != known or not isinstance(options, dict) or not isinstance(certificate, dict):
+    if set(metadata) != known or not isinstance(options, dict) or not isinstance(certificate, dict):
         raise _not_saved(path, "one whose metadata are incomplete")
-    whole("file: sets", said["sets"], low=1, high=_MOST_SETS)
+    whole("file: sets", metadata["sets"], low=1, high=_MOST_SETS)
     if set(certificate) != {"total", "lse"} or not all(map(is_number, certificate.values())):
         raise _not_saved(path, "one whose certificate has other entries than the numbers 'total' and 'lse'")
     if set(options) != {"is_causal", "query_offset", "windows", "scale", "enable_gqa"}:
@@ -205,7 +204,7 @@ def _said(path: str | Path, metadata: object) -> dict[str, Any]:
         for m, window in enumerate(windows):
             if window is not None:
                 whole(f"file: windows[{m}]", window, low=1, high=2**63 - 1)
-    return said
+    return metadata
 
 
 def _described(name: str, stored: Stored) -> Tensor:
@@ -226,8 +225,8 @@ def _loaded(file: io.BufferedReader, stored: Stored, start: int) -> Tensor:
     return tensor != 0 if stored.dtype == "BOOL" else tensor
 
 
-def _digest(said: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
-    return digest(tensors, json.dumps(said, sort_keys=True)).hex()
+def _digest(metadata: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    return digest(tensors, json.dumps(metadata, sort_keys=True)).hex()
 
 
 def _not_saved(path: str | Path, got: str) -> ArgumentError:

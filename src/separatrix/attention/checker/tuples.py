@@ -3,8 +3,8 @@ r"""Order-k attention of one query by its definition, in balls: every tuple, one
     out = sum_t exp(s_t) v_t / sum_t exp(s_t),    s_t = scale sum_l q_l k_1,j1,l ... k_{k-1},j_{k-1},l
 
 over the tuples t = (j_1, ..., j_{k-1}), v_t the entrywise product of v_1,j1, ..., v_{k-1},j_{k-1}. The longest set is
-the last one here, so that scores and sums over it are products of matrices. Every score is relative to the largest so
-far: then no exponential leaves the range in which arb can name its size.
+the last one here, so that scores and sums over it are products of matrices. The largest score so far is subtracted from
+every score, so that no exponential exceeds the exponent range of arb.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from separatrix.attention.checker import balls
 from separatrix.attention.checker.problem import Floats
 
 _BLOCK = 1 << 16
-"""Scores held at a time."""
+"""The number of scores that are stored at a time."""
 
 Row = tuple[list[arb], list[arb]]
-"""The query times one key of each set so far, and the product of the values of these tokens, with a 1 behind."""
+"""The products of the query with one key of each set so far, and the products of their values, with a 1 appended."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The exact output of a query, entry by entry, and its log-sum-exp; None for both where it attends nothing."""
+    """The exact output of a query, entry by entry, and its log-sum-exp; None for both if it attends no tuple."""
 
     output: list[arb] | None
     lse: arb | None
 
 
 def count_tuples(keys: Sequence[Floats]) -> int:
-    """How many tuples there are."""
+    """The number of tuples."""
     return math.prod(len(key) for key in keys)
 
 
 def attend_tuples(query: Floats, keys: Sequence[Floats], values: Sequence[Floats], scale: float, bits: int) -> Answer:
-    """The answer to a query (d,) over key sets (n_m, d) and value sets (n_m, d_v), with midpoints of so many bits."""
+    """The answer to a query (d,) over key sets (n_m, d) and value sets (n_m, d_v), with midpoints of `bits` bits."""
     if count_tuples(keys) == 0:
         return Answer(None, None)
     longest = max(range(len(keys)), key=lambda m: len(keys[m]))
-    others = [m for m in range(len(keys)) if m != longest]
+    shorter = [m for m in range(len(keys)) if m != longest]
     length, width = values[longest].shape
     with balls.bits(bits):
         columns = balls.matrix(np.ascontiguousarray(keys[longest].T))
         weighed = balls.matrix(np.hstack([values[longest], np.ones((length, 1))]))
         shift, sums = None, [arb(0)] * (width + 1)
         rows: list[Row] = [([arb(scale) * arb(q) for q in query.tolist()], [arb(1)] * (width + 1))]
-        for m in others:
+        for m in shorter:
             rows = _products(rows, keys[m], values[m])
         step = max(_BLOCK // length, 1)
         for start in range(0, len(rows), step):

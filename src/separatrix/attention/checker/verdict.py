@@ -31,10 +31,10 @@ class Verification:
         """A sentence, followed by the reproducer if the certificate is broken."""
         if self.held and not self.worst:
             return "nothing was recomputed: there are no queries"
-        spoken = {"output": "the output at query", "lse": "the log-sum-exp at query"}
-        of = f"{spoken.get(self.what, f'the gradient of {self.what} at entry')} {', '.join(map(str, self.worst))}"
+        names = {"output": "the output at query", "lse": "the log-sum-exp at query"}
+        of = f"{names.get(self.what, f'the gradient of {self.what} at entry')} {', '.join(map(str, self.worst))}"
         if self.held:
             checked = "query was" if self.queries == 1 else "queries were"
             return f"held, with margin {self.margin:.3g} ({of}): {self.queries} {checked} recomputed"
-        error = f"it is off by {self.error:.6g}, and its certificate is {self.certificate:.6g}"
+        error = f"its error {self.error:.6g} exceeds its certificate {self.certificate:.6g}"
         return f"broken, {of}: {self.fault or error}.\n\n{self.reproducer}".rstrip()

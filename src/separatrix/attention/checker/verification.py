@@ -92,15 +92,15 @@ def verify(
         that has it). Printed, it is a sentence, followed by a program that shows it if the certificate is broken.
 
     Raises:
-        ArgumentError: An argument does not fit the others.
+        ArgumentError: An argument is inconsistent with the others.
         SeparatrixError: python-flint is not installed, or a query cannot be decided within the limits.
 
     Example:
         >>> from separatrix import certified_attention
         >>> q, k1, k2, v1, v2 = torch.randn(5, 40, 4, generator=torch.Generator().manual_seed(0))
         >>> result = certified_attention(q, [k1, k2], [v1, v2], tolerance=1e-3)
-        >>> found = verify(result, q, [k1, k2], [v1, v2])
-        >>> found.held, found.queries, found.margin < 1
+        >>> verified = verify(result, q, [k1, k2], [v1, v2])
+        >>> verified.held, verified.queries, verified.margin < 1
         (True, 16, True)
         >>> wrong = verify(result, q, [k1, k2], [v1, v2], scale=0.3)
         >>> wrong.held, wrong.margin > 1

@@ -1,9 +1,9 @@
-"""Operators of our own in PyTorch's dispatcher: for compilers, for transforms, and for derivatives in both modes.
+"""Custom operators in PyTorch's dispatcher, with rules for compilers, `vmap`, and reverse and forward mode.
 
-- `registration`: an operator, its shapes for compilers, and what `vmap` does with it.
-- `derivatives`: its derivatives, in reverse and in forward mode.
-- `second_derivatives`: the error for near-linear attention, which has only first ones.
-- `readable`: the error for calls whose numbers cannot be looked at.
+- `registration`: registers an operator, its output shapes for compilers, and its `vmap` rule.
+- `derivatives`: registers derivatives of an operator, in reverse and in forward mode.
+- `second_derivatives`: the errors for derivatives that near-linear attention does not have.
+- `readable`: the error for calls whose entries cannot be read.
 - `backend`: the rule that chooses a backend.
-- `gpu`: where the kernels in Triton run.
+- `gpu`: on which devices the kernels in Triton run.
 """

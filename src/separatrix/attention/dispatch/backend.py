@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 
 class TakesRequests(Protocol):
-    """A backend, a module for one, that says which requests it computes."""
+    """Protocol of a backend (for example a module) that says which requests it computes."""
 
     NAME: str
 
@@ -23,6 +23,6 @@ def choose_backend(backends: Sequence[B], *request: object) -> B:
 
     Args:
         backends: The backends, from the first choice to the last.
-        *request: What is to be computed, as the `takes` of these backends expects it.
+        *request: The request, as arguments of the backends' `takes`.
     """
     return next(backend for backend in backends if backend.takes(*request))

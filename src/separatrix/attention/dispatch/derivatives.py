@@ -1,6 +1,6 @@
-"""Derivatives of our operators, told to PyTorch's dispatcher, in reverse and in forward mode.
+"""Registers derivatives of our operators with PyTorch's dispatcher, in reverse and in forward mode.
 
-Everything that differentiates goes through the dispatcher: autograd, every level of `torch.func`, and the compiler,
+Every kind of differentiation goes through the dispatcher: autograd, every level of `torch.func`, and the compiler,
 which traces a derivative as it traces any other operator. `torch.library.register_autograd` does the same for autograd
 and the compiler, but not for `torch.func`, and has no forward mode.
 
@@ -24,10 +24,11 @@ from torch.autograd import forward_ad
 from separatrix.attention.dispatch.registration import LIBRARY
 
 Backward = Callable[[list[Any], list[Tensor], list[Tensor]], Sequence[Tensor | None]]
-"""From an operator's arguments, its results and their gradients to the gradients of the tensors in the arguments."""
+"""Maps an operator's arguments, its results and the gradients of the results to the gradients of the tensor
+arguments."""
 Forward = Callable[[list[Any], list[Tensor], list[Tensor]], list[Any]]
-"""From an operator's arguments, its results and the tangents of the tensors in the arguments to the arguments of the
-operator that gives the tangents of the results."""
+"""Maps an operator's arguments, its results and the tangents of the tensor arguments to the arguments of the operator
+that computes the tangents of the results."""
 
 
 def forward_mode() -> bool:
@@ -36,7 +37,7 @@ def forward_mode() -> bool:
 
 
 def beyond_one_gradient() -> bool:
-    """Whether PyTorch differentiates in forward mode, maps over a batch, or nests transforms.
+    """Whether forward mode, `vmap` or nested `torch.func` transforms are active.
 
     PyTorch's own fused operators have no rules for these.
     """
@@ -49,8 +50,8 @@ def beyond_one_gradient() -> bool:
 
 
 def has_tangent(arguments: Sequence[Any]) -> bool:
-    """Whether a tensor has a tangent at the level at hand."""
-    # A compiler that traces torch.func opens levels that Python is not told of.
+    """Whether a tensor has a tangent at the current level."""
+    # A compiler that traces torch.func opens levels that `forward_ad` does not know of.
     open_level = forward_mode() or torch._C._are_functorch_transforms_active()
     if not open_level or not torch._C._is_fwd_grad_enabled():
         return False
@@ -66,9 +67,9 @@ def differentiable(
         operator: The operator.
         backward: The gradients of the tensors in the arguments, also of those in lists, from the first to the last.
             Tensors at the end that have no gradient, masks for example, are left out.
-        forward: The arguments of `tangents`, from the tangents of all these tensors.
-        tangents: The operator that gives the tangents of the results; None where `forward` only raises an error.
-        results: How many of the results have derivatives; they are the first ones. None for all of them.
+        forward: Computes the arguments of `tangents` from the tangents of all these tensors.
+        tangents: The operator that computes the tangents of the results; None if `forward` only raises an error.
+        results: The first `results` results have derivatives; None for all results.
     """
     apply = _recorded(operator, backward, forward, tangents, results)
 
@@ -81,12 +82,12 @@ def differentiable(
 
 
 def differentiable_by(operator: Any, formula: Callable[..., Any]) -> None:
-    """Register derivatives of any order for an operator that a formula of PyTorch's own functions can stand for.
+    """Register derivatives of any order for an operator, from a differentiable PyTorch function that computes the same.
 
     Args:
         operator: The operator.
-        formula: The function that the operator computes, of the same arguments. It is computed only where the operator
-            is differentiated: in reverse mode when a gradient goes back through it, in forward mode in its place.
+        formula: A function of the same arguments and results. It runs only if the operator is differentiated: in the
+            backward pass of reverse mode, and instead of the operator in forward mode.
     """
 
     def backward(arguments: list[Any], _: list[Tensor], grads: list[Tensor]) -> Sequence[Tensor | None]:
@@ -121,7 +122,7 @@ def _recorded(
     tangents: Any = None,
     results: int | None = None,
 ) -> Callable[[Any, Sequence[Any]], Any]:
-    """A call of the operator that one level records, from the dispatcher's keys and the operator's arguments."""
+    """A function of the dispatch keys and the arguments that calls the operator and records it at one level."""
 
     class RecordedOperator(torch.autograd.Function):
         @staticmethod
@@ -151,7 +152,7 @@ def _recorded(
             tensors, results = saved[: ctx.count], saved[ctx.count :]
             given = [torch.zeros_like(x) if dx is None else dx for x, dx in zip(tensors, changes, strict=True)]
             arguments = forward(_filled(ctx.emptied, tensors), list(results), given)
-            if torch._C._are_functorch_transforms_active():  # this level is done, and the others are below
+            if torch._C._are_functorch_transforms_active():  # call the operator at the remaining levels
                 with _other_levels():
                     tangents_of_results = _below(tangents, ctx.keyset, arguments)
             else:
@@ -175,38 +176,38 @@ def _requires_grad(arguments: Sequence[Any]) -> bool:
 
 @contextmanager
 def _other_levels() -> Iterator[None]:
-    """Inside a Function nothing is recorded. That is right for its own level, but there may be others below it."""
+    """Enable gradients inside a `torch.autograd.Function`, where they are disabled, if levels below it need them."""
     below = torch._C._are_functorch_transforms_active()
     with torch.set_grad_enabled(below), forward_ad._set_fwd_grad_enabled(below):
         yield
 
 
 def _below(operator: Any, keyset: Any, arguments: Sequence[Any]) -> Any:
-    """The operator at the next level, or its implementation where this is the last."""
+    """Call the operator at the next level, or its implementation at the last level."""
     return operator.redispatch(keyset & torch._C._after_autograd_keyset, *arguments)
 
 
 @dataclass(frozen=True)
 class _Tensors:
-    """Stands for a list of `count` tensors, or for one that is in no list."""
+    """A placeholder for a list of `count` tensors, or for a single tensor if `count` is None."""
 
     count: int | None
 
 
 def _tensors(arguments: Sequence[Any]) -> list[Tensor]:
-    """The tensors in the arguments, also those in lists."""
+    """All tensors in the arguments, including those in lists."""
     return [t for x in arguments for t in (x if isinstance(x, (list, tuple)) else (x,)) if isinstance(t, Tensor)]
 
 
 def _emptied(x: Any) -> Any:
-    """An argument without its tensors, which autograd keeps."""
+    """An argument with its tensors replaced by placeholders; autograd saves the tensors."""
     if isinstance(x, Tensor):
         return _Tensors(None)
     return _Tensors(len(x)) if isinstance(x, (list, tuple)) and x and isinstance(x[0], Tensor) else x
 
 
 def _filled(emptied: Sequence[Any], tensors: Sequence[Tensor]) -> list[Any]:
-    """The arguments with their tensors put back."""
+    """The arguments with the placeholders replaced by tensors."""
     left = iter(tensors)
 
     def fill(x: Any) -> Any:

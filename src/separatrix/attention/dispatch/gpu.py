@@ -1,4 +1,4 @@
-"""Where the kernels in Triton run: on which devices, of which vendor and architecture, and how they are launched."""
+"""The kernels in Triton: the devices, vendors and architectures that they support, and how they are launched."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 DEVICES = {"cuda"}
-"""The types of devices that the kernels run on; PyTorch calls AMD's by the same name. Tests of the interpreter have the
-CPU in its place, which nothing else does."""
+"""The device types that the kernels run on; PyTorch calls AMD's GPUs "cuda" too. Only tests that use Triton's
+interpreter replace it by "cpu"."""
 OPTIONS: dict[str, dict[str, Any]] = {
     "cuda": {"enable_fp_fusion": True, "maxnreg": 255},
     "hip": {"enable_fp_fusion": True},
@@ -27,7 +27,7 @@ benchmarks/results/gpu-compiled.json. Elsewhere a compiler might use instruction
 
 
 OLDEST_TRITON = (3, 6)
-"""The oldest version of Triton that the kernels have been tested with; PyTorch 2.10 brings it."""
+"""The oldest version of Triton that the kernels have been tested with, the one that PyTorch 2.10 depends on."""
 
 
 @cache
@@ -43,10 +43,10 @@ def installed() -> bool:
 
 
 def computes(*tensors: Tensor) -> bool:
-    """Whether kernels in Triton may compute with these tensors; where they may not, plain PyTorch has to.
+    """Whether the kernels in Triton support these tensors; otherwise plain PyTorch computes the result.
 
-    They may not where Triton is not installed, where a tensor is not a plain one of a GPU (of another device, fake, or
-    wrapped by a transform of functions), and where a mode sees to all operators of PyTorch, for one to count flops.
+    They do not if Triton is not installed, if a tensor is on another device, fake, or wrapped by a `torch.func`
+    transform, or if a `TorchDispatchMode` is active, for example one that counts flops.
     """
     if not all(x.device.type in DEVICES for x in tensors) or torch._C._len_torch_dispatch_stack() or not installed():
         return False
@@ -55,12 +55,12 @@ def computes(*tensors: Tensor) -> bool:
 
 
 def vendor() -> str:
-    """Whose GPUs this build of PyTorch is for: "cuda" or "hip"."""
+    """The GPU platform of this build of PyTorch: "cuda" (NVIDIA) or "hip" (AMD)."""
     return "cuda" if torch.version.hip is None else "hip"
 
 
 def architecture(device: torch.device) -> str:
-    """The name of a GPU's architecture, as its compiler has it: "sm_90" or "gfx942"."""
+    """The compiler's name of a GPU's architecture: "sm_90" or "gfx942"."""
     if vendor() == "hip":
         name: str = torch.cuda.get_device_properties(device).gcnArchName
         return name.split(":")[0]
@@ -69,15 +69,15 @@ def architecture(device: torch.device) -> str:
 
 
 def blocks_of(device: torch.device) -> str:
-    """Whose blocks the kernels have on a device: its architecture's, or the vendor's where this machine has no GPU."""
+    """The architecture whose block sizes are used on a device; the platform's defaults if this machine has no GPU."""
     return architecture(device) if device.type == "cuda" and torch.cuda.is_available() else vendor()
 
 
 @cache
 def unchecked(device: torch.device) -> str | None:
-    """Why nothing is proved of the kernels on a device whose architecture they were not compiled for; None if it was.
+    """Why the error bounds are not proved on a device: its architecture is not in `ARCHITECTURES`. None if they are.
 
-    Fake tensors of a GPU that this machine does not have are never refused: nothing is computed with them.
+    Fake tensors of a GPU that this machine does not have are accepted: nothing is computed with them.
     """
     if device.type != "cuda" or not torch.cuda.is_available():
         return None
@@ -85,8 +85,8 @@ def unchecked(device: torch.device) -> str | None:
     if name in known:
         return None
     return (
-        f"The instructions that a compiler makes of the kernels have been checked for {', '.join(known)}, and this "
-        f"GPU is of {name}. Move the tensors to the CPU, or to one of these GPUs."
+        f"The compiled kernels have been checked for {', '.join(known)}, but the architecture of this GPU is {name}. "
+        "Move the tensors to the CPU, or to one of these GPUs."
     )
 
 
@@ -101,7 +101,7 @@ def launch(program: Any, programs: int, device: torch.device, *arguments: Any, *
 
 
 def padded(columns: int) -> int:
-    """The width that a number of columns is padded to: a power of two, 16 at the least, which matrix units ask for.
+    """The width that a number of columns is padded to: the next power of two, at least 16, as matrix units require.
 
     >>> [padded(columns) for columns in (1, 16, 17, 128)]
     [16, 16, 32, 128]

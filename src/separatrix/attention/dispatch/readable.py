@@ -1,4 +1,4 @@
-"""Checks that the entries of a call can be read: with a tolerance, they decide which algorithm runs."""
+"""Checks that the entries of a call's tensors can be read: with a tolerance, the algorithm is chosen by them."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def check_readable(call: Call) -> None:
     """Raise an error if the tensors of a call have no entries, or if their entries may not be read."""
     if torch._C._functorch.peek_interpreter_stack() is not None:
         raise SeparatrixError(
-            "tolerance: attention with a certificate reads the numbers to choose what to run, which torch.func "
-            "(vmap, grad, jvp) does not allow. Give a batch as leading dimensions and take gradients with "
+            "tolerance: attention with a certificate reads the tensors' entries to choose an algorithm, which "
+            "torch.func (vmap, grad, jvp) does not allow. Give a batch as leading dimensions and take gradients with "
             "torch.autograd, or leave the tolerance out."
         )
     if has_tangent(call.tensors):
@@ -24,8 +24,8 @@ def check_readable(call: Call) -> None:
     for index, x in enumerate(call.tensors):
         if x.device.type == "meta" or isinstance(x, FakeTensor):
             raise SeparatrixError(
-                "tolerance: attention with a certificate reads the numbers to choose what to run, and "
-                f"{call.name(index)} has none: it is on the device 'meta', or stands for a tensor while a graph is "
-                "made (torch.export). Leave the tolerance out, or use a layer with a bound, which is planned ahead "
+                "tolerance: attention with a certificate reads the tensors' entries to choose an algorithm, and "
+                f"{call.name(index)} has no entries: it is on the device 'meta', or a fake tensor (torch.export). "
+                "Leave the tolerance out, or use a layer with a bound, which is planned ahead "
                 "(nn.TensorAttention)."
             )

@@ -1,6 +1,6 @@
-"""PyTorch operators of our own, so that compilers keep a call whole and `vmap` hands it the whole batch.
+"""Custom PyTorch operators: compilers treat a call as one node, and `vmap` passes it the whole batch.
 
-`derivatives` tells PyTorch how they are differentiated.
+Their derivatives are registered by `derivatives`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ LIBRARY = torch.library.Library("separatrix", "FRAGMENT")
 
 
 def operator(implementation: Callable[..., Any], *, fake: Callable[..., Any]) -> Any:
-    """`separatrix::name` for a function of that name; `fake` gives the shapes and types of its results.
+    """Register a function as the operator `separatrix::name`; `fake` returns empty results of the right shapes and
+    dtypes.
 
     `torch.library.custom_op` is not used: it imports the compiler, which takes seconds, at the operator's first call.
     """
@@ -38,19 +39,19 @@ def operator(implementation: Callable[..., Any], *, fake: Callable[..., Any]) ->
 
 
 def decomposable(operator: Any, decomposition: Callable[..., Any], *, fake: Callable[..., Any]) -> None:
-    """Register what an operator is in PyTorch's own operators, for exporters that know no others: `torch.onnx.export`.
+    """Register an operator's decomposition into PyTorch's own operators, for exporters such as `torch.onnx.export`.
 
-    Compilers, `torch.export` and AOTInductor keep the operator. `fake` is registered once more because symbolic shapes
-    would otherwise be found by the decomposition.
+    Compilers, `torch.export` and AOTInductor keep the operator. `fake` is registered again because symbolic shapes
+    would otherwise be computed by the decomposition.
     """
     register_decomposition(operator)(decomposition)
     register_decomposition(operator, type="meta")(fake)
 
 
 def operator_of_heads(implementation: Callable[..., Any], *, fake: Callable[..., Any]) -> Any:
-    """Register an operator that treats all heads alike, in the first dimension of every tensor.
+    """Register an operator that is applied to each head independently; heads are the first dimension of every tensor.
 
-    Several tensors are returned, in a tuple or a list. A dimension that `vmap` maps over becomes more heads.
+    The operator returns a tuple or a list of tensors. A dimension that `vmap` maps over is folded into the heads.
     """
     registered = operator(implementation, fake=fake)
 

@@ -1,4 +1,4 @@
-"""Near-linear attention has first derivatives, in reverse mode, and no others: asking for more is an error."""
+"""Errors for the derivatives that near-linear attention does not have: second derivatives and forward mode."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from separatrix.errors import SeparatrixError
 
 
 def no_second_derivatives(*_: object) -> NoReturn:
-    """Raise the error for a second derivative of near-linear attention, in place of computing it."""
+    """Raise the error for a second derivative of near-linear attention."""
     raise SeparatrixError(
         "tolerance: near-linear attention has no second derivatives, only gradients (create_graph=True was given, or "
         "torch.func transforms were nested). Exact attention has them: leave the tolerance out."
@@ -21,7 +21,7 @@ def no_second_derivatives(*_: object) -> NoReturn:
 
 
 def no_forward_mode(*_: object) -> NoReturn:
-    """Raise the error for forward mode in near-linear attention, in place of a derivative."""
+    """Raise the error for forward-mode differentiation of near-linear attention."""
     raise SeparatrixError(
         "tolerance: near-linear attention has gradients in reverse mode only (torch.autograd, torch.func.grad), not in "
         "forward mode (torch.func.jvp and jacfwd, torch.autograd.forward_ad). Exact attention has both: leave the "
@@ -46,7 +46,7 @@ def only_first_derivatives(backward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Once(torch.autograd.Function):
-    """What `compute` gives, as a function without a derivative of the tensors behind it."""
+    """The result of `compute`, recorded so that differentiating it with respect to the tensors raises an error."""
 
     @staticmethod
     def forward(ctx: Any, compute: Callable[[], Any], *behind: Any) -> Any:

@@ -10,11 +10,11 @@ and causality concern pairs of a query and a key, so they are zeros of A and of 
 
 *Range.* B is divided by its largest entry in every row j, exp(r_j); A_ij exp(r_j) and C by their largest entries for
 every query. Then no factor exceeds 1, and the values are divided by powers of two so that no value exceeds 1 either.
-What underflows, in a factor or in a product, changes N_il by at most 8 n_1 n_2 tiny, tiny being the smallest normal
-number. So a normaliser of at least 8 n_1 n_2 tiny / eps makes this a relative error of eps. The normaliser is smaller
-when the keys that maximise the factors one by one are not those that maximise their product: when the two maxima differ
-by more than 56 for n = 512 in float32. Then, and where values are so large or so small that their products leave half
-of the range of the exponent, or a number is not finite, the call is computed as the product form of dimension 3 d.
+Underflow in factors and products changes N_il by at most 8 n_1 n_2 tiny, where tiny is the smallest normal number. So a
+normaliser of at least 8 n_1 n_2 tiny / eps makes this a relative error of eps. The normaliser is smaller when the keys
+that maximise the factors one by one are not those that maximise their product: when the two maxima differ by more than
+56 for n = 512 in float32. In that case, and if products of values exceed half of the exponent's range, or an entry is
+not finite, the call is computed as the product form of dimension 3 d.
 
 The backward pass recomputes the factors block by block, with A divided by the normaliser, and takes three matrix
 products of the same size.
@@ -41,13 +41,13 @@ from separatrix.attention.near_linear.cost import PYTORCH
 from separatrix.attention.positions import Range
 
 QUERIES = 128
-"""Queries of a block."""
+"""The number of queries of a block."""
 ENTRIES = 2**18
-"""Entries of the largest matrix that is held for a block, unless one row has more."""
+"""The number of entries of the largest matrix of a block, unless a single row has more."""
 LEAST_KEYS = 128
-"""Keys of each set that a query attends at the least; with fewer the product form takes less time."""
+"""The smallest number of keys of each set per query; with fewer keys the product form is faster."""
 LEAST_CAUSAL_KEYS = 384
-"""Keys of each set that a query attends at the least in causal attention and windows, which mask part of a block."""
+"""The smallest number of keys of each set per query with causality or windows, which mask part of a block."""
 
 
 @overload
@@ -68,8 +68,8 @@ def pairwise_attention(
     r"""Exact attention with the pairwise scores q.k_1 + q.k_2 + k_1.k_2 (Strassen attention), fast at order 3.
 
     It computes ``tensor_attention(*pairwise(query, keys), values, scale=scale)`` with n^3 d multiply-adds in matrix
-    products and n^2 exponentials, where the product form takes 4 n^3 d multiply-adds and n^3 exponentials. Memory is
-    bounded by a constant beside inputs and outputs, apart from rows of n numbers. There are no second derivatives.
+    products and n^2 exponentials, where the product form takes 4 n^3 d multiply-adds and n^3 exponentials. The memory
+    in addition to inputs and outputs is a constant and some rows of n numbers. There are no second derivatives.
 
     The product form is computed instead at orders other than 3; for few keys (below 128, or 384 with causality or
     windows), where it takes less time; inside `torch.compile`, `torch.export` and `torch.func` and in forward mode; and
@@ -126,7 +126,7 @@ def _factorised(call: Call) -> tuple[Tensor, Tensor] | None:
 
 
 def _estimated_seconds(call: Call) -> float:
-    """The time of the forward pass: a multiply-add in a matrix product for each tuple and channel."""
+    """The estimated seconds of the forward pass: one multiply-add in a matrix product per tuple and channel."""
     shape = shape_of(call)
     flops = 2 * shape.scores * (shape.d_v + 1)
     return PYTORCH.exact_flop * flops * (2.2 if call.query.dtype == torch.float64 else 1.0) * 1e-9
@@ -210,7 +210,7 @@ class _Factors:
 
 
 def _finite(largest: Tensor) -> Tensor:
-    """Largest scores with 0 for -inf, which stands for no score at all."""
+    """Replace -inf, the maximum over no scores, by 0."""
     return largest.masked_fill(largest == -torch.inf, 0.0)
 
 
@@ -222,7 +222,7 @@ def _scaled_values(value: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _power_above(largest: Tensor) -> Tensor:
-    """Powers of two above numbers that are not negative, and at most twice as large; 1 for 0."""
+    """For each number x >= 0 the power of two in (x, 2 x]; 1 for x = 0."""
     mantissa, exponent = torch.frexp(largest)
     return torch.ldexp(torch.ones_like(mantissa), exponent)
 

@@ -5,8 +5,8 @@ Exact attention, near-linear attention, certificates, streams and weights all ta
     scale * sum_l q_l k_1,l ... k_{k-1},l.
 
 Each map here takes (query, keys) and returns (query', keys') whose sum of coordinate products is another function of
-the vectors. Constant coordinates make it so: with q' = (q, q, 1), k_1' = (k_1, 1, k_1) and k_2' = (1, k_2, k_2), the
-sum of products is q.k_1 + q.k_2 + k_1.k_2.
+the vectors. This is done by constant coordinates: with q' = (q, q, 1), k_1' = (k_1, 1, k_1) and k_2' = (1, k_2, k_2),
+the sum of products is q.k_1 + q.k_2 + k_1.k_2.
 
 **The scale multiplies the score form, and its default is 1 / d' of the mapped dimension d'.** Pass the scale to
 `tensor_attention`: ``scale=1 / d`` is the papers' default for the original dimension d. A bias is not multiplied by
@@ -144,11 +144,11 @@ def with_bias(
     Cost: that of the product form at dimension d + r.
 
     Args:
-        query: The queries, (..., L_q, d), or what another map returned for them.
+        query: The queries, (..., L_q, d), or the result of another map.
         keys: The k-1 key sets, (..., L_m, d) each, or one tensor for order 2.
         query_factors: f, (..., L_q, r), whose leading dimensions broadcast with those of `query`.
         key_factors: g_m for each key set, (..., L_m, r), or one tensor for order 2.
-        scale: The scale that attention is called with; it may not be 0. f is divided by it, in float32 or float64, and
+        scale: The scale of the attention call, which must not be 0. f is divided by it, in float32 or float64, and
             rounded to the dtype of `query`.
 
     Returns:
@@ -223,11 +223,11 @@ def alibi(
     rounded to the type. A score is rounded at the size of slope * position.
 
     Args:
-        query: The queries, (..., L_q, d), or what another map returned for them.
+        query: The queries, (..., L_q, d), or the result of another map.
         keys: The k-1 key sets, (..., L_m, d) each, or one tensor for order 2.
         slopes: One for all key sets, or a list with one for each. A slope is a number or a tensor with the leading
             dimensions of `query`: ``alibi_slopes(num_heads)`` for queries (batch, num_heads, L_q, d).
-        scale: The scale that attention is called with; it may not be 0.
+        scale: The scale of the attention call, which must not be 0.
         query_offset: The position of the first query among the keys, as in `tensor_attention`.
         key_starts: The position of the first key of each set; 0 for each by default.
 
@@ -251,7 +251,7 @@ def alibi(
     if farthest > torch.finfo(query.dtype).max:
         expected = f"positions up to {torch.finfo(query.dtype).max:.0f}, the largest number of {query.dtype}"
         raise ArgumentError("keys", expected=expected, got=str(farthest))
-    # Rounded once, so that the terms of a query and of a key at the same position cancel.
+    # Rounded once, so that the terms of a query and a key at the same position cancel exactly.
     coefficients = [
         (_slope(m, slope, query) / scale).to(query.dtype).to(torch.float64) for m, slope in enumerate(given)
     ]

@@ -1,4 +1,4 @@
-r"""Rotary positions at any order: scores that depend on the distances between tokens, and on nothing else.
+r"""Rotary positions at any order: scores that depend on positions only through the distances between tokens.
 
 Rotary embeddings rotate planes of queries and keys by angles proportional to the position. At order 2 this works
 because the inner product does not change when both vectors are rotated alike. Which rotations leave a score of k >= 3
@@ -19,7 +19,7 @@ vectors unchanged depends on its form:
   Blocks of three, and their invariance, are from Aurko Roy, Timothy Chou, Sai Surya Duvvuri and others, "Fast and
   Simplex: 2-Simplicial Attention in Triton".
 
-Nothing but the vectors changes: the score is computed by the same algorithms at the same cost. At order 2, product and
+Only the vectors change: the same algorithms compute the score at the same cost. At order 2, product and
 pairwise are the usual embedding.
 """
 
@@ -57,7 +57,7 @@ def rotary(x: Tensor, role: int, order: int, *, start: int = 0, base: float = 10
         another set, the sum of their two coordinates over sqrt(2), twice.
 
     Raises:
-        ArgumentError: The last dimension does not fit, or the order has no such role.
+        ArgumentError: The last dimension is invalid for the form, or the role is not one of the order.
 
     Example:
         >>> from separatrix import tensor_attention

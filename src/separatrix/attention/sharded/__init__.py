@@ -3,9 +3,9 @@
 - `near_linear`: near-linear attention; the size of the messages does not depend on the length.
 - `exact`: exact attention; all key sets but one are gathered, and the blocks of the last are passed around a ring.
 - `shards`: the layout of the key sets of a sequence, and how they are sent.
-- `collectives`: the messages between the ranks, which are counted and have a time-out.
+- `collectives`: collective operations between ranks, which are counted and have a timeout.
 - `agreement`: before each exchange the ranks check that all are at the same point and none has failed.
-- `rank_progress`: which meeting each rank has reached, and which rank is absent.
+- `rank_progress`: the last barrier that each rank has reached, and which ranks are absent.
 """
 
 from separatrix.attention.sharded.collectives import counted_communication

@@ -1,8 +1,7 @@
-"""The messages that the ranks of a process group send each other: all are counted, and all have a time-out.
+"""Collective operations between the ranks of a process group: all are counted, and all have a timeout.
 
-Each exchange writes into a tensor that the caller has allocated, so that only the transport can fail here. If it fails,
-or takes longer than the time-out, `GroupState` determines which ranks are absent, and the group cannot be used any
-more.
+Each exchange writes into a tensor that the caller has allocated, so that only the transport can fail here. If it fails
+or exceeds the timeout, `GroupState` determines which ranks are absent, and the group can no longer be used.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from separatrix.errors import ArgumentError
 
 @dataclass
 class Sent:
-    """Bytes that this rank handed to each kind of message, and how many messages of the kind there were.
+    """The bytes that this rank has sent in each kind of message, and the number of messages of each kind.
 
     The kinds are "agreement", "all_reduce", "all_gather", "reduce_scatter" and "send". The size of each tensor is
     counted once; how often the backend then sends it depends only on the number of ranks.
@@ -65,7 +64,7 @@ def _count(kind: str, x: Tensor) -> None:
 
 @dataclass(frozen=True)
 class Ranks:
-    """The ranks of a group, seen from the one at `rank`. Tensors that are empty on all ranks are not sent."""
+    """The ranks of a process group, for the process at `rank`. Tensors that are empty on all ranks are not sent."""
 
     group: dist.ProcessGroup
     rank: int
@@ -77,7 +76,7 @@ class Ranks:
         """Raise an `ArgumentError` for a tensor that the backend cannot send: some backends would ignore it or hang."""
         devices = self.state.devices
         if x.device.type not in devices:
-            wanted = f"a tensor on {' or '.join(devices)}, from where the group's backend can send it"
+            wanted = f"a tensor on {' or '.join(devices)}, which the group's backend can send"
             raise ArgumentError(name, expected=wanted, got=f"one on {x.device}")
 
     def sum(self, x: Tensor) -> None:
@@ -87,59 +86,59 @@ class Ranks:
             self._wait(lambda: [dist.all_reduce(x, group=self.group, async_op=True)])
 
     def gather(self, x: Tensor, into: Tensor, kind: str = "all_gather") -> None:
-        """Write x of every rank, all of one shape, into the rows of `into`, (ranks, *x.shape), on every rank."""
+        """All-gather x, of the same shape on every rank, into the rows of `into`, (ranks, *x.shape)."""
         if x.numel():
             _count(kind, x)
             self._wait(lambda: [dist.all_gather(list(into), x, group=self.group, async_op=True)])
 
     def scatter_sum(self, x: Tensor, into: Tensor) -> None:
-        """Write row `rank` of the sum of x, (ranks, ...), over all ranks into `into`."""
+        """Reduce-scatter: write row `rank` of the sum of x, (ranks, ...), over all ranks into `into`."""
         if x.numel():
             _count("reduce_scatter", x)
             self._wait(lambda: [dist.reduce_scatter(into, list(x), group=self.group, async_op=True)])
 
     def pass_on(self, x: Tensor, into: Tensor, tag: int = 0) -> Callable[[], None]:
-        """Send x to the next rank, in a ring, and receive `into` from the one before.
+        """Start to send x to the next rank of the ring and to receive `into` from the previous rank.
 
-        Call the result to wait for both. `tag` distinguishes exchanges that are under way at once. Empty tensors are
-        not sent.
+        Call the returned function to wait for both. `tag` distinguishes concurrent exchanges. Empty tensors are not
+        sent.
         """
         if self.count == 1:
             into.copy_(x)
             return lambda: None
         to, of = (self.rank + 1) % self.count, (self.rank - 1) % self.count
-        messages = []
+        operations = []
         if x.numel():
             _count("send", x)
-            messages.append(dist.P2POp(dist.isend, x, group=self.group, tag=tag, group_peer=to))
+            operations.append(dist.P2POp(dist.isend, x, group=self.group, tag=tag, group_peer=to))
         if into.numel():
-            messages.append(dist.P2POp(dist.irecv, into, group=self.group, tag=tag, group_peer=of))
-        if not messages:
+            operations.append(dist.P2POp(dist.irecv, into, group=self.group, tag=tag, group_peer=of))
+        if not operations:
             return lambda: None
         try:
-            under_way = dist.batch_isend_irecv(messages)
+            under_way = dist.batch_isend_irecv(operations)
         except Exception as error:
-            raise self.state.lost(error, self.timeout, met=True) from error
+            raise self.state.absence_error(error, self.timeout, passed=True) from error
         return lambda: self._wait(lambda: under_way)
 
-    def _wait(self, launch: Callable[[], Sequence[dist.Work | None]], *, met: bool = True) -> None:
+    def _wait(self, launch: Callable[[], Sequence[dist.Work | None]], *, passed: bool = True) -> None:
         try:
             for work in launch():
                 assert work is not None
                 work.wait(self.timeout)
         except Exception as error:
-            raise self.state.lost(error, self.timeout, met=met) from error
+            raise self.state.absence_error(error, self.timeout, passed=passed) from error
 
-    def meet(self, x: Tensor, into: Tensor) -> None:
-        """Gather as the first exchange at a new place: a rank that does not come there is absent."""
+    def barrier(self, x: Tensor, into: Tensor) -> None:
+        """All-gather at a barrier. A rank that does not reach the barrier within the timeout is absent."""
         _count("agreement", x)
-        self._wait(lambda: [dist.all_gather(list(into), x, group=self.group, async_op=True)], met=False)
+        self._wait(lambda: [dist.all_gather(list(into), x, group=self.group, async_op=True)], passed=False)
 
 
 def ranks_of(group: dist.ProcessGroup | None, timeout: float | None) -> Ranks:
-    """The ranks of a group, None for the default one; an error where there is none or this process is not in it.
+    """The ranks of a group, None for the default group; an error if there is no group or this process is not in it.
 
-    A time-out that is no number of seconds counts as None here: `check_timeout` refuses it on all ranks together.
+    An invalid timeout counts as None here: `check_timeout` raises the error later, on all ranks together.
     """
     if not dist.is_available() or not dist.is_initialized():
         raise ArgumentError(
@@ -164,6 +163,6 @@ def _is_timeout(timeout: object) -> bool:
 
 
 def check_timeout(timeout: object) -> None:
-    """Raise an `ArgumentError` if the time-out is not a number of seconds."""
+    """Raise an `ArgumentError` if the timeout is not a number of seconds."""
     if timeout is not None and not _is_timeout(timeout):
         raise ArgumentError("timeout", expected="seconds in (0, 1e6], or None", got=repr(timeout))

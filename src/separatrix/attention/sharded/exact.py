@@ -1,5 +1,5 @@
-r"""Exact attention to a sequence that is sharded over many ranks: all key sets but one gathered, the last passed in a
-ring.
+r"""Exact attention to a sequence that is sharded over many ranks: the last key set is passed in a ring, the others are
+gathered.
 
 In attention of order k the keys of a tuple may be on k - 1 different ranks. All sets but the last are gathered on every
 rank; a block of the last is passed from rank to rank, so that each rank has seen every tuple after as many steps as
@@ -7,10 +7,10 @@ there are ranks. The results of the steps, (o_b, lse_b), are merged by
 
     lse = log sum_b exp(lse_b),    o = sum_b exp(lse_b - lse) o_b.
 
-The backward pass goes around once more with P = exp(S - lse): the gradient of a block travels with it and returns to
-its rank in one step more; the gradients of the gathered sets are summed and scattered.
+The backward pass sends the blocks around the ring again, with P = exp(S - lse): the gradient of a block is sent with
+the block and returns to its rank after one more step; the gradients of the gathered sets are reduce-scattered.
 
-The local computation of a rank between two exchanges ends in a meeting of all ranks (see `agreement`).
+The local computation of a rank between two collectives ends in a barrier (see `agreement`).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def sharded_exact_attention(
             of any rank require gradients, every rank must run the backward pass: gradients are those of the sum of the
             ranks' losses.
         timeout: Seconds that a rank waits for the others, in every exchange of both passes, until it raises an
-            `AbsentRankError` that names who is absent; None for that of the group's store, which
+            `AbsentRankError` that names the absent ranks; None for the timeout of the group's store, which
             ``init_process_group(timeout=...)`` sets. If several ranks are absent, it can take twice as long.
 
     Returns:
@@ -112,21 +112,22 @@ def sharded_exact_attention(
 
 
 def in_backward_pass(call: Call) -> tuple[Tensor, ...]:
-    """The tensors of a call, one of which requires a gradient: the backward pass of other ranks waits for this one."""
+    """The tensors of a call, at least one of which requires a gradient: all ranks must take part in the backward
+    pass."""
     if any(x.requires_grad for x in call.tensors):
         return call.tensors
     return (call.query.detach().requires_grad_(), *call.keys, *call.values)
 
 
 def check_shard(ranks: Ranks, call: Call) -> Call:
-    """The call, if its tensors can be sent to other ranks."""
+    """Return the call; raise an error if the backend cannot send its tensors to other ranks."""
     for index, x in enumerate(call.tensors):
         ranks.check(call.name(index), x)
     return call
 
 
 def merge(out: Tensor, lse: Tensor, more: Tensor, more_lse: Tensor) -> tuple[Tensor, Tensor]:
-    """Attention over two disjoint sets of tuples, from that over each.
+    """Merge the outputs and log-sum-exps of attention over two disjoint sets of tuples.
 
     >>> nothing, empty = torch.zeros(1, 1, 2), torch.full((1, 1), -torch.inf)
     >>> merge(nothing, empty, torch.ones(1, 1, 2), torch.zeros(1, 1))
@@ -152,7 +153,7 @@ class _ShardedAttend(torch.autograd.Function):
             lse = wide.new_full(wide.shape[:2], -math.inf)
             return wide, [out, lse], whole(), shards.ring(keys[-1], values[-1])
 
-        wide, results, (whole_keys, whole_values), ring = forward.together(begin)
+        wide, results, (whole_keys, whole_values), ring = forward.synchronize(begin)
 
         def visit(owner: int, block: Tensor, _: Tensor | None) -> None:
             step = shards.step(owner, block, whole_keys, whole_values, wide)
@@ -163,7 +164,7 @@ class _ShardedAttend(torch.autograd.Function):
         out, lse = results
         ctx.shards = shards
         ctx.save_for_backward(query, *rest, out, lse)
-        return forward.together(lambda: out.to(query.dtype))
+        return forward.synchronize(lambda: out.to(query.dtype))
 
     @staticmethod
     @torch.autograd.function.once_differentiable
@@ -183,7 +184,7 @@ class _ShardedAttend(torch.autograd.Function):
             ring = shards.ring(keys[-1], values[-1], grads=out.dtype)
             return wide, torch.zeros_like(wide), whole_keys, whole_values, grad_whole, ring
 
-        wide, grad_query, whole_keys, whole_values, grad_whole, ring = backward.together(begin)
+        wide, grad_query, whole_keys, whole_values, grad_whole, ring = backward.synchronize(begin)
 
         def visit(owner: int, block: Tensor, grad_block: Tensor | None) -> None:
             step = shards.step(owner, block, whole_keys, whole_values, wide)
@@ -204,7 +205,7 @@ class _ShardedAttend(torch.autograd.Function):
         grads = shards.scattered(backward, grad_whole, keys, values)
         key_grads = [*grads[: sets - 1], grad_block[..., :d]]
         value_grads = [*grads[sets - 1 :], grad_block[..., d:]]
-        narrow = backward.together(lambda: [x.to(query.dtype) for x in (grad_query, *key_grads, *value_grads)])
+        narrow = backward.synchronize(lambda: [x.to(query.dtype) for x in (grad_query, *key_grads, *value_grads)])
         return None, None, *narrow
 
 

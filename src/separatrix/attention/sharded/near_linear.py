@@ -1,5 +1,5 @@
-r"""Near-linear attention to a sequence that is sharded over many ranks; the size of their messages does not depend on
-its length.
+r"""Near-linear attention to a sequence that is sharded over many ranks; the size of the messages does not depend on the
+length.
 
 The states Z_m = Phi(K_m)^T [V_m, 1] of the polynomial method (see `polynomial`) are sums over tokens, hence sums over
 ranks of the sums over their shards. After one all-reduce of these k - 1 states every rank has the sums over all tokens;
@@ -7,12 +7,12 @@ their Hadamard product is computed after the sum. With L the sum of the ranks' l
 
     Z_m = sum_r Z_m^(r)    and    dL/dZ_m^(r) = sum_s (dL/dZ_m as rank s finds it),
 
-so the backward pass is one all-reduce too. Causal attention needs the states of the shards before one's own, an
-exclusive scan, and its gradient is the scan from the other end.
+so the backward pass is one all-reduce too. Causal attention needs the states of the earlier ranks, an exclusive scan,
+and its gradient is the reversed scan.
 
-The local computation of a rank before and after each exchange ends in a meeting of all ranks (see `agreement`). So the
-graph of a call is in two parts that are kept aside, from the tokens to a rank's own states and from the states of all
-to the output, and a backward pass of its own goes through them.
+The local computation of a rank before and after each collective ends in a barrier (see `agreement`). So the autograd
+graph of a call is stored in two parts, from the tokens to the rank's own states and from the sum of all states to the
+output, and `_Sharded.backward` differentiates both.
 """
 
 from __future__ import annotations
@@ -65,20 +65,21 @@ def sharded_attention(
         tolerance: As for `TensorAttentionState`, and the same on every rank.
         norm: As for `TensorAttentionState`, and the same on every rank.
         scale: As for `TensorAttentionState`, and the same on every rank.
-        is_causal: Whether a query attends only the tokens of earlier ranks and, of its own shard, those up to its own
-            position; all lengths of a shard must then be equal.
-        group: The process group, None for the default one. Every rank of it must call, and where any rank's tensors
-            want gradients, every rank must run the backward pass: gradients are those of the sum of the ranks' losses.
+        is_causal: Whether a query attends only to tokens up to its own position in the whole sequence; all sets of a
+            shard must then have the same length.
+        group: The process group, None for the default one. Every rank of the group must make the call, and if tensors
+            of any rank require gradients, every rank must run the backward pass: gradients are those of the sum of the
+            ranks' losses.
         timeout: Seconds that a rank waits for the others, in every exchange of both passes, until it raises an
-            `AbsentRankError` that names who is absent; None for that of the group's store, which
+            `AbsentRankError` that names the absent ranks; None for the timeout of the group's store, which
             ``init_process_group(timeout=...)`` sets. If several ranks are absent, it can take twice as long.
 
     Returns:
         The outputs of this rank's queries, (..., L_q, d_v).
 
     Raises:
-        SeparatrixError: If anything fails on any rank, in either pass: it is raised on every rank and names the rank;
-            or if only some of the ranks make a call, or a backward pass. All ranks can go on with their next call.
+        SeparatrixError: If any rank fails in either pass, or if only some of the ranks make a call or a backward pass.
+            It is raised on every rank and names the rank that failed; all ranks can continue with their next call.
 
     The forward and the backward pass each exchange the k - 1 states of every head once, in float64, with (number of
     monomials) (d_v + 1) numbers each: by an all-reduce, or for causal attention by an all-gather, during which each
@@ -143,7 +144,7 @@ def sharded_attention(
         wants = torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
         lengths = call.key_lengths
         roundings = list(local.roundings)
-        if is_causal:  # a shard is added up once more, behind those of the ranks before it
+        if is_causal:  # the states of a shard are added once more, to those of the earlier ranks
             adds = summing(backend_of(call), call, local.plan.rank, torch.float64)
             scan = [adds.tokens([length]) for length in lengths]
             roundings = [a + b.count() + b.count(wide=True) for a, b in zip(roundings, scan, strict=True)]
@@ -162,23 +163,24 @@ def sharded_attention(
 
 
 def _check_roundings(plan: BoundedPlan, reports: Sequence[Report]) -> None:
-    """Raise the same error on every rank if the sums over all ranks may be too inexact for the tolerance."""
+    """Raise the same error on every rank if the rounding of the sums over ranks makes the error bound exceed the
+    tolerance."""
     tokens = [sum(lengths) for lengths in zip(*(report.lengths[1:] for report in reports), strict=True)]
     largest = [max(x) for x in zip(*(report.largest for report in reports), strict=True)]
-    # Adding up the states of all ranks rounds each of them at most once for each rank.
+    # The sum of the states over all ranks rounds each state at most once per rank.
     roundings = [max(x) + len(reports) for x in zip(*(report.roundings for report in reports), strict=True)]
     error = plan.total_error(relative_rounding(plan, tokens, largest, roundings))
     if error > plan.tolerance:
         raise SeparatrixError(
-            f"tolerance: with {tokens} tokens on {len(reports)} ranks outputs are certain to {error:.3g} of the "
-            f"values' magnitude only, and {plan.tolerance:.3g} was asked for. Take a lower bound, or a larger "
-            "tolerance, or multiply the values by a power of two if they are far from 1."
+            f"tolerance: for {tokens} tokens on {len(reports)} ranks the error bound {error:.3g} exceeds the tolerance"
+            f" {plan.tolerance:.3g} (relative to the values' magnitude). Use a lower bound or a larger tolerance, or "
+            "multiply the values by a power of two if they are far from 1."
         )
 
 
 @dataclass(frozen=True)
 class _Shard:
-    """What is kept of call `number`: this rank's tokens, query first, as leaves of a graph, and its stacked states."""
+    """The saved tensors of call `number`: this rank's tokens as leaves, query first, and its stacked states."""
 
     ranks: Ranks
     number: int
@@ -188,23 +190,24 @@ class _Shard:
     leaves: list[Tensor]
     stacked: Tensor
 
-    def met(self, passing: RankPass, make: Callable[[], Tensor], ranks: slice) -> Tensor:
+    def reduced(self, passing: RankPass, make: Callable[[], Tensor], ranks: slice) -> Tensor:
         """The sum over all ranks of the results of `make`; in causal attention, over `ranks` only."""
 
         def begin() -> tuple[Tensor, Tensor]:
             mine = make().detach().clone(memory_format=torch.contiguous_format)
             return mine, mine.new_empty(self.ranks.count, *mine.shape) if self.is_causal else mine
 
-        mine, all_of_them = passing.together(begin)
+        mine, gathered = passing.synchronize(begin)
         if not self.is_causal:
             self.ranks.sum(mine)
             return mine
-        self.ranks.gather(mine, all_of_them)
-        return passing.together(lambda: all_of_them[ranks].sum(0))
+        self.ranks.gather(mine, gathered)
+        return passing.synchronize(lambda: gathered[ranks].sum(0))
 
     def attend(self, forward: RankPass, kept: list[Tensor] | None = None) -> Tensor:
-        """This rank's rows; `kept` is given the states of the ranks to attend and the output, with their graph."""
-        states = self.met(forward, lambda: self.stacked, slice(self.ranks.rank))
+        """The outputs of this rank's queries. The summed states and the output, with their graph, are written to
+        `kept`."""
+        states = self.reduced(forward, lambda: self.stacked, slice(self.ranks.rank))
 
         def work() -> Tensor:
             query, *rest = self.leaves
@@ -218,11 +221,11 @@ class _Shard:
                 kept[:] = states, out
             return out.detach()
 
-        return forward.together(work)
+        return forward.synchronize(work)
 
 
 class _Sharded(torch.autograd.Function):
-    """Sharded attention as a function of the shard's leaves, so that autograd records it."""
+    """Sharded attention as an autograd function of the shard's tensors."""
 
     @staticmethod
     def forward(ctx: Any, shard: _Shard, forward: RankPass, *tensors: Tensor) -> Tensor:
@@ -243,8 +246,8 @@ class _Sharded(torch.autograd.Function):
             direct[:] = direct_gradients
             return of_states
 
-        # All ranks see what a rank adds to the states; in causal attention, the later ranks.
-        slope = shard.met(backward, begin, slice(shard.ranks.rank + 1, None))
+        # The states of a rank enter the outputs of all ranks; in causal attention, of the later ranks.
+        slope = shard.reduced(backward, begin, slice(shard.ranks.rank + 1, None))
 
         def end() -> list[Tensor]:
             if not shard.stacked.requires_grad:
@@ -252,12 +255,12 @@ class _Sharded(torch.autograd.Function):
             through = _gradients(shard.stacked, wanted, slope)
             return [gradient + other for gradient, other in zip(direct, through, strict=True)]
 
-        gradients = iter(backward.together(end))
+        gradients = iter(backward.synchronize(end))
         return None, None, *(next(gradients) if x.requires_grad else None for x in shard.leaves)
 
 
 def _gradients(out: Tensor, wanted: Sequence[Tensor], grad: Tensor) -> list[Tensor]:
-    """The gradients of the wanted tensors, 0 where `out` does not depend on them; the graph is kept."""
+    """The gradients of the tensors `wanted`, 0 where `out` does not depend on them; the graph is retained."""
     gradients = torch.autograd.grad(out, wanted, grad, retain_graph=True, allow_unused=True)
     return [
         torch.zeros_like(x) if gradient is None else gradient for x, gradient in zip(wanted, gradients, strict=True)
@@ -265,7 +268,7 @@ def _gradients(out: Tensor, wanted: Sequence[Tensor], grad: Tensor) -> list[Tens
 
 
 def _attend(query: Tensor, Z: list[Tensor], expanded: Expansion) -> Tensor:
-    """The outputs (H, L_q, d_v) of queries (H, L_q, d) against the states; 0 where there is nothing to attend."""
+    """The outputs (H, L_q, d_v) of queries (H, L_q, d) with the states; 0 where there are no keys."""
     met = contraction(Z, expanded)[..., :-1]
     heads, length, _ = query.shape
     if length == 0:

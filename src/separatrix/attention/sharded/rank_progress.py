@@ -1,9 +1,9 @@
-"""Where each rank of a process group is: which of its calls, in which pass, at which meeting; and who is absent.
+"""The progress of each rank of a process group (call, pass and barrier), from which absent ranks are determined.
 
-A rank writes its place into the group's store before it waits for the others there. When an exchange fails or takes too
-long, every rank that is still running writes that it gave up. Only a rank that neither gave up nor has passed the place
-is named as absent. A rank that waits for a stopped one gives up when its own time-out has passed, which may be later
-than on the other ranks: they wait for that before they name anybody.
+A rank writes its barrier into the group's store before it waits there. When a collective fails or times out, every rank
+that is still running writes that it gave up. Only a rank that neither gave up nor has passed the barrier is reported as
+absent. A rank that waits for a stopped rank gives up when its own timeout expires, possibly later than the other ranks,
+which wait for it before they report a rank as absent.
 """
 
 from __future__ import annotations
@@ -26,49 +26,52 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.02
 LONGEST_TEXT = 16384
-"""The bytes that a rank can send at a meeting."""
+"""The largest number of bytes that a rank can send at a barrier."""
 
 
 class AbsentRankError(SeparatrixError):
-    """A rank of the process group did not come in time: the group is given up, and refuses every further call."""
+    """A rank of the process group did not arrive within the timeout. Every later call in this group raises the error
+    too."""
 
 
 @dataclass(frozen=True)
-class Meeting:
-    """A meeting of the ranks: the number of the call in this group, the pass, and the meetings of the pass before."""
+class Barrier:
+    """A barrier of all ranks: the number of the call in this group, the pass, and the index of the barrier in the
+    pass."""
 
     call: int
     backward: bool
-    meeting: int
+    index: int
 
     def __str__(self) -> str:
         """
-        >>> str(Meeting(3, backward=True, meeting=1))
-        'meeting 1 in the backward pass of call 3'
+        >>> str(Barrier(3, backward=True, index=1))
+        'barrier 1 in the backward pass of call 3'
         """
-        return f"meeting {self.meeting} in the {'backward' if self.backward else 'forward'} pass of call {self.call}"
+        return f"barrier {self.index} in the {'backward' if self.backward else 'forward'} pass of call {self.call}"
 
 
 @dataclass(frozen=True)
-class Sighting:
-    """What a rank has last written into the store: its place, how many meetings it has come to, whether it gave up.
+class RankStatus:
+    """What a rank has last written into the store: how many barriers it has reached, the last of them, whether it gave
+    up.
 
-    All ranks of a group come to the same number of meetings, also where their calls are out of step.
+    All ranks of a group reach the same number of barriers, even if their calls differ.
     """
 
-    meetings: int = 0
+    barriers: int = 0
     place: str = ""
     gave_up: bool = False
 
     def __str__(self) -> str:
-        return f"last seen at {self.place}" if self.meetings else "never seen"
+        return f"last seen at {self.place}" if self.barriers else "never seen"
 
 
 @dataclass(frozen=True)
-class Board:
-    """The tensors of a meeting: what this rank says and what all say, in numbers and as a text.
+class BarrierBuffers:
+    """The buffers of a barrier: the numbers and the text that this rank sends, and those of all ranks.
 
-    They are made once for a group: a rank whose memory is full must be able to report it.
+    They are allocated once per group: a rank that is out of memory must be able to report it.
     """
 
     mine: Tensor
@@ -79,87 +82,86 @@ class Board:
 
 @dataclass
 class GroupState:
-    """What a process knows of its own way through the calls of one group, and what all of its meetings need.
+    """The state of a process in a group: its store, its buffers, the number of its calls, and its last barrier.
 
     Attributes:
-        devices: The kinds of device that the group's backend can send from.
+        devices: The device types that the group's backend can send tensors from.
     """
 
     store: Store
     rank: int
     count: int
     devices: tuple[str, ...]
-    board: Board
+    buffers: BarrierBuffers
     call: int = 0
     given_up: str | None = None
-    _sighting: Sighting = Sighting()
+    _status: RankStatus = RankStatus()
     _since: float = 0.0
 
     def begin(self) -> int:
-        """The number of a new call; an error if a rank was found to be absent before."""
+        """Return the number of a new call; raise an error if a rank was absent before."""
         if self.given_up is not None:
-            raise AbsentRankError(f"This process group was given up before: {self.given_up}")
+            raise AbsentRankError(f"This process group can no longer be used: {self.given_up}")
         self.call += 1
         return self.call
 
-    def come(self, place: Meeting) -> None:
-        """Write down that this rank has come to a place, and waits there for the others."""
-        self._sighting, self._since = Sighting(self._sighting.meetings + 1, str(place)), time.monotonic()
+    def arrive(self, place: Barrier) -> None:
+        """Write into the store that this rank has reached a barrier."""
+        self._status, self._since = RankStatus(self._status.barriers + 1, str(place)), time.monotonic()
         try:
-            self._write(self._sighting)
+            self._write(self._status)
         except Exception as error:
             raise self._unreachable(error) from error
 
-    def lost(self, error: Exception, timeout: timedelta, *, met: bool) -> AbsentRankError:
-        """Which ranks are absent, after an exchange failed: at a meeting, or, if `met`, after all had come to it.
+    def absence_error(self, error: Exception, timeout: timedelta, *, passed: bool) -> AbsentRankError:
+        """The error that names the absent ranks, after a collective failed: at a barrier or, if `passed`, after it.
 
-        Ranks have the rest of the time-out to come here. Those that are running then give up one after another, each
-        when its own time-out has passed: this rank waits until no more than one of the others is silent, and at most
-        for another time-out.
+        Ranks must arrive before the timeout expires. The running ranks then give up one after another, each when its
+        own timeout expires: this rank waits until at most one other rank is pending, and at most for another timeout.
         """
-        here, now = self._sighting.place, time.monotonic()
-        silent: dict[int, Sighting] = {}
+        here, now = self._status.place, time.monotonic()
+        pending: dict[int, RankStatus] = {}
         try:
-            silent = self._silent()
-            self._write(replace(self._sighting, gave_up=True))
-            while silent and time.monotonic() < now + timeout.total_seconds():
-                if len(silent) == 1 and time.monotonic() >= self._since + timeout.total_seconds():
+            pending = self._pending()
+            self._write(replace(self._status, gave_up=True))
+            while pending and time.monotonic() < now + timeout.total_seconds():
+                if len(pending) == 1 and time.monotonic() >= self._since + timeout.total_seconds():
                     break
                 time.sleep(POLL_SECONDS)
-                silent = self._silent()
+                pending = self._pending()
         except Exception as unreachable:
-            if not silent:
+            if not pending:
                 return self._unreachable(unreachable)
-        if not silent:
-            return self._give_up(f"all ranks came to {here}, but an exchange failed: {error}")
-        absent = ", ".join(f"rank {rank} ({sighting})" for rank, sighting in silent.items())
-        arrived = met or all(sighting.meetings == self._sighting.meetings for sighting in silent.values())
+        if not pending:
+            return self._give_up(f"all ranks reached {here}, but an exchange failed: {error}")
+        absent = ", ".join(f"rank {rank} ({status})" for rank, status in pending.items())
+        arrived = passed or all(status.barriers == self._status.barriers for status in pending.values())
         seconds = f"{time.monotonic() - self._since:.3g} s"
-        return self._give_up(f"{absent} did not {'go on from' if arrived else 'come to'} {here} within {seconds}.")
+        return self._give_up(f"{absent} did not {'pass' if arrived else 'reach'} {here} within {seconds}.")
 
-    def _silent(self) -> dict[int, Sighting]:
-        """The other ranks that have neither passed this rank's place nor given up, and where they were last seen.
+    def _pending(self) -> dict[int, RankStatus]:
+        """The last status of the other ranks that have neither passed this rank's barrier nor given up.
 
-        A rank that has passed a place has sent all that the others need there.
+        A rank that has passed a barrier has sent everything that the others need there.
         """
-        sightings = {rank: self._read(rank) for rank in range(self.count) if rank != self.rank}
+        statuses = {rank: self._read(rank) for rank in range(self.count) if rank != self.rank}
         return {
-            rank: sighting
-            for rank, sighting in sightings.items()
-            if not sighting.gave_up and sighting.meetings <= self._sighting.meetings
+            rank: status
+            for rank, status in statuses.items()
+            if not status.gave_up and status.barriers <= self._status.barriers
         }
 
-    def _write(self, sighting: Sighting) -> None:
-        self.store.set(self._key(self.rank), json.dumps(astuple(sighting)))
+    def _write(self, status: RankStatus) -> None:
+        self.store.set(self._key(self.rank), json.dumps(astuple(status)))
 
-    def _read(self, rank: int) -> Sighting:
+    def _read(self, rank: int) -> RankStatus:
         key = self._key(rank)
-        return Sighting(*json.loads(self.store.get(key))) if self.store.check([key]) else Sighting()
+        return RankStatus(*json.loads(self.store.get(key))) if self.store.check([key]) else RankStatus()
 
     def _unreachable(self, error: Exception) -> AbsentRankError:
         return self._give_up(
-            "the store of the process group, which rank 0 keeps as a rule, does not answer at "
-            f"{self._sighting.place}: {error}"
+            "the store of the process group, which usually runs on rank 0, does not respond at "
+            f"{self._status.place}: {error}"
         )
 
     def _give_up(self, why: str) -> AbsentRankError:
@@ -174,24 +176,26 @@ _states: WeakKeyDictionary[dist.ProcessGroup, GroupState] = WeakKeyDictionary()
 
 
 def group_state(group: dist.ProcessGroup) -> GroupState:
-    """The state of this process in a group; calls are counted for each group from 1."""
+    """The state of this process in a group. The calls of each group are numbered from 1."""
     state = _states.get(group)
     if state is None:
         rank, count = group.rank(), group.size()
         # As in "cpu:gloo,cuda:nccl".
         devices = tuple(pair.partition(":")[0] for pair in dist.get_backend_config(group).split(","))
-        state = _states[group] = GroupState(group.get_group_store(), rank, count, devices, _board(count, devices))
+        state = _states[group] = GroupState(
+            group.get_group_store(), rank, count, devices, _barrier_buffers(count, devices)
+        )
     return state
 
 
-def _board(count: int, devices: tuple[str, ...]) -> Board:
-    """The board of a group, on the CPU unless the group's backend cannot send from it.
+def _barrier_buffers(count: int, devices: tuple[str, ...]) -> BarrierBuffers:
+    """Allocate the buffers of a group, on the CPU unless the group's backend cannot send from the CPU.
 
-    The first call may run under `torch.inference_mode`, whose tensors no later call outside of it could write to.
+    The first call may run under `torch.inference_mode`: later calls could not write to tensors created in that mode.
     """
     cpu = "cpu" in devices
     device = torch.device("cpu") if cpu else torch.device(devices[0], torch.accelerator.current_device_index())
     with torch.inference_mode(False):
         numbers = torch.zeros(count + 1, 5, dtype=torch.int64, device=device)
         texts = torch.zeros(count + 1, LONGEST_TEXT, dtype=torch.uint8, device=device)
-        return Board(numbers[0], numbers[1:], texts[0], texts[1:])
+        return BarrierBuffers(numbers[0], numbers[1:], texts[0], texts[1:])

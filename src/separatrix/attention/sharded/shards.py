@@ -1,7 +1,7 @@
 """The layout of the key sets of one sequence over many ranks, and how they are sent between ranks.
 
-All sets but the last are gathered; the blocks of the last go around the ranks in a ring, and in the backward pass their
-gradients go with them. What a rank computes alone between two exchanges ends in a meeting of all (see `agreement`).
+All sets but the last are gathered; the blocks of the last set are passed around a ring, in the backward pass together
+with their gradients. The local computation between two collectives ends in a barrier (see `agreement`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RingStep:
 
 @dataclass(frozen=True)
 class Ring:
-    """Two buffers for blocks, the present one first, and two or none for their gradients."""
+    """Two buffers for blocks, the current block first, and two for their gradients, or none."""
 
     blocks: list[Tensor]
     grads: list[Tensor]
@@ -69,7 +69,8 @@ class Shards:
     def gathered(
         self, forward: RankPass, keys: Sequence[Tensor], values: Sequence[Tensor]
     ) -> Callable[[], tuple[list[Tensor], list[Tensor]]]:
-        """Gather all key and value sets but the last; what is returned lays out those of the whole sequence."""
+        """Gather all key and value sets but the last. The returned function concatenates them to those of the whole
+        sequence."""
         sets = len(keys) - 1
         if sets == 0:
             return lambda: ([], [])
@@ -84,14 +85,15 @@ class Shards:
             whole = [torch.cat(pieces, 1) for pieces in zip(*parts, strict=True)]
             return whole[:sets], whole[sets:]
 
-        flat, rows = forward.together(pack)
+        flat, rows = forward.synchronize(pack)
         self.ranks.gather(flat, rows)
         return unpack
 
     def scattered(
         self, backward: RankPass, whole: Sequence[Tensor], keys: Sequence[Tensor], values: Sequence[Tensor]
     ) -> list[Tensor]:
-        """This rank's part of the sums over ranks of `whole`, tensors shaped as the gathered keys and values are."""
+        """Reduce-scatter `whole`, tensors of the shapes of the gathered keys and values, and return this rank's
+        part."""
         if not whole:
             return []
         sets = len(keys) - 1
@@ -103,17 +105,17 @@ class Shards:
             stacked = torch.stack([pad(row, (0, room - len(row))) for row in rows])
             return stacked, torch.empty_like(stacked[0])
 
-        stacked, total = backward.together(pack)
+        stacked, total = backward.synchronize(pack)
         self.ranks.scatter_sum(stacked, total)
         return _unpack(total, self._sizes(self.ranks.rank, keys, values))
 
     def around(
         self, passing: RankPass, ring: Ring, visit: Callable[[int, Tensor, Tensor | None], None]
     ) -> Tensor | None:
-        """Call `visit` with the rank, the block and the gradient of each block of the last set, this rank's first.
+        """Call `visit(rank, block, gradient)` for each block of the last set, beginning with this rank's block.
 
-        The next block is sent while the current one is visited. `visit` adds to the gradient, if the ring has one; it
-        travels with its block, and the gradient of this rank's block is returned at the end.
+        The next block is sent while the current one is visited. `visit` adds to the gradient, if the ring has
+        gradients; the gradient is sent with its block, and the gradient of this rank's block is returned.
         """
         ranks, owner = self.ranks, self.ranks.rank
         for left in reversed(range(ranks.count)):
@@ -123,7 +125,7 @@ class Shards:
             assert block is not None
             assert coming is not None
             arriving = ranks.pass_on(block, coming) if left else None
-            passing.together(partial(visit, owner, block, grad), arriving)
+            passing.synchronize(partial(visit, owner, block, grad), arriving)
             ring.blocks.reverse()
             if grad is not None and coming_grad is not None:
                 ranks.pass_on(grad, coming_grad, tag=1)()
@@ -132,7 +134,8 @@ class Shards:
         return self._view(ring.grads, owner, 0)
 
     def ring(self, key: Tensor, value: Tensor, *, grads: torch.dtype | None = None) -> Ring:
-        """This rank's block [K, V] of the last set and room for another; with `grads`, a type, for gradients too."""
+        """Two buffers, the first with this rank's block [K, V] of the last set; with `grads`, a dtype, two for
+        gradients too."""
         heads, _, d = key.shape
         shape = heads, max(lengths[-1] for lengths in self.lengths), d + value.shape[2]
         blocks = [key.new_empty(shape) for _ in range(2)]
@@ -142,7 +145,7 @@ class Shards:
         return Ring(blocks, [] if grads is None else [key.new_zeros(shape, dtype=grads) for _ in range(2)])
 
     def _view(self, pair: Sequence[Tensor], owner: int, which: int) -> Tensor | None:
-        """The block of a rank at the beginning of a buffer that has room for the longest."""
+        """A view of a rank's block at the beginning of a buffer of the size of the longest block."""
         if not pair:
             return None
         heads, _, width = pair[which].shape
@@ -152,7 +155,8 @@ class Shards:
     def step(
         self, owner: int, block: Tensor, keys: list[Tensor], values: list[Tensor], query: Tensor
     ) -> RingStep | None:
-        """The part of a block that the queries of this rank attend, beside the gathered sets; None if there is none.
+        """The operator's arguments for a block and the gathered sets; None if this rank's queries attend no key of the
+        block.
 
         Tensors that were sent in a half type are converted to the dtype of `query`, because the operator takes tensors
         of one dtype.
@@ -168,7 +172,7 @@ class Shards:
         length = key.shape[1]
         before = self.ranks.rank * length
         keys, values = ([x[:, : before + length] for x in sets] for sets in (keys, values))
-        if owner < self.ranks.rank:  # its positions become 0, 1, ...: all of it is attended anyway
+        if owner < self.ranks.rank:  # this rank's queries attend the whole block, whatever its positions are
             return RingStep([*keys, key], [*values, value], [], True, before, none, 0)
         if not keys or before == 0:
             return RingStep([*keys, key], [*values, value], [], True, 0, none, 0)
@@ -176,7 +180,7 @@ class Shards:
         seen = torch.ones(key.shape[:2], dtype=torch.bool, device=key.device)
         own = seen.clone()
         own[:, :before] = False
-        # A window as long as the block hides nothing of it, and spares most of the work on the hidden keys.
+        # A window of the block's length hides no key of the block, and skips most of the work on the masked keys.
         return RingStep(
             [*keys, key], [*values, value], [*[seen] * len(keys), own], True, before, [*none[1:], length], before
         )

@@ -1,7 +1,7 @@
-"""The state of a token stream: near-linear attention planned from a bound alone, token by token.
+"""Near-linear attention to a token stream, by a state of fixed size.
 
 - `state`: a fixed-size summary of a token stream: append tokens, then attend with queries.
-- `ledger`: the record of its tokens, from which the certificate is computed.
+- `ledger`: the statistics of the tokens, from which the certificate is computed.
 - `thread_guard`: which threads may use a state at the same time.
 - `appending`: how tokens are added to its sums.
 - `attending`: how queries attend to these sums.
@@ -10,5 +10,5 @@
 - `stream_rounding`: the number of roundings of the tokens of a stream, and the resulting error bound.
 - `causal_after`: causal attention of tokens that come after a state.
 - `few_tokens`: which calls are computed by the kernels for a few tokens at a time.
-- `saved_state`: what a state is saved with, and what is checked when it is loaded.
+- `saved_state`: saves a state, and checks it when it is loaded.
 """

@@ -36,7 +36,7 @@ def attend(state: TensorAttentionState, query: Tensor) -> Tensor:
 
 
 def _sees_nothing(state: TensorAttentionState) -> bool:
-    """Whether all tokens of some set are masked for some head, so that its column of ones adds up to 0."""
+    """Whether all tokens of a set are masked for some head, so that the sum of its column of ones is 0."""
     return state.ledger.hidden is not None and any(truth((z[:, 0, -1] == 0).any()) for z in state.held_states)
 
 

@@ -41,7 +41,7 @@ def extend(
         if x.shape[-2] != length:
             raise ArgumentError(name, expected=f"{length} tokens, as keys[0]", got=str(x.shape[-2]))
     state.refuse_beyond_bound("query", query)
-    if length == 1:  # whose queries are asked together
+    if length == 1:  # heads of queries that share keys and values
         chunk = state.expansion.even_chunk(state.heads, 1)
         by_kernels = not masks and few_tokens_kernels(state, key_sets, value_sets) is not None
         roundings = [

@@ -1,15 +1,14 @@
-r"""What is saved with a state and checked when it is loaded: its certificate holds only for the sums it was made for.
+r"""Saves and loads a state. Loading checks everything that the certificate of the state depends on.
 
-A state is its sums Z_m, three numbers for each set (how many tokens, how large their values, how many roundings), and a
-configuration: everything that decides which tokens were accepted and in which coordinates they were added up. The
-configuration is saved as JSON, in a tensor of bytes, because safetensors keeps tensors alone.
+A state consists of its sums Z_m, three numbers for each set (the number of tokens, their largest value, their
+roundings), and a configuration: all settings that decide which tokens were accepted and in which coordinates they were
+summed. The configuration is saved as JSON, in a tensor of bytes, because safetensors files contain only tensors.
 
-A digest of all entries detects damage that leaves the numbers plausible.
+A checksum of all entries detects damage that leaves the numbers plausible.
 
-The coefficients of the polynomial are not in it. A state is a sum of monomials, which only a query multiplies with
-coefficients: those of the state that it is loaded into, and of its certificate. Nor need the degree be the same:
-earlier versions planned higher ones, and sums are sorted by degree, so that the first ones of such a state are those of
-the plan.
+The coefficients of the polynomial are not saved: the sums do not depend on them, and queries use the coefficients of
+the state that the sums are loaded into. The degree may be higher than the plan's, as in earlier versions: sums are
+sorted by degree, so that the first of them are those of the plan.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ def load(state: TensorAttentionState, saved: Mapping[str, Tensor]) -> None:
     if not isinstance(saved, Mapping):
         raise ArgumentError("saved", expected="a mapping from names to tensors", got=type(saved).__name__)
     entries = {name: x for name, x in _entries(state).items() if name != "hidden"}
-    if "configuration" in saved:  # first: what differs in it explains the rest
+    if "configuration" in saved:  # compared first: a different configuration explains different shapes
         theirs = from_bytes(saved["configuration"])
         degree = _saved_degree(state, theirs)
         compare("saved", {**configuration(state), "degree": degree}, theirs)
@@ -77,12 +76,12 @@ def load(state: TensorAttentionState, saved: Mapping[str, Tensor]) -> None:
     hidden = saved["hidden"].to(state.device, copy=True) if "hidden" in saved else None
     check_sums_of(state, "saved", states, StreamLedger(tokens, largest, roundings, hidden))
     if not torch.equal(saved["digest"].cpu(), _digest({name: x for name, x in saved.items() if name != "digest"})):
-        raise ArgumentError("saved", expected="the tensors that their digest was made of", got="others")
+        raise ArgumentError("saved", expected="tensors that match their checksum", got="others")
     state.states, state.ledger = states, StreamLedger(tokens, largest, roundings, hidden)
 
 
 def _saved_degree(state: TensorAttentionState, saved: Configuration) -> int:
-    """The degree of the sums that were saved, if it can be loaded; else that of the plan."""
+    """The degree of the saved sums, if they can be loaded; otherwise the degree of the plan."""
     degree = saved.get("degree")
     if not (isinstance(degree, int) and is_whole(degree, low=state.plan.degree, high=LARGEST_DEGREE)):
         return state.plan.degree
@@ -90,9 +89,7 @@ def _saved_degree(state: TensorAttentionState, saved: Configuration) -> int:
 
 
 def configuration(state: TensorAttentionState) -> dict[str, object]:
-    """The settings that decide which tokens may be appended, in which coordinates they are summed, and the promised
-    error.
-    """
+    """The settings that decide which tokens are accepted, in which coordinates they are summed, and the error bound."""
     names = ("order", "head_dim", "value_dim", "bound", "tolerance", "scale", "norm")
     entries: dict[str, object] = {name: getattr(state, name) for name in names}
     entries["dtype"] = str(state.dtype).removeprefix("torch.")
@@ -124,13 +121,13 @@ def as_bytes(configuration: Configuration) -> Tensor:
 
 
 def from_bytes(saved: object, name: str = "saved['configuration']") -> Configuration:
-    """The configuration that was saved as bytes; an `ArgumentError` that calls it `name` if they are not its JSON."""
+    """The configuration from its saved bytes; an `ArgumentError` about `name` if they are not a JSON object."""
     if not isinstance(saved, Tensor) or saved.dtype != torch.uint8 or saved.dim() != 1:
         raise ArgumentError(name, expected="a tensor of bytes", got=_kind(saved))
     try:
         configuration = json.loads(bytes(saved.tolist()))
     except (ValueError, RecursionError) as error:
-        raise ArgumentError(name, expected="the bytes of a JSON text", got=f"what JSON has not: {error}") from error
+        raise ArgumentError(name, expected="the bytes of a JSON text", got=f"invalid JSON: {error}") from error
     if not isinstance(configuration, dict):
         raise ArgumentError(name, expected="a JSON object", got=type(configuration).__name__)
     return configuration
@@ -141,7 +138,7 @@ def _kind(x: object) -> str:
 
 
 def compare(argument: str, here: Configuration, there: Configuration) -> None:
-    """Raise an `ArgumentError` that names the first thing in which two configurations differ."""
+    """Raise an `ArgumentError` that names the first entry in which two configurations differ."""
     for name in (*here, *there):
         mine, theirs = here.get(name), there.get(name)
         if mine != theirs:
@@ -151,7 +148,7 @@ def compare(argument: str, here: Configuration, there: Configuration) -> None:
 def check_entries(saved: Mapping[str, Tensor], here: Mapping[str, Tensor]) -> None:
     """Raise an `ArgumentError` unless the same names are saved, as tensors of the same type and shape.
 
-    The length of the configuration is free: it is compared by what it says.
+    The configuration may have any length: its parsed entries are compared separately.
     """
     if set(saved) != set(here):
         raise ArgumentError("saved", expected=f"the entries {sorted(here)}", got=f"{sorted(saved)}")
@@ -171,9 +168,9 @@ def check_sums(
 ) -> None:
     """Raise an `ArgumentError` if the sums cannot come from this number of tokens with values of these magnitudes.
 
-    The monomial of degree 0 is 1, so that its sum with the column of ones counts the tokens, exactly, but for the
-    hidden ones, which were not added. Any other sum is at most count * size^degree * |v|_max, with
-    `sizes[m]` the largest coordinate of set m. And n numbers are not added up in fewer than log2(n) roundings.
+    The monomial of degree 0 is 1, so that its sum with the column of ones is the exact number of unmasked tokens. Any
+    other sum is at most count * size^degree * |v|_max, with `sizes[m]` the largest coordinate of set m. Summing n
+    numbers takes at least log2(n) roundings.
     """
     degrees, hidden = torch.from_numpy(index_set.degrees).to(torch.float64), ledger.hidden
     records = zip(states, ledger.tokens, ledger.largest, ledger.roundings, strict=True)
@@ -181,11 +178,11 @@ def check_sums(
         if count < 0:
             raise ArgumentError(f"{argument}['tokens'][{m}]", expected="a count >= 0", got=count)
         if not (0 <= magnitude < math.inf) or (count == 0 and magnitude):
-            expected = "0, there being no tokens" if count == 0 else "a finite magnitude >= 0"
+            expected = "0, because there are no tokens" if count == 0 else "a finite magnitude >= 0"
             raise ArgumentError(f"{argument}['largest'][{m}]", expected=expected, got=magnitude)
         least = max(count - 1, 0).bit_length()
         if steps < least:
-            expected = f"{least} or more, for {count} tokens"
+            expected = f"at least {least}, for {count} tokens"
             raise ArgumentError(f"{argument}['roundings'][{m}]", expected=expected, got=steps)
         name = f"{argument}['states.{m}']"
         if not truth(torch.isfinite(Z).all()):
@@ -196,7 +193,7 @@ def check_sums(
             )
         wrong = Z[:, 0, -1] != (count if hidden is None else count - hidden[m])
         if truth(wrong.any()):
-            seen = "as many as tokens" if hidden is None else "as many as tokens, less the hidden ones"
+            seen = "as many as tokens" if hidden is None else "the number of unmasked tokens"
             expected = (
                 f"{count if hidden is None else int((count - hidden[m])[wrong][0])} in the column of ones, {seen}"
             )

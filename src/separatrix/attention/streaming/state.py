@@ -58,7 +58,7 @@ class TensorAttentionState:
         norm: "entries" or "order": see `bound`.
         batch_shape: The leading dimensions of every tensor.
         dtype: The type of tokens and outputs; the state itself is in float64.
-        device: Where the state is kept.
+        device: The device of the state.
 
     Appending and attending are differentiable; `detach` cuts the graph.
 
@@ -118,7 +118,7 @@ class TensorAttentionState:
         self._guard = ThreadGuard("state")
         shape = (self.heads, self.plan.rank, value_dim + 1)
         self.states = [torch.zeros(shape, dtype=torch.float64, device=self.device) for _ in range(order - 1)]
-        self.kernels: tuple[str, StreamKernels | None] = ("", None)  # their backend's name, and the kernels
+        self.kernels: tuple[str, StreamKernels | None] = ("", None)  # the backend's name, and the kernels
         self.ledger = StreamLedger.empty(order - 1)
 
     def __getstate__(self) -> dict[str, object]:
@@ -314,7 +314,7 @@ class TensorAttentionState:
         if any(count != length for count in self.ledger.tokens):
             raise ArgumentError(
                 "length",
-                expected=f"all {self.ledger.tokens[0]} tokens: a summed state cannot forget (copy it by state_dict)",
+                expected=f"all {self.ledger.tokens[0]} tokens: tokens cannot be removed from sums",
                 got=length,
             )
 

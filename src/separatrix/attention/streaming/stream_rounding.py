@@ -14,7 +14,7 @@ from separatrix.errors import SeparatrixError
 
 
 def roundings_of_chunks(before: int, tokens: int, chunk: int) -> int:
-    """How many roundings a token has gone through once more tokens are added to its set, in chunks of monomials.
+    """The number of roundings of a token after more tokens were added to its set, in chunks of monomials.
 
     Args:
         before: The largest number of roundings before that.
@@ -26,12 +26,12 @@ def roundings_of_chunks(before: int, tokens: int, chunk: int) -> int:
         (130, 1001)
     """
     added = Summing(chunk, chunk).tokens([tokens])
-    # What was there before is rounded once more, and so are the new tokens when they are added to it.
+    # The addition rounds the earlier sum once more, and so the new tokens.
     return max(before, added.count() + added.count(wide=True)) + 1
 
 
 def roundings_of_few(before: int, tokens: int) -> int:
-    """How many roundings a token has gone through after a call of so many tokens; `before` is the number before it.
+    """The number of roundings of a token after a call with this many tokens; `before` is the number before the call.
 
     >>> roundings_of_few(0, 1), roundings_of_few(1, 1), roundings_of_few(1, 4)
     (2, 2, 5)
@@ -42,36 +42,36 @@ def roundings_of_few(before: int, tokens: int) -> int:
 def relative_rounding(
     plan: BoundedPlan, tokens: Sequence[int], largest: Sequence[float], roundings: Sequence[int]
 ) -> float:
-    """The relative rounding of a sum over all tuples of tokens; infinite where the values leave the range.
+    """The relative rounding error of a sum over all tuples of tokens; infinite if the values overflow or underflow.
 
     Args:
         plan: The plan of the states.
-        tokens: How many tokens each set has.
+        tokens: The number of tokens of each set.
         largest: The largest magnitude among the values of each set.
-        roundings: How many roundings a token of each set has gone through on its way into the state.
+        roundings: The number of roundings of a token of each set.
     """
     logs = [math.log2(x) for x in largest if x]
     low, high = sum(min(log, 0.0) for log in logs), sum(max(log, 0.0) for log in logs)
     if low < math.log2(SMALLEST_SCALE[torch.float64]) or high + sum(map(math.log2, filter(None, tokens))) > 1000:
-        return math.inf  # products of some of the sets, or sums of these, leave the range
+        return math.inf  # products of values of several sets, or their sums, overflow or underflow
     return plan.rounding(sum(roundings))
 
 
 def refuse_roundings(
     plan: BoundedPlan, tolerance: float, tokens: Sequence[int], largest: Sequence[float], roundings: Sequence[int]
 ) -> None:
-    """Raise a `SeparatrixError` if the rounding error of the sums exceeds the promised error.
+    """Raise a `SeparatrixError` if the rounding error of the sums makes the error bound exceed the tolerance.
 
     Args:
         plan: The plan of the states.
-        tolerance: The promised error, relative to the magnitude of the values.
-        tokens: How many tokens each set has; so for the others, see `relative_rounding`.
+        tolerance: The tolerance, relative to the magnitude of the values.
+        tokens: The number of tokens of each set.
         largest: The largest magnitude among the values of each set.
-        roundings: How many roundings a token of each set has gone through.
+        roundings: The number of roundings of a token of each set.
     """
     error = plan.total_error(relative_rounding(plan, tokens, largest, roundings))
     if error > tolerance:
         raise SeparatrixError(
-            f"state: with {list(tokens)} tokens outputs are certain to {error:.3g} of the values' magnitude only, "
-            f"and {tolerance:.3g} was promised: take a lower bound, or append many tokens at a time."
+            f"state: for {list(tokens)} tokens the error bound {error:.3g} exceeds the tolerance {tolerance:.3g} "
+            "(relative to the values' magnitude). Use a lower bound, or append more tokens per call."
         )

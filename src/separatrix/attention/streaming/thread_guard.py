@@ -17,7 +17,7 @@ class ThreadGuard:
     may nest uses, as `extend` does, which appends and attends.
 
     Args:
-        name: What the object is called in the error message.
+        name: The name of the object in error messages.
 
     Attributes:
         reading: A context manager that raises a `SeparatrixError` if another thread changes the object.
@@ -32,7 +32,7 @@ class ThreadGuard:
         self.reading, self.changing = _Use(self, False), _Use(self, True)
 
     def __reduce__(self) -> tuple[type[ThreadGuard], tuple[str]]:
-        """A copy of a guard, also of one that is pickled, is a new guard: nothing uses the copy of its object yet."""
+        """Copying or unpickling a guard creates a new one: no thread uses the copied object yet."""
         return ThreadGuard, (self._name,)
 
     def _enter(self, changes: bool) -> None:

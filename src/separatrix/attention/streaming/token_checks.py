@@ -44,7 +44,7 @@ def check_bound(name: str, x: Tensor, bound: float, most: float, norm: str, orde
     """Raise an `ArgumentError` that names the first token that exceeds the bound or has a NaN, if there is one.
 
     Args:
-        name: What the tokens are called in the message.
+        name: The name of the tokens in the message.
         x: The tokens (..., length, d).
         bound: The bound of the state, which the message names.
         most: The largest allowed entry or norm of a token: the bound, plus the rounding of its type.
@@ -56,7 +56,7 @@ def check_bound(name: str, x: Tensor, bound: float, most: float, norm: str, orde
     wide = x.detach().to(torch.float64)
     sizes = wide.abs().amax(-1) if norm == "entries" else torch.linalg.vector_norm(wide, order, dim=-1)
     worst = number(sizes.max())
-    if not worst <= most:  # as it is not for NaN
+    if not worst <= most:  # the comparison is False for NaN
         what = "entries" if norm == "entries" else f"l_{order} norms"
         token = int(number((~(sizes <= most)).reshape(-1, sizes.shape[-1]).any(0).nonzero()[0]))
         raise ArgumentError(
@@ -79,7 +79,7 @@ def batch_indices(indices: Tensor | Sequence[int], size: int, device: torch.devi
     >>> batch_indices([2, 0, 0], 3, torch.device("cpu"))
     tensor([2, 0, 0])
     """
-    expected = f"whole numbers from 0 to {size - 1}, in one dimension"
+    expected = f"integers from 0 to {size - 1}, in one dimension"
     if isinstance(indices, Tensor):
         if indices.dim() != 1 or indices.dtype not in (torch.int64, torch.int32):
             raise ArgumentError("indices", expected=expected, got=f"shape {tuple(indices.shape)}, {indices.dtype}")

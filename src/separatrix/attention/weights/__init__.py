@@ -1,4 +1,4 @@
-"""What a query attends to: the weights of its tuples of keys, read and not differentiated.
+"""Attention weights of tuples of keys, for inspection; they have no gradients.
 
 - `scores`: the scores of a few queries against a few tuples at a time, and their log-sum-exp.
 - `top_tuples`: the tuples of largest weight of every query.

@@ -33,7 +33,7 @@ def attention_weights(
     the largest weights of all queries see `top_tuples`.
 
     Args:
-        query: All queries, (..., L_q, d), since positions are counted among them.
+        query: All queries, (..., L_q, d), because positions are indices of this tensor.
         keys: The key sets, (..., L_m, d) each, or one tensor for order 2.
         queries: The indices of the chosen queries, from -L_q to L_q - 1, in any order; a negative one counts from the
             end.
@@ -50,8 +50,9 @@ def attention_weights(
         There are no gradients.
 
     Raises:
-        ArgumentError: If an argument is not what is said above, or a number that may be attended is not finite.
-        SeparatrixError: If the scores are beyond the range of their type.
+        ArgumentError: If an argument is not as described above, or an entry of a key that may be attended is not
+            finite.
+        SeparatrixError: If the scores overflow.
 
     Example:
         >>> import torch
@@ -74,7 +75,7 @@ def attention_weights(
     )
     chosen = _chosen(queries, call.query.shape[1])
     with torch.no_grad(), no_autocast(call.query.device.type):
-        # In ascending order, as the blocks want them, and each of them once.
+        # `score_blocks` needs ascending indices without duplicates.
         once = sorted(set(chosen))
         weights = weights_of(call, once)
         if chosen != once:
@@ -83,7 +84,7 @@ def attention_weights(
 
 
 def _chosen(queries: object, length: int) -> list[int]:
-    """The indices of queries, counted from the first."""
+    """The indices of the chosen queries as non-negative integers."""
     if isinstance(queries, Tensor) and queries.dim() == 1:
         queries = queries.tolist()
     if not isinstance(queries, (list, tuple, range)):
@@ -113,7 +114,7 @@ def weights_of(call: Call, chosen: Sequence[int]) -> Tensor:
             for block in blocks(part, index, box, size):
                 own[..., block.start : block.stop] = log_sum.add(block.scores, block.scores.amax(-1))
                 shifts.append((block.start, block.stop, log_sum.largest))
-            # The weights are the very terms of the sum over the sum: they sum to 1 however large the scores are.
+            # The weights are the computed terms divided by their computed sum, so they sum to 1 even for large scores.
             for begin, end, largest in shifts:
                 own[..., begin:end].mul_(log_sum.share(largest).to(own.dtype).unsqueeze(-1))
     return weights

@@ -1,6 +1,6 @@
 """A map of pairs as an SVG picture: the map, the sums along either side, the largest pairs, the scale of the colours.
 
-Text and lines are a grey that reads on white and on near-black, and the ground is clear, as in the report.
+Text and lines are a grey that is legible on white and on near-black, and the background is transparent.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def svg(
 
 
 def ticks(length: int) -> list[int]:
-    """Whole numbers to write along keys 0 to length - 1: at most six, at steps of 1, 2 or 5 times a power of ten.
+    """Axis ticks for keys 0 to length - 1: at most six integers, at steps of 1, 2 or 5 times a power of ten.
 
     >>> ticks(48), ticks(1), ticks(3)
     ([0, 10, 20, 30, 40], [0], [0, 1, 2])
@@ -68,7 +68,7 @@ def ticks(length: int) -> list[int]:
 
 
 def _place(index: int, length: int) -> float:
-    """Where the middle of a key is along a side of the map."""
+    """The pixel coordinate of the middle of a key along a side of the map."""
     return _SIDE * (index + 0.5) / length
 
 
@@ -120,7 +120,7 @@ def _rings(lengths: tuple[int, int], top: Sequence[tuple[int, int, float]]) -> l
 
 def _listed(top: Sequence[tuple[int, int, float]]) -> list[str]:
     if not top:
-        return [_text(_LIST, _TOP, "There is nothing to attend.")]
+        return [_text(_LIST, _TOP, "The query attends no pair.")]
     most, rest = 12, len(top) - 12
     lines = [_text(_LIST, _TOP - 22, "Largest weights", size=13)]
     for at, (first, second, weight) in enumerate(top[:most]):
@@ -135,7 +135,7 @@ def _listed(top: Sequence[tuple[int, int, float]]) -> list[str]:
 
 
 def _legend(cells: Tensor, keys_per_cell: tuple[int, int]) -> list[str]:
-    """The scale of the colours, and what a cell is."""
+    """The colour bar, with the number of keys per cell."""
     low, high = scale_of(cells)
     y, width = _TOP + _SIDE - 36, 150
     stops = "".join(
@@ -146,7 +146,7 @@ def _legend(cells: Tensor, keys_per_cell: tuple[int, int]) -> list[str]:
     what = f"sum over {keys_per_cell[0]} x {keys_per_cell[1]} keys" if several else "weight"
     return [
         f'<defs><linearGradient id="separatrix-weights">{stops}</linearGradient></defs>',
-        _text(_LIST, y - 62, "Bars: all partners added up,"),
+        _text(_LIST, y - 62, "Bars: sums over the other set,"),
         _text(_LIST, y - 46, f"up to {above} above, {beside} beside"),
         _text(_LIST, y - 10, f"{what}, logarithmic"),
         f'<rect x="{_LIST}" y="{y}" width="{width}" height="12" fill="url(#separatrix-weights)"/>',

@@ -19,7 +19,7 @@ from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 
 CELLS = 256
-"""The most cells of a map along a side: longer key sets have several keys to a cell."""
+"""The largest number of cells along a side of a map: in longer key sets a cell is the sum over several keys."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class PairMap:
     top: tuple[tuple[int, int, float], ...]
 
     def _repr_svg_(self) -> str:
-        """The map as an SVG picture, on a clear ground: IPython and Jupyter show it by themselves."""
+        """The map as an SVG picture with a transparent background, which IPython and Jupyter display."""
         return svg(self.query, self.cells, self.keys_per_cell, (self.first, self.second), self.top)
 
 
@@ -66,7 +66,7 @@ def pair_map(
     """The map of the weights that one query gives to all pairs of keys, at order 3.
 
     A notebook shows the result as a picture: the map, the sums along both sides, and the pairs of largest weight.
-    ``Path("map.svg").write_text(found._repr_svg_())`` writes it to a file.
+    ``Path("map.svg").write_text(weights._repr_svg_())`` writes it to a file.
 
     Args:
         query: The queries, (..., L_q, d).
@@ -86,16 +86,17 @@ def pair_map(
         The map, a `PairMap`.
 
     Raises:
-        ArgumentError: If an argument is not what is said above, or a number that may be attended is not finite.
-        SeparatrixError: If the scores are beyond the range of their type.
+        ArgumentError: If an argument is not as described above, or an entry of a key that may be attended is not
+            finite.
+        SeparatrixError: If the scores overflow.
 
     Example:
         >>> import torch
         >>> x = torch.randn(3, 2, 40, 8, generator=torch.Generator().manual_seed(0))
-        >>> found = pair_map(x[0], [x[1], x[2]], at=5, head=1)
-        >>> found.cells.shape, round(found.cells.sum().item(), 6)
+        >>> weights = pair_map(x[0], [x[1], x[2]], at=5, head=1)
+        >>> weights.cells.shape, round(weights.cells.sum().item(), 6)
         (torch.Size([40, 40]), 1.0)
-        >>> found._repr_svg_().startswith("<svg")
+        >>> weights._repr_svg_().startswith("<svg")
         True
     """
     listed = whole("k", k, low=1)
@@ -138,7 +139,7 @@ def mapped(query: int, weights: Tensor, listed: int) -> PairMap:
 
 
 def _added(x: Tensor, dim: int, step: int) -> Tensor:
-    """Sums of `step` entries that follow each other along a dimension of a matrix; the last may have fewer."""
+    """Sums of `step` consecutive entries along a dimension of a matrix; the last sum may have fewer."""
     if step == 1:
         return x
     return torch.stack([part.sum(dim) for part in x.split(step, dim)], dim)

@@ -1,4 +1,4 @@
-"""The weights of a map as colours, and a picture of them in PNG."""
+"""Converts the weights of a map to colours, and encodes them as PNG."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import torch
 from torch import Tensor
 
 DECADES = 4
-"""How many powers of ten the colours cover, at the most; what is less has the colour of the least."""
+"""The colours cover at most this many powers of ten; smaller weights have the lowest colour."""
 VIRIDIS = (
     (68, 1, 84), (72, 40, 120), (62, 74, 137), (49, 104, 142), (38, 130, 142),
     (31, 158, 137), (53, 183, 121), (109, 205, 89), (180, 222, 44), (253, 231, 37),
 )  # fmt: skip
-"""Smith and van der Walt's colours from the least to the largest, evenly spaced."""
+"""The colour map viridis of Smith and van der Walt at evenly spaced values, from low to high."""
 
 
 def scale_of(cells: Tensor) -> tuple[float, float]:
-    """The weights at the ends of the colours: the largest, and the least there is, or 10^-4 of the largest.
+    """The weights at both ends of the colour bar: the smallest, but at least 10^-4 of the largest; and the largest.
 
     >>> scale_of(torch.tensor([[0.5, 0.0], [1e-9, 0.1]], dtype=torch.float64))
     (5e-05, 0.5)
@@ -32,7 +32,7 @@ def scale_of(cells: Tensor) -> tuple[float, float]:
 def coloured(cells: Tensor) -> Tensor:
     """The colours of cells on a logarithmic scale, (rows, columns, 4) of red, green, blue and opacity, 0 to 255.
 
-    A cell of weight 0 is clear: nothing of it may be attended.
+    A cell of weight 0 is transparent: none of its pairs may be attended.
     """
     low, high = scale_of(cells)
     if not high > 0:

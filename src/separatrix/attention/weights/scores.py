@@ -1,7 +1,7 @@
 """The scores of a few queries and a few tuples at a time, and the log-sum-exp of all scores so far.
 
 The tuples of a box, one range of keys of each set, are visited in lexicographic order: the last index runs fastest. A
-block is a piece of that order, so that no more than a block of scores is ever held.
+block is a range in that order; only one block of scores is stored at a time.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from separatrix.attention.positions import Range
 from separatrix.errors import ArgumentError
 
 BLOCK = 1 << 19
-"""The scores of a block: 2 MiB in float32, which a core's own cache holds."""
+"""The number of scores of a block: 2 MiB in float32, which fits into a core's cache."""
 ROWS = 128
-"""The queries of a block, at the most: with more, causality would leave more of a block unused."""
+"""The largest number of queries of a block: with more, a causal mask would hide a larger part of the block."""
 _FARTHEST = 2**63 - 1
-"""No position is further before another: a longer window is as good as this one."""
+"""A window of this length contains all earlier positions; longer windows are replaced by it."""
 
 
 def checked(
@@ -36,7 +36,7 @@ def checked(
     **options: Unpack[CallOptions],
 ) -> Call:
     """The call for these arguments, with ones for values; an `ArgumentError` if one is invalid."""
-    # As values, the keys meet every constraint that they meet as keys.
+    # The keys are passed as values too: they satisfy all constraints on values.
     given = check_arguments(query, keys, keys, **options)
     for index, x in enumerate((given.query, *given.keys)):
         if x.device.type == "meta":
@@ -103,14 +103,14 @@ class ScoreBlock(NamedTuple):
 def blocks(call: Call, queries: Tensor, box: Sequence[Range], size: int) -> Iterator[ScoreBlock]:
     """The scores of some queries of a call of `of_heads` against all tuples of a box, about `size` tuples at a time.
 
-    The queries are multiplied with the keys of all sets but the last, and these products meet the last set in a matrix
-    product: a score takes d multiplications and additions, whatever the order.
+    The queries are multiplied with the keys of all sets but the last, and these products are multiplied by the last set
+    in a matrix product: a score takes d multiply-adds at any order.
 
     Args:
         call: The heads.
         queries: The indices of the queries, ascending.
         box: For each key set the range of keys.
-        size: How many tuples a block has, at the most.
+        size: The largest number of tuples of a block.
 
     Yields:
         The blocks, in lexicographic order of the tuples. The memory of a block's scores may be overwritten.
@@ -188,7 +188,7 @@ class LogSum:
         """
         new = torch.maximum(self.largest, largest.to(torch.float64))
         shift = new.masked_fill(new == -math.inf, 0.0)
-        # The difference of two numbers of a narrower type is rounded in it, as is a score itself.
+        # In a narrower dtype the difference is rounded to it, as the score itself was.
         terms = scores.sub_(shift.to(scores.dtype).unsqueeze(-1)).exp_()
         self.total = self.total * (self.largest - shift).exp() + terms.sum(-1).to(torch.float64)
         self.largest = new

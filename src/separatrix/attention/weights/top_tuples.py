@@ -68,8 +68,9 @@ def top_tuples(
         are no gradients.
 
     Raises:
-        ArgumentError: If an argument is not what is said above, or a number that may be attended is not finite.
-        SeparatrixError: If the scores are beyond the range of their type.
+        ArgumentError: If an argument is not as described above, or an entry of a key that may be attended is not
+            finite.
+        SeparatrixError: If the scores overflow.
 
     Example:
         >>> import torch
@@ -98,7 +99,7 @@ def top_tuples(
 
 
 def _answer(call: Call, k: int) -> TopTuples:
-    """The answer for a call with its heads in one dimension."""
+    """The top tuples of a call with its heads in one dimension."""
     (heads, length, _), sets = call.query.shape, len(call.keys)
     answer = TopTuples(
         torch.full((heads, length, k, sets), -1, dtype=torch.int64, device=call.query.device),
@@ -120,14 +121,14 @@ def _answer(call: Call, k: int) -> TopTuples:
 
 
 def _box(call: Call, queries: Range) -> list[Range]:
-    """For each key set the range that holds all that some of these queries may attend."""
+    """For each key set the shortest range that contains every key which one of these queries may attend."""
     first, last = queries[0], queries[1] - 1
     visible, lengths = call.positions.visible, call.key_lengths
     return [(visible(m, first, length)[0], visible(m, last, length)[1]) for m, length in enumerate(lengths)]
 
 
 def _fill(answer: TopTuples, call: Call, heads: Range, queries: Range, box: Sequence[Range], size: int) -> None:
-    """Write the answers of some queries of some heads, whose tuples are those of a box."""
+    """Write the top tuples of some queries of some heads, whose tuples are those of a box."""
     count, device = heads[1] - heads[0], call.query.device
     listed = min(answer.weights.shape[-1], math.prod(stop - start for start, stop in box))
     index = torch.arange(*queries, device=device)
@@ -136,7 +137,7 @@ def _fill(answer: TopTuples, call: Call, heads: Range, queries: Range, box: Sequ
     log_sum = LogSum.empty(count, len(index), device)
     for block in blocks(call, index, box, size):
         largest = block.scores.amax(-1)
-        better = largest > best[..., -1]  # a tuple that comes later does not replace one of equal score
+        better = largest > best[..., -1]  # of equal scores, the earlier tuple is kept
         if len(rows := true_places(better)):
             scores, at = first_largest(block.scores.flatten(0, 1)[rows], listed)
             scores = torch.cat([best.flatten(0, 1)[rows], scores], -1)
@@ -156,7 +157,7 @@ def _fill(answer: TopTuples, call: Call, heads: Range, queries: Range, box: Sequ
 
 
 def first_largest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k largest entries of each row of a matrix, in the order of their places; of equal ones the first.
+    """The k largest entries of each row of a matrix, ordered by index; of equal entries, those with the lowest index.
 
     Returns:
         The entries and their places, (rows, k) or, if there are fewer, all.
@@ -169,7 +170,7 @@ def first_largest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
         return x, torch.arange(x.shape[1], device=x.device).expand(x.shape)
     largest, places = x.topk(k + 1)
     last, places = largest[:, k - 1 : k], places[:, :k].sort(-1).values
-    tied = largest[:, k] == last[:, 0]  # then topk takes any of the equal ones
+    tied = largest[:, k] == last[:, 0]  # topk would return arbitrary ones of the equal entries
     if len(ties := true_places(tied)):
         rows, least = x[ties], last[ties]
         above, equal = rows > least, rows == least
@@ -180,7 +181,7 @@ def first_largest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def true_places(x: Tensor) -> Tensor:
-    """The places of what is true in a tensor of truth values, counted as if it had one dimension.
+    """The indices of the True entries of a flattened bool tensor.
 
     They are read on the host, so that all shapes are known there.
 

@@ -1,7 +1,7 @@
 """The progress of training runs: a bar with the latest record on a terminal, otherwise a line now and then.
 
 >>> from separatrix.selection.training import Record
->>> spoken(Record(300, 0.25, 1.0, 0.5, 0.75, {"T=250": 0.5, "q=5": 0.125}))
+>>> record_line(Record(300, 0.25, 1.0, 0.5, 0.75, {"T=250": 0.5, "q=5": 0.125}))
 'loss 0.25   cosines W 0.5000 V 0.7500   T=250 0.5   q=5 0.125'
 """
 
@@ -15,7 +15,7 @@ from typing import Protocol, Self, TextIO
 from separatrix.lab.progress import LINE_SECONDS
 from separatrix.selection.training import Record
 
-__all__ = ["Display", "display", "spoken"]
+__all__ = ["Display", "display", "record_line"]
 
 
 class Display(Protocol):
@@ -32,7 +32,7 @@ class Display(Protocol):
     def show(self, record: Record) -> None: ...
 
 
-def spoken(record: Record) -> str:
+def record_line(record: Record) -> str:
     """The values of a record as one line, without missing ones."""
     parts = [] if record.loss is None else [f"loss {record.loss:.4g}"]
     cosines = {"W": record.cosine_W, "V": record.cosine_V}
@@ -63,7 +63,7 @@ class TrainingLines:
         now = time.monotonic()
         if now - self._last >= LINE_SECONDS or record.step == self._steps:
             self._last = now
-            text = f"{self._name}: step {record.step:,} of {self._steps:,}   {spoken(record)}"
+            text = f"{self._name}: step {record.step:,} of {self._steps:,}   {record_line(record)}"
             print(text.rstrip(), file=self._stream, flush=True)
 
 
@@ -96,7 +96,7 @@ class TrainingBars:
     def show(self, record: Record) -> None:
         self._bars.update(self._task, completed=record.step)
         # The line is not broken between a name and its number.
-        parts = spoken(record).split("   ")
+        parts = record_line(record).split("   ")
         self._numbers.plain = "   ".join(part.replace(" ", "\N{NO-BREAK SPACE}") for part in parts)
 
 

@@ -168,7 +168,7 @@ def rates(texts: Sequence[str]) -> tuple[tuple[int, float], ...]:
 
 def _train(settings: TrainingSettings, lease: Lease, every: int, tensorboard: Path | None, progress: Display) -> str:
     """Train one run, from its last checkpoint if there is one; return a sentence that says how it ended."""
-    from separatrix.commands.train.display import spoken
+    from separatrix.commands.train.display import record_line
     from separatrix.commands.train.tensorboard import board
     from separatrix.runs.train import kept, trained
 
@@ -186,4 +186,4 @@ def _train(settings: TrainingSettings, lease: Lease, every: int, tensorboard: Pa
         for record in records:
             for log in logs:
                 log(record)
-    return f"{record.stopped} The records before that are saved." if record.stopped else spoken(record)
+    return f"{record.stopped} The records before that are saved." if record.stopped else record_line(record)

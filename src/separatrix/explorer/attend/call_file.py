@@ -73,13 +73,17 @@ def _saved(data: bytes, named: Mapping[str, Any], left: int, text: object) -> Ca
     """A file that `Certified.save` wrote: the same tensors by other names, masks, and the options of the call."""
     expected = "a file as Certified.save writes it"
     try:
-        said = json.loads(text) if isinstance(text, str) else None
+        metadata = json.loads(text) if isinstance(text, str) else None
     except (ValueError, RecursionError):
-        said = None
-    options = said.get("options") if isinstance(said, dict) else None
-    if not isinstance(said, dict) or not isinstance(options, dict) or not is_whole(said.get("sets"), low=1, high=9):
+        metadata = None
+    options = metadata.get("options") if isinstance(metadata, dict) else None
+    if (
+        not isinstance(metadata, dict)
+        or not isinstance(options, dict)
+        or not is_whole(metadata.get("sets"), low=1, high=9)
+    ):
         raise ArgumentError("file", expected=expected, got="one whose options cannot be read")
-    sets = range(said["sets"])
+    sets = range(metadata["sets"])
     names = {"query": "q", **{f"keys.{m}": f"k{m + 1}" for m in sets}}
     missing = [name for name in names if name not in named]
     if missing:

@@ -16,7 +16,7 @@ from separatrix.explorer.attend import example, figures
 from separatrix.explorer.attend.call_file import CallFile, read
 from separatrix.explorer.attend.fields import FIELDS
 from separatrix.explorer.attributes import attributes
-from separatrix.explorer.cards import figure_card, figure_outputs, figure_values
+from separatrix.explorer.cards import INVALID, earlier_figure, figure_card, figure_outputs, figure_values
 from separatrix.explorer.compute.machine_speed import one_core
 from separatrix.explorer.compute.upload import decoded
 from separatrix.explorer.context import UPLOAD_BYTES, Context
@@ -92,18 +92,18 @@ def register(app: Dash, context: Context) -> None:
         state = controls.state_of(texts, ids)
         wrong = controls.complaints(FIELDS, state)
         if wrong:
-            notes: dict[str, Any] = {**controls.refusals(wrong)}
-            return {**unchanged(outputs), "notes": controls.notes(ids, notes)}
+            answer = {**unchanged(outputs), "notes": controls.notes(ids, controls.refusals(wrong))}
+            return {**answer, "map": earlier_figure("attend"), "top": html.P(INVALID, className="alert")}
         chosen = controls.values(FIELDS, state)
         call, called = _call(contents, name, causal=chosen["causal"] == "yes")
         pair_map = _map(call, chosen)
-        said: dict[str, Any] = {}
+        notes: dict[str, Any] = {}
         if call.saved:
             own = "is causal" if call.options.get("is_causal") else "is not causal"
-            said["causal"] = html.P(f"According to the file, the call {own}.", className="note")
+            notes["causal"] = html.P(f"According to the file, the call {own}.", className="note")
         words = None if contents is not None else lambda *pair: example.sum_of(pair_map.query, *pair)
         return {
-            "notes": controls.notes(ids, said),
+            "notes": controls.notes(ids, notes),
             "map": figure_values(figures.draw_weights(pair_map, called)),
             "top": figures.listed(pair_map, called, words),
             "example": contents is not None,

@@ -110,14 +110,14 @@ def overview(shelf: Shelf) -> list[Component]:
 def _no_store(shelf: Shelf) -> Component:
     if shelf.exists:
         return html.Div()
-    said: list[str | Component] = [
+    parts: list[str | Component] = [
         "This folder has no results yet, so all verdicts are the recorded ones. ",
         html.Code("separatrix reproduce", className="command"),
         " reruns the claims, and ",
         html.Code("separatrix explore --store FOLDER", className="command"),
         " opens another folder.",
     ]
-    return html.P(said, className="note", role="note")
+    return html.P(parts, className="note", role="note")
 
 
 def opened(judgement: Judgement, shelf: Shelf) -> list[Component]:

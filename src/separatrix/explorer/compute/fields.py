@@ -66,9 +66,9 @@ FIELDS = (
 )
 
 
-def settings_of(state: Mapping[str, Any], said: dict[str, Any]) -> list[PlanSettings] | None:
-    """The settings of the page, or None if a value is invalid; `said` then has the errors by field."""
-    return controls.each_setting(FIELDS, state, _sizes, lambda _: {}, said)
+def settings_of(state: Mapping[str, Any], notes: dict[str, Any]) -> list[PlanSettings] | None:
+    """The settings of the page, or None if a value is invalid; `notes` then has the errors by field."""
+    return controls.each_setting(FIELDS, state, _sizes, lambda _: {}, notes)
 
 
 def _sizes(read: Mapping[str, Any]) -> PlanSettings:

@@ -125,17 +125,17 @@ def phase(settings: Sequence[PlanSettings]) -> Drawing:
                     columns[name].append(value)
     drawn.update_yaxes(range=[LENGTHS[0], LENGTHS[-1]])
     drawn.update_yaxes(title_text="log<sub>2</sub> n", col=1)
-    said = []
+    sentences = []
     for letter, sizes in zip("AB", settings, strict=False):
         kind = sizes.order, sizes.d, sizes.tolerance
         name = "Your setting" if len(settings) == 1 else f"Setting {letter}"
-        said.append(_mark(drawn, sizes, diagram(*kind), kinds.index(kind) + 1, name))
-    said.append(
+        sentences.append(_mark(drawn, sizes, diagram(*kind), kinds.index(kind) + 1, name))
+    sentences.append(
         "Colours show the flops of the cheaper method, blank where neither is in reach. To the left of the red line it "
         r"is near-linear attention. The dotted line is $B = (\ln n)^{1/k}$, the order of growth that the theorems "
         "name for the border."
     )
-    return Drawing(drawn, " ".join(said), columns)
+    return Drawing(drawn, " ".join(sentences), columns)
 
 
 def _panel(panel: Diagram, order: int, named: bool) -> list[go.Scatter | go.Heatmap]:

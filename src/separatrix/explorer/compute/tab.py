@@ -14,7 +14,16 @@ from separatrix.explorer import controls
 from separatrix.explorer.address import compares
 from separatrix.explorer.alerts import callback_with_alert, unchanged
 from separatrix.explorer.attributes import attributes
-from separatrix.explorer.cards import copy_card, copy_outputs, figure_card, figure_outputs, figure_values
+from separatrix.explorer.cards import (
+    INVALID,
+    copy_card,
+    copy_outputs,
+    earlier_figure,
+    figure_card,
+    figure_outputs,
+    figure_values,
+    no_copy,
+)
 from separatrix.explorer.comparison import comparison
 from separatrix.explorer.compute import plan_table, sample_certificate, upload_panel
 from separatrix.explorer.compute.fields import FIELDS, settings_of
@@ -97,11 +106,11 @@ def register(app: Dash, context: Context) -> None:
 
     @callback_with_alert(app, "compute-alert", outputs, controls.reads(TAB))
     def show(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
-        said: dict[str, Any] = {}
-        settings = settings_of(controls.state_of(texts, ids), said)
-        answer = {**unchanged(outputs), "notes": controls.notes(ids, said)}
+        notes: dict[str, Any] = {}
+        settings = settings_of(controls.state_of(texts, ids), notes)
+        answer = {**unchanged(outputs), "notes": controls.notes(ids, notes)}
         if settings is None:
-            return {**answer, "plan": html.P(controls.SEE_BELOW, className="alert")}
+            return {**answer, "plan": html.P(INVALID, className="alert"), "copy": no_copy()}
         answer["copy"] = {
             "python": plan_table.python(settings),
             "command": "\n".join(plan_table.command(setting) for setting in settings),
@@ -117,7 +126,7 @@ def register(app: Dash, context: Context) -> None:
     def show_phase(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
         """Draw the diagram apart from the plan, since the first diagram of an order takes longer."""
         drawing = _phase(controls.state_of(texts, ids))
-        return {"phase": unchanged(figure_outputs("phase")) if drawing is None else figure_values(drawing)}
+        return {"phase": earlier_figure("phase") if drawing is None else figure_values(drawing)}
 
     @callback_with_alert(
         app,
@@ -132,7 +141,7 @@ def register(app: Dash, context: Context) -> None:
             return {"found": html.P("The settings have changed: run the sample again.", className="note")}
         settings = settings_of(controls.state_of(texts, ids), {})
         if settings is None:
-            raise SeparatrixError(controls.SEE_BELOW)
+            raise SeparatrixError(INVALID)
         samples = [sample_certificate.sampled(setting) for setting in settings]
         of = " and ".join(
             f"d = {setting.d}, B = {setting.bound:g}, k = {setting.order}" for setting in dict.fromkeys(settings)

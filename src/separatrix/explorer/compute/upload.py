@@ -137,7 +137,7 @@ def broadcast_heads(shapes: Mapping[str, tuple[int, ...]]) -> int:
 def _tensor(name: str, entry: object) -> tuple[str, tuple[int, ...]]:
     """The dtype and the shape of a tensor, after a check of both."""
     if not isinstance(entry, dict) or not isinstance(entry.get("shape"), list):
-        raise not_safetensors(f"a header that says of {name} neither dtype nor shape")
+        raise not_safetensors(f"a header without dtype or shape for {name}")
     dtype, shape = entry.get("dtype"), entry["shape"]
     if not isinstance(dtype, str) or dtype not in DTYPES:
         got = f"{dtype!r}"[:40]

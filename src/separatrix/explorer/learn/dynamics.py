@@ -184,7 +184,7 @@ def command(settings: Sequence[Descent]) -> str:
 
 
 def _name(setting: Descent) -> str:
-    """The name of the function that computes the last value of the page."""
+    """The name of the function whose last value the page shows."""
     return "slow_curve_after" if setting.beyond else "population_dynamics"
 
 

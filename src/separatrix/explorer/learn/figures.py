@@ -110,8 +110,8 @@ def losses(run: TrainingRun, beside: Sequence[TrainingRun] = ()) -> Drawing:
         drawn.add_trace(line, row=rows[1], col=1)
     if beside_with_loss:
         drawn.update_xaxes(range=[0, max(shown_run.steps for shown_run in (run, *beside_with_loss))])
-    said = [_reached(shown_run, shown_run.drawable) for shown_run in (run, *beside_with_loss)]
-    return Drawing(drawn, " ".join(said), columns)
+    sentences = [_reached(shown_run, shown_run.drawable) for shown_run in (run, *beside_with_loss)]
+    return Drawing(drawn, " ".join(sentences), columns)
 
 
 _BESIDE = (RED, SKY, PURPLE, ORANGE)

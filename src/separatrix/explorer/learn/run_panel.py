@@ -255,7 +255,7 @@ def status(run: TrainingRun, stands: RunStatus) -> Component:
                 [html.Span(stands.word, className=f"badge {stands.word.replace(' ', '-')}", role="status"), " ", far]
             ),
             html.Progress(value=str(done), max=str(max(run.steps, 1)), **attributes(aria_label="Progress of the run")),
-            html.P(" ".join(filter(None, [stands.said, run.stopped, bare])), className="note"),
+            html.P(" ".join(filter(None, [stands.message, run.stopped, bare])), className="note"),
             html.P(numbers, className="note") if numbers else html.Span(),
         ]
     )

@@ -14,7 +14,16 @@ from separatrix.explorer import controls, maps
 from separatrix.explorer.address import compares
 from separatrix.explorer.alerts import callback_with_alert, unchanged
 from separatrix.explorer.attributes import attributes
-from separatrix.explorer.cards import copy_card, copy_outputs, figure_card, figure_outputs, figure_values
+from separatrix.explorer.cards import (
+    INVALID,
+    copy_card,
+    copy_outputs,
+    earlier_figure,
+    figure_card,
+    figure_outputs,
+    figure_values,
+    no_copy,
+)
 from separatrix.explorer.comparison import comparison
 from separatrix.explorer.context import Context
 from separatrix.explorer.fields import decimal, whole
@@ -103,9 +112,8 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
 
 def register(app: Dash, context: Context) -> None:
     """Register the callbacks of the dynamics, the curve and the training runs."""
-    copied = copy_outputs("run")
     outputs = {
-        "run_copy": copied,
+        "run_copy": copy_outputs("run"),
         "notes": controls.notes_output(TAB),
         "summary": Output("learn-summary", "children"),
         "dynamics": figure_outputs("dynamics"),
@@ -115,12 +123,13 @@ def register(app: Dash, context: Context) -> None:
     @callback_with_alert(app, "learn-alert", outputs, controls.reads(TAB))
     def show(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
         state = controls.state_of(texts, ids)
-        said: dict[str, Any] = {}
-        runs = controls.each_setting(DYNAMICS, state, _descended, _broken, said)
-        new = _new_run(state, said)
-        answer = {**unchanged(outputs), "notes": controls.notes(ids, said), "run_copy": new or unchanged(copied)}
+        notes: dict[str, Any] = {}
+        runs = controls.each_setting(DYNAMICS, state, _descended, _broken, notes)
+        new = _new_run(state, notes)
+        answer = {**unchanged(outputs), "notes": controls.notes(ids, notes), "run_copy": new or no_copy()}
         if runs is None:
-            return {**answer, "summary": html.P(controls.SEE_BELOW, className="alert")}
+            invalid = html.P(INVALID, className="alert")
+            return {**answer, "summary": invalid, "dynamics": earlier_figure("dynamics"), "copy": no_copy()}
         settings = [run.of for run in runs]
         answer["dynamics"] = figure_values(figures.dynamics(runs))
         answer["summary"] = comparison(dynamics.summary(runs), "The dynamics in numbers.")
@@ -138,7 +147,7 @@ def register(app: Dash, context: Context) -> None:
         shared = controls.values(SHARED, state)
         settings = controls.each_setting(DYNAMICS, state, dynamics.descent, lambda _: {}, {})
         if settings is None:
-            return {"along": unchanged(curve["along"])}  # `show` reports the errors
+            return {"along": earlier_figure("loss-along")}  # `show` reports the errors
         along, across = shared["along"], shared["across"]
         if maps.is_map(settings, along, across):
             return {"along": figure_values(sweep.plane(settings[0], along, across))}
@@ -153,7 +162,7 @@ def _first(state: Mapping[str, Any]) -> Drawing | None:
     return None if runs is None else figures.dynamics(runs)
 
 
-def _new_run(state: Mapping[str, Any], said: dict[str, Any]) -> dict[str, str] | None:
+def _new_run(state: Mapping[str, Any], notes: dict[str, Any]) -> dict[str, str] | None:
     """The program and the command of the run with the values of the controls, or None if a value is invalid."""
     wrong = controls.complaints((*run_fields.NEW, run_fields.STEP), state)
     if not wrong:
@@ -163,7 +172,7 @@ def _new_run(state: Mapping[str, Any], said: dict[str, Any]) -> dict[str, str] |
         except ArgumentError as error:
             # Visitors choose the width of the encodings, not the threshold on their dot products.
             wrong = {error.argument if error.argument.startswith("run_") else "run_d_e": str(error)}
-    said.update(controls.refusals(wrong))
+    notes.update(controls.refusals(wrong))
     return None
 
 

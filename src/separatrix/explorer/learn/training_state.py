@@ -32,7 +32,7 @@ class RunStatus:
     """The status of a run as a word and as a sentence; `alive` while it runs, `resumable` if it can be resumed."""
 
     word: str
-    said: str
+    message: str
     alive: bool = False
     resumable: bool = False
 
@@ -61,12 +61,12 @@ def run_status(store: Path, name: str) -> RunStatus:
                 "stopped", "The run was stopped; it can be resumed from its last checkpoint.", resumable=True
             )
         case "ended with the explorer":
-            said = "The run ended with the explorer; it can be resumed from its last checkpoint."
-            return RunStatus("stopped", said, resumable=True)
+            message = "The run ended with the explorer; it can be resumed from its last checkpoint."
+            return RunStatus("stopped", message, resumable=True)
         case "failed":
             return RunStatus("failed", last_line(folder))
-    said = "The run ended without a message; it can be resumed from its last checkpoint."
-    return RunStatus("cut off", said, resumable=True)
+    message = "The run ended without a message; it can be resumed from its last checkpoint."
+    return RunStatus("cut off", message, resumable=True)
 
 
 def read_json(path: Path) -> dict[str, Any] | None:

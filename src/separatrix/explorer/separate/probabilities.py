@@ -110,12 +110,12 @@ def notes(view: View) -> dict[str, list[str]]:
     >>> found["a0"], found["n"]
     (['Definition F.1 requires a0 in (0, 0.1).'], ['Definition F.1 requires n = (d - 1) t. n = 198 satisfies this.'])
     """
-    said: dict[str, list[str]] = defaultdict(list)
+    sentences: dict[str, list[str]] = defaultdict(list)
     for hypothesis in view.broken:
         for name in hypothesis.parameters:
             hint = _nearest(view.setting) if name == "n" and "t" in hypothesis.statement.split() else ""
-            said[name].append(f"{hypothesis.source} requires {hypothesis.statement}.{hint}")
-    return dict(said)
+            sentences[name].append(f"{hypothesis.source} requires {hypothesis.statement}.{hint}")
+    return dict(sentences)
 
 
 def unused(view: View) -> tuple[str, ...]:

@@ -13,7 +13,16 @@ from separatrix.explorer import controls, maps
 from separatrix.explorer.address import compares
 from separatrix.explorer.alerts import callback_with_alert, unchanged
 from separatrix.explorer.attributes import attributes, element
-from separatrix.explorer.cards import copy_card, copy_outputs, figure_card, figure_outputs, figure_values
+from separatrix.explorer.cards import (
+    INVALID,
+    copy_card,
+    copy_outputs,
+    earlier_figure,
+    figure_card,
+    figure_outputs,
+    figure_values,
+    no_copy,
+)
 from separatrix.explorer.context import Context
 from separatrix.explorer.separate import code, fields, figures, plane, probabilities
 from separatrix.explorer.separate.probabilities import View
@@ -95,11 +104,13 @@ def register(app: Dash, context: Context) -> None:
     def show(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
         state = controls.state_of(texts, ids)
         shared = controls.values(SHARED, state)
-        said: dict[str, Any] = {}
-        good = controls.each_setting(fields.FIELDS, state, _looked, _notes, said)
-        answer = {**unchanged(outputs), "notes": controls.notes(ids, said)}
+        notes: dict[str, Any] = {}
+        good = controls.each_setting(fields.FIELDS, state, _looked, _notes, notes)
+        answer = {**unchanged(outputs), "notes": controls.notes(ids, notes)}
         if good is None:
-            return {**answer, "numbers": html.P(controls.SEE_BELOW, className="alert")}
+            answer |= {f"rows{i}": earlier_figure(card) for i, card in enumerate(_ROWS)}
+            answer |= {f"copy{i}": no_copy() for i in range(len(_COPIES))}
+            return {**answer, "numbers": html.P(INVALID, className="alert")}
         answer["numbers"] = numbers([view for _, view in good])
         for i, (values, _) in enumerate(good):
             answer[f"rows{i}"] = figure_values(figures.rows(values, shared["row"]))
@@ -111,7 +122,7 @@ def register(app: Dash, context: Context) -> None:
     @callback_with_alert(app, maps.alert_id(TAB), curve, controls.reads(TAB))
     def draw(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
         drawing = _along(controls.state_of(texts, ids))
-        return {"along": unchanged(curve["along"]) if drawing is None else figure_values(drawing)}
+        return {"along": earlier_figure("separation-along") if drawing is None else figure_values(drawing)}
 
 
 def _along(state: Mapping[str, Any]) -> Drawing | None:

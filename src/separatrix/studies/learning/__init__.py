@@ -1,18 +1,18 @@
-"""Does it learn? Small causal models that differ in their attention alone, counted and trained.
+"""Does it learn? Trains small causal models that differ only in their attention, and counts their flops.
 
 What is trained:
 
-tasks        what a model is asked: k-way associative recall, planted matches, two-hop joins, the characters of a text
+tasks        the tasks: k-way associative recall, planted matches, two-hop joins, the characters of a text
 mechanisms   the attentions that are compared, and their layers
-models       the model around them, with equally many parameters whatever the attention
+models       the model around them, with the same number of parameters for every attention
 compute      the flops of a step, counted
-sharpness    how much of a head's attention one tuple can have when scores are bounded
+sharpness    the largest weight of one tuple if scores are bounded
 training     runs, which yield records
 
 What is claimed:
 
-runs             the experiment that the claims share, and what the seeds of two attentions say together
-recall           on recall by key parts that stand in different tokens
+runs             the experiment that the claims share, and the comparison of two attentions over seeds
+recall           on recall of keys whose parts are in different tokens
 match            on planted triples
 join             on two-hop joins
 join_converged   on two-hop joins with enough steps for two layers of order 2

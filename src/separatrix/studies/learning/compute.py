@@ -1,18 +1,17 @@
-r"""The flops of a step, counted: the matrix products of a model, forwards and, twice that, backwards.
+r"""Counts the flops of a training step: the matrix products of the forward pass, and twice that for the backward pass.
 
 A multiplication and an addition are two flops. Attention of order k at L_q positions over n tokens, h heads of
-dimension d, S the number of tuples that are seen (n^(k-1) a query, 1/k of that where all positions are asked causally):
+dimension d, S the number of attended tuples (n^(k-1) per query, 1/k of that if all positions are asked causally):
 
     exact          4 h S d
     polynomial     2 h r (d + 1) (k - 1) (n + L_q)            r monomials: sums over the keys, products, queries
     linear         2 h r (d + 1) (n + L_q)                    r features, likewise
     separate       4 h (k - 1) S' d                           a product of order-2 attentions; S' = n, or n / 2
 
-Where windows w_1, ... limit how far back the key sets are seen, S is counted: query i sees the product over the sets of
-min(i + 1, w_m) tuples.
+With windows w_1, ..., S is a sum over queries: query i attends the product over the sets of min(i + 1, w_m) tuples.
 
-A bounded layer is the same function however it is computed: the cheaper of the first two is counted for it. Looking up
-embeddings, norms and softmax itself are not counted.
+For a bounded layer, which both of the first two methods can compute, the cheaper one is counted. Embedding lookups,
+norms and the softmax itself are not counted.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ def attention_flops(kind: AttentionKind, heads: int, d: int, n: int, asked: int)
     """The flops of one layer's attention for one input, without its projections.
 
     Args:
-        kind: The attention of one layer; a bounded one is charged the cheaper of exact attention and the polynomial
-            method.
+        kind: The attention of one layer; for a bounded layer the cheaper of exact attention and the polynomial method
+            is counted.
         heads: The number of heads.
         d: The dimension of a head.
         n: The number of tokens.
@@ -66,7 +65,7 @@ def attention_flops(kind: AttentionKind, heads: int, d: int, n: int, asked: int)
 
 
 def polynomial_flops(kind: AttentionKind, heads: int, d: int, n: int, asked: int) -> float:
-    """The flops of a bounded attention by the polynomial method, whether or not exact attention would cost less.
+    """The flops of bounded attention by the polynomial method, even if exact attention is cheaper.
 
     Args:
         kind: The attention, which must have a bound.

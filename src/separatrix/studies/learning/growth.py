@@ -1,9 +1,9 @@
 """The flops, bytes and state size that a bound on the scores saves in one layer, as its input grows.
 
-A cell is one causal step of a layer of four heads of dimension 4, forwards and backwards, exact where nothing bounds
-the scores and by the polynomial method at a tolerance of 0.01 where R does. Bytes are counted as PyTorch dispatches
-operations, and flops by formula; since a formula is a known power of n, flops decide no verdict. Times are those that
-the store records for cells that do nothing else; they are drawn in a figure, and no verdict depends on them.
+A cell is one causal step of a layer of four heads of dimension 4, forward and backward: exact for unbounded scores, by
+the polynomial method at a tolerance of 0.01 for scores bounded by R. Bytes are counted as PyTorch dispatches
+operations, and flops by formula; since a formula is a known power of n, flops decide no verdict. Times are recorded in
+the store by separate cells; a figure shows them, and no verdict depends on them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def stepped(attention: str, n: int, seed: int) -> dict[str, Any]:
 
 @experiment(version=2, name="beyond.learning_seconds")
 def timed(attention: str, n: int, seed: int) -> dict[str, Any]:
-    """Run one step and nothing else, so that the time of the cell is that of the step."""
+    """Run only one step, so that the time of the cell is the time of the step."""
     layer, x = _layer(attention, n, seed)
     layer(x, is_causal=True).square().sum().backward()
     assert x.grad is not None
@@ -90,7 +90,7 @@ def relative_error(attention: str, seed: int, n: int) -> float:
     for tolerance in (TOLERANCE, None):
         layer, x = _layer(attention, n, seed, tolerance)
         assert isinstance(layer, TensorAttention)
-        torch.nn.init.eye_(layer.out_proj.weight)  # so that the layer's outputs are those of its heads
+        torch.nn.init.eye_(layer.out_proj.weight)  # the layer's outputs then are the outputs of its heads
         with torch.no_grad():
             heads.append(layer(x, is_causal=True))
             magnitude = math.prod(float(project(x).abs().max()) for project in layer.v_proj)

@@ -1,4 +1,4 @@
-"""Two-hop joins in context, attention by attention: is order 3 worth it, and beside what?
+"""Two-hop joins in context: accuracy of order 3 compared with other attentions.
 
 All models have as many parameters, the same inputs in the same order, qk_norm and head_norm, and one learning rate,
 0.01. The attentions are order 3, order 2 in one and in two layers, and the product of two order-2 attentions, whose
@@ -7,7 +7,7 @@ scores do not depend on two facts jointly.
 The rate was chosen with seed 0, after 600 of the 1,200 steps: with 0.01 the accuracies were 0.96 (order 3), 0.63 (two
 layers of order 2), 0.61 (the product) and 0.61 (order 2); with 0.005 they were 0.81, 0.63, 0.61 and 0.61. (The pairwise
 and the determinant form of order 3, which no claim is on, had 1.00 and 0.98 with the rate 0.01, and 0.97 and 0.99 with
-0.005.) What was expected was written down then; the claims are judged on other seeds:
+0.005.) These expectations were written down then; the claims are judged on other seeds:
 
 - one layer of order 3 is ahead of one layer of order 2, and of the product of two order-2 attentions;
 - it is ahead of two layers of order 2 too, which can do the join by hand (`tasks.join`);
@@ -15,8 +15,8 @@ and the determinant form of order 3, which no claim is on, had 1.00 and 0.98 wit
 - after 600 steps with the rate 0.005, which is that of the other studies, order 3 with the norms is ahead of order 3
   without them (with seed 0 and the rate 0.01 it was, with 0.96 to 0.65).
 
-The rule: each of these is a claim of its own, and holds if every lead that it names is above zero beyond chance (95%,
-paired by seed), fails if one is below zero beyond chance, and is undecided otherwise.
+The rule: each of these is a separate claim. It holds if every lead that it names is significantly above zero (95%,
+paired by seed), fails if a lead is significantly below zero, and is undecided otherwise.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ JOIN_SIZES = Sizes(width=48, heads=4, hidden=192)
 JOIN_LR = 1e-2
 ENTITIES, RELATIONS = 8, 4
 _LONGER = (16, 24)
-"""Facts of the longer inputs that models trained on 8 facts are judged on."""
+"""The numbers of facts in the longer inputs on which models trained on 8 facts are evaluated."""
 PLAIN = "order 3"
 ONE, TWO, PRODUCT, THREE = JOINING
 
@@ -60,14 +60,15 @@ ONE, TWO, PRODUCT, THREE = JOINING
 def joined_by_hand(facts: int, entities: int, relations: int, count: int, seed: int) -> dict[str, Any]:
     """The numbers of inputs that one head of order 3, and two layers of order 2, answer wrongly.
 
-    `guessing` is the share of right answers of a guess among the facts with the second relation.
+    `guessing` is the accuracy of guessing among the facts with the second relation.
     """
     return _by_hand(Join(facts, entities, relations), count, seed)
 
 
 @experiment(version=1, name="beyond.join_imports_by_hand")
 def joined_imports_by_hand(graph: str, facts: int, entities: int, count: int, seed: int) -> dict[str, Any]:
-    """Joins over the held-out part of the import graph with this SHA-256: answers by hand, and by guessing."""
+    """Joins over the held-out part of the import graph with this SHA-256: answers by the constructions, and by
+    guessing."""
     return _by_hand(ImportJoin(facts, entities, graph=graph), count, seed)
 
 
@@ -92,9 +93,10 @@ def joined(
     lr: float,
     seed: int,
 ) -> dict[str, Any]:
-    """One run on joins; `size` is facts, entities and relations, and `longer` the facts of further held-out inputs."""
-    others = [replace(Join(*size), facts=facts).task for facts in longer]
-    how = {"sizes": JOIN_SIZES, "lr": lr, "others": others}
+    """One run on joins; `size` is (facts, entities, relations), `longer` the numbers of facts of further held-out
+    inputs."""
+    longer_tasks = [replace(Join(*size), facts=facts).task for facts in longer]
+    how = {"sizes": JOIN_SIZES, "lr": lr, "further_tasks": longer_tasks}
     return measured(Join(*size).task, attention, steps, compute_steps, batch, points, seed, **how)  # type: ignore[arg-type]
 
 
@@ -117,7 +119,7 @@ def joins(
 
 
 def _compute(join: Join, attentions: Sequence[str], steps: int, batch: int) -> Iterator[dict[str, Any]]:
-    """Each attention with its steps, and with those that it affords for the flops of order 3."""
+    """The number of steps of each attention, at equal steps and at equal flops."""
     spent = steps * step_flops(join.task, JOIN_SIZES, mechanism(THREE), batch)
     for attention in attentions:
         affords = int(spent / step_flops(join.task, JOIN_SIZES, mechanism(attention), batch) * (1 + 2.0**-40))
@@ -142,17 +144,17 @@ def _by_hand_cells() -> Iterator[Cell]:
     alone="The claim says only that two constructions exist. It does not say that a lower order or fewer layers "
     "cannot join two facts.",
 )
-def joins_by_hand(found: Sequence[CellResult]) -> Finding:
+def joins_by_hand(results: Sequence[CellResult]) -> Finding:
     """The claim holds if neither construction answers any input wrongly."""
-    wrong = {name: sum(run.result[name] for run in found) for name in ("by_one_head", "by_two_hops")}
+    wrong = {name: sum(run.result[name] for run in results) for name in ("by_one_head", "by_two_hops")}
     numbers: dict[str, float | str] = {
-        "inputs": sum(run.parameters["count"] for run in found),
+        "inputs": sum(run.parameters["count"] for run in results),
         "wrong by one head of order 3": wrong["by_one_head"],
         "wrong by two hops of order 2": wrong["by_two_hops"],
         "right by guessing without a join": ", ".join(
             f"{run.parameters['facts']} {'imports' if 'graph' in run.parameters else 'facts'}: "
             f"{run.result['guessing']:.2f}"
-            for run in found
+            for run in results
         ),
     }
     return Finding(Verdict.FAILS_AS_PRINTED if any(wrong.values()) else Verdict.HOLDS, numbers)
@@ -168,8 +170,8 @@ _PRODUCTS = _leads([THREE], [PRODUCT], _BOTH)
 _LAYERS = _leads([THREE], [TWO], _BOTH)
 
 
-def _judged(found: Sequence[CellResult], expectations: Sequence[Expectation], turned: bool, by: float) -> Finding:
-    return finding(found, "accuracy", expectations, plain=ONE, turned=turned, by=by)
+def _judged(results: Sequence[CellResult], expectations: Sequence[Expectation], turned: bool, by: float) -> Finding:
+    return finding(results, "accuracy", expectations, plain=ONE, turned=turned, by=by)
 
 
 def _eight() -> Iterator[Cell]:
@@ -195,7 +197,7 @@ def _full_claim(
         figures=("learning_curves", "learning_ends"),
         neighbours=(TURNED, ahead_by(margin)),
         history=history,
-    )(lambda found, turned=False, by=0.0: _judged(found, expectations, turned, by))
+    )(lambda results, turned=False, by=0.0: _judged(results, expectations, turned, by))
 
 
 joins_pairs = _full_claim(
@@ -233,8 +235,8 @@ joins_norms = claim(
     figures=("learning_curves", "learning_ends"),
     neighbours=(TURNED, ahead_by(0.5)),
 )(
-    lambda found, turned=False, by=0.0: finding(
-        found, "accuracy", (Expectation(THREE, PLAIN),), plain=PLAIN, turned=turned, by=by
+    lambda results, turned=False, by=0.0: finding(
+        results, "accuracy", (Expectation(THREE, PLAIN),), plain=PLAIN, turned=turned, by=by
     )
 )
 
@@ -253,9 +255,12 @@ joins_norms = claim(
         Neighbour(f"the same among {_LONGER[1]} facts, with an accuracy above 0.99", {"place": 1, "least": 0.99}),
     ),
 )
-def joins_longer(found: Sequence[CellResult], turned: bool = False, place: int = 0, least: float = LEARNED) -> Finding:
-    """The claim holds if the accuracy and the lead are above their bounds beyond chance, and fails if one is below."""
-    ours = by_attention(found)
+def joins_longer(
+    results: Sequence[CellResult], turned: bool = False, place: int = 0, least: float = LEARNED
+) -> Finding:
+    """The claim holds if accuracy and lead are significantly above their bounds, and fails if one is significantly
+    below."""
+    ours = by_attention(results)
     accuracies = {name: [run.result["elsewhere"][place] for run in runs] for name, runs in ours.items()}
     lead = paired(accuracies[THREE], accuracies[TWO])
     lead = replace(lead, value=-lead.value, low=-lead.high, high=-lead.low) if turned else lead

@@ -1,14 +1,14 @@
 """Two-hop joins with enough steps for two layers of order 2.
 
 In `join`, the models take 1,200 steps with the learning rate 0.01, which was chosen by the best accuracy of order 3;
-two layers of order 2 end at 0.6 then, which says nothing of what they can learn. Here the rate is 0.002 and they take
+two layers of order 2 then end at 0.6, which does not show what they can learn. Here the rate is 0.002 and they take
 3,000 steps; everything else is as in `join`. The rate and the number of steps were chosen with seed 0, with which the
 accuracy is 0.74 after 1,800 steps and 1.00 after 2,400. (One layer of order 3 has 0.73 after 900 steps and 1.00 after
-1,500, with the same seed and rate.) What is expected was written down then, and is judged on the seeds 1, 2 and 3: two
+1,500, with the same seed and rate.) The expectation was written down then, and is judged on the seeds 1, 2 and 3: two
 layers of order 2 end with an accuracy above 0.9.
 
-The rule: the claim holds if the accuracy is above 0.9 beyond chance (95% over the seeds), fails if it is below 0.9
-beyond chance, and is undecided otherwise.
+The rule: the claim holds if the accuracy is significantly above 0.9 (95% over the seeds), fails if it is significantly
+below 0.9, and is undecided otherwise.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _cells() -> Iterator[Cell]:
     ),
 )
 def joins_converged(cells: Sequence[CellResult], turned: bool = False, bound: float = LEARNED) -> Finding:
-    """The claim holds if the accuracy is above 0.9 beyond chance, and fails if it is below 0.9 beyond chance."""
+    """The claim holds if the accuracy is significantly above 0.9, and fails if it is significantly below 0.9."""
     reached = interval([run.result["accuracy"][-1] for run in cells])
     numbers: dict[str, Any] = {f"accuracy after {STEPS:,} steps": reached}
     numbers[f"first record with an accuracy above {LEARNED:g}, by seed"] = "; ".join(_first(run) for run in cells)
@@ -58,6 +58,6 @@ def joins_converged(cells: Sequence[CellResult], turned: bool = False, bound: fl
 
 
 def _first(run: CellResult) -> str:
-    """The number of steps at the first record with an accuracy above 0.9, in words if there is none."""
+    """The number of steps at the first record with an accuracy above 0.9, as text; "none" if there is none."""
     records = zip(run.result["step"], run.result["accuracy"], strict=True)
     return next((f"{step:,}" for step, accuracy in records if accuracy > LEARNED), "none")

@@ -1,7 +1,7 @@
-"""Triples by training, for every attention: planted matches, about which no pair of tokens is informative.
+"""Learning planted triples, for every attention; no pair of tokens is informative about the label.
 
-What is expected was written down before any result of order 3 in these models had been seen on matches modulo 11; that
-order 3 leads in a plainer model was known (`matching.training`), and order 2 had been seen to learn them in part with
+The expectations were written down before any result of order 3 in these models on matches modulo 11 had been seen; it
+was known that order 3 leads in a simpler model (`matching.training`), and that order 2 learns the matches in part with
 seed 0. The claim is judged on other seeds.
 """
 

@@ -1,4 +1,4 @@
-"""The attentions that are compared, by name, and the layer of each: `TensorAttention`, or one with the same interface.
+"""The attentions that are compared, by name, and their layers, which have the interface of `TensorAttention`.
 
 `ProductAttention`, the product of two order-2 attentions, is the baseline of order 3: it has the same projections and
 multiplies the same values, but its scores do not depend on two keys jointly.
@@ -32,16 +32,16 @@ __all__ = [
 
 @dataclass(frozen=True)
 class AttentionKind:
-    """An attention, whatever the sizes of the model around it.
+    """The attention of a model, independent of the model's sizes.
 
     Attributes:
         order: The order of softmax attention.
-        bound: R, which scores cannot exceed; None for unbounded scores.
+        bound: The bound R on the scores; None for unbounded scores.
         features: The feature map of linear attention; None for softmax.
         layers: The number of layers that attend one after the other.
-        windows: How far back softmax attention sees each key set; None for all the way.
-        every: One layer in so many has this attention, the last of them, and the others are of order 2.
-        rotary: The base of rotary positions in every layer; None for none.
+        windows: The windows of the key sets in softmax attention; None for no windows.
+        every: Every `every`-th layer has this attention; the others have order 2.
+        rotary: The base of rotary positions in every layer; None for no rotary positions.
         form: The score form of softmax attention; "separate" stands for `ProductAttention`.
         norms: Those of the arguments `qk_norm` and `head_norm` of `TensorAttention` that are True.
     """
@@ -88,8 +88,8 @@ LAYERED = {
 }
 """The attentions of the language models that are compared, by name.
 
-One layer in four is of order 3, in windows of 512 and 32 tokens: that is how models with such layers have been trained.
-Every layer has rotary positions.
+One layer in four has order 3, with windows of 512 and 32 tokens, as in published models with such layers. Every layer
+has rotary positions.
 """
 
 BOTH = ("qk_norm", "head_norm")
@@ -115,7 +115,7 @@ def mechanism(name: str) -> AttentionKind:
 def layer_of(
     kind: AttentionKind, width: int, heads: int, tolerance: float | None, generator: torch.Generator
 ) -> TensorAttention | LinearAttention | ProductAttention:
-    """The layer of an attention, whose scores have deviation 1 at the start if nothing bounds them.
+    """The layer of an attention; unbounded scores initially have standard deviation 1.
 
     Args:
         kind: The attention of one layer.
@@ -123,7 +123,7 @@ def layer_of(
         heads: The number of heads.
         tolerance: The tolerance of a bounded layer, which then computes by the polynomial method; None for exact
             softmax of bounded scores.
-        generator: What the first weights are drawn from.
+        generator: Draws the initial weights.
     """
     if kind.features is not None:
         return LinearAttention(width, heads, kind.features, generator=generator)
@@ -141,10 +141,10 @@ def layer_of(
 
 
 class LinearAttention(nn.Module):
-    """Multi-head linear attention, with the projections, the first weights and the call of `TensorAttention`.
+    """Multi-head linear attention, with the projections, initial weights and interface of `TensorAttention`.
 
-    Queries and keys are divided by d^(1/4) each before the feature map, d the head dimension: inner products have the
-    deviation 1 at the start that softmax attention's scores have.
+    Queries and keys are divided by d^(1/4) each before the feature map, d the head dimension: inner products initially
+    have standard deviation 1, as the scores of softmax attention.
 
     >>> layer = LinearAttention(8, 2, "elu", generator=torch.Generator().manual_seed(0))
     >>> layer(torch.zeros(4, 5, 8), is_causal=True).shape
@@ -213,7 +213,7 @@ class ProductAttention(nn.Module):
 def linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:
     """A linear layer with Xavier-uniform weights drawn from `generator` and zero biases.
 
-    The global generator is neither read nor moved.
+    The global random generator is not used.
     """
     linear: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs)
     nn.init.xavier_uniform_(linear.weight, generator=generator)

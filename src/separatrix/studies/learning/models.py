@@ -4,15 +4,14 @@ r"""The model around an attention: embedding, blocks of attention and a small ne
     h = h + Attention(norm(h));  h = h + W_2 relu(W_1 norm(h))      once for each layer
     answers = W norm(h)
 
-Attention is causal. A model that is asked at its last token alone computes its last block there alone.
+Attention is causal. If a task asks only at the last token, the last block is computed only there.
 
-**Whatever its attention, a model of given sizes has the same number of parameters**, to half of what one hidden unit in
-each layer has: those that an attention of higher order or a second layer takes are left out of the hidden units.
+**A model of given sizes has the same number of parameters with every attention**, to half a hidden unit in each layer:
+with more projections or layers it has fewer hidden units.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -20,8 +19,6 @@ from torch import Tensor, nn
 
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
-from separatrix.nn import TensorAttention
-from separatrix.nn.cache import DecodingCache
 from separatrix.studies.learning.mechanisms import AttentionKind, layer_of, linear
 from separatrix.studies.learning.tasks.task import Task
 
@@ -30,13 +27,13 @@ __all__ = ["Model", "Sizes", "hidden_units", "parameter_count"]
 
 @dataclass(frozen=True)
 class Sizes:
-    """The sizes that models which are compared have in common.
+    """The sizes that all compared models have in common.
 
     Attributes:
         width: The dimension of the embedding.
         heads: The number of heads, a divisor of the width.
-        hidden: The hidden units of a one-layer model with order-2 attention; others have as many as make the parameters
-            equal.
+        hidden: The hidden units of a one-layer model with order-2 attention; for other models they follow from the
+            equal number of parameters.
     """
 
     width: int = 16
@@ -55,8 +52,8 @@ class Sizes:
 def parameter_count(task: Task, sizes: Sizes, kind: AttentionKind, hidden: int) -> int:
     """The number of parameters of a model with `hidden` units in each layer.
 
-    Order k has 2 k projections (queries, k - 1 keys, k - 1 values, outputs), and each head a temperature where bounded.
-    Norms have a gain for each coordinate of what they normalise.
+    Order k has 2 k projections (queries, k - 1 keys, k - 1 values, outputs); a bounded layer has a temperature for each
+    head. Norms have a gain for each coordinate of their input.
     """
     w = sizes.width
     blocks = 0
@@ -68,17 +65,20 @@ def parameter_count(task: Task, sizes: Sizes, kind: AttentionKind, hidden: int) 
 
 
 def hidden_units(task: Task, sizes: Sizes, kind: AttentionKind) -> int:
-    """The hidden units of each layer that make the parameters as many as those of one order-2 layer, to half a unit."""
+    """The hidden units of each layer for which the number of parameters equals that of one order-2 layer, to half a
+    unit."""
     target = parameter_count(task, sizes, AttentionKind(), sizes.hidden)
     norms = kind.layers * (2 * sizes.width + 1)
     units = round((target - parameter_count(task, sizes, kind, 0)) / norms)
     if units < 1:
-        raise ArgumentError("hidden", expected=f"enough for {kind} to have as many parameters", got=sizes.hidden)
+        raise ArgumentError(
+            "hidden", expected=f"enough hidden units for {kind} to have the same number of parameters", got=sizes.hidden
+        )
     return units
 
 
 class TransformerBlock(nn.Module):
-    """Attention, then a network of one hidden layer, each added to what it reads."""
+    """Attention and a network of one hidden layer, each with a residual connection."""
 
     def __init__(
         self, kind: AttentionKind, sizes: Sizes, hidden: int, tolerance: float | None, generator: torch.Generator
@@ -90,7 +90,8 @@ class TransformerBlock(nn.Module):
         self.into, self.out_of = linear(w, hidden, generator), linear(hidden, w, generator)
 
     def forward(self, h: Tensor, asked: int) -> Tensor:
-        """The block's output at the last `asked` positions of h (batch, n, width), which are all n or the last one."""
+        """The block's output at the last `asked` positions of h (batch, n, width): all n positions, or only the
+        last."""
         read = self.before_attention(h)
         last = h[:, -asked:]
         if asked == h.shape[1]:
@@ -99,23 +100,18 @@ class TransformerBlock(nn.Module):
             last = last + self.attention(read[:, -asked:], read)
         return self._followed(last)
 
-    def decode(self, h: Tensor, cache: DecodingCache) -> Tensor:
-        """The block's outputs at tokens h (batch, L, width) that come after those in the cache, and are added to it."""
-        assert isinstance(self.attention, TensorAttention)
-        return self._followed(h + self.attention.decode(self.before_attention(h), cache))
-
     def _followed(self, h: Tensor) -> Tensor:
-        """What comes after attention."""
+        """The part of the block after attention."""
         out: Tensor = h + self.out_of(torch.relu(self.into(self.before_network(h))))
         return out
 
 
 class Model(nn.Module):
-    """A causal model for a task, its first weights drawn from `generator`.
+    """A causal model for a task, with initial weights drawn from `generator`.
 
     Args:
-        task: What the model is asked.
-        sizes: What it has in common with the models that it is compared with.
+        task: The task.
+        sizes: The sizes of the model.
         kind: Its attention.
         tolerance: The tolerance of bounded layers (see `layer_of`).
         generator: What the first weights are drawn from.
@@ -150,41 +146,11 @@ class Model(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         """The logits (batch, asked, classes) of tokens (batch, n, fields), or of fewer tokens than the task's n.
 
-        `asked` is as many as there are tokens where the task asks at every token, and 1 where it asks at the last.
+        `asked` is the number of tokens if the task asks at every token, and 1 if it asks only at the last.
         """
         h = self.embedding[tokens].sum(-2)
         for block in self.blocks[:-1]:
             h = block(h, h.shape[1])
         h = self.blocks[-1](h, h.shape[1] if self.asked_everywhere else 1)
-        logits: Tensor = self.answer(self.norm(h))
-        return logits
-
-    def caches(self, batch: int) -> list[DecodingCache]:
-        """Empty caches for `decode`, one for each layer, of `batch` sequences.
-
-        Raises:
-            ArgumentError: The attention is linear: that of this study keeps no state.
-        """
-        layers = []
-        for block in self.blocks:
-            if not isinstance(block.attention, TensorAttention):
-                raise ArgumentError("caches", expected="a model with softmax attention", got="linear attention")
-            layers.append(block.attention.cache(batch))
-        return layers
-
-    def decode(self, tokens: Tensor, caches: Sequence[DecodingCache]) -> Tensor:
-        """The logits (batch, L, classes) of tokens (batch, L, fields) that go on from those in the caches.
-
-        However a sequence is cut into calls, the logits are those of one call of the model on all of it, at every
-        token.
-
-        Args:
-            tokens: The tokens that come next; they are added to the caches.
-            caches: What `caches` gave, with all earlier tokens.
-        """
-        h = self.embedding[tokens].sum(-2)
-        for block, cache in zip(self.blocks, caches, strict=True):
-            assert isinstance(block, TransformerBlock)
-            h = block.decode(h, cache)
         logits: Tensor = self.answer(self.norm(h))
         return logits

@@ -1,7 +1,7 @@
-"""Training by the polynomial method: bounded layers whose attention is near-linear while they learn, to a tolerance.
+"""Training by the polynomial method: bounded layers whose attention is near-linear in training, within a tolerance.
 
-Models with one seed, the same inputs and the same first weights are trained with exact softmax of the bounded scores
-and by the polynomial method at a tolerance of 0.01; and the exactly trained weights are run by the polynomial method.
+Models with the same seed, inputs and initial weights are trained with exact softmax of the bounded scores and by the
+polynomial method at a tolerance of 0.01; the exactly trained weights are also evaluated by the polynomial method.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from separatrix.studies.learning.training import Run, fresh, held_out, train
 from separatrix.studies.seeds import interval
 
 ALIKE = 0.99
-"""The share of inputs that exactly trained weights must answer alike when the polynomial method runs them."""
+"""The fraction of inputs on which exactly trained weights must give the same answer by the polynomial method."""
 NEAR = 0.05
-"""The difference in accuracy, or in nats, that the two ways of training may have in the mean."""
+"""The largest allowed mean difference between the two ways of training, in accuracy or in nats."""
 
 
 @experiment(version=2, name="beyond.learning_polynomial")
 def both(
     task: TaskName, size: list[int], attention: str, steps: int, batch: int, points: int, seed: int
 ) -> dict[str, Any]:
-    """One run by exact attention, one by the polynomial method, and the former's weights run by the latter."""
+    """One run with exact attention, one by the polynomial method, and the exact run's weights evaluated by the
+    latter."""
     return _compared(task_of(task, size), attention, steps, batch, points, seed)
 
 
@@ -97,7 +98,7 @@ def _same(near: float) -> Neighbour:
 
 
 def _judged(cells: Sequence[CellResult], together: bool = True, near: float = NEAR) -> Finding:
-    """The claim holds if answers are alike and the ends of the two trainings are near each other.
+    """The claim holds if the answers agree and the two trainings end close to each other.
 
     At least 0.99 of the answers must be the same, and accuracies and losses at the end within 0.05 in the mean.
     """

@@ -1,8 +1,8 @@
-"""k-way associative recall: constructed, in one layer of order k or two of order 2, and trained, for every attention.
+"""k-way associative recall: constructions in one layer of order k or two of order 2, and training of every attention.
 
-Which attentions were expected ahead of which was written down after a look at seed 0; the claims are judged on others.
-The six expectations of the full profile were one claim then: they were split into two, unchanged, when the runs had
-decided the three of R = 4 and left the other three open.
+The expected order of the attentions was written down after runs with seed 0; the claims are judged on other seeds. The
+six expectations of the full profile were one claim at first: they were split into two claims, unchanged, when the runs
+had decided the three for R = 4 and left the other three undecided.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Runs of small models that differ in their attention alone: the cells, and comparisons of two attentions over seeds.
+"""Runs of small models that differ only in their attention: the cells, and comparisons of two attentions over seeds.
 
-Every attention takes the same steps on the same inputs, `steps`, with equally many parameters. Each is then trained
-until its counted flops equal those that order 3 spends in `steps`: `compute_steps`. Read at the former step, models are
-compared at equal parameters and inputs; read at the latter, at equal parameters and compute.
+Every attention is trained for `steps` steps on the same inputs, with the same number of parameters, and then until its
+counted flops equal those of order 3 in `steps` steps: that is step `compute_steps`. At `steps`, models are compared at
+equal parameters and inputs; at `compute_steps`, at equal parameters and compute.
 
-Bounded models are trained with exact softmax of their bounded scores, the function that the polynomial method computes
-to a tolerance: at these lengths that is faster. `polynomial` trains by the polynomial method.
+Bounded models are trained with exact softmax of their bounded scores, which the polynomial method approximates: at
+these lengths exact attention is faster. `polynomial` trains by the polynomial method.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ READINGS: dict[Reading, str] = {"steps": "equal steps", "compute_steps": "equal 
 SIZES = Sizes(width=16, heads=4, hidden=64)
 LR = 5e-3
 RECORDED_TEXT = "55f2a26a44b7cc28aee45af941a72cfa4caa9f0379cca6a2e9cafd658a09116c"
-"""The SHA-256 of the text on which the recorded verdicts rest; it is part of Python 3.11.7."""
+"""The SHA-256 of the text of the recorded verdicts, the one in Python 3.11.7."""
 
 
 def task_of(name: TaskName, size: Sequence[int]) -> Task:
@@ -71,21 +71,21 @@ def measured(
     *,
     sizes: Sizes = SIZES,
     lr: float = LR,
-    others: Sequence[Task] = (),
+    further_tasks: Sequence[Task] = (),
 ) -> dict[str, Any]:
     """One run on a task, judged eight times on the way to `steps` and at `compute_steps`: its records in columns.
 
     Args:
         asked: The task.
         attention: The name of the attention.
-        steps: The updates that every attention takes.
-        compute_steps: The updates that this one takes for as many flops as the others.
+        steps: The number of updates, the same for every attention.
+        compute_steps: The number of updates of this attention at equal flops.
         batch: The inputs of a batch.
         points: The number of held-out inputs.
-        seed: What the data and the first weights are drawn from.
+        seed: The seed of the data and of the initial weights.
         sizes: The sizes of the model.
         lr: The learning rate.
-        others: Tasks on whose held-out inputs the model is judged at the end as well.
+        further_tasks: Further tasks on whose held-out inputs the final model is evaluated.
     """
     kind = mechanism(attention)
     last = max(steps, compute_steps)
@@ -93,14 +93,14 @@ def measured(
     run = Run(kind, last, tuple(judged_at), sizes, batch, lr, points, seed=seed)
     model = fresh(asked, run)
     records = list(train(asked, run, model))
-    elsewhere = [judged(model, held_out(other, run), batch)[0] for other in others]
+    elsewhere = [judged(model, held_out(other, run), batch)[0] for other in further_tasks]
     return {
         "step": [record.step for record in records],
         "accuracy": [record.accuracy for record in records],
         "loss": [record.loss for record in records],
         "parameters": sum(parameter.numel() for parameter in model.parameters()),
         "step_flops": step_flops(asked, sizes, kind, batch),
-        **({"elsewhere": elsewhere} if others else {}),
+        **({"elsewhere": elsewhere} if further_tasks else {}),
     }
 
 

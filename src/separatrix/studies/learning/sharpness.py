@@ -1,10 +1,11 @@
-r"""The largest share of a head's attention that one tuple can have if scores are bounded by R.
+r"""The largest weight that a head can give to one tuple if scores are bounded by R.
 
-Scores in [-R, R] give a tuple among N at most exp(R), and every other at least exp(-R). So its share is at most
+For scores in [-R, R], exp(score) is at most exp(R) for one of N tuples, and at least exp(-R) for the others. So its
+weight is at most
 
     exp(R) / (exp(R) + (N - 1) exp(-R)) = 1 / (1 + (N - 1) exp(-2 R)),
 
-and it takes R >= ln(N - 1)/2 to give one tuple half of the attention: order k over n tokens has N = n^(k-1).
+and a weight of one half requires R >= ln(N - 1)/2. Order k over n tokens has N = n^(k-1) tuples.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ __all__ = ["largest_share", "radius_for_half"]
 
 
 def largest_share(R: float, tuples: int) -> float:
-    """The largest share of a head's attention that one of `tuples` tuples can have when scores are in [-R, R].
+    """The largest weight that a head can give to one of `tuples` tuples if scores are in [-R, R].
 
     Example:
         >>> [round(largest_share(R, 17**2), 3) for R in (0.5, 1.0, 2.0, 4.0)]
@@ -31,7 +32,7 @@ def largest_share(R: float, tuples: int) -> float:
 
 
 def radius_for_half(tuples: int) -> float:
-    """The least R at which one of `tuples` tuples can have half of a head's attention.
+    """The smallest R at which a head can give one of `tuples` tuples a weight of one half.
 
     Example:
         >>> round(radius_for_half(17**2), 3), round(largest_share(radius_for_half(1000), 1000), 12)

@@ -1,14 +1,14 @@
-"""Text character by character, attention by attention: the loss on the part of the text that was held out.
+"""Text by characters, for every attention: the loss on the held-out part of the text.
 
-That order 2 would be ahead of order 3 and of linear attention was written down after a look at the first 200 steps of
-orders 2 and 3 with seed 0, which were alike; the claims are judged on other seeds. The two were one claim then, and
-were split when the runs had decided the first alone. The claim on R = 0.5 was made after the runs had been seen.
+The expectation that order 2 is ahead of order 3 and of linear attention was written down after the first 200 steps of
+orders 2 and 3 with seed 0, which were alike; the claims are judged on other seeds. Both were one claim at first, and
+were split when the runs had decided only the first. The claim on R = 0.5 was made after the runs had been seen.
 
-All of that was on another text. On the present one the claims were run and judged anew, their rules unchanged; the
-short runs of the first claim, which held on the other text, leave it open on this one.
+All of that was on another text. On the present text the claims were rerun and judged by the same rules; the short runs
+of the first claim, which held on the other text, leave it undecided on this one.
 
-The text is that of the Python at hand (`tasks.text`). The recorded verdicts are of `runs.RECORDED_TEXT`; on any other
-text a claim is run and judged alike, and compared with no record.
+The text is that of the running Python (`tasks.text`). The recorded verdicts are for `runs.RECORDED_TEXT`; on any other
+text a claim is run and judged in the same way, but not compared with a record.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs: a model of some attention trained on a task, judged on inputs it never saw, as records.
+"""Trains a model with some attention on a task, evaluates it on held-out inputs, and yields records.
 
 Runs of one seed see the same inputs in the same order, whatever their attention, and are judged on the same inputs.
 """
@@ -33,13 +33,13 @@ class Run:
     Attributes:
         kind: The attention of the model.
         steps: The number of updates.
-        judged_at: The numbers of updates after which the model is judged.
+        judged_at: The numbers of updates after which the model is evaluated.
         sizes: The sizes of the model.
         batch: The inputs of a batch.
         lr: The learning rate.
-        points: The number of held-out inputs that the model is judged by.
+        points: The number of held-out inputs.
         tolerance: The tolerance of bounded layers (see `mechanisms.layer_of`).
-        seed: What the data and the first weights are drawn from.
+        seed: The seed of the data and of the initial weights.
     """
 
     kind: AttentionKind
@@ -65,11 +65,11 @@ class Run:
 
 @dataclass(frozen=True)
 class ModelRecord:
-    """A model after `step` updates, judged on held-out inputs.
+    """The evaluation of a model after `step` updates on held-out inputs.
 
     Attributes:
         step: The number of updates.
-        accuracy: The share of right answers.
+        accuracy: The fraction of right answers.
         loss: The mean loss, in nats.
     """
 
@@ -82,9 +82,9 @@ def train(task: Task, run: Run, model: Model | None = None) -> Iterator[ModelRec
     """Train and yield the records of a run.
 
     Args:
-        task: What the model is asked.
-        run: How it is trained and judged.
-        model: The model, which is trained in place; None for the fresh one of the run.
+        task: The task.
+        run: The settings of training and evaluation.
+        model: The model, which is trained in place; None for a new model.
 
     Example:
         >>> from separatrix.studies.learning.tasks.recall import Recall
@@ -110,18 +110,18 @@ def train(task: Task, run: Run, model: Model | None = None) -> Iterator[ModelRec
 
 
 def fresh(task: Task, run: Run) -> Model:
-    """The model that a run begins with, its first weights drawn from the run's seed."""
+    """The initial model of a run, with weights drawn from the run's seed."""
     generator = generator_for(run.seed, _INITIAL)
     return Model(task, run.sizes, run.kind, tolerance=run.tolerance, generator=generator)
 
 
 def held_out(task: Task, run: Run) -> TaskBatch:
-    """The held-out inputs that a run is judged by."""
+    """The held-out inputs of a run."""
     return task.held_out(run.points, generator_for(run.seed, _HELD_OUT))
 
 
 def judged(model: Model, points: TaskBatch, chunk: int) -> tuple[float, float]:
-    """A model's share of right answers and mean loss on `points`, computed `chunk` inputs at a time."""
+    """The accuracy and mean loss of a model on `points`, computed on `chunk` inputs at a time."""
     right = loss = 0.0
     with torch.no_grad():
         for tokens, answers in zip(points.tokens.split(chunk), points.answers.split(chunk), strict=True):

@@ -1,1 +1,1 @@
-"""Triples by training: `training` has the experiment and the claims, `runs` puts the seeds of one kind together."""
+"""Learning planted triples: `training` has the experiment and the claims, `runs` groups runs over seeds."""

@@ -10,7 +10,7 @@ from separatrix.claims.ledger import CellResult
 
 @dataclass(frozen=True)
 class Summary:
-    """The runs of one order on inputs of one kind; `accuracy` has the seeds' values for each entry of `steps`."""
+    """The runs of one order in one setting; `accuracy` has one value per seed for each entry of `steps`."""
 
     order: int
     task: int

@@ -1,4 +1,4 @@
-"""Triples by training: one layer of order-2 or order-3 heads, as many parameters, the same inputs, over n and M.
+"""Learning planted triples: one layer of order-2 or order-3 heads with the same parameters and inputs, over n and M.
 
 The label depends on one token's triples, and no pair of tokens is informative about it
 (`match_instances.planted_instances`).
@@ -21,7 +21,7 @@ from separatrix.studies.seeds import LEARNED, paired
 def trained(
     order: int, task: int, n: int, modulus: int, steps: int, batch: int, evaluate_every: int, seed: int
 ) -> dict[str, Any]:
-    """One run of training on matches: its records, in columns."""
+    """One training run on matches: its records, as columns."""
     run = MatchTraining(order, task, n, modulus, steps=steps, batch=batch, evaluate_every=evaluate_every, seed=seed)
     records = list(train_match(run))
     return {
@@ -41,7 +41,7 @@ _NEIGHBOURS = (
 def _judged(cells: Sequence[CellResult], orders: tuple[int, int], by: float) -> Finding:
     """The claim holds if order 3 learned some setting and leads significantly in some, and order 2 leads in none.
 
-    A lead counts if it is above `by`, which is zero; and for order 2 if it is below.
+    Order 3 leads if the lead is above `by`, which is zero by default; order 2 leads if it is below.
     """
     runs = {(summary.task, summary.n, summary.modulus, summary.order): summary for summary in summaries(cells)}
     settings = sorted({key[:3] for key in runs})
@@ -61,8 +61,8 @@ def _judged(cells: Sequence[CellResult], orders: tuple[int, int], by: float) -> 
     )
     numbers["settings"] = len(settings)
     numbers["settings that order 3 learned (accuracy above 0.9)"] = learned
-    numbers["settings where order 3 leads beyond chance"] = ahead
-    numbers["settings where order 2 leads beyond chance"] = behind
+    numbers["settings where order 3 leads significantly"] = ahead
+    numbers["settings where order 2 leads significantly"] = behind
     note = (
         "Order 2 is not at chance: no single pair tells the label, but an average over tokens in 16 coordinates still "
         "tells much about which residues occur while M is small. A step at order 3 computes more."

@@ -1,4 +1,4 @@
-"""Which attention learns sparse token selection: softmax, linear kernels, order 3; and W against Q and K.
+"""Which attention learns sparse token selection: softmax, linear kernels, order 3; merged W or separate Q and K.
 
 The task and the layer are those of Wang, Wei, Hsu and Lee; only the attention and the encoding vary. Runs of one seed
 see the same tokens and subsets, and all have the same optimiser, batch and number of steps.
@@ -24,7 +24,7 @@ ZERO = _D / (2 * _Q)
 """The loss of answering zero."""
 
 LEARNED = 0.1
-"""A run has learned the task if its loss is at most this share of `ZERO`."""
+"""A run has learned the task if its loss is at most this fraction of `ZERO`."""
 
 
 @experiment(version=1, name="beyond.selection_learner")
@@ -74,7 +74,7 @@ def learner(
 def runs(
     encoding: str, width: int, steps: int, seeds: int, rates: Sequence[float] = (0.01,)
 ) -> Callable[[], Iterator[Cell]]:
-    """A function that makes the cells of every attention with one encoding."""
+    """A function that returns the cells of every attention with one encoding."""
 
     def cells() -> Iterator[Cell]:
         for attention in ATTENTIONS:
@@ -88,7 +88,7 @@ def runs(
 
 
 def best(cells: Sequence[CellResult]) -> dict[str, list[CellResult]]:
-    """The runs of each attention at its best rate, the one of the least mean loss; a stopped run counts as infinite."""
+    """The runs of each attention at the rate with the smallest mean loss; a stopped run counts as infinite."""
     chosen: dict[str, list[CellResult]] = {}
     for attention in dict.fromkeys(str(cell.parameters["attention"]) for cell in cells):
         ours = [cell for cell in cells if cell.parameters["attention"] == attention]
@@ -104,11 +104,11 @@ def _final(cell: CellResult) -> float:
 
 
 _STUDENT = {3: 4.303, 4: 3.182, 5: 2.776}
-"""The 97.5% points of Student's t for the means of so many numbers."""
+"""The 97.5% points of Student's t, by sample size."""
 
 
 def summary(some: Sequence[CellResult]) -> str | Interval:
-    """The loss of some seeds over `ZERO`: the geometric mean with its 95% interval, or the values if there are two."""
+    """The loss over `ZERO`: the geometric mean over seeds with its 95% interval, or the values of two seeds."""
     parts = [_final(cell) / ZERO for cell in some]
     if stopped := sum(math.isinf(part) for part in parts):
         return f"stopped in {stopped} of {len(parts)} seeds"
@@ -129,7 +129,7 @@ def _one_hot(
 ) -> Finding:
     """The claim holds if softmax, relu and taylor2 have learnt in every seed and identity was always stopped.
 
-    `also` names one more that is said to learn; to have learnt is to be left with `part` of the loss of answering zero.
+    `also` names one more attention that must learn; a run has learnt if its loss is at most `part` of answering zero.
     """
     chosen = best(cells)
     worst = {name: max(_final(cell) / ZERO for cell in some) for name, some in chosen.items()}
@@ -145,7 +145,8 @@ def _one_hot(
 
 
 def _fresh(cells: Sequence[CellResult], softmax: tuple[str, str] = ("softmax W", "softmax QK")) -> Finding:
-    """The claim holds if a softmax comes first in every seed and the blunt attentions stay above a third of `ZERO`."""
+    """The claim holds if a softmax has the smallest loss in every seed and the `BLUNT` attentions stay above `ZERO` /
+    3."""
     chosen = best(cells)
     first = max(min(map(_final, pair)) for pair in zip(*(chosen[name] for name in softmax), strict=True))
     ahead = all(first < _final(cell) for name, some in chosen.items() if name not in softmax for cell in some)

@@ -1,8 +1,8 @@
 """Appendix E.6 of Wang, Wei, Hsu and Lee: train with stochastic encodings, evaluate with one that is fixed.
 
-Their Corollary E.16 says that after training any one valid encoding will do. Its hypothesis delta < 1/10 is beyond any
-random signs of these widths; what is measured is the loss of each of many encodings that meet the dot-product
-threshold, beside the two losses of the stochastic transformer.
+Their Corollary E.16 says that after training any single valid encoding suffices. Random signs of these widths do not
+satisfy its hypothesis delta < 1/10; the loss is measured for many encodings that satisfy the dot-product threshold, and
+compared with the two losses of the stochastic transformer.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from separatrix.selection.settings import TrainingSettings
 from separatrix.selection.trained_lengths import trained_lengths
 
 _EPSILONS = (1e-2, 1e-3, 1e-4)
-"""Corollary E.9 asks for less than d T/(100 (T - q) q), 1/60 at d = 5 and q = 3."""
+"""Corollary E.9 requires less than d T/(100 (T - q) q), which is 1/60 at d = 5 and q = 3."""
 
 
 @experiment(version=1, name="beyond.selection_length_population")
@@ -205,8 +205,8 @@ def _on(factor: float) -> Neighbour:
 def _curve(cells: Sequence[CellResult], least: float = 1.0, factor: float = 1.0) -> Finding:
     """The claim holds if trained transformers lie on the sampled curve and the ratio is between its two bounds.
 
-    On the curve means within 15% and six standard errors. The ratio must be above `least` (T_2/T_1)^2 at twice the
-    length, and below the limit for orthonormal encodings there and at the longest.
+    A transformer is on the curve if it is within 15% and six standard errors. The ratio must be above `least`
+    (T_2/T_1)^2 at twice the length, and below the limit for orthonormal encodings there and at the longest.
     """
     numbers: dict[str, float | str] = {}
     apart = between = 0

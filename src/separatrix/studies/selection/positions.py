@@ -1,6 +1,6 @@
-"""Which encoding of positions generalises in length: learned, sinusoidal and rotary ones beside the paper's.
+"""Which encoding of positions generalises in length: the paper's, learned, sinusoidal and rotary encodings.
 
-Trained at T = 20 and judged at longer sequences, on the task of Wang, Wei, Hsu and Lee.
+Models are trained at T = 20 and evaluated on longer sequences, on the task of Wang, Wei, Hsu and Lee.
 """
 
 from __future__ import annotations

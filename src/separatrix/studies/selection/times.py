@@ -51,7 +51,7 @@ def regime(T: int, d: int, K: int, seed: int) -> dict[str, list[float]]:
 
 @experiment(version=1, name="beyond.selection_time_terms")
 def terms(T: int, q: int, d: int, seed: int) -> dict[str, float]:
-    """The closed form against the integral of the slow curve, over x, and the lower terms against their bounds.
+    """Compare the closed form with the integral over the slow curve, and the lower terms with their bounds.
 
     `identity` is the largest relative difference; `above` and `below` are the largest excess of the lower terms over
     2 q C / d, and of (q / d) (2 C - 1 - 1 / N) over them, for x of at least 1/2.
@@ -115,10 +115,11 @@ def time_law(
     in_d: float = 1.0,
     bound: bool = False,
 ) -> Finding:
-    """The closed form to rounding; flows that tend to it as d_e grows; and lower terms that are small for long inputs.
+    """The claim holds if the closed form is exact, flows tend to it as d_e grows, and lower terms are small for large
+    T.
 
-    A flow's distance from the law must fall by half or more each time that d_e grows, down to a fifth of a percent.
-    What is said of the leading terms is judged against the flows by adding the lower terms of the closed form.
+    A flow's distance from the law must at least halve each time that d_e grows, until it is below a fifth of a percent.
+    The leading terms are compared with the flows after adding the lower terms of the closed form.
     """
     flows = [cell for cell in cells if "times" in cell.result]
     closed = [cell.result for cell in cells if "identity" in cell.result]
@@ -188,6 +189,6 @@ def _size(cell: CellResult) -> tuple[object, ...]:
 
 
 def _instead(T: int, d: int, epsilon: float, plateau: float, tail: float, in_T: float, in_d: float) -> float:
-    """The leading terms with other constants, less the right ones."""
+    """The leading terms with other constants, minus the right leading terms."""
     other = float(T) ** in_T / (plateau * float(d) ** in_d) + 1 / (tail * epsilon)
     return float(other - T / (2 * d) - 1 / (4 * epsilon))

@@ -1,7 +1,7 @@
-"""Softmax against linear attention, the settings of Deng, Song, Yuan and Zhou, beyond what they prove of them.
+"""Softmax against linear attention, in the settings of Deng, Song, Yuan and Zhou, beyond their theorems.
 
 mechanisms   other attentions in their settings: feature maps, temperatures, order 3
-learned      weights that are learned where the paper constructs them
-phase        where in (a0, a1) and in (n, d) softmax succeeds
-border       the exact border: from which a1 on linear attention fires, and how large m must be
+learned      learned weights instead of the paper's constructed ones
+phase        the regions of (a0, a1) and of (n, d) in which softmax succeeds
+border       the exact threshold of a1 for linear attention, and the smallest m for softmax attention
 """

@@ -1,4 +1,4 @@
-r"""The exact border of the separation with QK^T = 1: from which a_1 on linear attention fires, and how large m must be.
+r"""The exact border of the separation with QK^T = 1: the threshold of a_1 for linear attention, and the smallest m.
 
 On D1 all rows of linear attention are alike. In units of sqrt(log n), with s the signs of a column of y,
 

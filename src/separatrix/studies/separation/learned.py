@@ -26,7 +26,7 @@ _SEEDS = 5
 
 
 def setting_of(name: str, n: int, classes: int) -> SelfAttention | CrossAttention:
-    """The setting of a name, with b = 0.2, c = 0.8 and the paper's m.
+    """The setting with this name, with b = 0.2, c = 0.8 and the paper's m.
 
     D0 has a in [0, 0.09], D1 has a in [1, 2], or [1.01, 2.01] in cross-attention.
     """
@@ -72,7 +72,7 @@ def regression(mechanism: str, n: int, examples: int, steps: int, seeds: int, se
 
 @experiment(version=1, name="beyond.by_hand")
 def hand(setting: str, mechanism: str, n: int, classes: int, seed: int) -> dict[str, Any]:
-    """Return the largest first coordinates of the output for y = K e_1, K, and the least K that fires on D1."""
+    """Return K, the largest first coordinates of the output for y = K e_1, and the smallest K that fires on D1."""
     weights = by_hand(setting_of(setting, n, classes), mechanism)  # type: ignore[arg-type]
     least = setting_of(setting, n, classes).threshold / weights.on_d1
     return {"on_d0": weights.on_d0, "on_d1": weights.on_d1, "K": weights.K, "least": least}
@@ -111,8 +111,8 @@ def _of(cells: Sequence[CellResult], mechanism: str, trained: str) -> list[CellR
 def _judge(cells: Sequence[CellResult], strong: str, weak: str, right: float, weights: str) -> Finding:
     """The claim holds if softmax is right at every length, and linear attention only near the training length.
 
-    Linear attention must be better than its random signs at n, and with y alone at chance level at 16 n. `right` is the
-    accuracy required of softmax, and `weights` names the trained weights of linear attention.
+    Linear attention must be better than random signs at n and, if only y is trained, at chance level at 16 n. `right`
+    is the accuracy required of softmax, and `weights` names the trained weights of linear attention.
     """
     numbers: dict[str, float | str | Interval] = {}
     for cell in cells:
@@ -303,8 +303,8 @@ def longer_regression(cells: Sequence[CellResult], nearer: bool = True, times: f
     """The claim holds if, in addition, linear attention is closer to one half on held-out examples than at 100 tokens.
 
     The 95% interval of the differences between the distances from one half, seed by seed, must be above zero, with
-    `times` the distance of the longer runs. If their mean is not above zero, the claim fails; if it is, and zero is in
-    the interval, nothing is decided.
+    `times` the distance of the longer runs. If the mean is not above zero, the claim fails; if it is, but the interval
+    contains zero, the claim is undecided.
     """
     most = max(cell.parameters["n"] for cell in cells)
     judged = _judge_regression([cell for cell in cells if cell.parameters["n"] == most])

@@ -38,7 +38,7 @@ _DRAWS = 3
 
 
 def mechanism_of(name: str, seed: int) -> Mechanism:
-    """The mechanism of a name; the seed draws the random features."""
+    """The mechanism with this name; the seed is for random features."""
     known = {
         mechanism.name: mechanism for mechanism in (*(softmax(beta) for beta in (1, 0.25, 0.5, 2, 4)), order3("once"))
     }
@@ -233,7 +233,7 @@ def as_n_grows(cells: Sequence[CellResult], first: int = 10**4, keeps: str = "so
 
 
 def widest(cell: CellResult, level: float) -> float:
-    """The largest margin at which the best tau separates with at least this probability; 0 if none does."""
+    """The largest margin at which the best tau separates with at least this probability; 0 if there is none."""
     pairs = zip(cell.parameters["margins"], cell.result["best"], strict=True)
     return max((margin for margin, best in pairs if best >= level), default=0.0)
 
@@ -289,7 +289,7 @@ def best_tau(cells: Sequence[CellResult], power: float = 1.0) -> Finding:
 
 
 def _rate_at(cell: CellResult, margin: float) -> float:
-    """The rate at the best tau for one margin."""
+    """The success rate at the best tau for one margin."""
     return float(cell.result["best"][cell.parameters["margins"].index(margin)])
 
 
@@ -317,7 +317,7 @@ def _identity(cells: Sequence[CellResult], n: int) -> list[CellResult]:
     ),
 )
 def softmax_regression(cells: Sequence[CellResult], separates: str = "softmax", drawn: float = 1 / 6) -> Finding:
-    """`drawn` bounds how often random features separate, with each of their draws and 95% confidence."""
+    """`drawn` is the upper bound on the success rate of random features, for each draw, with 95% confidence."""
     success = {cell.parameters["mechanism"]: cell.result["success"] for cell in cells}
     silent = {cell.parameters["mechanism"]: cell.result["silent_on_d0"] for cell in cells}
     maps = max(success[name][2] for name in LINEAR)

@@ -131,7 +131,7 @@ def over_a0_and_a1(cells: Sequence[CellResult], factor: float = 1.0) -> Finding:
 
 
 def _edges_agree(cell: CellResult) -> bool:
-    """Whether the edge is where the level is reached: at it, not right before it, and nowhere on the grid below it."""
+    """Whether the level is reached at the edge, not just below it, and nowhere on the grid below it."""
     level, a1 = cell.parameters["level"], cell.parameters["a1"]
     for column, edge, at, before in zip(
         *(cell.result[name] for name in ("success", "edge", "at_edge", "before_edge")), strict=True

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from separatrix.errors import ArgumentError
-from separatrix.studies.learning.tasks.text import alphabet, corpus, digest, entropy, text_task, tokens_of
+from separatrix.studies.learning.tasks.text import alphabet, corpus, digest, entropy, text_task
 
 
 def test_the_text_is_the_reference_that_this_python_brings_along() -> None:
@@ -55,16 +55,6 @@ def test_windows_are_pieces_of_their_part() -> None:
             window = "".join(alphabet()[symbol] for symbol in [*tokens[:, 0].tolist(), int(answers[-1])])
             assert window in part
             assert tokens[:, 1].tolist() == list(range(len(alphabet()), len(alphabet()) + 24))
-
-
-def test_tokens_of_a_piece_are_those_that_are_drawn() -> None:
-    drawn = text_task(24).training(1, torch.Generator().manual_seed(0)).tokens
-    window = "".join(alphabet()[symbol] for symbol in drawn[0, :, 0])
-    assert torch.equal(tokens_of(window), drawn)
-    assert torch.equal(tokens_of(window[5:], start=5), drawn[:, 5:])
-    assert tokens_of("").shape == (1, 0, 2)
-    with pytest.raises(ArgumentError, match="text: expected characters of the alphabet alone, got '\u2603'"):
-        tokens_of("with \u2603")
 
 
 def test_the_last_window_can_be_drawn() -> None:

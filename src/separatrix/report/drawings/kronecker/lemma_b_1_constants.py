@@ -38,8 +38,8 @@ def lemma_b1_outputs(results: Results) -> Drawing:
     rule = rows[0]["beta"] / shape["factors"][0]
     drawn.add_vline(x=rule, line={"color": GREY, "width": 1, "dash": "dot"})
     text = (
-        f"At n = {shape['n']}, d = {shape['d']}, t = {shape['high']}, eps = 1/2: the least output of case 1 overtakes "
-        f"the largest of case 2; the corrected threshold separates them from beta = {rule:.0f} on, the printed one "
-        "nowhere."
+        f"At n = {shape['n']}, d = {shape['d']}, t = {shape['high']}, eps = 1/2: for large beta the smallest output of "
+        f"case 1 exceeds the largest of case 2; the corrected threshold separates them from beta = {rule:.0f} on, the "
+        "printed threshold nowhere."
     )
     return Drawing(drawn, text, columns_of(rows, *rows[0]))

@@ -20,6 +20,6 @@ def score_bound(results: Results) -> Chart:
     # The kind of entries is a parameter, and the result counts entries.
     rows = [{**cell.result, **cell.parameters} for cell in results if cell.parameters["d"] == d]
     return sorted(rows, key=lambda row: (row["entries"], row["bound"])), (
-        f"The largest score over B cubed against B at d = {d}, for uniform, extreme and aligned entries: never above "
-        "1, which the last reach."
+        f"The largest score over B cubed against B at d = {d}, for uniform, extreme and aligned entries: at most 1, "
+        "which aligned entries reach."
     )

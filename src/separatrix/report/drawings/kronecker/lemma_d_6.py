@@ -29,6 +29,6 @@ def output_error(results: Results) -> Chart:
         for (kind, epsilon), group in groups_of(rows_of(results), "normaliser", "epsilon").items()
     ]
     return sorted(rows, key=lambda row: (kinds.index(row["normaliser"]), row["epsilon"])), (
-        "Errors of the output relative to the lemma's bound against epsilon: about half of it or less where D and D~ "
-        "are row sums, above it where they are only within epsilon of each other, and far above where D is unrelated."
+        "The error of the output divided by the lemma's bound, against epsilon: at most about one half if D and D~ "
+        "are row sums, above 1 if they are only within epsilon of each other, and far above 1 if D is unrelated."
     )

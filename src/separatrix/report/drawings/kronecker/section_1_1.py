@@ -7,7 +7,7 @@ from separatrix.report.tables import Results, columns_of, one_row_per_entry, row
 from separatrix.report.theme import SCALE, Drawing
 
 _TOP = 8
-"""The largest order with a colour of its own; larger orders share it."""
+"""The largest order with a separate colour; larger orders have the same colour."""
 _BAR = {"title": "order", "tickvals": list(range(0, _TOP + 1, 2)), "ticktext": ["0", "2", "4", "6", f"{_TOP}+"]}
 _MAP = Map(
     z="colour",

@@ -45,9 +45,9 @@ def linear_growth(results: Results) -> Drawing:
     drawn.update_xaxes(**tick_labels(row["n"] for row in counted if row["n"] in (128, 1024, 8192)))
     equal = all(row["counted_flops"] == row["planned_flops"] for row in counted)
     text = (
-        f"Against n, for orders 2, 3 and 4: the flops counted, which {'are' if equal else 'are not'} those planned, "
-        "grow as n, those of exact attention as the order's power of n; and the seconds that single runs of both "
-        "took, on which no verdict depends."
+        f"Against n, for orders 2, 3 and 4: the counted flops, which {'equal' if equal else 'differ from'} the planned"
+        " flops, grow as n, those of exact attention as n^k; and the seconds of single runs, on which no verdict "
+        "depends."
     )
     names = ("method", "order", "n", "rank", "counted_flops", "planned_flops", "exact_flops", "state_bytes")
     table = [{"method": "near-linear", **row} for row in counted]

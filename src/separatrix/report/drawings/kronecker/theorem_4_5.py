@@ -37,8 +37,8 @@ def protocol_soundness(results: Results) -> Drawing:
     drawn.add_hline(y=0.5, line={"color": GREY, "width": 1}, annotation_text="1/2", annotation_position="top right")
     half = ", ".join(f"{6 * (r - 1)} at r = {r}" for r in sorted({row["r"] for row in rows}))
     text = (
-        "The probability that Merlin's best lie is accepted, by interpolation, lies on the bound 3 (r - 1) / N "
-        f"wherever that is below 1; it falls to 1/2 at N = {half}."
+        "The probability that Merlin's best lie is accepted equals the bound 3 (r - 1) / N wherever that is below 1; "
+        f"it falls to 1/2 at N = {half}."
     )
     names = ("m", "parts", "r", "length", "field", "worst", "typical", "bound", "merlin_bits", "coins", "bob_bits")
     return Drawing(drawn, text, columns_of(rows, *names))

@@ -21,5 +21,5 @@ def length_ratio(results: Results) -> Chart:
     cells = sorted(rows_of(results), key=lambda row: int(row["T1"]))
     return one_row_per_entry(cells, "times", "T2", "ratio", "limit", "corollary"), (
         "Late in training the ratio of the loss at a longer length to the training loss grows in proportion to the "
-        "training length, where the corollary has a constant, the square of the ratio of the lengths."
+        "training length, whereas the corollary states a constant, the square of the ratio of the lengths."
     )

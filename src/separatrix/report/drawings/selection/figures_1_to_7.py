@@ -155,6 +155,6 @@ def fixed_floor(results: Results) -> Drawing:
     least = min(value for name in lengths(fixed[0]) for value in columns[name] if isinstance(value, float))
     text = (
         "The final validation loss of fixed encodings, against the threshold on their dot products, for each longer "
-        f"length, with the range over seeds: the least is {least:.3f}, where the paper has at least 0.15."
+        f"length, with the range over seeds: the smallest is {least:.3f}; the paper states at least 0.15."
     )
     return Drawing(drawn, text, columns)

@@ -31,8 +31,8 @@ def time_to_loss(results: Results) -> Drawing:
     drawn.add_trace(go.Scatter(name="the bound", x=laws, y=bounds, mode="markers", marker=shape))
     factor = min(row["bound"] / row["steps"] for row in rows)
     text = (
-        "Steps to the loss epsilon against what the law gives, on logarithmic axes: counted times lie on it, and the "
-        f"theorem's bound without its logarithms is at least {factor:.0f} times above."
+        "Steps to the loss epsilon against the steps by the law, on logarithmic axes: counted steps agree with the "
+        f"law, and the theorem's bound without its logarithms is at least {factor:.0f} times larger."
     )
     return Drawing(drawn, text, columns_of(rows, "sweep", "T", "q", "d", "lr", "epsilon", "steps", "law", "bound"))
 

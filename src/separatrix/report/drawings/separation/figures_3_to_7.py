@@ -25,7 +25,7 @@ def area(name: str, x: Sequence[float], low: Sequence[float], high: Sequence[flo
 
 
 def _range(x: Sequence[float], inside: Sequence[bool]) -> go.Scatter | None:
-    """Shade the part of the axis where its hypotheses hold; a single point is as wide as half a step."""
+    """Shade the part of the axis where the hypotheses hold; a single point is drawn half a step wide."""
     within = [value for value, holds in zip(x, inside, strict=True) if holds]
     if not within:
         return None
@@ -141,6 +141,6 @@ def figure_7(results: Results) -> Drawing:
     drawn = _panels(results, {f"7{x}": f"({x}) {title}" for x, title in zip("abcde", titles, strict=True)})
     text = (
         f"Success of cross-attention: {_spread(by['7a'])} over n, {_spread(by['7b'])} over d; over m it rises, then "
-        "falls slowly; it rises with a1 and falls with a0. With d = 11 for 12 the last two move a little."
+        "falls slowly; it rises with a1 and falls with a0. With d = 11 instead of 12 the last two change slightly."
     )
     return Drawing(drawn, text, _columns(results))

@@ -21,7 +21,7 @@ _SERIES = (
 _CURVES = Curves(
     series=[series for _, _, series in _SERIES],
     x=Axis("log<sub>10</sub> n", "log10_n", log=True, range=(0, math.log10(30)), ticks=(1, 2, 3, 5, 10, 20, 30)),
-    y=Axis("log<sub>10</sub> of the chance of failure", range=(-32, 1)),
+    y=Axis("log<sub>10</sub> of the failure probability", range=(-32, 1)),
     bound=Bound("δ / n", lambda log10_n: -2 - log10_n),
     height=460,
 )
@@ -38,7 +38,7 @@ def regression_failures(results: Results) -> Drawing:
     # The logarithm of a probability of zero cannot be drawn.
     drawn = _CURVES.figure({name: max(value, FLOOR) for name, value in row.items()} for row in rows)
     text = (
-        "Bounds over all data on the chance that a network does the wrong thing, tau = 1/4: from n = 10^5 on the three "
+        "Bounds over all data on the failure probability of each network, tau = 1/4: from n = 10^5 on the three "
         "silent networks are below delta / n; softmax on D1 is below it with C = 1.5 and not with C = 1."
     )
     return Drawing(drawn, text, columns_of(rows, *rows[0]))

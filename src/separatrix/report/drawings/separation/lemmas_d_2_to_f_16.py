@@ -11,7 +11,7 @@ from separatrix.report.tables import Results, Row, columns_of
 from separatrix.report.theme import BLUE, COLOURS, GREEN, GREY, ORANGE, Drawing, figure
 
 FLOOR = -400.0
-"""log10 of the least probability drawn, which lies far below every axis."""
+"""The smallest log10 of a probability that is drawn, far below every axis."""
 _RELATIONS = {
     "=": ("equal", GREEN, "diamond"),
     "<=": ("at most the bound", BLUE, "triangle-left"),
@@ -61,8 +61,8 @@ def entry_bounds(results: Results) -> Drawing:
     counts = [row for cell in results for row in cell.result["right"].values()]
     text = (
         f"Entries over their bounds, part by part, in {len(results)} settings: of {sum(row[0] for row in counts):,} "
-        f"comparisons {sum(row[1] for row in counts)} went against the lemma; those at most the bound are left of the "
-        "line, those at least it right of it."
+        f"comparisons {sum(row[1] for row in counts)} went against the lemma; entries with an upper bound are left of "
+        "the line, entries with a lower bound right of it."
     )
     return Drawing(drawn, text, columns_of(rows, "part", "relation", "n", "d", "ratio"))
 
@@ -73,7 +73,7 @@ def row_chances(results: Results) -> Drawing:
     along = [cell for cell in results if "reaches" in cell.result and cell.parameters["path"] not in LESS_D]
     drawn_cells = [
         cell for cell in along if cell.parameters["margin"] != "0"
-    ]  # a margin of 0 belongs to a wrong neighbour
+    ]  # a margin of 0 is used only for a wrong neighbour
     paths = sorted({cell.parameters["path"] for cell in drawn_cells}, key=lambda path: float(path.removeprefix("n^")))
     dashes = dict(zip(reversed(paths), ("solid", "dash", "dot", "dashdot"), strict=False))
     growth = ", ".join(f"{dash} for {path}" for path, dash in reversed(dashes.items()))
@@ -97,8 +97,8 @@ def row_chances(results: Results) -> Drawing:
     drawn.update_yaxes(range=[-60, 2])
     drawn.update_xaxes(**tick_labels((2, 4, 8, 16, 30, 60, 120, 200)))
     text = (
-        f"The chance that a row reaches its threshold, against log n ({growth}): what the lemma calls rare falls below "
-        "delta / n sooner or later, what it says happens often stays at one quarter."
+        f"The probability that a row reaches its threshold, against log n ({growth}): the events that the lemma calls "
+        "rare fall below delta / n for large n, the frequent ones stay at one quarter."
     )
     return Drawing(drawn, text, columns_of(rows, "row", "path", "log10_n", "g", "log10_chance"))
 

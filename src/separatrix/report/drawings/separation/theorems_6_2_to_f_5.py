@@ -91,7 +91,7 @@ def failure_of_the_parts(results: Results) -> Drawing:
     most = max(cell.parameters["width"] for cell in along)
     widest = next(cell for cell in along if cell.parameters["width"] == most)
     narrow = next(cell for cell in results if cell.parameters == {**widest.parameters, "width": 1.0})
-    drawn = figure("log<sub>10</sub> n", "log<sub>10</sub> of the chance of failure", log_x=True, height=480)
+    drawn = figure("log<sub>10</sub> n", "log<sub>10</sub> of the failure probability", log_x=True, height=480)
     x = widest.result["log10_n"]
     for (part, name, colour), width in zip(_PARTS, (2, 7, 4, 2), strict=True):  # three of them coincide
         y = [max(value, FLOOR) for value in widest.result[part]]
@@ -109,7 +109,7 @@ def failure_of_the_parts(results: Results) -> Drawing:
     late = max((rare_from(widest.result, part) or math.inf) for part, _, _ in _PARTS)
     few = "is not" if rare_from(narrow.result, _FIRES) is None else "is"
     text = (
-        f"The chances that each part fails along g = n^0.1, against log n: with C = {most:g} all four are below "
+        f"The probability that each part fails along g = n^0.1, against log n: with C = {most:g} all four are below "
         f"delta / n from n = 10^{late:.0f} on; with C = 1 softmax on D1 {few}."
     )
     return Drawing(drawn, text, columns)

@@ -1,4 +1,4 @@
-"""What a model is asked.
+"""The tasks of the learning studies.
 
 task      tokens of several fields, and the right answers
 recall    k-way associative recall, whose keys are joined from k - 1 tokens

@@ -1,8 +1,9 @@
-"""The import graph of Python's standard library: a real graph that every Python brings along.
+"""The import graph of Python's standard library: a real graph that is part of every Python installation.
 
 Nodes are the top-level modules of the standard library, and an edge says that a module imports another, and how: at the
 top level by ``import``, at the top level by ``from ... import``, or inside a function or a class. The sources are
-parsed, never run. The graph differs between versions of Python, by little, so `digest` tells which one a run has read.
+parsed, never run. The graph differs slightly between versions of Python; `digest` identifies the one that a run has
+read.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ RELATIONS = ("import", "from", "nested")
 """How a module is imported: ``import x``, ``from x import y``, or either inside a function or a class."""
 
 _LEFT_OUT = ("antigravity", "idlelib", "lib2to3", "test", "this", "turtledemo")
-"""Applications, tests and jokes, which are no part of the library proper."""
+"""Applications, tests and Easter eggs, which are excluded."""
 
 _HELD_OUT = 3
-"""The imports of one module in so many, in the order of their names, are held out."""
+"""The imports of every third module, in alphabetical order, are held out."""
 
 
 @cache

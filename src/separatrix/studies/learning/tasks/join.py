@@ -1,20 +1,21 @@
-r"""Two-hop joins in context: h -r1-> x -r2-> ?, where both facts stand among others in the input.
+r"""Two-hop joins in context: h -r1-> x -r2-> ?, where both facts are in the input, among others.
 
 A fact is a token with three fields, (head, relation, tail). No two facts have the same head and relation. The last
 token asks by a head h and two relations r1 and r2: exactly one fact is (h, r1, x) and exactly one is (x, r2, y), and
-the answer is y. Whoever does not join two facts can at best guess among the tails of the facts with the relation r2.
+the answer is y. A model that does not join two facts can at best guess among the tails of the facts with the relation
+r2.
 
-*One head of order 3 does it in one layer*: the score
+*One head of order 3 solves it in one layer*: the score
 
     [h asked = head of j_1] + [r1 asked = relation of j_1] + [tail of j_1 = head of j_2] + [r2 asked = relation of j_2]
 
-is 4 on the two facts asked for and at most 3 on every other pair. *Heads of order 2 need two hops*: the token that asks
-first attends to the fact (h, r1, x), and in a second layer to (x, r2, y). In one layer, a product of two order-2
-attentions hands on a product of two sums over single facts, of which neither has seen the other.
+is 4 on the two facts in question and at most 3 on every other pair. *Heads of order 2 need two hops*: the last token
+attends to the fact (h, r1, x) in the first layer, and to (x, r2, y) in the second. In one layer, a product of two
+order-2 attentions returns a product of two sums over single facts, neither of which depends on the other.
 
 `Join` draws facts at random. `ImportJoin` draws them from a real graph, the imports of Python's standard library: heads
 and tails are modules, and the relation says how a module is imported. Its modules get new symbols at random in each
-input, so that edges cannot be learned by heart, and facts to learn from and held-out ones have different heads.
+input, so that edges cannot be memorized, and training facts and held-out facts have different heads.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ __all__ = ["ImportJoin", "Join", "by_one_head", "by_two_hops"]
 
 @dataclass(frozen=True)
 class Join:
-    """The sizes of a join; tokens have fields of heads, tails and relations, and relations asked for second.
+    """The sizes of a join; the fields of a token are head, relation and tail.
 
     Attributes:
-        facts: How many facts an input has.
-        entities: How many heads and tails there are.
-        relations: How many relations there are; entities * relations must be at least `facts`.
+        facts: The number of facts in an input.
+        entities: The number of heads and tails.
+        relations: The number of relations; entities * relations must be at least `facts`.
 
     Example:
         >>> Join(8).task.n, Join(8).task.symbols
@@ -74,11 +75,11 @@ class Join:
         keys = torch.rand(count, self.entities * self.relations, generator=generator).argsort(-1)[:, : self.facts]
         tails = torch.randint(self.entities, (count, self.facts), generator=generator)
         heads, relations = keys // self.relations, keys % self.relations
-        tails[:, 0] = heads[:, 1]  # the first two facts are those asked for
+        tails[:, 0] = heads[:, 1]  # the first two facts are the ones to join
         return self.batch(heads, relations, tails, generator)
 
     def batch(self, heads: Tensor, relations: Tensor, tails: Tensor, generator: torch.Generator) -> TaskBatch:
-        """The tokens of facts (count, facts), of which the first two are asked for, in random order.
+        """The tokens of facts (count, facts), of which the first two are to be joined, in random order.
 
         Args:
             heads: The heads of the facts.
@@ -107,7 +108,7 @@ class ImportJoin(Join):
 
     Attributes:
         relations: The number of `RELATIONS`.
-        graph: The `digest` that the graph must have; None for whichever graph this Python brings along.
+        graph: The `digest` that the graph must have; None for the graph of this Python.
     """
 
     relations: int = len(RELATIONS)
@@ -129,7 +130,7 @@ class ImportJoin(Join):
         going_on: dict[int, list[tuple[int, ...]]] = {}
         for fact in facts:
             going_on.setdefault(fact[0], []).append(fact)
-        chains = [fact for fact in facts if fact[2] in going_on]  # those that a second fact goes on from
+        chains = [fact for fact in facts if fact[2] in going_on]  # facts whose tail is the head of another fact
 
         def draw(count: int, generator: torch.Generator) -> TaskBatch:
             inputs: list[Tensor] = []
@@ -156,11 +157,11 @@ class ImportJoin(Join):
 
 
 _SHARP = 50.0
-"""By how much the right score is above all others: any other pair weighs at most exp(-50) of the right one."""
+"""The factor of the scores: any other pair has at most exp(-50) of the weight of the right pair."""
 
 
 def by_one_head(join: Join, tokens: Tensor) -> Tensor:
-    """The answers (count, 1) of the order-3 head that the module describes, its scores multiplied by 50.
+    """The answers (count, 1) of the order-3 head of the module's docstring, with scores multiplied by 50.
 
     Example:
         >>> batch = Join(12).draw(5, torch.Generator().manual_seed(0))
@@ -178,7 +179,7 @@ def by_one_head(join: Join, tokens: Tensor) -> Tensor:
 
 
 def by_two_hops(join: Join, tokens: Tensor) -> Tensor:
-    """The answers (count, 1) of the two order-2 layers that the module describes, their scores multiplied by 50.
+    """The answers (count, 1) of the two order-2 layers of the module's docstring, with scores multiplied by 50.
 
     Example:
         >>> batch = Join(12).draw(5, torch.Generator().manual_seed(0))

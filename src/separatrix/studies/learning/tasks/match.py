@@ -1,4 +1,4 @@
-"""Planted triples: has the last token two others with which it sums to zero?"""
+"""Planted triples: are there two tokens whose sum with the last token is zero?"""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["match_task"]
 
 
 def match_task(n: int, modulus: int) -> Task:
-    """The task of telling whether the last of n tokens has two others with which it sums to zero modulo M.
+    """The task of deciding whether two of n tokens and the last one sum to zero modulo M.
 
     Example:
         >>> match_task(8, 11).training(4, torch.Generator().manual_seed(0)).tokens.shape

@@ -1,4 +1,4 @@
-r"""k-way associative recall: the value of a key whose k - 1 parts stand in k - 1 different tokens.
+r"""k-way associative recall: the value of a key whose k - 1 parts are in k - 1 different tokens.
 
 A record i has a key (c_{i,1}, ..., c_{i,k-1}), a value v_i and a tag t_i. It is written as k - 1 tokens, one for each
 part of its key; all bear its tag, and the last of them its value:
@@ -6,16 +6,16 @@ part of its key; all bear its tag, and the last of them its value:
     (c_{i,1}, t_i), ..., (c_{i,k-2}, t_i), (c_{i,k-1}, t_i, v_i)
 
 First parts come first, in random order, then second parts, and so on; the last token asks for the key of one of the
-records. Each last part is shared by r records, so that **whoever does not join its token to the others by their tags is
-right one time in r**. With k = 2 a key is one token: ordinary associative recall.
+records. Each last part is shared by r records, so that **a model that does not join tokens by their tags has an
+accuracy of 1/r**. With k = 2 a key is one token: ordinary associative recall.
 
-*One head of order k does it in one layer.* Over one-hot vectors, the score
+*One head of order k solves it in one layer.* Over one-hot vectors, the score
 
     sum_m [c_m asked = c_m of token j_m]  +  sum_m [tag of token j_m = tag of token j_{m+1}]
 
-is a sum of coordinates that are each a product of a factor of the query and one factor of each of the k - 1 keys, as
-order-k attention wants it (factors that a term lacks are 1); it is 2k - 3 on the record asked for and at most 2k - 4 on
-every other tuple. `by_one_head` is that head.
+is a sum of coordinates that are each a product of a factor of the query and one factor of each of the k - 1 keys, as in
+order-k attention (missing factors are 1); it is 2k - 3 on the requested record and at most 2k - 4 on every other tuple.
+`by_one_head` is that head.
 
 *Heads of order 2 need two hops*, for any k: in the first layer each token attends to the tokens of its tag and collects
 the parts of its record's key, in the second the query attends to the tokens whose record's key is its own.
@@ -45,8 +45,8 @@ class Recall:
 
     Attributes:
         order: k, the number of parts of a key plus one.
-        parts: How many symbols each part of a key may be.
-        shared: r, how many records have a last part in common.
+        parts: The number of symbols for each part of a key.
+        shared: r, the number of records that have the same last part.
 
     Example:
         >>> Recall(3, parts=4, shared=2).records, Recall(3, parts=4, shared=2).task.n
@@ -115,11 +115,11 @@ class Recall:
 
 
 _SHARP = 50.0
-"""By how much the right score is above all others: any other tuple weighs at most exp(-50) of the right one."""
+"""The factor of the scores: any other tuple has at most exp(-50) of the weight of the right tuple."""
 
 
 def by_one_head(recall: Recall, tokens: Tensor) -> Tensor:
-    """The answers (count, 1) of the order-k head that the module describes, its scores multiplied by 50.
+    """The answers (count, 1) of the order-k head of the module's docstring, with scores multiplied by 50.
 
     Example:
         >>> batch = Recall(4, parts=2, shared=3).draw(5, torch.Generator().manual_seed(0))
@@ -136,7 +136,7 @@ def by_one_head(recall: Recall, tokens: Tensor) -> Tensor:
         return torch.cat(blocks, -1)
 
     query = row(dict(enumerate(parts)), ())[:, -1:]
-    before = slice(None, -1)  # the token that asks has parts of its own, and is no record
+    before = slice(None, -1)  # the last token has parts, but is not a record
     keys = [row({place: parts[place]}, (place - 1, place))[:, before] for place in range(k - 1)]
     shown_values = values[:, before]
     out = tensor_attention(query, keys, [*([torch.ones_like(shown_values)] * (k - 2)), shown_values], scale=_SHARP)
@@ -144,10 +144,10 @@ def by_one_head(recall: Recall, tokens: Tensor) -> Tensor:
 
 
 def by_two_hops(recall: Recall, tokens: Tensor) -> Tensor:
-    """The answers (count, 1) of the two order-2 layers that the module describes, their scores multiplied by 50.
+    """The answers (count, 1) of the two order-2 layers of the module's docstring, with scores multiplied by 50.
 
-    The first layer gives each token the mean of its tag's tokens, k - 1 of them, of which one has each part. So all
-    tokens of the record asked for are attended to alike in the second, and only one of them holds a value.
+    In the first layer each token averages the k - 1 tokens with its tag, each of which has one part. So in the second
+    layer all tokens of the requested record have the same weight, and only one of them has a value.
 
     Example:
         >>> batch = Recall(4, parts=2, shared=3).draw(5, torch.Generator().manual_seed(0))

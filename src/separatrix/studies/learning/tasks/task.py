@@ -1,7 +1,7 @@
-"""Tasks: tokens of several fields and the right answers, drawn afresh whenever they are needed.
+"""Tasks: random inputs, whose tokens have several fields, with the right answers.
 
-A token is a set of symbols, one a field, and a model embeds it as the sum of their embeddings: a place, a tag or a
-value beside a name need no encoding of their own.
+A token has one symbol per field, and a model embeds it as the sum of their embeddings, so that positions, tags and
+values need no separate encoding.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ class TaskBatch:
 
 
 Draw = Callable[[int, torch.Generator], TaskBatch]
-"""So many inputs with their answers, drawn with the generator given."""
+"""A function that draws a number of inputs with their answers from a generator."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a model is asked.
+    """A task for a model.
 
     Attributes:
         n: The number of tokens of an input.
         symbols: The number of symbols, over all fields.
-        classes: The number of answers that there are.
-        asked: n for a model that answers at every token, 1 for one that answers at the last.
-        training: Draws inputs to learn from.
-        held_out: Draws inputs to be judged by.
+        classes: The number of possible answers.
+        asked: n if the model answers at every token, 1 if only at the last.
+        training: Draws training inputs.
+        held_out: Draws held-out inputs.
     """
 
     n: int

@@ -1,11 +1,11 @@
-"""Text, character by character: the reference of Python's language, which every Python brings along.
+"""Text by characters: the Python language reference, which is part of every Python installation.
 
-The text is what `help("with")` and its like print, read from the standard library's `pydoc_data.topics`. It differs
-between versions of Python, by little, so `digest` tells which one a run has read. Topics quote each other at length:
-**a paragraph that several topics have is read once**, so that what is held out is not a copy of what was learned from.
-The last tenth is held out.
+The text is printed by `help("with")` and similar calls, and is read from the standard library's `pydoc_data.topics`. It
+differs slightly between versions of Python; `digest` identifies the one that a run has read. Topics quote each other at
+length: **a paragraph of several topics is read once**, so that the held-out part is not a copy of the training part.
+    The last tenth is held out.
 
-Every token is a character and its place in the window; the answer at a token is the character that follows.
+A token is a character and its position in the window; the answer at a token is the next character.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.studies.learning.tasks.task import Draw, Task, TaskBatch
 
-__all__ = ["alphabet", "corpus", "digest", "entropy", "text_task", "tokens_of"]
+__all__ = ["alphabet", "corpus", "digest", "entropy", "text_task"]
 
 _HELD_OUT = 10
 """The last tenth of the text is held out."""
@@ -28,7 +28,7 @@ _HELD_OUT = 10
 
 @cache
 def corpus() -> str:
-    """The whole text: the paragraphs of the topics, which are in the order of the alphabet, each paragraph once.
+    """The whole text: the paragraphs of the topics in alphabetical order, each paragraph once.
 
     Raises:
         SeparatrixError: If this Python was installed without `pydoc_data`.
@@ -77,38 +77,22 @@ def _symbols(text: str) -> Tensor:
     return torch.tensor([index[character] for character in text], dtype=torch.int64)
 
 
-def tokens_of(text: str, start: int = 0) -> Tensor:
-    """The tokens (1, length, 2) of a text that stands from place `start` of a window on.
-
-    Example:
-        >>> tokens_of("with", start=3).shape, tokens_of("with", start=3)[0, :, 1].tolist() == [
-        ...     len(alphabet()) + place for place in (3, 4, 5, 6)
-        ... ]
-        (torch.Size([1, 4, 2]), True)
-
-    Raises:
-        ArgumentError: A character is none of the alphabet's.
-    """
-    symbols = _symbols(text)
-    return torch.stack([symbols, len(alphabet()) + start + torch.arange(len(symbols))], -1).unsqueeze(0)
-
-
 @cache
 def _parts() -> tuple[Tensor, Tensor]:
-    """The text as indices into the alphabet: what is trained on, and what is held out."""
+    """The training part and the held-out part of the text, as indices into the alphabet."""
     symbols = _symbols(corpus())
     return tuple(symbols.tensor_split([len(symbols) - len(symbols) // _HELD_OUT]))  # type: ignore[return-value]
 
 
 def text_task(n: int, *, text: str | None = None) -> Task:
-    """The task of predicting each next character in windows of n characters at random places.
+    """The task of predicting each next character in windows of n characters at random positions.
 
     Args:
-        n: Characters of a window.
-        text: The `digest` that the text must have; None for whichever text this Python brings along.
+        n: The number of characters of a window.
+        text: The `digest` that the text must have; None for the text of this Python.
 
     Raises:
-        ArgumentError: If no window of n characters fits in what is held out, or the text is another one.
+        ArgumentError: If the held-out part is shorter than n + 1 characters, or the text has another `digest`.
 
     Example:
         >>> batch = text_task(5).held_out(2, torch.Generator().manual_seed(0))
@@ -118,7 +102,7 @@ def text_task(n: int, *, text: str | None = None) -> Task:
     if not is_whole(n, low=1, high=len(_parts()[1]) - 1):
         raise ArgumentError("n", expected=f"an integer from 1 to {len(_parts()[1]) - 1}", got=n)
     if text not in (None, digest()):
-        raise ArgumentError("text", expected=f"the SHA-256 of this Python's text, {digest()}", got=text)
+        raise ArgumentError("text", expected=f"the SHA-256 of this Python's text, {digest()}", got=repr(text))
     C = len(alphabet())
 
     def windows(symbols: Tensor) -> Draw:
@@ -135,10 +119,10 @@ def text_task(n: int, *, text: str | None = None) -> Task:
 
 
 def entropy(context: int) -> float:
-    """The nats for each character that a table of the `context` characters before it leaves on the held-out part.
+    """The loss in nats per character, on the held-out part, of a table of the `context` preceding characters.
 
-    The table has the counts of the part that is trained on, and half a count more for every character, so that none is
-    impossible. It is a baseline for attention: a context of 0 uses frequencies only, and 1 is a table of pairs.
+    The table has the counts of the training part plus one half for every character, so that no probability is zero. It
+    is a baseline for attention: a context of 0 uses frequencies only, and 1 is a table of pairs.
 
     Example:
         >>> entropy(0) > entropy(1)

@@ -1,4 +1,4 @@
-"""The savings of a bound on the scores: flops, seconds and bytes as n grows."""
+"""The savings from a bound on the scores: flops, seconds and bytes as n grows."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def learning_growth(results: Results) -> Drawing:
     n = last.parameters["n"]
     less = last.result["flops"] / bounded[n].result["flops"]
     text = (
-        "Flops of attention, and the seconds of a step forwards and backwards on the machine that ran it, against n: "
+        "Flops of attention, and the seconds of a training step on the machine that ran it, against n: "
         f"cubic for order 3, linear for order 3 bounded by R; at n = {n} R = 1 has {less:.0f} times fewer flops."
     )
     return Drawing(drawn, text, _columns(results))

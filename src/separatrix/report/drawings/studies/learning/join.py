@@ -1,4 +1,4 @@
-"""Two-hop joins: what guessing without a join gets right, and what models do with more facts than they learned from."""
+"""Two-hop joins: the accuracy of guessing without a join, and of models on more facts than in training."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def join_guessing(results: Results) -> Drawing:
     drawn.update_xaxes(tickvals=facts, ticktext=[str(count) for count in facts])
     drawn.add_trace(curve("guessing without a join", facts, guessed, GREY))
     text = (
-        "The share of right answers of a guess among the facts with the second relation, without joining two facts: "
-        f"{guessed[0]:.2f} of {facts[0]} facts, {guessed[-1]:.2f} of {facts[-1]}. Both constructions by hand are "
+        "The accuracy of guessing among the facts with the second relation, without joining two facts: "
+        f"{guessed[0]:.2f} with {facts[0]} facts, {guessed[-1]:.2f} with {facts[-1]}. Both constructions by hand are "
         "always right."
     )
     return Drawing(drawn, text, columns_of(rows, "facts", "guessing", "by_one_head", "by_two_hops"))

@@ -1,4 +1,4 @@
-"""The least bound R at which one tuple can have half of the attention."""
+"""The smallest bound R at which one tuple can have half of the attention."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RADII = Curves(
     series=Curve("R", "order {order}", mode="lines"),
     by=("order",),
     x=Axis("tokens n", "n", log=True, dtick=1),
-    y=Axis("least R for half of the attention", log=True, ticks=(*RADII, 8, 16)),
+    y=Axis("smallest R for half of the attention", log=True, ticks=(*RADII, 8, 16)),
     height=460,
 )
 
@@ -32,7 +32,7 @@ def recall_radius(results: Results) -> Drawing:
     drawn.add_trace(curve("inputs recalled by hand", x, y, GREY, mode="markers", marker={"size": 9}))
     reach = int((math.exp(2 * RADII[-1]) + 1) ** 0.5)
     text = (
-        "The least bound R at which one of n^(k-1) tuples can have half of the attention, against n: it grows as "
+        "The smallest bound R at which one of n^(k-1) tuples can have half of the attention, against n: it grows as "
         f"(k - 1)/2 ln n, to {radius_for_half(lengths[-1] ** 2):.1f} for order 3 at n = {lengths[-1]:,}; "
         f"R = {RADII[-1]:g} reaches n = {reach}."
     )

@@ -85,7 +85,8 @@ def learning_curves(results: Results) -> Drawing:
     best, worst = (pick(ends, key=lambda name: ends[name]) for pick in (max, min))
     text = (
         f"{what.capitalize()} against steps of training, the mean of {len(next(iter(ours.values())))} seeds, "
-        f"{len(ours)} attentions with as many parameters: after {last} steps from {ends[worst]:.3f} ({worst}) to "
+        f"{len(ours)} attentions with the same number of parameters: after {last} steps from {ends[worst]:.3f} "
+        f"({worst}) to "
         f"{ends[best]:.3f} ({best})."
     )
     return Drawing(drawn, text, _columns(results))

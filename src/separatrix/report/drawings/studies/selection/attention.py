@@ -60,7 +60,8 @@ def selection_learners(results: Results) -> Drawing:
     last, steps = order[::-1], results[0].parameters["steps"]
     first = ", ".join(f"{name} {geometric_mean(ended[name]):.2g}" for name in last[:4])
     text = (
-        f"The loss of every attention after {steps} steps, a dot a seed, over that of answering zero; the means of the "
+        f"The loss of every attention after {steps} steps, one dot per seed, divided by the loss of answering zero; "
+        "the means of the "
         f"best four: {first}; identity was stopped."
     )
     return Drawing(drawn, text, _columns([cell for cells in chosen.values() for cell in cells]))

@@ -67,7 +67,7 @@ def fixed_encodings_trained(results: Results) -> Drawing:
         ]
     drawn.update_yaxes(rangemode="tozero")
     text = (
-        "The loss of transformers trained with stochastic encodings on eight fixed ones, bars of two standard errors, "
-        "beside their loss on fresh ones: the fixed lie around the fresh."
+        "Transformers trained with stochastic encodings: the loss with each of eight fixed encodings, with bars of "
+        "two standard errors, is close to the loss with fresh encodings."
     )
     return Drawing(drawn, text, columns_of(rows, *rows[0]))

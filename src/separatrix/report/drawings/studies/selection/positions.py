@@ -37,8 +37,8 @@ def selection_positions(results: Results) -> Drawing:
     )
     last = {kind: fmean(at(cell, lengths[-1]) for cell in cells) / ZERO for kind, cells in kinds.items()}
     text = (
-        f"The loss over that of answering zero at lengths {lengths[0]} to {lengths[-1]}, trained at {lengths[0]}, an "
-        f"encoding a line, bars from the least to the largest seed: at {lengths[-1]} stochastic has "
+        f"The loss over that of answering zero at lengths {lengths[0]} to {lengths[-1]}, trained at {lengths[0]}, one "
+        f"line per encoding, with bars for the range over seeds: at {lengths[-1]} stochastic has "
         f"{last['stochastic']:.2f} and fixed {last['fixed']:.2f}."
     )
     return Drawing(drawn, text, columns_of(rows, *rows[0]))

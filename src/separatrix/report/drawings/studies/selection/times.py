@@ -26,7 +26,7 @@ def selection_time_law(results: Results) -> Chart:
     ]
     return rows, (
         "The relative distance of the times to the losses 0.01 and 0.001 from d_e (T / (2 d) + 1 / (4 epsilon)) with "
-        "its lower terms: it falls in proportion to 1 / d_e, with random signs as with orthogonal encodings."
+        "its lower terms: it falls in proportion to 1 / d_e, both with random signs and with orthogonal encodings."
     )
 
 

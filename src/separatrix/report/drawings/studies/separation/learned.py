@@ -23,7 +23,7 @@ _LOOK = {
 
 
 def _spread(values: Sequence[Sequence[float]], colour: str) -> dict[str, Any]:
-    """Error bars from the least to the largest of the seeds, around their mean."""
+    """Error bars from the minimum to the maximum over seeds, around the mean."""
     means, least, largest = ([of(seeds) for seeds in values] for of in (mean, min, max))
     return error_bars(means, least, largest, color=colour, thickness=1)
 
@@ -57,8 +57,8 @@ def learned_accuracy(results: Results) -> Drawing:
     drawn.update_yaxes(range=[0, 1.05])
     drawn.update_yaxes(title_text="accuracy", row=1, col=1)
     text = (
-        "Held-out accuracy of trained weights at the length of training, 4 and 16 times it: softmax with a trained y "
-        "stays at one, linear attention with a trained y falls to one half, and with a trained X too it keeps a part."
+        "Held-out accuracy of trained weights at 1, 4 and 16 times the training length: softmax with a trained y "
+        "stays at 1, linear attention with a trained y falls to 1/2, and with a trained y and X it ends between."
     )
     return Drawing(drawn, text, columns_of(rows, *rows[0]))
 
@@ -110,6 +110,7 @@ _COLOURS = dict(zip(MECHANISMS, (BLUE, RED), strict=True))
 def weights_by_hand(results: Results) -> Chart:
     """Weights set by hand: the smallest K for which y = K e_1 fires on D1, against the length."""
     return rows_of(results), (
-        "The least K for which y = K e_1 fires on D1, against n on logarithmic axes: in all three settings it grows as "
+        "The smallest K for which y = K e_1 fires on D1, against n on logarithmic axes: in all three settings it "
+        "grows as "
         "n for linear attention, and is about one for softmax."
     )

@@ -102,8 +102,8 @@ def separation_against_margin(results: Results) -> Drawing:
             line = curve(label, cell["margins"], cell["best"], colour, **look)
             drawn.add_trace(line, row=1 + SETTINGS.index(setting), col=1)
     text = (
-        "The probability of separating at the best tau, against the margin asked for: linear attention separates now "
-        "and then, at margins that shrink as 1/n, and softmax nearly always, at margins above a tenth of tau."
+        "The probability of separating at the best tau, against the required margin: linear attention separates "
+        "sometimes, at margins that shrink as 1/n, and softmax nearly always, at margins above a tenth of tau."
     )
     rows = one_row_per_entry(cells, "margin", "best", "tau")
     return Drawing(drawn, text, columns_of(rows, "setting", "mechanism", "n", "margin", "best", "tau"))

@@ -72,9 +72,11 @@ class ClaimsOfPaper:
 
     def test_every_misprint_is_shown_and_corrected(self, pairs_id: str) -> None:
         """Nothing is decided if what is printed is right too; the claim fails if its correction is wrong."""
-        assert CLAIMS[pairs_id].errata
+        measured = {name for cell in ran(pairs_id) for name in cell.result}
+        in_pairs = [erratum for erratum in CLAIMS[pairs_id].errata if erratum.shown_by in measured]
+        assert in_pairs
         for missed, verdict in ((0.0, UNDECIDED), (0.5, FAILS)):
-            for erratum in CLAIMS[pairs_id].errata:
+            for erratum in in_pairs:
                 pair = {erratum.shown_by: [missed, missed]}
                 assert judge(pairs_id, every(ran(pairs_id), **pair)) is verdict, (erratum.shown_by, missed)
 

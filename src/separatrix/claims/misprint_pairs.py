@@ -52,9 +52,11 @@ def compared(
     amounts = {erratum.shown_by: worst(cells, erratum.shown_by) for erratum in errata}
     evidence: dict[str, float | str] = dict(numbers or {})
     for name, (printed, right) in amounts.items():
-        evidence[f"{name}: missed by, as printed"] = printed
-        evidence[f"{name}: missed by, corrected"] = max(right, 0.0)
+        evidence[f"{name}: violation, as printed"] = printed
+        evidence[f"{name}: violation, corrected"] = max(right, 0.0)
     judged = [pair[0 if name == misprint else 1] for name, pair in amounts.items()]
     missed_too = any(amount > ROUNDING for amount in judged)
     shows = {name: printed > ROUNDING for name, (printed, _) in amounts.items()}
-    return holds_if(held and not missed_too, evidence, "A correction is missed too." if missed_too else "", shows=shows)
+    return holds_if(
+        held and not missed_too, evidence, "A corrected statement is violated too." if missed_too else "", shows=shows
+    )

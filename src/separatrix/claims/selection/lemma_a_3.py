@@ -114,7 +114,7 @@ def lemma_a_3(cells: Sequence[CellResult], misprint: str = "", norm_missed: str 
     norm = max(cell.result[norm_missed] for cell in cells)
     numbers: dict[str, float | str] = {
         "largest |<e_i, e_v> - 1| inside": inside,
-        "norm bound missed by": max(norm, 0.0),
+        "violation of the norm bound": max(norm, 0.0),
         "deltas": f"{min(deltas):.4f} to {max(deltas):.4f}",
     }
     return compared(cells, CODE, numbers, held=max(inside, norm) <= ROUNDING, misprint=misprint)

@@ -174,7 +174,7 @@ def lemma_e_7(cells: Sequence[CellResult], misprint: str = "", share: float = 1.
             used = max(used, abs(moved / middle - 1) / overlap)
     numbers: dict[str, float | str] = {
         "gradient leaves the lemma's directions, all blocks, by": strays,
-        "bounds on the step of C missed by": max(bounds, 0.0),
+        "violation of the bounds on the step of C": max(bounds, 0.0),
         "largest share of the interval that is used, overlaps below 1": used,
     }
     return compared(cells, UPDATES, numbers, held=max(strays, bounds) < TIGHT, misprint=misprint)

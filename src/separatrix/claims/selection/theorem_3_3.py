@@ -146,8 +146,9 @@ TOLERANCE = 0.03
 @claim(
     where="Theorem 3.3",
     says=r"With stochastic encodings that have the $(q, \delta)$-property for $\delta < 1/10$, and a zero start, "
-    r"gradient descent at a rate up to $d_e^2 / (40 d^2 T)$ brings the loss to $\epsilon$ within $T^2 d / (\eta "
-    r"\epsilon)$ steps and a power of $T$ (Theorem E.6), up to logarithms, of which $d_e$ is one.",
+    r"gradient descent at a rate up to $d_e^2 / (40 d^2 T)$ brings the loss to $\epsilon$ within $T^{(2 + 2 c) / (1 - "
+    r"c)} / \eta + T^2 d / (\eta \epsilon)$ steps, $c = \delta \sqrt{q} / (1 - \delta)$, up to logarithms, of which "
+    "$d_e$ is one.",
     cells=_cells,
     errata=RATE,
     neighbours=(

@@ -116,7 +116,7 @@ def theorem_c_1(cells: Sequence[CellResult], factor: float = 1.0, bound: str = "
     numbers: dict[str, float | str] = {
         "first layers": len(cells),
         "least error / bound": min(ratios),
-        "steps of the proof missed by": steps,
+        "violation of the steps of the proof": steps,
         "first layers with Td rows": rows,
     }
     return holds_if(min(ratios) >= 1 - 1e-9 and steps <= 1e-9, numbers, shows={ROWS: rows == 0})

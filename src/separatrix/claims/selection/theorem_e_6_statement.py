@@ -115,7 +115,7 @@ def theorem_e_6_mean_weights(cells: Sequence[CellResult], first: str = "1", seco
         "settings": len(cells),
         "largest overlaps": ", ".join(f"{cell.result['overlap']:.2f}" for cell in cells),
         "least spread of the weights / their mean": spread,
-        **{f"step ({name}): least to spare, relative": value for name, value in least.items()},
+        **{f"step ({name}): least slack, relative": value for name, value in least.items()},
     }
     if spread < 1e-3:
         return Finding(Verdict.UNDECIDED, numbers, "The weights do not differ between encodings.")

@@ -52,6 +52,8 @@ def results(name: str) -> tuple[CellResult, ...]:
         case "selection_time_law":
             flows = [found(times.orthogonal, T=40, q=3, d=2, width=width) for width in (2**10, 2**11)]
             return *flows, *(found(times.drawn, T=64, d=2, width=width) for width in (2**12, 2**13))
+        case "selection_time_regime":
+            return tuple(found(times.regime, T=T, d=2, K=K) for T in (32, 64) for K in (60, 300))
         case "fixed_encodings":
             how = {"T": 20, "q": 2, "d": 2, "schedule": SCHEDULE, "encodings": 4}
             widths = [(170, 0.3), (170, 0.4), (64, 0.5)]
@@ -76,6 +78,7 @@ NAMES = [
     "fixed_encodings",
     "fixed_encodings_trained",
     "selection_time_law",
+    "selection_time_regime",
 ]
 
 

@@ -43,7 +43,7 @@ def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
     linked: dict[str, Path] = app.__dict__.get("linked_sources", {})
     for page, source in sorted(linked.items()):
         title = source.relative_to(ROOT).as_posix()
-        code = app.builder.highlighter.highlight_block(source.read_text(), "python", linenos=True)  # type: ignore[attr-defined]
+        code = app.builder.highlighter.highlight_block(source.read_text(), "python")  # type: ignore[attr-defined]
         yield page, {"title": title, "body": f"<h1>{title}</h1>\n{code}"}, "page.html"
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from docutils import nodes
 from sphinx import addnodes
 from sphinx.application import Sphinx
+from sphinx.environment import BuildEnvironment
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,15 +28,19 @@ def replace_downloads(app: Sphinx, document: nodes.document, name: str) -> None:
     if app.builder.format != "html":
         return
     for download in list(document.findall(addnodes.download_reference)):
-        relative, absolute = app.env.relfn2path(download["reftarget"], name)
-        source = Path(absolute).resolve()
+        source = Path(app.env.relfn2path(download["reftarget"], name)[1]).resolve()
         if source.suffix != ".py" or not source.is_relative_to(ROOT):
             continue
         page = page_of(source)
         app.__dict__.setdefault("linked_sources", {})[page] = source
-        app.env.dlfiles.pop(relative, None)  # it is no longer copied
         address = app.builder.get_relative_uri(name, page)
         download.replace_self(nodes.reference("", "", *download.children, refuri=address, internal=True))
+
+
+def drop_copies(app: Sphinx, env: BuildEnvironment) -> None:
+    """Do not copy the Python files that have pages."""
+    for path in [path for path in env.dlfiles if str(path).endswith(".py")]:
+        del env.dlfiles[path]
 
 
 def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
@@ -49,6 +54,7 @@ def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension with Sphinx."""
+    app.connect("env-updated", drop_copies)
     app.connect("doctree-resolved", replace_downloads)
     app.connect("html-collect-pages", source_pages)
     return {"parallel_read_safe": True, "parallel_write_safe": False}

@@ -23,6 +23,7 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
     "docs._ext.made",
+    "docs._ext.source_pages",
     "docs._ext.unbroken_formulas",
 ]
 exclude_patterns = ["_build", "_ext"]

@@ -212,8 +212,8 @@ def short() -> str:
     third = "order 3, R = 4"
     rows = []
     for task, id, what, digits in (
-        ("does a token have two others with which it sums to zero? accuracy", TRIPLES, "accuracy", 2),
-        ("recall by a key whose parts stand in two tokens, accuracy", RECALL, "accuracy", 2),
+        ("are there two tokens that sum to zero with the last one? accuracy", TRIPLES, "accuracy", 2),
+        ("recall by a key whose parts are in two tokens, accuracy", RECALL, "accuracy", 2),
         ("next character of a text, loss in nats", TEXT, "loss", 2),
     ):
         means = [mean(id, f"{what} at equal compute, {name}") for name in ("order 2", "order 3", third)]

@@ -62,5 +62,5 @@ def svg() -> str:
     for panel in range(len(PANELS)):
         parts += _panel(panel)
     note = "Means of three seeds at equal parameters and compute, with Student's 95% intervals, cut off at the edges."
-    parts.append(f'<text x="{LEFT}" y="{height - 8}" class="note">{note} Of the loss, less is better.</text>')
+    parts.append(f'<text x="{LEFT}" y="{height - 8}" class="note">{note} For the loss, lower is better.</text>')
     return "\n".join([*parts, "</svg>", ""])

@@ -86,6 +86,22 @@ def test_a_pair_map_has_its_own_colours_on_a_dark_page(browser: Any, tmp_path: P
         assert page.locator("img").evaluate("image => getComputedStyle(image).filter") == "none"
 
 
+@pytest.mark.parametrize(("figure", "own"), [("gallery/largest_order.svg", True), ("evidence.svg", False)])
+def test_the_colours_of_a_thumbnail_are_not_inverted(browser: Any, tmp_path: Path, figure: str, own: bool) -> None:
+    """Those of the report's figures, which have a transparent background; figures on white are inverted here, too."""
+    image = f'<div class="gallery"><img src="{(DOCS / "_static" / figure).as_uri()}" alt=""></div>'
+    with visited(browser, write_page(tmp_path, image, dark=True), **DESKTOP) as page:
+        assert (page.locator("img").evaluate("image => getComputedStyle(image).filter") == "none") == own
+
+
+def test_numbers_of_a_table_stay_on_one_line(browser: Any, tmp_path: Path) -> None:
+    cells = "".join(f'<td class="text-right">0.{i}4 ± 0.02</td>' for i in range(9))
+    table = f'<div class="table-wrapper"><table class="docutils"><tr>{cells}</tr></table></div>'
+    with visited(browser, write_page(tmp_path, table), **PHONE) as page:
+        heights = page.locator("td").evaluate_all("cells => cells.map((cell) => cell.clientHeight)")
+        assert max(heights) < 40
+
+
 def test_a_line_does_not_begin_with_the_punctuation_of_a_formula(browser: Any, tmp_path: Path) -> None:
     """MathJax replaces a formula by an inline block, after which a browser may break the line."""
     block = '<mjx-container style="display: inline-block; width: 60px; height: 10px"></mjx-container>'

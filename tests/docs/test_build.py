@@ -105,6 +105,10 @@ def test_documents(tmp_path: Path) -> None:
     formulas = pages[built / "derivations" / "near-linear-attention.html"]
     assert any(address.startswith("../_static/tex-svg.js") for address in formulas.loaded)
 
+    paper = pages[built / "papers" / "kronecker.html"]
+    assert "../_code/src/separatrix/hardness/matching.html" in paper.links, "code is shown, not downloaded"
+    assert not list(built.rglob("_downloads/**/*.py"))
+
     with (built / "objects.inv").open("rb") as file:
         inventory = InventoryFile.load(file, "", lambda base, path: path)
     known = {name for kind, entries in inventory.items() if kind.startswith("py:") for name in entries}
@@ -115,6 +119,6 @@ def test_documents(tmp_path: Path) -> None:
 
     left_over = (":py:obj:", "{py:obj}", "&lt;!-- made", "problematic")
     for file in pages:
-        if "_modules" not in file.parts:
+        if not {"_modules", "_code"} & set(file.parts):
             text = file.read_text()
             assert not [word for word in left_over if word in text], file

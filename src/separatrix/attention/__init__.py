@@ -4,11 +4,12 @@ How `certified_attention` works, from the call to the certificate:
 
 1. `call` checks the arguments (their constraints are in `arguments`) and flattens the heads into one dimension.
 2. `near_linear.analysis` bounds entries and scores, and `near_linear.planner` predicts from a sample which polynomial
-satisfies the tolerance, and compares its cost with that of exact attention. 3. If the polynomial is cheaper,
-`near_linear.run` sums monomials of the keys once and multiplies the sums by monomials of the queries; otherwise a
-backend of `exact` visits all tuples. 4. `near_linear.certificate` bounds the error of the computed output, with
-roundings counted by `arithmetic`; while the bound exceeds the tolerance, the degree is raised, until exact attention is
-cheaper. 5. `certified` returns the output with its certificate and the plan that ran, through the calls of `operator`.
+   satisfies the tolerance, and compares its cost with that of exact attention.
+3. If the polynomial is cheaper, `near_linear.run` sums monomials of the keys once and multiplies the sums by monomials
+   of the queries; otherwise a backend of `exact` visits all tuples.
+4. `near_linear.certificate` bounds the error of the computed output, with roundings counted by `arithmetic`; while the
+   bound exceeds the tolerance, the degree is raised, until exact attention is cheaper.
+5. `certified` returns the output with its certificate and the plan that ran, through the calls of `operator`.
 
 Imports go one way, from the bottom of this list to its top:
 

@@ -1,9 +1,10 @@
 """Studies that go beyond the papers: experiments and claims of our own, which the ledger lists under "beyond".
 
-learning what small causal models learn that differ only in their attention matching triples by training: heads of
-order 3 against heads of order 2 selection sparse token selection with other attentions, encodings and lengths than the
-paper's separation softmax against linear attention: other mechanisms, learned weights, phase diagrams, the exact border
-seeds means over seeds with confidence intervals, of single or paired runs
+- `learning`: what small causal models learn that differ only in their attention.
+- `matching`: learning planted triples: heads of order 3 against heads of order 2.
+- `selection`: sparse token selection with other attentions, encodings and lengths than the paper's.
+- `separation`: softmax against linear attention: other mechanisms, learned weights, phase diagrams, the exact border.
+- `seeds`: means over seeds with confidence intervals, of single or paired runs.
 
 Importing this package imports no study; `load` imports the studies and the papers' claims.
 """

@@ -86,6 +86,8 @@ def test_two_settings_stand_side_by_side_and_fit_a_phone(browser: Any, address: 
         assert row(page, "method") == ["polynomial", "exact"]
         drawn(page)
         assert page.evaluate("document.documentElement.scrollWidth") == 360
+        tries, below = (page.locator(name).first.bounding_box() for name in (".tries", ".split"))
+        assert tries["y"] + tries["height"] + 10 < below["y"]
         page.locator("#sample-found .comparison").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") == 360
 

@@ -151,6 +151,7 @@ def test_the_star_is_where_the_setting_is(bound: float, n: int, symbol: str, at:
     assert (mark.marker.symbol, mark.y[0]) == (symbol, at)
     assert mark.x[0] == min(bound, phase_here.diagram(3, ONE.d, ONE.tolerance).bounds[-1])
     assert ("beyond the edge" in drawn.text) == (symbol != "star")
+    assert (mark.mode, mark.showlegend) == ("markers", True)  # its name would cover the border on a phone
 
 
 @pytest.mark.parametrize("d", [1, 8, 64])
@@ -172,6 +173,7 @@ def test_two_orders_have_two_panels() -> None:
     drawn = phase_here.phase([ONE, replace(ONE, order=2)])
     assert [trace.name for trace in drawn.figure.data[-2:]] == ["Setting A", "Setting B"]
     assert [trace.xaxis for trace in drawn.figure.data[-2:]] == ["x", "x2"]
+    assert [trace.mode for trace in drawn.figure.data[-2:]] == ["markers+text"] * 2
     assert set(drawn.columns["order"]) == {2, 3}
 
 

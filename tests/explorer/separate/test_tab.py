@@ -129,6 +129,7 @@ def test_the_curve_passes_through_here_and_is_close_where_it_is_steep() -> None:
     both = separate_figures.along([values, given_values(weights="cross")], "n")
     assert both.columns["setting"] == sorted(both.columns["setting"])
     assert {one.name for one in both.figure.data} == {"success, A", "A is here", "success, B", "B is here"}
+    assert [both.figure.data[i].line.dash for i in (0, 2)] == ["solid", "dash"]  # both are seen where they coincide
 
 
 CASES = [

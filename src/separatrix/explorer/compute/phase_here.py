@@ -164,13 +164,14 @@ def _mark(drawn: go.Figure, sizes: PlanSettings, panel: Diagram, column: int, na
     mark = go.Scatter(
         x=[min(x, panel.bounds[-1])],
         y=[max(y, LENGTHS[0])],
-        mode="markers+text",
+        # The letters of two settings fit beside their stars; the name of a single one is in the legend.
+        mode="markers+text" if name.startswith("Setting ") else "markers",
         text=[f"<b>{name.removeprefix('Setting ')}</b>"],
         textposition="middle left" if x > panel.bounds[-1] / 2 else "middle right",
         textfont={"color": "white", "size": 14, "shadow": "0 0 3px black, 0 0 3px black"},
         marker={"symbol": _SYMBOLS[beyond], "size": 17, "color": "white", "line": {"color": "black", "width": 1.5}},
         name=name,
-        showlegend=False,
+        showlegend=not name.startswith("Setting "),
         cliponaxis=False,
         hovertemplate=f"{name}: n = {sizes.n:,}, B = {sizes.bound:g}, k = {sizes.order}<extra></extra>",
     )

@@ -152,15 +152,21 @@ def spelled_bytes(number: float) -> str:
 
 
 def spelled_seconds(seconds: float) -> str:
-    """
-    >>> spelled_seconds(0.0021), spelled_seconds(100.0), spelled_seconds(4e10)
-    ('2.1 ms', '1.7 minutes', '1.3e+03 years')
+    """A duration with two significant digits.
+
+    >>> spelled_seconds(0.0021), spelled_seconds(0.77), spelled_seconds(100.0), spelled_seconds(4e10)
+    ('2.1 ms', '770 ms', '1.7 minutes', '1,300 years')
     """
     if seconds < 1:
-        return f"{1e3 * seconds:.2g} ms"
+        return f"{_two_digits(1e3 * seconds)} ms"
     units = (("s", 1.0), ("minutes", 60.0), ("hours", 3600.0), ("days", 86400.0), ("years", 31_557_600.0))
     name, size = [(name, size) for name, size in units if seconds >= size][-1]
-    return f"{seconds / size:.2g} {name}"
+    return f"{_two_digits(seconds / size)} {name}"
+
+
+def _two_digits(number: float) -> str:
+    """A number with two significant digits, without an exponent where it has at most nine digits."""
+    return f"{float(f'{number:.2g}'):,.0f}" if 10 <= number < 1e9 else f"{number:.2g}"
 
 
 def _sentence(why: str) -> str:

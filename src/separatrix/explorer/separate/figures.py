@@ -65,7 +65,8 @@ def along(sides: Sequence[Mapping[str, Any]], axis: str) -> Drawing:
             _shade(drawn, points)
             drawn.add_trace(_least_part(x, probabilities))
         drawn.add_trace(curve(name, x, [probability.success for probability in probabilities], colour, mode="lines"))
-        drawn.data[-1].line.width = 3
+        # The second curve is dashed, so that the first is visible where both coincide.
+        drawn.data[-1].line.update(width=3, dash=("solid", "dash")[i])
         marker = {"size": 13, "color": colour, "line": {"color": "white", "width": 2}}
         label = "you are here" if len(sides) == 1 else f"{'AB'[i]} is here"
         drawn.add_scatter(name=label, x=[float(values[axis])], y=[here], mode="markers", marker=marker)

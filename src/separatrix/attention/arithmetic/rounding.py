@@ -40,12 +40,18 @@ class RoundingStep(NamedTuple):
 class Summation:
     """The steps that a term goes through on its way into a sum.
 
+    Attributes:
+        steps: The steps.
+        operand_unit: The unit roundoff of the dtype that products of query and keys, and weights, may be rounded to
+            before the last multiplication; 0 if they stay in the dtype of the arithmetic.
+
     Example:
         >>> Summation((RoundingStep("a product", 1), RoundingStep("a sum of 100", 100))).count()
         101
     """
 
     steps: tuple[RoundingStep, ...]
+    operand_unit: float = 0.0
 
     def count(self, wide: bool = False) -> int:
         """How many roundings a term goes through, in the algorithm's own type or (`wide`) in float64."""

@@ -27,15 +27,12 @@ inline Floats add_dots(Floats sum, __m512bh a, __m512bh b) {
 }
 
 // into[r][n] += sum over k in [0, 2 pairs) of A[r][k] B[k][n]; row r of A begins at A + r * row, a pair of rows k of B at
-// B + k * stride. The sums are copied to variables of their own, or else GCC 12 stores them after every product.
+// B + k * stride.
 template <int R, int N>
 inline void add_dot_products(Index pairs, const BFloat16* A, Index row, const BFloat16* B, Index stride,
                              Floats (&into)[R][N]) {
     Floats sums[R][N];
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
-        for (int n = 0; n < N; ++n) sums[r][n] = into[r][n];
+    copy_sums(into, sums);
     for (Index k = 0; k < pairs; ++k) {
         __m512bh b[N];
 #pragma GCC unroll 2
@@ -52,10 +49,7 @@ inline void add_dot_products(Index pairs, const BFloat16* A, Index row, const BF
             for (int n = 0; n < N; ++n) sums[r][n] = add_dots(sums[r][n], a, b[n]);
         }
     }
-#pragma GCC unroll 16
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 2
-        for (int n = 0; n < N; ++n) into[r][n] = sums[r][n];
+    copy_sums(sums, into);
 }
 
 // Numbers rounded to bfloat16, to the nearest and to the even one of two, subnormal numbers to 0; `count` is a whole

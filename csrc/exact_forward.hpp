@@ -1,17 +1,23 @@
 // Exact attention, forward.
 //
 // The rows of a *tile* are prefixes of one query, so that all of them attend the same range of inner keys; at order 2,
-// where there is no prefix, and over the pairs of two short sets (exact_merged.hpp) they are queries. Scores of a tile against a chunk are written to the first cache, become
-// weights there and meet the values, whose sums stay in registers:
+// where there is no prefix, and over the pairs of two short sets (exact_merged.hpp) they are queries. Scores of a tile
+// against a chunk are written to the first cache, become weights there and meet the values, whose sums stay in registers:
 //
 //     S = A K^T,    E = 2^(S - peak),    out_i += sum_r v_r * (E V)_r.
 //
 // Where a bound on the scores of a query shows that no sum of 2^S leaves the range, no peak is subtracted. Elsewhere it
 // is the largest score so far, and sums made before it rose are scaled down.
+//
+// Tensors of bfloat16 are multiplied by the processor's dot products of bfloat16 (bfloat16.hpp), where it has fast ones.
+// E is then rounded to bfloat16, and the sum of its entries is that of the rounded ones. The rows of A, products of the
+// query and prefix keys, are rounded only where that hardly changes a score: for queries of small typical scores. Sums
+// are in float throughout. docs/derivations/exact-attention.md has the bound on the error.
 #pragma once
 
 #include <memory>
 
+#include "bfloat16.hpp"
 #include "exact_merged.hpp"
 #include "tasks.hpp"
 #include "weights.hpp"
@@ -23,9 +29,42 @@ namespace SEPARATRIX_ARCH {
 template <class T> struct ForwardSets {
     Sets<T> sets;
     Array<T> panels, amplitudes;
+    Array<BFloat16> narrow_panels, narrow_values;  // the inner set in pairs of bfloat16
+    bool narrow = false;                           // whether there are such; rows of inner values are then gone
 
     ForwardSets(const separatrix_call& call, const Cut<T>& cut, Index head)
-        : sets(call, cut, head), panels(sets.panels(call.d, cut.depth)), amplitudes(sets.amplitudes(cut.depth)) {}
+        : sets(call, cut, head), panels(sets.panels(call.d, cut.depth)), amplitudes(sets.amplitudes(cut.depth)) {
+        if constexpr (std::is_same_v<T, float>)
+            if (cut.narrow && values_are_near_one(cut.width)) {
+                Set<T>& inner = sets.sets[static_cast<std::size_t>(sets.inner)];
+                narrow_panels = panels_of_pairs(inner.keys, inner.count, call.d, cut.depth);
+                narrow_values = pairs_of_rows(inner.values, inner.count, cut.width);
+                inner.values = Array<T>();
+                narrow = true;
+            }
+    }
+
+private:
+    // Whether what dot products of bfloat16 take for zero, or write zeros for, does not matter: see NARROW_ROOM.
+    bool values_are_near_one(Index width) const {
+        Array<T> above(width), product(width);
+        for (Index c = 0; c < width; ++c) above[c] = product[c] = 1;
+        for (const Set<T>& set : sets.sets) {
+            Array<T> column(width);
+            for (Index c = 0; c < width; ++c) column[c] = 1;
+            multiply_amplitudes<T>(set.values, set.count, width, column);
+            for (Index c = 0; c < width; ++c) {
+                product[c] *= column[c];
+                above[c] *= larger(column[c], T(1));
+            }
+        }
+        T largest = 0, largest_above = 0;
+        for (Index c = 0; c < width; ++c) {
+            largest = larger(largest, product[c]);
+            largest_above = larger(largest_above, above[c]);
+        }
+        return largest >= T(0x1p-16) && largest_above <= T(0x1p16);
+    }
 };
 
 // The keys and values that rows of queries attend: those of the one set of order 2, or the pairs of two short sets.
@@ -85,7 +124,12 @@ template <class T> class Forward {
 public:
     Forward(const separatrix_call& call, const Cut<T>& cut, void* out, T* lse)
         : call_(call), cut_(cut), out_(out), lse_(lse), query_(cut.depth), left_(ROWS * cut.depth),
-          left_values_(ROWS * cut.width), scores_(ROWS * cut.chunk), sums_(2 * ROWS * cut.width) {
+          left_values_(ROWS * cut.width), scores_(ROWS * cut.longest_chunk()), sums_(2 * ROWS * cut.width) {
+        if (cut.narrow) {
+            narrow_left_ = Array<BFloat16>(ROWS * cut.depth);
+            narrow_weights_ = Array<BFloat16>(ROWS * cut.longest_chunk());
+            sizes_ = Array<T>(2 * cut.depth);
+        }
         for (int r = 0; r < ROWS; ++r) {
             running_[r].out = sums_ + 2 * r * cut.width;
             running_[r].part = sums_ + (2 * r + 1) * cut.width;
@@ -96,6 +140,7 @@ public:
     void attend(const ForwardSets<T>& of, Index head, Index first, Index last) {
         head_ = head;
         amplitudes_ = of.amplitudes;
+        sizes_are_known_ = false;
         if (call_.sets > 1) {
             for (Index i = first; i < last; ++i) attend_tuples(of, i);
         } else {
@@ -120,10 +165,9 @@ private:
         }
     }
 
-    // Row `to` of the left factor: the query at index i times the scale, in units of log 2. Gives whether its scores
-    // need a peak subtracted: a bound on them, with the number of tuples, does not leave room for the values. A bound
-    // that overflows does not; what underflows in it is less than the 0.01 by which it is enlarged.
-    bool scaled_query(Index i, T* to, double tuples) const {
+    // Row `to` of the left factor: the query at index i times the scale, in units of log 2. Gives a bound on its scores;
+    // what underflows in it is less than the 0.01 by which it is enlarged.
+    double scaled_query(Index i, T* to) const {
         const Vector<T> scale = all(static_cast<T>(call_.scale * LOG2_E));
         Vector<T> terms{};
         read_row(call_.type, call_.query, head_, i, call_.d, to);
@@ -133,12 +177,60 @@ private:
             store(to + l, x);
             terms += (x < 0 ? -x : x) * load(amplitudes_ + l);
         }
-        const double radius = static_cast<double>(sum_of_lanes<T>(terms)), doublings = std::ilogb(tuples) + 1;
-        return !(1.01 * radius + 0.01 + doublings <= ROOM);
+        return 1.01 * static_cast<double>(sum_of_lanes<T>(terms)) + 0.01;
     }
+
+    // Whether scores up to `radius` need a peak subtracted: with the number of tuples, they do not leave the room that
+    // sums need. A bound that overflows does not.
+    static bool is_shifted(double radius, double tuples, double room) { return !(radius + std::ilogb(tuples) + 1 <= room); }
 
     // Values are within 2^46 of 1 in float, 2^480 in double (see exact/balance.py): this much is left to the sums.
     static constexpr double ROOM = sizeof(T) == 4 ? 113 - 46.5 : 919 - 480.5;
+
+    // A dot product of bfloat16 loses up to 2^-126 where it takes a number for zero. Products of values are within 2^16 of
+    // 1, in the sense of `values_are_near_one`, and a sum of N weights is at least 2^-60 N: relative to the largest value
+    // a loss in each of N products is at most 2^(-126 + 16 + 16 + 60), as much as exact/balance.py allows.
+    static constexpr double NARROW_ROOM = 60;
+    // The rows of A are rounded for queries of scores up to this, in units of log 2, whose root mean square is at most 1:
+    // an error of that size, times the unit of bfloat16, is no larger than the rounding of the weights.
+    static constexpr double NARROW_RADIUS = 128;
+    static constexpr double NARROW_SQUARE = LOG2_E * LOG2_E;
+
+    // The size of the scores of the query at hand, over the keys that it may attend and no others: so what causality and
+    // windows hide from a query does not decide how its weights are rounded.
+    struct ScoreSize {
+        double radius;       // no score is larger, in units of log 2
+        double mean_square;  // sum_l x_l^2 prod_m mean_j k_m,jl^2: that of the scores if the signs of terms were random
+    };
+    ScoreSize score_size(const Sets<T>& sets) {
+        const Index depth = cut_.depth;
+        T *largest = sizes_, *squares = sizes_ + depth;
+        bool same = sizes_are_known_;
+        for (Index m = 0; m < call_.sets; ++m)
+            same = same && sizes_of_[m].start == ranges_[m].start && sizes_of_[m].stop == ranges_[m].stop;
+        for (Index m = 0; m < call_.sets && !same; ++m) {
+            const Range range = sizes_of_[m] = ranges_[m];
+            const T mean = T(1) / static_cast<T>(range.size());
+            for (Index l = 0; l < depth; l += WIDTH<T>) {
+                Vector<T> most{}, sum{};
+                for (Index j = range.start; j < range.stop; ++j) {
+                    const Vector<T> x = load(sets[m].keys + j * depth + l);
+                    most = larger(most, x < 0 ? -x : x);
+                    sum = multiply_add(x, x, sum);
+                }
+                store(largest + l, m ? load(largest + l) * most : most);
+                store(squares + l, m ? load(squares + l) * (sum * mean) : sum * mean);
+            }
+        }
+        sizes_are_known_ = true;
+        Vector<T> radius{}, square{};
+        for (Index l = 0; l < depth; l += WIDTH<T>) {
+            const Vector<T> x = load(query_ + l);
+            radius += (x < 0 ? -x : x) * load(largest + l);
+            square = multiply_add(x * x, load(squares + l), square);
+        }
+        return {1.01 * static_cast<double>(sum_of_lanes<T>(radius)) + 0.01, static_cast<double>(sum_of_lanes<T>(square))};
+    }
 
     void attend_tuples(const ForwardSets<T>& of, Index i) {
         const Sets<T>& sets = of.sets;
@@ -149,20 +241,42 @@ private:
         }
         const Range keys = ranges_[cut_.inner];
         if (!prefixes || !keys.size()) return nothing(i, running_[0]);
-        const bool shifted = scaled_query(i, query_, static_cast<double>(prefixes) * static_cast<double>(keys.size()));
+        const double radius = scaled_query(i, query_);
+        const double tuples = static_cast<double>(prefixes) * static_cast<double>(keys.size());
+        if constexpr (HAS_BFLOAT16 && std::is_same_v<T, float>)
+            if (of.narrow) {
+                const ScoreSize size = score_size(sets);
+                const bool shifted = is_shifted(size.radius, tuples, NARROW_ROOM);
+                if (size.radius <= NARROW_RADIUS && size.mean_square <= NARROW_SQUARE)
+                    return add_tuples<BFloat16, BFloat16>(of, i, prefixes, shifted, cut_.narrow_chunk);
+                return add_tuples<T, BFloat16>(of, i, prefixes, shifted, cut_.mixed_chunk);
+            }
+        add_tuples<T, T>(of, i, prefixes, is_shifted(radius, tuples, ROOM), cut_.chunk);
+    }
+
+    // Add all tuples of a query, in chunks of inner keys. A is the type of the rows of prefixes as they are multiplied by
+    // keys, W that of weights as they are multiplied by values.
+    template <class A, class W>
+    void add_tuples(const ForwardSets<T>& of, Index i, Index prefixes, bool shifted, Index chunk_length) {
+        const Sets<T>& sets = of.sets;
+        const Range keys = ranges_[cut_.inner];
         Running<T>& sums = running_[0];
         sums.start(shifted, cut_.width);
         const Index tiles = (prefixes + ROWS - 1) / ROWS;
-        for (Index first = keys.start / PANEL<T> * PANEL<T>; first < keys.stop; first += cut_.chunk) {
-            const Range chunk{std::max<Index>(keys.start - first, 0), std::min(keys.stop - first, cut_.chunk)};
+        for (Index first = keys.start / PANEL<T> * PANEL<T>; first < keys.stop; first += chunk_length) {
+            const Range chunk{std::max<Index>(keys.start - first, 0), std::min(keys.stop - first, chunk_length)};
             Prefix prefix(ranges_, call_.sets, cut_.inner);
             for (Index tile = 0; tile < tiles; ++tile) {
                 const Index rows = prefixes * (tile + 1) / tiles - prefixes * tile / tiles;
                 for (Index r = 0; r < rows; ++r, prefix.advance()) {
                     multiply_prefix(sets, prefix, false, cut_.depth, static_cast<const T*>(query_), left_ + r * cut_.depth);
                     multiply_prefix<T>(sets, prefix, true, cut_.width, nullptr, left_values_ + r * cut_.width);
+                    if constexpr (std::is_same_v<A, BFloat16>)
+                        narrow(left_ + r * cut_.depth, cut_.depth, narrow_left_ + r * cut_.depth);
                 }
-                with_rows(rows, [&](auto count) { add_tile<decltype(count)::value>(of, first, chunk, shifted, sums); });
+                with_rows(rows, [&](auto count) {
+                    add_tile<decltype(count)::value, A, W>(of, first, chunk, chunk_length, shifted, sums);
+                });
                 check_interrupt();
             }
             sums.end_chunk(cut_.width);
@@ -170,14 +284,15 @@ private:
         finish(i, sums);
     }
 
-    // Add a tile of prefixes of one query, against a range of the chunk that begins at a key.
-    template <int R>
-    void add_tile(const ForwardSets<T>& of, Index first, Range chunk, bool shifted, Running<T>& sums) {
-        const Index stride = cut_.chunk, width = cut_.width;
-        const T* values = of.sets[cut_.inner].values + (first + chunk.start) * width;
-        scores<T, R>(call_.d, {left_, cut_.depth, 1}, Panels<T>(of.panels, call_.d), first,
-                     (chunk.stop + PANEL<T> - 1) / PANEL<T>, scores_, stride);
-        Vector<T> total{};
+    // Add a tile of prefixes of one query, against a range of the chunk that begins at a key; rows of scores are `stride`
+    // apart.
+    template <int R, class A, class W>
+    void add_tile(const ForwardSets<T>& of, Index first, Range chunk, Index stride, bool shifted, Running<T>& sums) {
+        const Index width = cut_.width, panels = (chunk.stop + PANEL<T> - 1) / PANEL<T>;
+        if constexpr (std::is_same_v<A, BFloat16>)
+            scores<R>(call_.d, narrow_left_, cut_.depth, of.narrow_panels, first, panels, scores_, stride);
+        else
+            scores<T, R>(call_.d, {left_, cut_.depth, 1}, Panels<T>(of.panels, call_.d), first, panels, scores_, stride);
         if (shifted) {
             T highest = largest(scores_ + 0, chunk.start, chunk.stop);
             for (int r = 1; r < R; ++r) {
@@ -185,17 +300,21 @@ private:
                 highest = one > highest ? one : highest;
             }
             sums.raise(highest, width);
-            for (int r = 0; r < R; ++r)
-                total += weigh<T, Kept::NOT_TOO_SMALL>(scores_ + r * stride, chunk.start, chunk.stop, sums.peak);
+            weigh_tile<R, W, Kept::NOT_TOO_SMALL>(chunk, stride, sums);
         } else {
-            for (int r = 0; r < R; ++r)
-                total += weigh<T, Kept::AS_THEY_ARE>(scores_ + r * stride, chunk.start, chunk.stop, T(0));
+            weigh_tile<R, W, Kept::AS_THEY_ARE>(chunk, stride, sums);
         }
-        sums.part_total += total;
         each_column_of<T>(width, [&](auto vectors, Index column) {
             constexpr int N = decltype(vectors)::value;
             Vector<T> product[R][N] = {};
-            add_product<T, R, N>(chunk.size(), {scores_ + chunk.start, stride, 1}, values + column, width, product);
+            if constexpr (std::is_same_v<W, BFloat16>) {
+                const Index start = chunk.start / 2 * 2;  // weights before the range are zeros
+                add_dot_products<R, N>((chunk.stop - start + 1) / 2, narrow_weights_ + start, stride,
+                                       of.narrow_values + (first + start) * width + 2 * column, width, product);
+            } else {
+                const T* values = of.sets[cut_.inner].values + (first + chunk.start) * width;
+                add_product<T, R, N>(chunk.size(), {scores_ + chunk.start, stride, 1}, values + column, width, product);
+            }
             for (int n = 0; n < N; ++n) {
                 const Index c = column + n * WIDTH<T>;
                 Vector<T> sum = product[0][n] * load(left_values_ + c);
@@ -205,6 +324,21 @@ private:
         });
     }
 
+    // The weights of a tile from its scores, and their sum.
+    template <int R, class W, Kept KEPT> void weigh_tile(Range chunk, Index stride, Running<T>& sums) {
+        if constexpr (std::is_same_v<W, BFloat16>) {
+            Vector<T> total[2] = {};
+            for (int r = 0; r < R; ++r)
+                weigh<KEPT>(scores_ + r * stride, chunk.start, chunk.stop, sums.peak, narrow_weights_ + r * stride, total);
+            sums.part_total += total[0] + total[1];
+        } else {
+            Vector<T> total{};
+            for (int r = 0; r < R; ++r)
+                total += weigh<T, KEPT>(scores_ + r * stride, chunk.start, chunk.stop, sums.peak);
+            sums.part_total += total;
+        }
+    }
+
     // R queries from index i on, each with a range of keys of its own.
     template <int R> void attend_keys(const AttendedKeys<T>& of, Index i) {
         const Index stride = cut_.chunk, width = cut_.width;
@@ -212,7 +346,8 @@ private:
         bool shifted[R];
         for (int r = 0; r < R; ++r) {
             own[r] = of.of(i + r);
-            shifted[r] = scaled_query(i + r, left_ + r * cut_.depth, static_cast<double>(std::max<Index>(own[r].size(), 1)));
+            const double radius = scaled_query(i + r, left_ + r * cut_.depth);
+            shifted[r] = is_shifted(radius, static_cast<double>(std::max<Index>(own[r].size(), 1)), ROOM);
             running_[r].start(shifted[r], width);
             if (own[r].size()) keys = {std::min(keys.start, own[r].start), std::max(keys.stop, own[r].stop)};
         }
@@ -275,7 +410,10 @@ private:
     void* const out_;
     T* const lse_;
     Array<T> query_, left_, left_values_, scores_, sums_;
-    Ranges ranges_;
+    Array<BFloat16> narrow_left_, narrow_weights_;
+    Array<T> sizes_;  // of the keys in the ranges sizes_of_, if they are known: see `score_size`
+    bool sizes_are_known_ = false;
+    Ranges ranges_, sizes_of_;
     Running<T> running_[ROWS];
 };
 

@@ -67,10 +67,10 @@ private:
     Index runs_count_ = 0, pairs_ = 0;
 };
 
-// How many heads of short sets a task has: some 5 10^5 multiply-adds, so that memory is rarely allocated.
+// How many heads of short sets a task has: some 2 10^6 multiply-adds, so that memory is rarely allocated.
 template <class T> inline Index heads_of_a_task(const Cut<T>& cut, Index heads) {
     const double of_head = cut.multiply_adds / static_cast<double>(heads);
-    return static_cast<Index>(std::max(1.0, std::min(5e5 / of_head, static_cast<double>(heads))));
+    return static_cast<Index>(std::max(1.0, std::min(2e6 / of_head, static_cast<double>(heads))));
 }
 
 // The pairs of the sets of one head, in memory that the next head uses again. The forward pass reads keys in panels and

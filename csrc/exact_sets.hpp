@@ -14,6 +14,7 @@
 #include <limits>
 #include <vector>
 
+#include "bfloat16.hpp"
 #include "box.hpp"
 #include "memory.hpp"
 #include "product.hpp"
@@ -36,6 +37,9 @@ template <class T> struct Cut {
     double pairs;          // pairs of a prefix and a chunk in the backward pass, at the most
     double multiply_adds;  // about as many as the forward pass of all heads takes
     Index merged;          // tuples whose products of keys are written before the forward pass; 0 where they are not
+    bool narrow;           // whether the forward pass may multiply pairs of bfloat16: see bfloat16.hpp
+    Index narrow_chunk;    // keys of a chunk if keys and values lie in such pairs
+    Index mixed_chunk;     // and if the values alone do
 
     static constexpr Index QUERY_BLOCK = 36;
 
@@ -63,6 +67,9 @@ template <class T> struct Cut {
         const bool is_short = call.sets == 2 && call.query_length >= 4 && call.windows[0] < 0 && call.windows[1] < 0 &&
                               call.lengths[inner] < 64 && call.lengths[0] * call.lengths[1] * row <= 1 << 20;
         merged = is_short ? call.lengths[0] * call.lengths[1] : 0;
+        narrow = HAS_BFLOAT16 && call.type == SEPARATRIX_BFLOAT16 && call.sets > 1 && !merged;
+        narrow_chunk = whole_panels(65536 / (2 * (call.d + width)), 64, 256);
+        mixed_chunk = whole_panels(65536 / (4 * call.d + 2 * width), 64, 256);
         // A task of some 10^6 multiply-adds, and tiles of whole rows at order 2.
         queries = static_cast<Index>(std::min(96.0, 1.0 + 1e6 / (tuples * static_cast<double>(call.d + width))));
         if (call.sets == 1) queries = rounded_up(queries, ROWS);
@@ -73,6 +80,8 @@ template <class T> struct Cut {
         groups = std::min<Index>(16 / std::max<Index>(call.heads, 1), (1 << 23) / std::max<Index>(entries, 1));
         groups = static_cast<Index>(std::max(1.0, std::min(static_cast<double>(groups), pairs)));
     }
+
+    Index longest_chunk() const { return narrow ? std::max({chunk, narrow_chunk, mixed_chunk}) : chunk; }
 
     // Heads of queries that share keys would add up their gradients.
     bool merges_backward(const separatrix_call& call) const { return merged && call.shared == 1; }

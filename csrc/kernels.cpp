@@ -25,7 +25,7 @@ template <class T> void levels_of(const separatrix_call& call, separatrix_levels
     for (Index m = 0; m < call.sets; ++m)
         if (m != cut.inner) prefixes *= static_cast<double>(Cut<T>::reach(call, m));
     const Index keys = cut.merged ? cut.merged : Cut<T>::reach(call, cut.inner);
-    levels.chunk = std::min(keys, std::max(cut.chunk, cut.backward_chunk));
+    levels.chunk = std::min(keys, std::max(cut.longest_chunk(), cut.backward_chunk));
     levels.rows = call.sets > 1 && !cut.merged ? std::min<Index>(ROWS, whole(prefixes)) : 1;
     levels.tiles = cut.merged ? 1 : whole(prefixes / ROWS);
     // Chunks begin with a whole panel, and at order 2 with the first key of up to ROWS queries, so that the keys of a
@@ -35,6 +35,7 @@ template <class T> void levels_of(const separatrix_call& call, separatrix_levels
     const bool merged = cut.merges_backward(call);
     levels.pairs = merged ? parts(cut.merged, cut.backward_chunk) : whole(cut.pairs / static_cast<double>(cut.groups));
     levels.groups = merged ? 1 : cut.groups;
+    levels.is_narrow = cut.narrow;
     levels.query_block = std::min(call.query_length, Cut<T>::QUERY_BLOCK);
     levels.query_blocks = parts(call.query_length, Cut<T>::QUERY_BLOCK);
 }

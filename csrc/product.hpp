@@ -26,17 +26,32 @@ template <class T> struct Left {
     Index row, column;
 };
 
+// Copy sums to variables of their own, or back. The loops are unrolled here and in the products, or else GCC 12 keeps the
+// sums in memory and stores them after every product.
+template <class V, int R, int N> inline void copy_sums(const V (&from)[R][N], V (&to)[R][N]) {
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+        for (int n = 0; n < N; ++n) to[r][n] = from[r][n];
+}
+
 // into[r][n] += sum over k in [0, depth) of A[r][k] B[k][n], with row k of B at B + k * stride.
 template <class T, int R, int N>
 inline void add_product(Index depth, Left<T> A, const T* B, Index stride, Vector<T> (&into)[R][N]) {
+    Vector<T> sums[R][N];
+    copy_sums(into, sums);
     for (Index k = 0; k < depth; ++k) {
         Vector<T> b[N];
+#pragma GCC unroll 2
         for (int n = 0; n < N; ++n) b[n] = load(B + k * stride + n * WIDTH<T>);
+#pragma GCC unroll 16
         for (int r = 0; r < R; ++r) {
             const Vector<T> a = all(A.data[r * A.row + k * A.column]);
-            for (int n = 0; n < N; ++n) into[r][n] = multiply_add(a, b[n], into[r][n]);
+#pragma GCC unroll 2
+            for (int n = 0; n < N; ++n) sums[r][n] = multiply_add(a, b[n], sums[r][n]);
         }
     }
+    copy_sums(sums, into);
 }
 
 // Call f for all columns of a row, a few vectors at a time: f(std::integral_constant<int, vectors>, first column).

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define SEPARATRIX_INTERFACE 7
+#define SEPARATRIX_INTERFACE 8
 #define SEPARATRIX_MOST_SETS 15
 
 #define SEPARATRIX_PUBLIC __attribute__((visibility("default")))
@@ -24,7 +24,7 @@ enum {
     SEPARATRIX_REFUSED = 3,
     SEPARATRIX_INTERRUPTED = 4 /* a signal handler raised an exception, which the interpreter has kept */
 };
-/* Half types are for exact attention alone, which computes with them in float32. */
+/* Half types are for exact attention alone, which computes with them in float32; but see `is_narrow`. */
 enum { SEPARATRIX_FLOAT32 = 0, SEPARATRIX_FLOAT64 = 1, SEPARATRIX_FLOAT16 = 2, SEPARATRIX_BFLOAT16 = 3 };
 
 /* A tensor (heads, rows, columns) whose columns lie side by side. */
@@ -58,6 +58,7 @@ typedef struct {
     int64_t query_blocks; /* blocks of queries, one after the other; backward */
     int64_t pairs;        /* pairs of a prefix and a chunk that a group adds up, one after the other; backward */
     int64_t groups;       /* groups, one after the other; backward */
+    int64_t is_narrow;    /* 1 if products of query and prefix keys, and weights, may be rounded to bfloat16; forward */
 } separatrix_levels;
 
 /* Whether the factors of a call need no balancing before they are multiplied: exact/balance.py says what is asked. */

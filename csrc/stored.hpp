@@ -1,8 +1,9 @@
 // Numbers as tensors store them: in the type of the arithmetic, or in a half type, of 16 bits.
 //
 // Arithmetic is in float or double. A half type is widened where a row is read, which is exact, and rounded where a
-// result is written: once, to the nearest number and to the even one of two, to an infinity beyond the largest. It is
-// all done with integers and a float, lane by lane, so that the compiler makes vectors of it for every architecture.
+// result is written: once, to nearest with ties to even, to an infinity beyond the largest number. Both are done with
+// integers and a float, lane by lane, so that the compiler vectorises them for every architecture. bfloat16.hpp has the
+// products of bfloat16 that some processors compute without widening.
 #pragma once
 
 #include <cmath>

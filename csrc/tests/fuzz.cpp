@@ -5,13 +5,15 @@
 // runs the cases FIRST to FIRST + COUNT - 1 of a seed. For each it compares the two passes of exact attention with
 // literal.hpp and the range of its factors with a loop over them, has a value that is not a number show in the output
 // of every query that attends it, and sees to it that three threads give the same bits as one, and that a call in a
-// half type gives the results of the call in float, each rounded once. It prints the largest errors, as parts of their
-// bounds, and ends with 1 at the first case that is wrong.
+// half type gives the results of the call in float, each rounded once, or is within the bounds of products of bfloat16.
+// It compares the instructions for bfloat16 with their description, prints the largest errors, as parts of their bounds,
+// and ends with 1 at the first case that is wrong.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 #include "cases.hpp"
+#include "instructions.hpp"
 #include "literal.hpp"
 #include "running.hpp"
 
@@ -61,8 +63,8 @@ template <class T, class S = T> struct Results {
 
 // The largest errors so far of an architecture, as parts of their bounds.
 struct Worst {
-    double forward = 0, backward = 0;
-    long compared = 0, planted = 0, threaded = 0, halved = 0;
+    double forward = 0, backward = 0, narrow = 0;
+    long compared = 0, planted = 0, threaded = 0, halved = 0, narrowed = 0;
 };
 
 template <class T>
@@ -128,7 +130,18 @@ template <class T> void compare_range(const Case<T>& drawn) {
     }
 }
 
-// The same call in the half type of its numbers: what the call in float gave, rounded, bit for bit.
+// The numbers of bfloat16 widened, with any bits.
+Buffer<float> widened(const Buffer<std::uint16_t>& x) {
+    Buffer<float> wide(x.size);
+    for (Index i = 0; i < x.size; ++i) {
+        const std::uint32_t bits = std::uint32_t(x[i]) << 16;
+        std::memcpy(&wide[i], &bits, sizeof bits);
+    }
+    return wide;
+}
+
+// The same call in the half type of its numbers: what the call in float gave, rounded, bit for bit; or, where products of
+// bfloat16 may be used, a forward pass within their bounds.
 void compare_half(const Case<float>& drawn, const Literal<float>& expected, const Results<float>& wide, Worst& worst) {
     std::vector<Buffer<std::uint16_t>> kept;
     const auto halved = [&](const Buffer<float>& x, separatrix_tensor& address, Index first) {
@@ -148,13 +161,22 @@ void compare_half(const Case<float>& drawn, const Literal<float>& expected, cons
     }
     const Results<float, std::uint16_t> got(call, gradients);
     if (got.code) throw Wrong("a kernel gave an error for a half type");
-    if (!got.equal(got.lse, wide.lse)) throw Wrong("lse of a half type is another than that of float");
+    separatrix_levels levels;
+    separatrix_exact_levels(&call, &levels);
     const auto same = [&](const char* name, const Buffer<std::uint16_t>& half, const Buffer<float>& full) {
         for (Index i = 0; i < half.size; ++i, ++worst.halved)
             if (half[i] != half_bits(drawn.half, nearest(drawn.half, double(full[i]))))
                 throw Wrong(std::string(name) + " of a half type is not that of float, rounded");
     };
-    same("out", got.out, wide.out), same("grad_query", got.grad_query, wide.grad_query);
+    if (levels.is_narrow) {
+        compare("out in bfloat16", widened(got.out), expected.narrow_out, worst.narrow, worst);
+        compare("lse in bfloat16", got.lse, expected.narrow_lse, worst.narrow, worst);
+        worst.narrowed += !got.equal(got.lse, wide.lse);
+    } else {
+        if (!got.equal(got.lse, wide.lse)) throw Wrong("lse of a half type is another than that of float");
+        same("out", got.out, wide.out);
+    }
+    same("grad_query", got.grad_query, wide.grad_query);
     for (std::size_t m = 0; m < drawn.keys.size(); ++m) {
         same("grad_keys", got.grad_keys[m], wide.grad_keys[m]);
         same("grad_values", got.grad_values[m], wide.grad_values[m]);
@@ -209,12 +231,15 @@ void most_of(separatrix_levels& most, const separatrix_levels& other) {
 template <class T> void run(Random& random, std::vector<std::string>& names, std::vector<Worst>& worst) {
     const Case<T> drawn(random);
     separatrix_levels levels{};
-    for (const std::string& name : names) {
-        separatrix_levels own;
-        separatrix_choose(name.c_str());
-        separatrix_exact_levels(&drawn.call, &own);
-        most_of(levels, own);
-    }
+    separatrix_call call = drawn.call;
+    for (const std::string& name : names)
+        for (const Index type : {drawn.call.type, drawn.half}) {
+            separatrix_levels own;
+            call.type = type;
+            separatrix_choose(name.c_str());
+            separatrix_exact_levels(&call, &own);
+            most_of(levels, own);
+        }
     const Literal<T> expected(drawn, levels);
     const bool threaded = random.chance(0.2), planted = random.chance(0.2);
     const Random from_here = random;
@@ -256,7 +281,8 @@ int main(int count, char** arguments) {
     std::vector<std::string> names = fuzz::architectures();
     std::vector<fuzz::Worst> worst(names.size());
     for (long number = first; number < first + cases; ++number) try {
-            fuzz::Random random(seed, std::uint64_t(number));
+            fuzz::Random random(seed, std::uint64_t(number)), bits(seed + 1, std::uint64_t(number));
+            for (int k = 0; separatrix_runs("avx512_bf16") && k < 100; ++k) fuzz::compare_instructions(bits);
             if (random.chance(0.5)) fuzz::run<float>(random, names, worst);
             else fuzz::run<double>(random, names, worst);
         } catch (const fuzz::Wrong& wrong) {
@@ -264,9 +290,9 @@ int main(int count, char** arguments) {
             return 1;
         }
     for (std::size_t k = 0; k < names.size(); ++k)
-        std::printf("%-9s %ld cases of seed %s, %ld numbers: largest error %.3f of its bound forward, %.3f backward; "
-                    "%ld cases with threads, %ld queries that attend a NaN, %ld numbers of half types\n",
+        std::printf("%-9s %ld cases of seed %s, %ld numbers: largest error %.3f of its bound forward, %.3f backward, "
+                    "%.3f in bfloat16 (%ld calls); %ld cases with threads, %ld queries that attend a NaN, %ld numbers of half types\n",
                     names[k].c_str(), cases, arguments[1], worst[k].compared, worst[k].forward, worst[k].backward,
-                    worst[k].threaded, worst[k].planted, worst[k].halved);
+                    worst[k].narrow, worst[k].narrowed, worst[k].threaded, worst[k].planted, worst[k].halved);
     return 0;
 }

@@ -12,6 +12,10 @@
 //   fades     one for each tile, at the most: an exponential and a product (5)
 //
 // Powers of two below 2^-113 (2^-919 in double) are raised to that.
+//
+// Where products and weights may be rounded to bfloat16 (levels.is_narrow), the terms of a score err by 2^-8 more, if they
+// are rounded at all, which they are not in scores beyond 90; and a weight by 2^-8, in the same way in both of its sums.
+// Numbers that are taken for zero count for less than 2^-60 of the largest value. And the output is rounded.
 #pragma once
 
 #include <algorithm>
@@ -37,17 +41,19 @@ template <class T> class Literal {
 public:
     static constexpr Wide U = sizeof(T) == 4 ? 0x1p-24L : 0x1p-53L;
     static constexpr Wide RAISED = sizeof(T) == 4 ? 0x1p-113L : 0x1p-919L;
+    static constexpr Wide NARROW = 0x1p-8L;  // the unit of bfloat16
     // What underflow takes from a result: a unit of the smallest numbers for each of some thousand operations.
     static constexpr Wide LOST = sizeof(T) == 4 ? 0x1p-121L : 0x1p-1017L;
     // In a backward pass that is relative to incoming gradients, of which none is larger than 2^12.
     static constexpr Wide LOST_GRADIENT = 0x1p14L * LOST;
 
-    Expected out, lse, grad_query;
+    Expected out, lse, grad_query, narrow_out, narrow_lse;
     std::vector<Expected> grad_keys, grad_values;
     Buffer<T> given_out, given_lse;  // as the backward pass gets them
 
     Literal(const Case<T>& drawn, const separatrix_levels& levels)
         : out(rows(drawn) * drawn.call.d_v), lse(rows(drawn)), grad_query(rows(drawn) * drawn.call.d),
+          narrow_out(rows(drawn) * drawn.call.d_v), narrow_lse(rows(drawn)),
           given_out(rows(drawn) * drawn.call.d_v, T(0)), given_lse(rows(drawn), T(-INFINITY)), case_(drawn), call_(drawn.call),
           levels_(levels) {
         for (Index m = 0; m < call_.sets; ++m) {
@@ -116,14 +122,19 @@ private:
         }
         if (!count()) {
             for (Index c = 0; c < call_.d_v; ++c) out.set(row * call_.d_v + c, 0, 0);
-            return lse.set(row, -INFINITY, 0);
+            lse.set(row, -INFINITY, 0), narrow_lse.set(row, -INFINITY, 0);
+            return;
         }
         for (Index t = 0; t < count(); ++t)
             total += weights_[std::size_t(t)] = std::exp(scores_[std::size_t(t)] - peak);
         const Wide fades = Wide(5 * levels_.tiles * levels_.chunks);
         const Wide sums = Wide(levels_.chunk + levels_.rows + levels_.tiles + levels_.chunks + 16 + call_.sets + 6);
-        const Wide in_score = std::expm1(gamma(Wide(call_.d + call_.sets + 4)) * size + 4 * U * size);
-        const Wide each = in_score + (1 + in_score) * gamma(4 + fades + sums);
+        const auto of_weight = [&](Wide narrow) {
+            const Wide rounded = narrow * (std::min(size, Wide(90)) + 1.01L);
+            const Wide in_score = std::expm1(gamma(Wide(call_.d + call_.sets + 4)) * size + 4 * U * size + rounded);
+            return in_score + (1 + in_score) * gamma(4 + fades + sums);
+        };
+        const Wide each = of_weight(0), narrow = of_weight(NARROW);
         const Wide raised = 2 * Wide(count()) * RAISED;
         for (Index c = 0; c < call_.d_v; ++c) {
             Wide sum = 0, magnitude = 0, most = 0;
@@ -131,14 +142,19 @@ private:
                 const Wide v = product(true, h, t, c), weight = weights_[std::size_t(t)];
                 sum += weight * v, magnitude += weight * std::fabs(v), most = std::max(most, std::fabs(v));
             }
-            out.set(row * call_.d_v + c, sum / total,
-                    1.01L * (magnitude / total * ((1 + each) * (1 + U) / (1 - each) - 1) + 2 * raised * most) + LOST);
+            const auto bound = [&](Wide of) {
+                return 1.01L * (magnitude / total * ((1 + of) * (1 + U) / (1 - of) - 1) + 2 * raised * most) + LOST;
+            };
+            out.set(row * call_.d_v + c, sum / total, bound(each));
+            const Wide before = bound(narrow) + 0x1p-60L * most;
+            narrow_out.set(row * call_.d_v + c, sum / total, before + NARROW * (std::fabs(sum / total) + before));
             given_out[row * call_.d_v + c] = case_.rounded(static_cast<T>(sum / total));
         }
         const Wide log = peak + std::log(total);
         // A logarithm in double, a sum and a product, and the conversion to the type.
         const Wide in_log = 5 * 0x1p-53L * (2 * size + std::log(Wide(count())) + 1) + 1.01L * U * std::fabs(log);
         lse.set(row, log, 1.01L * (-std::log1p(-(each + raised)) + in_log));
+        narrow_lse.set(row, log, 1.01L * (-std::log1p(-(narrow + raised)) + in_log));
         given_lse[row] = static_cast<T>(log);
     }
 

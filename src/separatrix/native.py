@@ -1,9 +1,9 @@
 """The kernels in C++: loads their library, chooses the architecture, and says why no kernels run.
 
 The library has a C interface (csrc/separatrix.h), is built beside this file or installed there, and is loaded when it
-is first needed. The environment variable SEPARATRIX_ISA names the architecture whose kernels run (avx512, avx2,
-baseline, neon), or ``none`` for plain PyTorch. This module does not import torch; `native_tensors` passes tensors to
-the kernels.
+is first needed. The environment variable SEPARATRIX_ISA names the architecture whose kernels run (avx512_bf16,
+avx512, avx2, baseline, neon), or ``none`` for plain PyTorch. This module does not import torch; `native_tensors` passes
+tensors to the kernels.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from separatrix.errors import SeparatrixError
 from separatrix.torch_threads import lending_library
 
-INTERFACE = 7
+INTERFACE = 8
 """The version of the C interface that this module uses."""
 MOST_SETS = 15
 """The largest number of key sets of a call of the kernels."""
@@ -97,7 +97,7 @@ class ExactLevels(ctypes.Structure):
 
     _fields_ = tuple(
         (name, ctypes.c_int64)
-        for name in ("chunk", "rows", "tiles", "chunks", "query_block", "query_blocks", "pairs", "groups")
+        for name in ("chunk", "rows", "tiles", "chunks", "query_block", "query_blocks", "pairs", "groups", "is_narrow")
     )
 
 

@@ -37,6 +37,8 @@ def test_random_calls_give_what_literal_loops_give(root: Path, library: ctypes.C
     ran = {name: [int(count) for count in counts] for name, *counts in re.findall(told, said, re.M)}
     assert set(runnable(library)) <= set(ran)
     assert all(numbers > 10**6 and planted > 100 and halves > 10**5 for numbers, planted, halves in ran.values())
+    narrow = {name: int(calls) for name, calls in re.findall(r"^(\w+) .* in bfloat16 \((\d+) calls\)", said, re.M)}
+    assert all((calls > 30) == (name == "avx512_bf16") for name, calls in narrow.items())
     near_linear = r"^(\w+) +3000 cases of seed 3, (\d+) numbers; the largest errors"
     numbers = {name: int(count) for name, count in re.findall(near_linear, said, re.M)}
     assert set(numbers) == set(ran)

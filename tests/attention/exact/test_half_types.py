@@ -1,4 +1,7 @@
-"""Half types in the kernels: the bits of a call that is widened as a whole and rounded, without the copies."""
+"""Half types in the kernels: the bits of a call that is widened as a whole and rounded, without the copies.
+
+The forward pass of the architecture avx512_bf16 has other bits in bfloat16, within its bound: see test_bfloat16.py.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,8 @@ import torch
 import separatrix as sx
 from separatrix.attention.call import check_call
 from separatrix.attention.exact import native as native_backend
-from separatrix.attention.exact.operators import attend, attend_backward
+from separatrix.attention.exact.error_bound import backend_bounds, score_radii, value_ends
+from separatrix.attention.exact.operators import attend, attend_backward, operator_call
 from separatrix.native import native, runnable
 from tests.attention.exact.peak_bytes import peak_bytes
 from tests.pairwise import pairwise
@@ -108,8 +112,15 @@ def check_both_passes(dtype, tensors, masks, positions, generator, hidden=False)
                 y.masked_fill_(~mask.unsqueeze(-1), 0.0)
     out, lse = attend(*tensors, *rest)
     wide_out, wide_lse = attend(*wide, *rest)
-    assert same(out, wide_out.to(dtype))
-    assert same(lse, wide_lse)
+    call = operator_call(*tensors, *rest)
+    if native_backend.summation(call, dtype).operand_unit:
+        bounds = backend_bounds(call, score_radii(call), value_ends(call), dtype)
+        assert ((out.float() - wide_out).abs().amax(-1) <= bounds[0]).all()
+        assert torch.equal(lse == -math.inf, wide_lse == -math.inf)
+        assert ((lse - wide_lse).nan_to_num(0.0).abs() <= bounds[1]).all()
+    else:
+        assert same(out, wide_out.to(dtype))
+        assert same(lse, wide_lse)
     sizes = torch.exp2(torch.randint(-9, 3, (*out.shape[:2], 1), generator=generator).float())
     grad_out = (sizes * torch.randn(out.shape, generator=generator)).to(dtype)
     grad_lse = torch.randn(lse.shape, generator=generator)
@@ -183,7 +194,7 @@ def held_by_kernels(function):
 @pytest.mark.parametrize("dtype", HALF)
 @pytest.mark.parametrize("masked", [False, True], ids=["", "masked"])
 def test_nothing_is_widened_as_a_whole(dtype, masked):
-    """PyTorch takes memory for the results alone, and the kernels as much as for float32."""
+    """PyTorch takes memory for the results alone, and the kernels as much as for float32, a few rows more or less."""
     query, keys, values, masks, _ = drawn(dtype, 3, masked, heads=4, length=200)
     rest = (masks, False, 0, [0, 0], 0.3)
     tensors, wide = [query, keys, values], [widened(x) for x in (query, keys, values)]
@@ -200,4 +211,4 @@ def test_nothing_is_widened_as_a_whole(dtype, masked):
     for half, full in passes:
         results = sum(x.nbytes for x in half())
         assert peak_bytes(half) - results < min(4096, copy / 10)
-        assert held_by_kernels(half) <= held_by_kernels(full)
+        assert held_by_kernels(half) <= held_by_kernels(full) + 4096

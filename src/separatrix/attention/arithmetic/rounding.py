@@ -40,12 +40,18 @@ class RoundingStep(NamedTuple):
 class Summation:
     """The steps that a term of a sum goes through.
 
+    Attributes:
+        steps: The steps.
+        operand_unit: The unit roundoff of the dtype that products of query and keys, and weights, may be rounded to
+            before the last multiplication; 0 if they stay in the dtype of the arithmetic.
+
     Example:
         >>> Summation((RoundingStep("a product", 1), RoundingStep("a sum of 100", 100))).count()
         101
     """
 
     steps: tuple[RoundingStep, ...]
+    operand_unit: float = 0.0
 
     def count(self, wide: bool = False) -> int:
         """The number of roundings of a term, in the algorithm's own dtype or (`wide`) in float64."""

@@ -19,8 +19,15 @@ of the values is all that is promised. A log-sum-exp moves by delta at most.
 - *gamma* = n u / (1 - n u) for n roundings, which the `summation` of an `ExactBackend` counts.
 
 Half types are widened to float32, which is exact, before anything is computed, and the output is rounded to its type
-once, so u is 2^-24 for them too. The kernels in C++ use no dot products of half types, which round differently and
-flush subnormal numbers; GPUs whose matrix units compute them have no bound (see `require_proved`).
+once, so u is 2^-24 for them too. GPUs whose matrix units compute products of half types have no bound (see
+`require_proved`).
+
+On processors with fast dot products of bfloat16 the kernels in C++ round to bfloat16, whose unit is u' = 2^-8, the
+products of query and prefix keys, for scores that are certainly below `_LARGEST_NARROW`, and the weights. The former
+moves a score by u' min(R, `_LARGEST_NARROW`), the latter the logarithm of a weight by 1.01 u'. Both are parts of delta
+and not of gamma, because the same rounded weights are in numerator and denominator. The instruction flushes subnormal
+numbers, which is an underflow like others. Calls with a tolerance do not use it: they are computed in float32 or
+float64.
 
 PyTorch's fused attention, which computes order 2, errs a little more. Its exponential in float32 is a polynomial, off
 by up to 20 units in the last place; for half types it is one of degree 3, off by 1.2 10^-4, for which 2^-12 is counted
@@ -150,7 +157,7 @@ def _bounds(call: Call, fused: bool) -> tuple[Tensor, Tensor]:
         nothing = call.shaped(call.query.new_zeros(call.query.shape[:2], dtype=torch.float64))
         return nothing, nothing
     radii, ends = score_radii(call), value_ends(call)
-    out, lse = backend_bounds(call, radii, ends, dtype)
+    out, lse = backend_bounds(call, radii, ends, call.query.dtype)
     if fused:
         out = torch.maximum(out, _fused_bound(call, radii, ends, dtype))
     return call.shaped(out), call.shaped(lse)
@@ -202,11 +209,18 @@ def value_ends(call: Call) -> Ends:
 
 
 def backend_bounds(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Bounds (H, L_q) on the errors of output and log-sum-exp of exact attention by its backend, in `dtype`."""
+    """Bounds (H, L_q) on the errors of output and log-sum-exp of exact attention for tensors that have a dtype.
+
+    Args:
+        call: The call. The output is rounded to the dtype of its tensors.
+        radii: The bounds R_i (H, L_q) on scores.
+        ends: The range of the products of values.
+        dtype: The dtype that the tensors are converted to before attention is computed; a half type is computed in
+            float32.
+    """
     require_proved(call, dtype)
-    u = torch.finfo(dtype).eps / 2
-    delta = _score_error(call, u, radii)
-    sums = _relative(exact_backend(call, dtype).summation(call, dtype).count(), u)
+    sums, u, narrow = _rounding(call, dtype)
+    delta = _score_error(call, u, radii) + narrow * (radii.clamp(max=_LARGEST_NARROW) + 1.01)
     tuples = sum(math.log(max(key.shape[1], 1)) for key in call.keys)
     lse = 1.01 * (delta + sums) + 8 * u * (1 + radii + tuples)
     return _of_average(delta, 2 * sums + 4 * u, ends, call.query.dtype), lse
@@ -218,9 +232,21 @@ def relative_bound(call: Call, radius: float, dtype: torch.dtype) -> float:
     It is that of an output before it is rounded to its own type; values then are within 2 |v|_max of each other.
     """
     require_proved(call, dtype)
-    u = torch.finfo(dtype).eps / 2
-    sums = _relative(exact_backend(call, dtype).summation(call, dtype).count(), u)
-    return 1.01 * (2 * math.tanh(_score_error(call, u, radius) / 2) + 2 * sums + 4 * u)
+    sums, u, narrow = _rounding(call, dtype)
+    delta = _score_error(call, u, radius) + narrow * (min(radius, _LARGEST_NARROW) + 1.01)
+    return 1.01 * (2 * math.tanh(delta / 2) + 2 * sums + 4 * u)
+
+
+_LARGEST_NARROW = 90.0
+"""Scores that may be larger are computed in float32: `NARROW_RADIUS` of csrc/exact_forward.hpp, in natural units."""
+
+
+def _rounding(call: Call, dtype: torch.dtype) -> tuple[float, float, float]:
+    """The relative error of sums for tensors of a dtype, the unit roundoff of the arithmetic and that of operands."""
+    backend, computed_in = exact_backend(call, dtype), torch.float64 if dtype == torch.float64 else torch.float32
+    summation = backend.summation(call, dtype if backend.TAKES_AS_GIVEN else computed_in)
+    u = torch.finfo(computed_in).eps / 2
+    return _relative(summation.count(), u), u, summation.operand_unit
 
 
 def _score_error(call: Call, u: float, radii: Radius) -> Radius:

@@ -3,9 +3,9 @@ r"""Exact attention by a `backend` with guards against numbers out of range, and
 - Factors that are too large or too small for their products are balanced by powers of two, or refused: see `balance`.
   An output that its type cannot hold is refused.
 - A call whose tuples cannot be counted in 64 bits is refused.
-- A NaN or an infinity in a key or a value reaches the queries that may attend it and no others. In a backend it would
-  reach others: what causality or a window hides has weight zero, and zero times NaN is NaN. So the queries that cannot
-  see it are computed once more, with every token that is not finite put to zero.
+- A NaN or an infinity in a key or a value changes the outputs of the queries that may attend this token, and no other
+  output. A backend alone would change others: it multiplies tokens hidden by the causal mask or a window by a weight of
+  zero, and zero times NaN is NaN. So the other queries are recomputed with zeros in place of such tokens.
 
 The gradient is guarded in the same way. A query that sees something not finite has no finite gradient, and neither has
 what it attends; where no gradient comes in for such a query, it does not take part.

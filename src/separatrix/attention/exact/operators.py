@@ -97,7 +97,7 @@ def _differ_in_length_alone(shape: Sequence[int], other: Sequence[int]) -> bool:
 
 
 def is_fused(given: CallArguments) -> bool:
-    """Whether PyTorch's own fused kernel has the call: at order 2, with nothing hidden but by causality."""
+    """Whether PyTorch's own fused kernel has the call: at order 2, with no mask except the causal mask."""
     plain = len(given.keys) == 1 and given.query_offset == 0 and given.windows == (None,)
     masked = any(mask is not None for mask in given.key_masks)
     sizes = (given.query.shape[-2], given.keys[0].shape[-2], given.values[0].shape[-1])

@@ -51,10 +51,10 @@ class Tiling:
 
 
 def split_of(heads: int, rows: int) -> int:
-    """Into how many products of fewer rows a product of one head is split.
+    """The batch size that the matrix product of one head is split into, along its rows.
 
-    A batch of products, the exponential and the sum over it are shared out among threads in the same way, so that
-    each finds in its own cache what it left there; one product is shared out in another way than what follows.
+    PyTorch divides a batched product, the exponential and the sum that follow it among threads along the batch, so that
+    each thread finds its part in its own cache. It divides a single product in another way than the exponential.
     """
     return heads if heads > 1 or rows % PARTS or rows < 8 * PARTS else PARTS
 

@@ -20,10 +20,10 @@ KERNELS = ("attend", "query_gradient", "inner_gradient", "prefix_gradient", "que
 FUSED = "query_prefix_gradient"
 """The kernel that computes what `query_gradient` and `prefix_gradient` do, with the blocks of the latter."""
 FUSED_ON = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "gfx942")
-"""The architectures that it runs on, for which it has been compiled."""
+"""The architectures that the fused kernel has been compiled for, and runs on."""
 FUSED_BLOCKS = 4
-"""It is for windows of the prefix set that are at most so many times as long as a block of queries. The partial sums of
-a block have window + block - 1 rows: at most five for each query."""
+"""The fused kernel is used if the window of the prefix set is at most this many times the length of a query block. The
+partial sums of a block have window + block - 1 rows, so at most five for each query."""
 WIDTHS = (16, 32, 64, 128)
 """The padded numbers of columns of keys and values, the larger of which counts."""
 

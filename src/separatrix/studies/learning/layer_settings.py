@@ -56,7 +56,7 @@ def _cells() -> Iterator[Cell]:
     yield from runs("text", [32], steps=200, batch=8, seeds=seeds, points=256, attentions=names)
 
 
-def _task(run: CellResult) -> str:
+def task_of_run(run: CellResult) -> str:
     """The task of a run, one of `TASKS`."""
     if "text" in run.parameters:
         return "text"
@@ -75,7 +75,7 @@ layer_rates = claim(
     neighbours=(Neighbour("the other rate is better for every layer", {"other": True}),),
 )(
     lambda found, other=False: rates_finding(
-        found, {name: sum(TRIED) - rate if other else rate for name, rate in RATES.items()}
+        found, {name: min(set(TRIED) - {rate}) if other else rate for name, rate in RATES.items()}
     )
 )
 
@@ -86,7 +86,7 @@ def _judged(found: Sequence[CellResult], better: str, worse: str, turned: bool, 
     numbers: dict[str, Any] = {}
     leads = []
     for task in TASKS:
-        ours = by_attention([run for run in found if _task(run) == task])
+        ours = by_attention([run for run in found if task_of_run(run) == task])
         what = "loss" if task == "text" else "accuracy"
         leads.append(Expectation(better, worse).lead(ours, what))  # type: ignore[arg-type]
         numbers[f"{task}: lead in {what} of {better} over {worse}"] = leads[-1]

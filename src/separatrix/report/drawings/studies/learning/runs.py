@@ -33,6 +33,10 @@ LINES = {
     "order 2, two layers, both norms": (RED, "solid"),
     "product of two order 2, both norms": (GREY, "solid"),
     "order 3, both norms": (BLUE, "solid"),
+    "pairwise order 3, both norms": (GREEN, "solid"),
+    "determinant order 3, both norms": (PURPLE, "solid"),
+    "orders 2 and 3 mixed, both norms": (SKY, "solid"),
+    "product of two order 2": (GREY, "solid"),
 }
 What = Literal["accuracy", "loss"]
 

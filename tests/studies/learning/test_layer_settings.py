@@ -1,0 +1,70 @@
+"""The claims on settings of a layer: one significant lead, and none behind, on four tasks."""
+
+from __future__ import annotations
+
+import pytest
+
+from separatrix.claims.ledger import CellResult, Verdict
+from separatrix.studies.learning import layer_settings as settings
+from separatrix.studies.learning.mechanisms import LAYERS
+from tests.studies.cells import claims_of, judged_as_recorded
+
+OURS = claims_of(settings)
+HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED, Verdict.UNDECIDED
+NAMED = {"joins": {}, "triples": {"task": "match"}, "recall": {"task": "recall"}, "text": {"text": "0123"}}
+
+
+def runs(**leads: float) -> list[CellResult]:
+    """Three seeds of all layers on all tasks: that with `qk_norm` leads by these, and other leads are noise."""
+    cells = []
+    for task, named in NAMED.items():
+        for place, name in enumerate(LAYERS):
+            for seed in (1, 2, 3):
+                lead = leads.get(task, 0.0) * (name == settings.QK) + 0.01 * (seed * (place + 2) % 3)
+                value = 2.5 - lead if task == "text" else 0.5 + lead
+                result = {"step": [8], "accuracy": [value], "loss": [value], "python": "3"}
+                cells.append(CellResult({**named, "attention": name, "steps": 8}, seed, result))
+    return cells
+
+
+@pytest.mark.parametrize("id", OURS)
+def test_verdicts_are_recorded(id: str) -> None:
+    judged_as_recorded(OURS[id])
+
+
+@pytest.mark.parametrize("task", settings.TASKS)
+def test_one_lead_decides(task: str) -> None:
+    check = settings.layer_qk.check
+    assert check(runs()).verdict is OPEN
+    assert check(runs(**{task: 0.3})).verdict is HOLDS
+    assert check(runs(**{task: 0.3}), turned=True).verdict is FAILS
+    assert check(runs(**{task: 0.3}), by=0.5).verdict is FAILS
+    assert check(runs(**{task: -0.3})).verdict is FAILS
+    assert check(runs(joins=0.3) if task != "joins" else runs(text=0.3)).verdict is HOLDS
+    other = "joins" if task != "joins" else "text"
+    assert check(runs(**{task: -0.3, other: 0.3})).verdict is FAILS
+
+
+def test_layers_are_treated_alike() -> None:
+    cells = list(settings.layer_qk.cells())
+    assert {cell.seed for cell in cells} == {1, 2, 3}
+    settings_of: dict[str, set[str]] = {}
+    for cell in cells:
+        options = dict(cell.arguments)
+        rate = options.pop("lr", None)
+        assert rate in (None, settings.RATES[options["attention"]])
+        options.pop("compute_steps")
+        settings_of.setdefault(options.pop("attention"), set()).add(repr((cell.seed, sorted(options.items(), key=str))))
+    assert set(settings_of) == set(LAYERS)
+    assert len({frozenset(some) for some in settings_of.values()}) == 1
+    assert set(settings.RATES.values()) <= set(settings.TRIED)
+
+
+def test_the_other_rate_is_not_that_of_the_rule() -> None:
+    cells = [
+        CellResult({"attention": name, "lr": rate}, 0, {"step": [0], "accuracy": [float(rate == best)]})
+        for name, best in settings.RATES.items()
+        for rate in settings.TRIED
+    ]
+    assert settings.layer_rates.check(cells).verdict is HOLDS
+    assert settings.layer_rates.check(cells, other=True).verdict is FAILS

@@ -31,7 +31,6 @@ from separatrix.studies.learning.tasks.recall import Recall
 from separatrix.studies.learning.tasks.task import Task, TaskBatch
 from separatrix.studies.learning.tasks.text import text_task
 
-
 OTHERS = (JOINING_ALIKE | LAYERS | SEPARATE).items() - MECHANISMS.items()
 """The attentions of joins and of layer settings; their heads have a dimension that 3 divides."""
 

@@ -11,13 +11,24 @@ from separatrix.claims.ledger import CellResult
 from separatrix.report.drawings.studies import learning
 from separatrix.report.figures import FIGURES
 from separatrix.report.theme import Drawing
-from separatrix.studies.learning import growth, join, language_model, match, polynomial, recall, runs, text
-from separatrix.studies.learning.mechanisms import JOINING, LAYERED, MECHANISMS
+from separatrix.studies.learning import (
+    growth,
+    join,
+    join_alike,
+    language_model,
+    layer_settings,
+    match,
+    polynomial,
+    recall,
+    runs,
+    text,
+)
+from separatrix.studies.learning.mechanisms import JOINING, JOINING_ALIKE, LAYERED, LAYERS, MECHANISMS
 from tests.report.drawings.drawn import check_data, check_figure, check_sentence
 
 RUNS = ["learning_curves", "learning_ends", "learning_compute"]
-JOINS = ["join_guessing", "join_longer"]
-NAMES = [*RUNS, "learning_growth", "learning_bytes", "recall_radius", "learning_roads", *JOINS]
+JOINS = ["join_guessing", "join_longer", "join_rates", "join_time", "join_facts"]
+NAMES = [*RUNS, "learning_growth", "learning_bytes", "recall_radius", "learning_roads", *JOINS, "layer_settings"]
 
 
 def on(task: str) -> dict[str, str]:
@@ -51,6 +62,31 @@ def results(name: str, task: str = "recall") -> tuple[CellResult, ...]:
             for place, kind in enumerate(JOINING)
             for seed in (1, 2, 3)
         )
+    if name in ("join_rates", "join_time", "join_facts"):
+        facts = (8, 16) if name == "join_facts" else (8,)
+        return tuple(
+            CellResult(
+                {"attention": kind, "lr": rate, "steps": 10, "compute_steps": 20, "size": [count, 8, 4]},
+                seed,
+                {"step": [0, 10, 20], "accuracy": [0.1, 0.5, 0.6 + 0.01 * place + 10 * rate - 0.001 * count]},
+            )
+            for place, kind in enumerate(JOINING_ALIKE)
+            for rate in ((0.002, 0.01) if name == "join_rates" else (0.01,))
+            for count in facts
+            for seed in ((0,) if name == "join_rates" else (1, 2, 3))
+        )
+    if name == "layer_settings":
+        tasks: tuple[dict[str, str], ...] = ({}, {"task": "match"}, {"task": "recall"}, {"text": "0123"})
+        return tuple(
+            CellResult(
+                {**given, "attention": kind, "steps": 8},
+                seed,
+                {"step": [8], "accuracy": [0.5 + 0.1 * place + 0.001 * seed**2 * place], "loss": [2.0]},
+            )
+            for given in tasks
+            for place, kind in enumerate(LAYERS)
+            for seed in (1, 2, 3)
+        )
     if name == "recall_radius":
         return (CellResult({"order": 3, "parts": 2, "shared": 2}, 0, {"n": 9, "by_one_head": 0, "by_two_hops": 0}),)
     if name == "learning_roads":
@@ -74,7 +110,7 @@ def drawn(name: str, task: str = "recall") -> Drawing:
 def test_these_are_all_of_them_and_claims_name_them() -> None:
     ours = {name for name, draw in FIGURES.items() if draw.__module__.startswith(f"{learning.__name__}.")}
     assert ours == set(NAMES)
-    claims = (growth, join, language_model, match, polynomial, recall, runs, text)
+    claims = (growth, join, join_alike, language_model, layer_settings, match, polynomial, recall, runs, text)
     named = {figure for module in claims for value in vars(module).values() for figure in getattr(value, "figures", ())}
     assert named == ours
 
@@ -82,7 +118,7 @@ def test_these_are_all_of_them_and_claims_name_them() -> None:
 @pytest.mark.parametrize(("name", "task"), [*((name, "recall") for name in NAMES), *((name, "text") for name in RUNS)])
 def test_a_figure_has_traces_axes_words_and_data(name: str, task: str) -> None:
     drawing = drawn(name, task)
-    check_figure(drawing, y_title=name != "learning_ends")
+    check_figure(drawing, y_title=name not in ("learning_ends", "layer_settings"))
     check_sentence(drawing)
     check_data(drawing)
 
@@ -148,6 +184,25 @@ def test_joins_are_drawn_by_facts() -> None:
     assert list(traces["order 3, both norms"].x) == [8, 16, 24]
     assert list(traces["order 3, both norms"].y) == pytest.approx([0.9, 0.8, 0.73])
     assert "order 3, both norms has 0.73" in drawn("join_longer").text
+
+
+def test_joins_are_drawn_by_rate_time_and_number_of_facts() -> None:
+    name = "order 3, both norms"
+    rates, time, facts = (
+        {trace.name: trace for trace in drawn(figure).figure.data}
+        for figure in ("join_rates", "join_time", "join_facts")
+    )
+    assert list(rates) == list(time) == list(facts) == list(JOINING_ALIKE)
+    assert (list(rates[name].x), list(rates[name].y)) == ([0.002, 0.01], pytest.approx([0.642, 0.722]))
+    assert list(time[name].x) == pytest.approx([0, 10 * 0.0112, 20 * 0.0112])
+    assert (list(facts[name].x), list(facts[name].y)) == ([8, 16], pytest.approx([0.722, 0.714]))
+    assert "order 3, both norms has 0.71" in drawn("join_facts").text
+
+
+def test_leads_of_layer_settings_are_drawn_by_task() -> None:
+    drawing = drawn("layer_settings")
+    assert [trace.name for trace in drawing.figure.data] == list(layer_settings.TASKS)
+    assert "18 are significantly above zero, and 0 below" in drawing.text
 
 
 def test_the_radius_reaches_what_it_says() -> None:

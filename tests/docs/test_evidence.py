@@ -20,7 +20,7 @@ from separatrix.errors import SeparatrixError
 from separatrix.lab.store import Store
 from separatrix.studies import load
 from separatrix.studies.learning.runs import RECORDED_TEXT
-from separatrix.studies.learning.tasks.text import digest
+from separatrix.studies.learning.tasks.import_graph import RECORDED_GRAPH
 from tests.docs.pages import DOCS, FENCE
 
 EVIDENCE = DOCS / "guide" / "evidence.md"
@@ -45,8 +45,11 @@ def test_what_is_recorded_is_of_the_claims_as_they_are() -> None:
     assert tuple(recorded) == evidence.CLAIMS
     for one in claims(only=evidence.CLAIMS):
         assert recorded[one.id]["verdict"] == verdicts[one.id]
-        on_text = any("text" in cell.arguments for cell in one.cells())
-        if not on_text or digest() == RECORDED_TEXT:
+        cells = [cell.arguments for cell in one.cells()]
+        if all(
+            cell.get("text", RECORDED_TEXT) == RECORDED_TEXT and cell.get("graph", RECORDED_GRAPH) == RECORDED_GRAPH
+            for cell in cells
+        ):
             assert recorded[one.id]["cells"] == evidence.fingerprint(one), "run the claim, and docs._ext.evidence"
 
 

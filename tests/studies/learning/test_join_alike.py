@@ -10,7 +10,7 @@ from separatrix.claims.ledger import CellResult, Verdict
 from separatrix.studies.learning import join_alike as alike
 from separatrix.studies.learning.join import ONE, PRODUCT, THREE, TWO
 from separatrix.studies.learning.mechanisms import JOINING_ALIKE
-from separatrix.studies.learning.tasks.import_graph import digest
+from separatrix.studies.learning.tasks.import_graph import RECORDED_GRAPH, digest
 from tests.studies.cells import claims_of, judged_as_recorded
 
 OURS = claims_of(alike)
@@ -139,6 +139,11 @@ def test_longer_inputs_need_every_lead() -> None:
     for run in worse:
         run.result["elsewhere"][2] = 0.9 - ENDS[run.parameters["attention"]] + 0.001 * run.seed**2
     assert alike.alike_longer.check(worse).verdict is FAILS
+
+
+def test_another_graph_compares_to_no_record() -> None:
+    assert not alike.imports_8.check(runs(ENDS, graph="0123")).comparable
+    assert alike.imports_8.check(runs(ENDS, graph=RECORDED_GRAPH)).comparable
 
 
 def test_a_run_on_imports() -> None:

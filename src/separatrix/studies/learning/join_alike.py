@@ -44,7 +44,7 @@ from separatrix.lab.registry import experiment
 from separatrix.studies.learning.join import ENTITIES, JOIN_SIZES, ONE, PRODUCT, RELATIONS, THREE, TWO, joined
 from separatrix.studies.learning.mechanisms import JOINING_ALIKE
 from separatrix.studies.learning.runs import TURNED, Expectation, Reading, ahead_by, by_attention, finding, measured
-from separatrix.studies.learning.tasks.import_graph import digest
+from separatrix.studies.learning.tasks.import_graph import RECORDED_GRAPH, digest
 from separatrix.studies.learning.tasks.join import ImportJoin
 from separatrix.studies.seeds import interval, paired
 
@@ -198,9 +198,10 @@ def _judged(
                 numbers[f"{facts} facts: accuracy by step, {name}"] = ", ".join(
                     f"{step}: {mean:.3f}" for step, mean in zip(steps, means, strict=True)
                 )
-    if Verdict.FAILS_AS_PRINTED in judged:
-        return Finding(Verdict.FAILS_AS_PRINTED, numbers)
-    return Finding(Verdict.UNDECIDED if Verdict.UNDECIDED in judged else Verdict.HOLDS, numbers)
+    verdict = next((one for one in (Verdict.FAILS_AS_PRINTED, Verdict.UNDECIDED) if one in judged), Verdict.HOLDS)
+    recorded = all(run.parameters.get("graph", RECORDED_GRAPH) == RECORDED_GRAPH for run in found)
+    note = "" if recorded else "The recorded verdict is of the import graph of another Python."
+    return Finding(verdict, numbers, note, comparable=recorded)
 
 
 _BOTH: tuple[Reading, ...] = ("steps", "compute_steps")

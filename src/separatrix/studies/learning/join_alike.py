@@ -96,7 +96,8 @@ def joined_imports(
     seed: int,
 ) -> dict[str, Any]:
     """One run on joins over the import graph with this SHA-256; `size` is facts and entities."""
-    task = ImportJoin(*size, graph=graph).task
+    facts, entities = size
+    task = ImportJoin(facts, entities, graph=graph).task
     return measured(task, attention, steps, compute_steps, batch, points, seed, sizes=JOIN_SIZES, lr=lr)
 
 
@@ -157,7 +158,7 @@ alike_rates = claim(
     cells=_tried,
     figures=("join_rates",),
     neighbours=(Neighbour("0.01 is the best rate for every attention", {"rate": 0.01}),),
-)(lambda found, rate=None: rates_finding(found, dict.fromkeys(RATES, rate) if rate else RATES))
+)(lambda found, rate=0.0: rates_finding(found, {name: rate or best for name, best in RATES.items()}))
 
 
 def facts_of(run: CellResult) -> int:

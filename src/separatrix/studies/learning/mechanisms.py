@@ -281,10 +281,14 @@ class MixedAttention(nn.Module):
         q = self._heads("q", query, self.num_heads)
         k1, v1 = (self._heads(name, key, self.num_heads) for name in ("k1", "v1"))
         k2, v2 = (self._heads(name, key, half) for name in ("k2", "v2"))
-        how = {"scale": self.scale, "is_causal": is_causal}
-        second = tensor_attention(q[:, :half], [k1[:, :half]], [v1[:, :half]], **how)  # type: ignore[arg-type]
-        third = tensor_attention(q[:, half:], [k1[:, half:], k2], [v1[:, half:], v2], **how)  # type: ignore[arg-type]
-        heads = self._normalised("out", torch.cat([second, third], 1))
+        both = [
+            tensor_attention(query, keys, values, scale=self.scale, is_causal=is_causal)
+            for query, keys, values in (
+                (q[:, :half], [k1[:, :half]], [v1[:, :half]]),
+                (q[:, half:], [k1[:, half:], k2], [v1[:, half:], v2]),
+            )
+        ]
+        heads = self._normalised("out", torch.cat(both, 1))
         out: Tensor = self.out_proj(heads.transpose(-3, -2).flatten(-2))
         return out
 

@@ -71,10 +71,10 @@ def join_rates(results: Results) -> Drawing:
     rates = sorted({run.parameters["lr"] for run in results})
     drawn.update_xaxes(tickvals=rates, ticktext=[f"{rate:g}" for rate in rates])
     drawn.update_layout(legend={"y": -0.2})
-    best = max(rows, key=lambda row: row["accuracy"])
+    best = max(results, key=lambda run: float(run.result["accuracy"][-1]))
     text = (
         f"Accuracy after {results[0].parameters['steps']} steps with seed 0 for each learning rate that was tried: the "
-        f"largest is {best['accuracy']:.3f} ({best['attention']} with {best['rate']:g})."
+        f"largest is {best.result['accuracy'][-1]:.3f} ({best.parameters['attention']} with {best.parameters['lr']:g})."
     )
     return Drawing(drawn, text, columns_of(rows, "attention", "rate", "accuracy"))
 
@@ -123,7 +123,7 @@ def join_facts(results: Results) -> Drawing:
     drawn.update_xaxes(tickvals=ticks, ticktext=[str(count) for count in ticks])
     drawn.update_layout(legend={"y": -0.2})
     last = {
-        name: fmean(row["accuracy"] for row in rows if row["attention"] == name and row["facts"] == ticks[-1])
+        name: fmean(at(run, "compute_steps", "accuracy") for run in ours[name] if facts_of(run) == ticks[-1])
         for name in (THREE, TWO)
     }
     text = (

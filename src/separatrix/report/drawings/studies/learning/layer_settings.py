@@ -16,10 +16,12 @@ def layer_settings(results: Results) -> Drawing:
     """The lead of each setting of a layer of order 3 over the layer without norms, on each task."""
     drawn = figure(f"lead over {PLAIN}: accuracy, or nats on text", "", height=560)
     rows = []
+    every = []
     for task, colour, shift in zip(TASKS, (BLUE, ORANGE, GREEN, PURPLE), (0.24, 0.08, -0.08, -0.24), strict=True):
         ours = by_attention([run for run in results if task_of_run(run) == task])
         names = [name for name in ours if name != PLAIN]
         leads = [Expectation(name, PLAIN).lead(ours, "loss" if task == "text" else "accuracy") for name in names]
+        every += leads
         spread = {"type": "data", "array": [lead.high - lead.value for lead in leads], "thickness": 1.5, "width": 4}
         drawn.add_trace(
             go.Scatter(
@@ -38,10 +40,9 @@ def layer_settings(results: Results) -> Drawing:
     drawn.add_vline(x=0, line={"color": GREY, "width": 1, "dash": "dash"})
     drawn.update_yaxes(tickvals=list(range(len(names))), ticktext=names, range=[-0.6, len(names) - 0.4])
     drawn.update_layout(legend={"y": -0.15})
-    better = sum(row["low"] > 0 for row in rows)
-    worse = sum(row["high"] < 0 for row in rows)
     text = (
         f"Leads over {PLAIN} with the scale 1/sqrt(d) and no norms, the mean of the seeds with its 95% interval: of "
-        f"{len(rows)} leads {better} are significantly above zero, and {worse} below."
+        f"{len(rows)} leads {sum(lead.low > 0 for lead in every)} are significantly above zero, and "
+        f"{sum(lead.high < 0 for lead in every)} below."
     )
     return Drawing(drawn, text, columns_of(rows, "setting", "task", "lead", "low", "high"))

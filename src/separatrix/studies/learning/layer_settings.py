@@ -34,8 +34,16 @@ from separatrix.studies.seeds import interval
 
 PLAIN, INVERSE, QK, HEADS, BOTH_NORMS, LEARNED_SCALE, AFTER = LAYERS
 TRIED = (0.005, 0.01)
-RATES = dict.fromkeys(LAYERS, 0.0)
-"""The learning rate of each layer on joins, which the runs with seed 0 choose."""
+RATES = {
+    PLAIN: 0.005,
+    INVERSE: 0.005,
+    QK: 0.005,
+    HEADS: 0.01,
+    BOTH_NORMS: 0.01,
+    LEARNED_SCALE: 0.01,
+    AFTER: 0.005,
+}
+"""The learning rate of each layer on joins, which the runs with seed 0 have chosen."""
 STEPS = 600
 TASKS = ("joins", "triples", "recall", "text")
 

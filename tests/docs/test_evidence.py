@@ -80,7 +80,7 @@ def test_a_page_with_another_number_is_stale() -> None:
         ("joins", evidence.EIGHT, "8 facts: accuracy at equal steps, order 3, both norms"),
         ("joins", evidence.LONGER, "accuracy among 24 facts, order 3, both norms"),
         ("imports", evidence.IMPORTS, "8 facts: accuracy at equal CPU time, order 3, both norms"),
-        ("layers", evidence.BOTH_NORMS, "recall: accuracy, order 3, qk_norm"),
+        ("layers", evidence.BOTH_NORMS, "accuracy at equal steps, order 3, qk_norm"),
         ("bounds", evidence.GROWTH, "order 3, R = 2: flops below order 3 from n"),
         ("language-model", evidence.COMPUTE, "loss at equal compute, four layers of order 2"),
         ("short", evidence.TRIPLES, "accuracy at equal compute, order 2"),

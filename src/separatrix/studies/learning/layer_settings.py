@@ -1,36 +1,35 @@
 """Which layer of order 3 trains best: the scale, norms, a learned scale, and LayerNorm after attention.
 
 The layers of `LAYERS` differ from the first of them, which has the scale 1/sqrt(d) and no norms, in one setting each
-(`both norms` in two), and have as many parameters. They are trained on the tasks of the other studies: two-hop joins
-among 8 facts (600 steps, and for each layer the best of the learning rates 0.005 and 0.01 by the rule of `join_alike`),
-planted triples, recall and text (as many steps as in those studies, and their learning rate, 0.005).
+(`both norms` in two), and have as many parameters. They are trained on two-hop joins among 8 facts for 600 steps, each
+with the better of the learning rates 0.005 and 0.01 by the rule of `join_alike`.
 
 The following was expected, and written down with the rules before any of these runs (the trials that `join` tells of
 had been seen): the scale 1/sqrt(d) is better than 1/d; `qk_norm`, `head_norm`, both and `learned_scale` are better than
 none; LayerNorm after attention is worse than none.
 
 The rule of each claim: it holds if the lead is significantly above zero (95%, paired by seed, equal steps, seeds 1, 2
-and 3) on one task at least and significantly below zero on none, fails if it is significantly below zero on one, and
-is undecided otherwise.
+and 3), fails if it is significantly below zero, and is undecided otherwise.
 
-The rule of the recommendation in the guide: the setting whose claim holds; of several, that with the largest mean lead
-on joins. If none holds, none is recommended over the layer without norms, and the guide says that no difference was
-significant. The scale 1/sqrt(d) is recommended unless its claim fails, LayerNorm after attention only if its claim
-fails.
+The rule of the recommendation in the guide: the setting whose claim holds; of several, that with the largest mean lead.
+If none holds, none is recommended over the layer without norms, and the guide says that no difference was significant.
+The scale 1/sqrt(d) is recommended unless its claim fails, LayerNorm after attention only if its claim fails.
+
+Planted triples, recall and text were to be compared too, with a significant lead on one task and none behind as the
+rule. They were left out because joins took too long, when half of the layers had been run on joins, and before any run
+on these tasks.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from separatrix.claims.ledger import CellResult, Claim, Finding, Neighbour, Verdict, claim
+from separatrix.claims.ledger import Claim, Neighbour, claim
 from separatrix.lab.cell import Cell
 from separatrix.studies.learning.join import ENTITIES, RELATIONS, joined
 from separatrix.studies.learning.join_alike import rates_finding
 from separatrix.studies.learning.mechanisms import LAYERS
-from separatrix.studies.learning.runs import TURNED, Expectation, ahead_by, by_attention, on_text, runs
-from separatrix.studies.seeds import interval
+from separatrix.studies.learning.runs import TURNED, Expectation, ahead_by, finding
 
 PLAIN, INVERSE, QK, HEADS, BOTH_NORMS, LEARNED_SCALE, AFTER = LAYERS
 TRIED = (0.005, 0.01)
@@ -45,7 +44,6 @@ RATES = {
 }
 """The learning rate of each layer on joins, which the runs with seed 0 have chosen."""
 STEPS = 600
-TASKS = ("joins", "triples", "recall", "text")
 
 
 def _joins(seeds: Sequence[int], rates: Mapping[str, Sequence[float]]) -> Iterator[Cell]:
@@ -54,21 +52,6 @@ def _joins(seeds: Sequence[int], rates: Mapping[str, Sequence[float]]) -> Iterat
         for lr in rates[name]:
             for seed in seeds:
                 yield joined.cell(seed=seed, attention=name, lr=lr, batch=64, points=512, **how)
-
-
-def _cells() -> Iterator[Cell]:
-    names, seeds = tuple(LAYERS), (1, 2, 3)
-    yield from _joins(seeds, {name: [rate] for name, rate in RATES.items()})
-    yield from runs("match", [8, 11], steps=800, batch=32, seeds=seeds, attentions=names)
-    yield from runs("recall", [3, 2, 2], steps=600, batch=64, seeds=seeds, attentions=names)
-    yield from runs("text", [32], steps=200, batch=8, seeds=seeds, points=256, attentions=names)
-
-
-def task_of_run(run: CellResult) -> str:
-    """The task of a run, one of `TASKS`."""
-    if "text" in run.parameters:
-        return "text"
-    return {"match": "triples", "recall": "recall"}.get(run.parameters.get("task", ""), "joins")
 
 
 layer_rates = claim(
@@ -88,53 +71,30 @@ layer_rates = claim(
 )
 
 
-def _judged(found: Sequence[CellResult], better: str, worse: str, turned: bool, by: float) -> Finding:
-    if turned:
-        better, worse = worse, better
-    numbers: dict[str, Any] = {}
-    leads = []
-    for task in TASKS:
-        ours = by_attention([run for run in found if task_of_run(run) == task])
-        what = "loss" if task == "text" else "accuracy"
-        leads.append(Expectation(better, worse).lead(ours, what))  # type: ignore[arg-type]
-        numbers[f"{task}: lead in {what} of {better} over {worse}"] = leads[-1]
-        for name, some in ours.items():
-            numbers[f"{task}: {what}, {name}"] = interval(
-                [run.result[what][run.result["step"].index(run.parameters["steps"])] for run in some]
-            )
-    verdict = Verdict.HOLDS if any(lead.low > by for lead in leads) else Verdict.UNDECIDED
-    if any(lead.high < by for lead in leads):
-        verdict = Verdict.FAILS_AS_PRINTED
-    return on_text(Finding(verdict, numbers), found)
-
-
 def _setting(part: str, says: str, better: str, worse: str) -> Claim:
     return claim(
         paper="beyond",
         where="Layer settings",
         part=part,
-        says=f"{says} (joins, planted triples, recall, text), and is significantly worse on none.",
+        says=f"Trained on two-hop joins among 8 facts for 600 steps, a layer of order 3 {says}.",
         profile="full",
-        cells=_cells,
-        figures=("layer_settings",),
+        cells=lambda: _joins((1, 2, 3), {name: [rate] for name, rate in RATES.items()}),
+        figures=("learning_curves",),
         neighbours=(TURNED, ahead_by(0.5)),
-    )(lambda found, turned=False, by=0.0: _judged(found, better, worse, turned, by))
+    )(
+        lambda found, turned=False, by=0.0: finding(
+            found, "accuracy", [Expectation(better, worse)], plain=PLAIN, turned=turned, by=by
+        )
+    )
 
 
-_THAN = "is significantly better than one without norms on one task at least"
-layer_scale = _setting(
-    "scale",
-    "A layer of order 3 with the scale 1/sqrt(d) is significantly better than one with 1/d on one task at least",
-    PLAIN,
-    INVERSE,
+layer_scale = _setting("scale", "with the scale 1/sqrt(d) becomes better than one with 1/d", PLAIN, INVERSE)
+layer_qk = _setting("qk_norm", "with `qk_norm` becomes better than one without norms", QK, PLAIN)
+layer_heads = _setting("head_norm", "with `head_norm` becomes better than one without norms", HEADS, PLAIN)
+layer_both = _setting(
+    "both norms", "with `qk_norm` and `head_norm` becomes better than one without norms", BOTH_NORMS, PLAIN
 )
-layer_qk = _setting("qk_norm", f"A layer of order 3 with `qk_norm` {_THAN}", QK, PLAIN)
-layer_heads = _setting("head_norm", f"A layer of order 3 with `head_norm` {_THAN}", HEADS, PLAIN)
-layer_both = _setting("both norms", f"A layer of order 3 with `qk_norm` and `head_norm` {_THAN}", BOTH_NORMS, PLAIN)
-layer_learned = _setting("learned scale", f"A layer of order 3 with `learned_scale` {_THAN}", LEARNED_SCALE, PLAIN)
+layer_learned = _setting("learned scale", "with `learned_scale` becomes better than one without", LEARNED_SCALE, PLAIN)
 layer_after = _setting(
-    "LayerNorm after attention",
-    "A layer of order 3 without LayerNorm after attention is significantly better than one with it on one task or more",
-    PLAIN,
-    AFTER,
+    "LayerNorm after attention", "without LayerNorm after attention becomes better than one with it", PLAIN, AFTER
 )

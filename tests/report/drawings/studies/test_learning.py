@@ -23,12 +23,12 @@ from separatrix.studies.learning import (
     runs,
     text,
 )
-from separatrix.studies.learning.mechanisms import JOINING, JOINING_ALIKE, LAYERED, LAYERS, MECHANISMS
+from separatrix.studies.learning.mechanisms import JOINING, JOINING_ALIKE, LAYERED, MECHANISMS
 from tests.report.drawings.drawn import check_data, check_figure, check_sentence
 
 RUNS = ["learning_curves", "learning_ends", "learning_compute"]
 JOINS = ["join_guessing", "join_longer", "join_rates", "join_time", "join_facts"]
-NAMES = [*RUNS, "learning_growth", "learning_bytes", "recall_radius", "learning_roads", *JOINS, "layer_settings"]
+NAMES = [*RUNS, "learning_growth", "learning_bytes", "recall_radius", "learning_roads", *JOINS]
 
 
 def on(task: str) -> dict[str, str]:
@@ -75,18 +75,6 @@ def results(name: str, task: str = "recall") -> tuple[CellResult, ...]:
             for count in facts
             for seed in ((0,) if name == "join_rates" else (1, 2, 3))
         )
-    if name == "layer_settings":
-        tasks: tuple[dict[str, str], ...] = ({}, {"task": "match"}, {"task": "recall"}, {"text": "0123"})
-        return tuple(
-            CellResult(
-                {**given, "attention": kind, "steps": 8},
-                seed,
-                {"step": [8], "accuracy": [0.5 + 0.1 * place + 0.001 * seed**2 * place], "loss": [2.0]},
-            )
-            for given in tasks
-            for place, kind in enumerate(LAYERS)
-            for seed in (1, 2, 3)
-        )
     if name == "recall_radius":
         return (CellResult({"order": 3, "parts": 2, "shared": 2}, 0, {"n": 9, "by_one_head": 0, "by_two_hops": 0}),)
     if name == "learning_roads":
@@ -118,7 +106,7 @@ def test_these_are_all_of_them_and_claims_name_them() -> None:
 @pytest.mark.parametrize(("name", "task"), [*((name, "recall") for name in NAMES), *((name, "text") for name in RUNS)])
 def test_a_figure_has_traces_axes_words_and_data(name: str, task: str) -> None:
     drawing = drawn(name, task)
-    check_figure(drawing, y_title=name not in ("learning_ends", "layer_settings"))
+    check_figure(drawing, y_title=name != "learning_ends")
     check_sentence(drawing)
     check_data(drawing)
 
@@ -197,12 +185,6 @@ def test_joins_are_drawn_by_rate_time_and_number_of_facts() -> None:
     assert list(time[name].x) == pytest.approx([0, 10 * 0.0112, 20 * 0.0112])
     assert (list(facts[name].x), list(facts[name].y)) == ([8, 16], pytest.approx([0.722, 0.714]))
     assert "order 3, both norms has 0.71" in drawn("join_facts").text
-
-
-def test_leads_of_layer_settings_are_drawn_by_task() -> None:
-    drawing = drawn("layer_settings")
-    assert [trace.name for trace in drawing.figure.data] == list(layer_settings.TASKS)
-    assert "18 are significantly above zero, and 0 below" in drawing.text
 
 
 def test_the_radius_reaches_what_it_says() -> None:

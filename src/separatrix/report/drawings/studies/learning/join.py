@@ -7,7 +7,7 @@ from statistics import fmean
 from separatrix.report.charts import curve, drawing, error_bars
 from separatrix.report.drawings.studies.learning.runs import LINES
 from separatrix.report.tables import Results, columns_of, rows_of
-from separatrix.report.theme import BLUE, GREY, Drawing, figure
+from separatrix.report.theme import GREY, Drawing, figure
 from separatrix.studies.learning.join import THREE, TWO
 from separatrix.studies.learning.join_alike import FACTS, MILLISECONDS, facts_of
 from separatrix.studies.learning.runs import at, by_attention
@@ -64,7 +64,7 @@ def join_rates(results: Results) -> Drawing:
     rows = []
     drawn = figure("learning rate", "accuracy, seed 0", log_x=True, height=440 + 20 * len(by_attention(results)))
     for name, runs in by_attention(results).items():
-        colour, dash = LINES.get(name, (BLUE, "dot"))
+        colour, dash = LINES[name]
         ends = sorted((run.parameters["lr"], run.result["accuracy"][-1]) for run in runs)
         rows += [{"attention": name, "rate": rate, "accuracy": end} for rate, end in ends]
         drawn.add_trace(curve(name, [rate for rate, _ in ends], [end for _, end in ends], colour, dash=dash))

@@ -32,8 +32,11 @@ _JOINS = "beyond/two-hop-joins"
 JOINS_NORMS, JOINS_CONVERGED = f"{_JOINS}/norms", f"{_JOINS}/two-layers-with-enough-steps"
 JOINS, JOINS_LAYERS = f"{_JOINS}/against-order-2-in-one-layer", f"{_JOINS}/against-two-layers-of-order-2"
 JOINS_PRODUCT, JOINS_LONGER = f"{_JOINS}/against-a-product-of-two-order-2", f"{_JOINS}/longer-inputs"
-EIGHT, SIXTEEN = f"{_JOINS}/8-facts-against-one-layer", f"{_JOINS}/16-facts-against-two-layers"
-LONGER, IMPORTS = f"{_JOINS}/longer-inputs-chosen-alike", f"{_JOINS}/8-imports-against-one-layer"
+EIGHT, LONGER, IMPORTS = (
+    f"{_JOINS}/8-facts-against-one-layer",
+    f"{_JOINS}/longer-inputs-chosen-alike",
+    f"{_JOINS}/8-imports-against-one-layer",
+)
 _LEARNED = "beyond/does-it-learn"
 PRODUCTS = {
     TRIPLES: f"{_LEARNED}/triples-product-of-two-order-2",
@@ -55,7 +58,6 @@ CLAIMS = (
     f"{_JOINS}/learning-rates-chosen-alike",
     EIGHT,
     f"{_JOINS}/8-facts-against-two-layers",
-    SIXTEEN,
     f"{_JOINS}/sooner-than-two-layers",
     f"{_JOINS}/pairwise-form-sooner",
     f"{_JOINS}/other-forms-and-mixed-orders",
@@ -217,11 +219,10 @@ def joins() -> str:
         told = [
             _known(EIGHT, f"8 facts: accuracy at equal steps, {name}"),
             _known(EIGHT, f"8 facts: accuracy at equal CPU time, {name}"),
-            _known(SIXTEEN, f"16 facts: accuracy at equal CPU time, {name}"),
             *(_known(LONGER, f"accuracy among {count} facts, {name}") for count in asked),
         ]
         rows.append([name.removesuffix(", both norms"), rate, milliseconds, *told])
-    head = ["attention", "learning rate", "ms a step", "8 facts, equal steps", "8 facts, equal CPU time", "16 facts"]
+    head = ["attention", "learning rate", "ms a step", "8 facts, equal steps", "8 facts, equal CPU time"]
     return _table([*head, *(f"trained on 8, asked among {count}" for count in asked)], rows)
 
 

@@ -51,8 +51,7 @@ def test_attentions_are_treated_alike(claim) -> None:
         options = dict(cell.arguments)
         name, steps, rate = options.pop("attention"), options.pop("compute_steps"), options.pop("lr")
         alike_cells.setdefault(name, []).append((cell.seed, options))
-        place = alike.FACTS.index(options["size"][0])
-        step, spent = (alike.MILLISECONDS[kind][place] for kind in (name, THREE))
+        step, spent = (alike.MILLISECONDS[kind] for kind in (name, THREE))
         assert 0 <= spent * options["steps"] - step * steps < step
         assert rate == alike.RATES[name]
         assert rate in alike.TRIED
@@ -97,10 +96,9 @@ def test_other_rates_are_not_those_of_the_rule() -> None:
         (alike.alike_8, ONE, (8,)),
         (alike.alike_8, PRODUCT, (8,)),
         (alike.layers_8, TWO, (8,)),
-        (alike.layers_16, TWO, (16,)),
         (alike.imports_8, ONE, (8,)),
         (alike.imports_layers_8, TWO, (8,)),
-        (alike.alike_sooner, TWO, (8, 16)),
+        (alike.alike_sooner, TWO, (8,)),
     ],
     ids=lambda value: getattr(value, "id", str(value)),
 )
@@ -123,7 +121,7 @@ def test_every_other_layer_must_be_ahead(worse) -> None:
 
 def test_one_number_of_facts_can_decide() -> None:
     split = runs(ENDS, (8,)) + runs({**ENDS, THREE: 0.3}, (16,))
-    assert alike.alike_sooner.check(split).verdict is FAILS
+    assert alike.alike_sooner.check(split).verdict is FAILS  # as it would be with more numbers of facts
     assert alike.alike_pairwise.check(runs(ENDS)).verdict is HOLDS
     assert alike.alike_pairwise.check(runs({**ENDS, alike.PAIRWISE: 0.3})).verdict is FAILS
 

@@ -27,7 +27,7 @@ from separatrix.studies.learning.mechanisms import JOINING, JOINING_ALIKE, LAYER
 from tests.report.drawings.drawn import check_data, check_figure, check_sentence
 
 RUNS = ["learning_curves", "learning_ends", "learning_compute"]
-JOINS = ["join_guessing", "join_longer", "join_rates", "join_time", "join_facts"]
+JOINS = ["join_guessing", "join_longer", "join_rates", "join_time"]
 NAMES = [*RUNS, "learning_growth", "learning_bytes", "recall_radius", "learning_roads", *JOINS]
 
 
@@ -62,17 +62,15 @@ def results(name: str, task: str = "recall") -> tuple[CellResult, ...]:
             for place, kind in enumerate(JOINING)
             for seed in (1, 2, 3)
         )
-    if name in ("join_rates", "join_time", "join_facts"):
-        facts = (8, 16) if name == "join_facts" else (8,)
+    if name in ("join_rates", "join_time"):
         return tuple(
             CellResult(
-                {"attention": kind, "lr": rate, "steps": 10, "compute_steps": 20, "size": [count, 8, 4]},
+                {"attention": kind, "lr": rate, "steps": 10, "compute_steps": 20, "size": [8, 8, 4]},
                 seed,
-                {"step": [0, 10, 20], "accuracy": [0.1, 0.5, 0.6 + 0.01 * place + 10 * rate - 0.001 * count]},
+                {"step": [0, 10, 20], "accuracy": [0.1, 0.5, 0.6 + 0.01 * place + 10 * rate]},
             )
             for place, kind in enumerate(JOINING_ALIKE)
             for rate in ((0.002, 0.01) if name == "join_rates" else (0.01,))
-            for count in facts
             for seed in ((0,) if name == "join_rates" else (1, 2, 3))
         )
     if name == "recall_radius":
@@ -174,17 +172,13 @@ def test_joins_are_drawn_by_facts() -> None:
     assert "order 3, both norms has 0.73" in drawn("join_longer").text
 
 
-def test_joins_are_drawn_by_rate_time_and_number_of_facts() -> None:
+def test_joins_are_drawn_by_rate_and_time() -> None:
     name = "order 3, both norms"
-    rates, time, facts = (
-        {trace.name: trace for trace in drawn(figure).figure.data}
-        for figure in ("join_rates", "join_time", "join_facts")
-    )
-    assert list(rates) == list(time) == list(facts) == list(JOINING_ALIKE)
-    assert (list(rates[name].x), list(rates[name].y)) == ([0.002, 0.01], pytest.approx([0.642, 0.722]))
+    rates, time = ({trace.name: trace for trace in drawn(figure).figure.data} for figure in ("join_rates", "join_time"))
+    assert list(rates) == list(time) == list(JOINING_ALIKE)
+    assert (list(rates[name].x), list(rates[name].y)) == ([0.002, 0.01], pytest.approx([0.65, 0.73]))
     assert list(time[name].x) == pytest.approx([0, 10 * 0.0112, 20 * 0.0112])
-    assert (list(facts[name].x), list(facts[name].y)) == ([8, 16], pytest.approx([0.722, 0.714]))
-    assert "order 3, both norms has 0.71" in drawn("join_facts").text
+    assert "order 3, both norms has 0.730" in drawn("join_time").text
 
 
 def test_the_radius_reaches_what_it_says() -> None:

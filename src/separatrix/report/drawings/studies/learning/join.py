@@ -1,4 +1,4 @@
-"""Two-hop joins: guessing without a join, learning rates, CPU time, numbers of facts, and inputs that are longer."""
+"""Two-hop joins: guessing without a join, learning rates, CPU time, and inputs that are longer."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from separatrix.report.drawings.studies.learning.runs import LINES
 from separatrix.report.tables import Results, columns_of, rows_of
 from separatrix.report.theme import GREY, Drawing, figure
 from separatrix.studies.learning.join import THREE, TWO
-from separatrix.studies.learning.join_alike import FACTS, MILLISECONDS, facts_of
+from separatrix.studies.learning.join_alike import MILLISECONDS, facts_of
 from separatrix.studies.learning.runs import at, by_attention
 from separatrix.studies.seeds import interval
 
@@ -83,12 +83,11 @@ def join_rates(results: Results) -> Drawing:
 def join_time(results: Results) -> Drawing:
     """The accuracy of each attention on joins, against the CPU time of training."""
     ours = by_attention(results)
-    place = FACTS.index(facts_of(results[0]))
     drawn = figure("CPU time of training, seconds", "accuracy on fresh inputs", height=440 + 20 * len(ours))
     rows = []
     for name, runs in ours.items():
         colour, dash = LINES[name]
-        seconds = [step * MILLISECONDS[name][place] / 1000 for step in runs[0].result["step"]]
+        seconds = [step * MILLISECONDS[name] / 1000 for step in runs[0].result["step"]]
         means = [fmean(values) for values in zip(*(run.result["accuracy"] for run in runs), strict=True)]
         rows += [{"attention": name, "seconds": x, "accuracy": y} for x, y in zip(seconds, means, strict=True)]
         drawn.add_trace(curve(name, seconds, means, colour, dash=dash, mode="lines"))
@@ -99,35 +98,3 @@ def join_time(results: Results) -> Drawing:
         f"seeds: at equal CPU time {THREE} has {ends[THREE]:.3f}, and {TWO} {ends[TWO]:.3f}."
     )
     return Drawing(drawn, text, columns_of(rows, "attention", "seconds", "accuracy"))
-
-
-@drawing
-def join_facts(results: Results) -> Drawing:
-    """The accuracy of each attention at equal CPU time, against the number of facts that it was trained on."""
-    ours = by_attention(results)
-    drawn = figure("facts of an input", "accuracy at equal CPU time", log_x=True, height=440 + 20 * len(ours))
-    rows = []
-    for name, runs in ours.items():
-        colour, dash = LINES[name]
-        counts = sorted({facts_of(run) for run in runs})
-        ends = [[at(run, "compute_steps", "accuracy") for run in runs if facts_of(run) == count] for count in counts]
-        bars = [interval(seeds) for seeds in ends]
-        spread = error_bars([bar.value for bar in bars], [bar.low for bar in bars], [bar.high for bar in bars])
-        drawn.add_trace(curve(name, counts, [bar.value for bar in bars], colour, dash=dash, error_y=spread))
-        rows += [
-            {"attention": name, "facts": count, "accuracy": end}
-            for count, seeds in zip(counts, ends, strict=True)
-            for end in seeds
-        ]
-    ticks = sorted({facts_of(run) for run in results})
-    drawn.update_xaxes(tickvals=ticks, ticktext=[str(count) for count in ticks])
-    drawn.update_layout(legend={"y": -0.2})
-    last = {
-        name: fmean(at(run, "compute_steps", "accuracy") for run in ours[name] if facts_of(run) == ticks[-1])
-        for name in (THREE, TWO)
-    }
-    text = (
-        "Accuracy at equal CPU time against the number of facts, the mean of the seeds with its 95% interval: among "
-        f"{ticks[-1]} facts {THREE} has {last[THREE]:.2f}, and {TWO} {last[TWO]:.2f}."
-    )
-    return Drawing(drawn, text, columns_of(rows, "attention", "facts", "accuracy"))

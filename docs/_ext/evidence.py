@@ -35,7 +35,7 @@ JOINS_PRODUCT, JOINS_LONGER = f"{_JOINS}/against-a-product-of-two-order-2", f"{_
 EIGHT, LONGER, IMPORTS = (
     f"{_JOINS}/8-facts-against-one-layer",
     f"{_JOINS}/longer-inputs-chosen-alike",
-    f"{_JOINS}/8-imports-against-one-layer",
+    f"{_JOINS}/8-imports-against-two-layers",
 )
 _LEARNED = "beyond/does-it-learn"
 PRODUCTS = {
@@ -63,7 +63,6 @@ CLAIMS = (
     f"{_JOINS}/other-forms-and-mixed-orders",
     LONGER,
     IMPORTS,
-    f"{_JOINS}/8-imports-against-two-layers",
     JOINS,
     JOINS_PRODUCT,
     JOINS_LAYERS,

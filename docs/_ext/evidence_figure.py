@@ -14,7 +14,7 @@ PANELS = (
     ("Recall by pairs, accuracy", RECALL, "accuracy", (0.4, 0.6, 0.8, 1.0)),
     ("Text, loss in nats", TEXT, "loss", (2.3, 2.4, 2.5, 2.6, 2.7)),
 )
-_STYLE = (
+STYLE = (
     "text{font:12px system-ui,sans-serif;fill:#333}.title{font-weight:600;font-size:14px}"
     ".note{fill:#666;font-size:11px}.grid{stroke:#ddd;fill:none}.bar{stroke-width:2;fill:none}"
 )
@@ -53,7 +53,7 @@ def svg() -> str:
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" '
         'aria-label="What each attention has learned at equal compute">',
-        f"<style>{_STYLE}</style>",
+        f"<style>{STYLE}</style>",
         f'<rect width="{width}" height="{height}" fill="#fff"/>',
     ]
     for row, name in enumerate(MECHANISMS):

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from docs._ext import data_sets_figure, evidence_figure, notebook_figures
+from docs._ext import data_sets_figure, evidence_figure, joins_figure, notebook_figures
 from docs._ext.made import refreshed
 from separatrix.claims.index import INDEX, index_of
 from separatrix.claims.ledger import claims
@@ -65,7 +65,7 @@ if __name__ == "__main__":
     if asked in ([], ["--made"]):
         load()
         INDEX.write_text(index_of(claims()), "utf-8")
-        for drawn in (data_sets_figure, evidence_figure):
+        for drawn in (data_sets_figure, evidence_figure, joins_figure):
             drawn.FIGURE.write_text(drawn.svg())
         notebook_figures.draw_all()
     for page in map(Path, [] if asked == ["--made"] else asked or [*PAGES, *NOTEBOOKS]):

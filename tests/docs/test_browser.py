@@ -70,7 +70,9 @@ def pixel(png: bytes, x: int, y: int) -> tuple[int, ...]:
     return tuple(row[x * channels : x * channels + 3])
 
 
-@pytest.mark.parametrize("figure", ["time-against-length.svg", "evidence.svg", "is-it-for-me.svg", "data-sets.svg"])
+@pytest.mark.parametrize(
+    "figure", ["time-against-length.svg", "evidence.svg", "joins.svg", "is-it-for-me.svg", "data-sets.svg"]
+)
 def test_a_figure_has_no_white_box_on_a_dark_page(browser: Any, tmp_path: Path, figure: str) -> None:
     image = f'<img src="{(DOCS / "_static" / figure).as_uri()}" style="display: block; width: 400px" alt="">'
     address = write_page(tmp_path, image, dark=True)

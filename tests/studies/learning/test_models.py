@@ -9,15 +9,30 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
+from separatrix.attention import reference
 from separatrix.attention.linear import linear_attention
 from separatrix.errors import ArgumentError
 from separatrix.nn import TensorAttention
 from separatrix.studies.learning.compute import attention_flops, polynomial_flops, step_flops
-from separatrix.studies.learning.mechanisms import LAYERED, MECHANISMS, AttentionKind, LinearAttention, mechanism
+from separatrix.studies.learning.mechanisms import (
+    JOINING_ALIKE,
+    LAYERED,
+    LAYERS,
+    MECHANISMS,
+    SEPARATE,
+    AttentionKind,
+    LinearAttention,
+    MixedAttention,
+    layer_of,
+    mechanism,
+)
 from separatrix.studies.learning.models import Model, Sizes, hidden_units, parameter_count
 from separatrix.studies.learning.tasks.recall import Recall
 from separatrix.studies.learning.tasks.task import Task, TaskBatch
 from separatrix.studies.learning.tasks.text import text_task
+
+OTHERS = (JOINING_ALIKE | LAYERS | SEPARATE).items() - MECHANISMS.items()
+"""The attentions of joins and of layer settings; their heads have a dimension that 3 divides."""
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -47,10 +62,20 @@ def test_attentions_have_equally_many_parameters(task: Task, sizes: Sizes) -> No
             assert abs(count / counts["order 2"] - 1) < 0.01, name
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+def test_forms_and_norms_have_equally_many_parameters() -> None:
+    task, sizes = Recall().task, Sizes(12, 4, 70)
+    for name, kind in OTHERS:
+        model = Model(task, sizes, kind, generator=generator())
+        count = sum(parameter.numel() for parameter in model.parameters())
+        assert count == parameter_count(task, sizes, kind, model.hidden), name
+        target = parameter_count(task, sizes, AttentionKind(), sizes.hidden)
+        assert abs(count - target) <= kind.layers * (2 * sizes.width + 1) / 2, name
+
+
+@pytest.mark.parametrize("name", [*MECHANISMS, *sorted(name for name, _ in OTHERS)])
 def test_answers_do_not_see_what_comes_later(name: str) -> None:
     task = symbols(9, 9)
-    model = Model(task, Sizes(8, 2, 40), mechanism(name), generator=generator()).double()
+    model = Model(task, Sizes(12, 2, 70), mechanism(name), generator=generator()).double()
     tokens = task.training(2, generator(1)).tokens
     changed = tokens.clone()
     changed[:, 5:] = (changed[:, 5:] + 1) % 11
@@ -60,10 +85,10 @@ def test_answers_do_not_see_what_comes_later(name: str) -> None:
     assert not torch.allclose(before[:, 5:], after[:, 5:], atol=1e-3)
 
 
-@pytest.mark.parametrize("name", MECHANISMS)
+@pytest.mark.parametrize("name", [*MECHANISMS, *sorted(name for name, _ in OTHERS)])
 def test_the_last_answer_alone_is_the_last_of_all(name: str) -> None:
-    model = Model(symbols(9, 9), Sizes(8, 2, 40), mechanism(name), generator=generator()).double()
-    last = Model(symbols(9, 1), Sizes(8, 2, 40), mechanism(name), generator=generator()).double()
+    model = Model(symbols(9, 9), Sizes(12, 2, 70), mechanism(name), generator=generator()).double()
+    last = Model(symbols(9, 1), Sizes(12, 2, 70), mechanism(name), generator=generator()).double()
     last.load_state_dict(model.state_dict())
     tokens = symbols(9, 9).training(3, generator(1)).tokens
     with torch.no_grad():
@@ -95,6 +120,40 @@ def test_linear_attention_is_the_function_of_its_projections() -> None:
         q, k, v = ((project(x))[..., 3 * h : 3 * h + 3] for project in (layer.q_proj, layer.k_proj, layer.v_proj))
         heads.append(linear_attention(q / 3**0.25, k / 3**0.25, v, feature_map="taylor2", is_causal=True))
     assert torch.allclose(layer(x, is_causal=True), layer.out_proj(torch.cat(heads, -1)), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("norms", [(), ("qk_norm",), ("qk_norm", "head_norm")], ids=str)
+def test_mixed_attention_has_heads_of_order_2_and_then_of_order_3(norms: tuple[str, ...]) -> None:
+    layer = MixedAttention(12, 4, 0.7, norms, generator=generator()).double()
+    for gain in layer.gains.values():
+        torch.nn.init.normal_(gain, generator=generator(2))
+    x = torch.randn(2, 5, 12, generator=generator(1), dtype=torch.float64)
+
+    def normalised(name: str, values: torch.Tensor, h: int) -> torch.Tensor:
+        if name not in layer.gains:
+            return values
+        return values / values.square().mean(-1, keepdim=True).sqrt() * layer.gains[name][3 * h : 3 * h + 3]
+
+    def head(name: str, h: int) -> torch.Tensor:
+        return normalised(name, layer.projections[name](x)[..., 3 * h : 3 * h + 3], h)
+
+    heads = []
+    for h in range(4):
+        sets = [(head("k1", h), head("v1", h))] + ([(head("k2", h - 2), head("v2", h - 2))] if h >= 2 else [])
+        keys, values = zip(*sets, strict=True)
+        out = reference.tensor_attention(head("q", h), keys, values, scale=0.7, is_causal=True)[0]
+        heads.append(normalised("out", out, h))
+    assert torch.allclose(layer(x, is_causal=True), layer.out_proj(torch.cat(heads, -1)), rtol=0, atol=1e-12)
+
+
+def test_mixed_attention_refuses_an_odd_number_of_heads() -> None:
+    with pytest.raises(ArgumentError, match="num_heads: expected an even number"):
+        MixedAttention(9, 3, 1.0, generator=generator())
+
+
+def test_the_scale_is_a_power_of_the_head_dimension() -> None:
+    scales = [layer_of(LAYERS[name], 48, 4, None, generator()).scale for name in ("order 3", "order 3, scale 1/d")]
+    assert scales == pytest.approx([12**-0.5, 1 / 12])
 
 
 @pytest.mark.parametrize("name", ["linear elu", "order 2", "order 3"])
@@ -137,6 +196,8 @@ def test_flops_of_attention_by_hand() -> None:
     assert attention_flops(AttentionKind(3), 2, 3, 5, 1) == 2 * (5 * 5) * (2 * 3 + 2 * 3)
     assert attention_flops(AttentionKind(3), 2, 3, 6, 6) == 2 * (6 * 6 * 6 / 3) * (2 * 3 + 2 * 3)
     assert attention_flops(AttentionKind(features="elu"), 2, 3, 5, 5) == 2 * 2 * 3 * 4 * 10
+    assert attention_flops(AttentionKind(3, form="determinant"), 2, 3, 5, 1) == 2 * (5 * 5) * (2 * 6 + 2 * 3)
+    assert attention_flops(AttentionKind(3, form="mixed"), 2, 3, 5, 1) == (5 + 5 * 5) * (2 * 3 + 2 * 3)
     bounded = AttentionKind(3, 0.5)
     assert polynomial_flops(bounded, 2, 3, 500, 500) == 2 * 2 * 10 * 4 * 2 * 1000
     assert attention_flops(bounded, 2, 3, 500, 500) == polynomial_flops(bounded, 2, 3, 500, 500)

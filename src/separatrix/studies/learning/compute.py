@@ -7,6 +7,8 @@ dimension d, S the number of attended tuples (n^(k-1) per query, 1/k of that if 
     polynomial     2 h r (d + 1) (k - 1) (n + L_q)            r monomials: sums over the keys, products, queries
     linear         2 h r (d + 1) (n + L_q)                    r features, likewise
     separate       4 h (k - 1) S' d                           a product of order-2 attentions; S' = n, or n / 2
+    mixed          2 h S d + 2 h S' d                         half of the heads of order 2
+    determinant    6 h S d                                    scores of dimension 2 d
 
 With windows w_1, ..., S is a sum over queries: query i attends the product over the sets of min(i + 1, w_m) tuples.
 
@@ -60,7 +62,10 @@ def attention_flops(kind: AttentionKind, heads: int, d: int, n: int, asked: int)
         return float(4 * heads * tuples * d)
     if kind.form == "separate":
         return (kind.order - 1) * attention_flops(AttentionKind(), heads, d, n, asked)
-    exact = exact_cost(Shape(heads, asked, (n,) * (kind.order - 1), d, d, is_causal=asked == n), wide=False).flops
+    if kind.form == "mixed":
+        return sum(attention_flops(AttentionKind(order), heads // 2, d, n, asked) for order in (2, kind.order))
+    scored = 2 * d if kind.form == "determinant" else d
+    exact = exact_cost(Shape(heads, asked, (n,) * (kind.order - 1), scored, d, is_causal=asked == n), wide=False).flops
     return exact if kind.bound is None else min(exact, polynomial_flops(kind, heads, d, n, asked))
 
 
@@ -87,6 +92,6 @@ def step_flops(task: Task, sizes: Sizes, kind: AttentionKind, batch: int) -> flo
     total = 2.0 * task.asked * w * task.classes
     for layer, layer_kind in enumerate(kind.stack, start=1):
         asked = task.asked if layer == kind.layers else n
-        total += 2 * w * w * (2 * asked + 2 * (layer_kind.order - 1) * n) + 2 * asked * 2 * w * hidden
+        total += 2 * w * w * (2 * asked + 2 * (layer_kind.mean_order - 1) * n) + 2 * asked * 2 * w * hidden
         total += attention_flops(layer_kind, sizes.heads, d, n, asked)
     return 3 * batch * total

@@ -22,7 +22,7 @@ from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.nn import TensorAttention
 from separatrix.studies.learning.compute import TOLERANCE, attention_flops, polynomial_flops
-from separatrix.studies.learning.mechanisms import RADII, LinearAttention, ProductAttention, layer_of, mechanism
+from separatrix.studies.learning.mechanisms import RADII, LinearAttention, layer_of, mechanism
 from separatrix.studies.learning.runs import SIZES
 
 _BOUNDED = tuple(f"order 3, R = {R:g}" for R in RADII)
@@ -62,7 +62,7 @@ def _layer(
 ) -> tuple[TensorAttention | LinearAttention, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     layer = layer_of(mechanism(attention), SIZES.width, SIZES.heads, tolerance, generator)
-    assert not isinstance(layer, ProductAttention)
+    assert isinstance(layer, TensorAttention | LinearAttention)
     return layer, torch.randn(1, n, SIZES.width, generator=generator, requires_grad=True)
 
 

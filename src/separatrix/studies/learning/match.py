@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from separatrix.claims.ledger import CellResult, Finding, claim
-from separatrix.studies.learning.runs import TURNED, Expectation, ahead_by, finding, runs
+from separatrix.studies.learning.runs import (
+    AHEAD_OF_PRODUCT,
+    TURNED,
+    WITH_PRODUCT,
+    Expectation,
+    ahead_by,
+    finding,
+    runs,
+)
 
 _EXPECTED = (
     Expectation("order 3", "order 2"),
@@ -32,3 +40,16 @@ _EXPECTED = (
 )
 def match_all(cells: Sequence[CellResult], turned: bool = False, by: float = 0.0) -> Finding:
     return finding(cells, "accuracy", _EXPECTED, turned=turned, by=by)
+
+
+match_product = claim(
+    paper="beyond",
+    where="Does it learn",
+    part="triples, product of two order 2",
+    says="On planted triples modulo 11 one layer of order 3 becomes better than a product of two order-2 attentions, "
+    "at equal parameters and steps and at equal compute.",
+    profile="full",
+    cells=lambda: runs("match", [8, 11], steps=800, batch=32, seeds=(1, 2, 3), attentions=WITH_PRODUCT),
+    figures=("learning_curves", "learning_ends"),
+    neighbours=(TURNED, ahead_by(0.3)),
+)(lambda cells, turned=False, by=0.0: finding(cells, "accuracy", AHEAD_OF_PRODUCT, turned=turned, by=by))

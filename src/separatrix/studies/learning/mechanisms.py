@@ -1,7 +1,8 @@
 """The attentions that are compared, by name, and their layers, which have the interface of `TensorAttention`.
 
 `ProductAttention`, the product of two order-2 attentions, is the baseline of order 3: it has the same projections and
-multiplies the same values, but its scores do not depend on two keys jointly.
+multiplies the same values, but its scores do not depend on two keys jointly. `MixedAttention` has heads of orders 2
+and 3 in one layer.
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ from separatrix.nn.head_norm import normalise_heads
 
 __all__ = [
     "JOINING",
+    "JOINING_ALIKE",
     "LAYERED",
+    "LAYERS",
     "MECHANISMS",
+    "SEPARATE",
     "AttentionKind",
     "LinearAttention",
+    "MixedAttention",
     "ProductAttention",
     "layer_of",
     "mechanism",
@@ -42,8 +47,11 @@ class AttentionKind:
         windows: The windows of the key sets in softmax attention; None for no windows.
         every: Every `every`-th layer has this attention; the others have order 2.
         rotary: The base of rotary positions in every layer; None for no rotary positions.
-        form: The score form of softmax attention; "separate" stands for `ProductAttention`.
-        norms: Those of the arguments `qk_norm` and `head_norm` of `TensorAttention` that are True.
+        form: The score form of softmax attention; "separate" stands for `ProductAttention`, "mixed" for
+            `MixedAttention`.
+        norms: Those of the arguments `qk_norm`, `head_norm` and `learned_scale` of `TensorAttention` that are True, and
+            "layer_norm" for an `nn.LayerNorm` of the attention's output.
+        power: The scores of unbounded softmax attention are divided by this power of the head dimension.
     """
 
     order: int = 2
@@ -55,6 +63,12 @@ class AttentionKind:
     rotary: float | None = None
     form: str = "product"
     norms: tuple[str, ...] = ()
+    power: float = 0.5
+
+    @property
+    def mean_order(self) -> float:
+        """The mean order of the heads."""
+        return (self.order + 2) / 2 if self.form == "mixed" else self.order
 
     @property
     def stack(self) -> tuple[AttentionKind, ...]:
@@ -101,7 +115,29 @@ JOINING = {
 }
 """The attentions that are compared on joins, by name; all have `qk_norm` and `head_norm`."""
 
-KNOWN = MECHANISMS | LAYERED | JOINING
+JOINING_ALIKE = {
+    **JOINING,
+    "pairwise order 3, both norms": AttentionKind(3, form="pairwise", norms=BOTH),
+    "determinant order 3, both norms": AttentionKind(3, form="determinant", norms=BOTH),
+    "orders 2 and 3 mixed, both norms": AttentionKind(3, form="mixed", norms=BOTH),
+}
+"""The attentions that are compared on joins with the best of the same learning rates each, by name."""
+
+LAYERS = {
+    "order 3": AttentionKind(3),
+    "order 3, scale 1/d": AttentionKind(3, power=1.0),
+    "order 3, qk_norm": AttentionKind(3, norms=("qk_norm",)),
+    "order 3, head_norm": AttentionKind(3, norms=("head_norm",)),
+    "order 3, both norms": JOINING["order 3, both norms"],
+    "order 3, learned_scale": AttentionKind(3, norms=("learned_scale",)),
+    "order 3, LayerNorm after": AttentionKind(3, norms=("layer_norm",)),
+}
+"""The settings of a layer of order 3 that are compared, by name; the scale is 1/sqrt(d) where none is named."""
+
+SEPARATE = {"product of two order 2": AttentionKind(3, form="separate")}
+"""The product of two order-2 attentions without norms, the baseline of order 3 in `MECHANISMS`."""
+
+KNOWN = MECHANISMS | LAYERED | JOINING_ALIKE | LAYERS | SEPARATE
 """All attentions that have a name."""
 
 
@@ -114,7 +150,7 @@ def mechanism(name: str) -> AttentionKind:
 
 def layer_of(
     kind: AttentionKind, width: int, heads: int, tolerance: float | None, generator: torch.Generator
-) -> TensorAttention | LinearAttention | ProductAttention:
+) -> TensorAttention | LinearAttention | ProductAttention | MixedAttention:
     """The layer of an attention; unbounded scores initially have standard deviation 1.
 
     Args:
@@ -128,11 +164,13 @@ def layer_of(
     if kind.features is not None:
         return LinearAttention(width, heads, kind.features, generator=generator)
     if kind.bound is None:
-        scale = (heads / width) ** 0.5
+        scale = (heads / width) ** kind.power
+        norms = dict.fromkeys((norm for norm in kind.norms if norm != "layer_norm"), True)
         if kind.form == "separate":
-            return ProductAttention(width, heads, kind.order, scale, kind.norms, generator=generator)
+            return ProductAttention(width, heads, kind.order, scale, tuple(norms), generator=generator)
+        if kind.form == "mixed":
+            return MixedAttention(width, heads, scale, tuple(norms), generator=generator)
         places = {"windows": kind.windows, "rotary": kind.rotary, "form": kind.form}
-        norms = dict.fromkeys(kind.norms, True)
         return TensorAttention(width, heads, kind.order, scale=scale, **places, **norms, generator=generator)  # type: ignore[arg-type]
     method = "auto" if tolerance is None else "polynomial"
     return TensorAttention(
@@ -208,6 +246,58 @@ class ProductAttention(nn.Module):
             product = normalise_heads(product, self.factors.out_gain)
         out: Tensor = self.factors.out_proj(product.transpose(-3, -2).flatten(-2))
         return out
+
+
+class MixedAttention(nn.Module):
+    """Attention of which the first half of the heads is of order 2 and the other half of order 3.
+
+    The second key and value sets, which order 2 has not, are projected for the other half alone. The norms are those of
+    `TensorAttention`.
+
+    Example:
+        >>> layer = MixedAttention(8, 2, 0.5, ("qk_norm",), generator=torch.Generator().manual_seed(0))
+        >>> layer(torch.zeros(4, 5, 8), is_causal=True).shape
+        torch.Size([4, 5, 8])
+    """
+
+    def __init__(
+        self, embed_dim: int, num_heads: int, scale: float, norms: tuple[str, ...] = (), *, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        if num_heads % 2 or not set(norms) <= set(BOTH):
+            raise ArgumentError("num_heads", expected="an even number, with no norms but the two", got=num_heads)
+        self.num_heads, self.scale = num_heads, scale
+        widths = {"q": embed_dim, "k1": embed_dim, "v1": embed_dim, "k2": embed_dim // 2, "v2": embed_dim // 2}
+        self.projections = nn.ModuleDict({name: linear(embed_dim, w, generator) for name, w in widths.items()})
+        self.out_proj = linear(embed_dim, embed_dim, generator)
+        gains = {name: widths[name] for name in ("q", "k1", "k2") if "qk_norm" in norms}
+        gains |= {"out": embed_dim} if "head_norm" in norms else {}
+        self.gains = nn.ParameterDict({name: nn.Parameter(torch.ones(width)) for name, width in gains.items()})
+
+    def forward(self, query: Tensor, key: Tensor | None = None, *, is_causal: bool = False) -> Tensor:
+        """The outputs (batch, L, width) of queries of that shape over keys (batch, S, width), or over the queries."""
+        key = query if key is None else key
+        half = self.num_heads // 2
+        q = self._heads("q", query, self.num_heads)
+        k1, v1 = (self._heads(name, key, self.num_heads) for name in ("k1", "v1"))
+        k2, v2 = (self._heads(name, key, half) for name in ("k2", "v2"))
+        both = [
+            tensor_attention(query, keys, values, scale=self.scale, is_causal=is_causal)
+            for query, keys, values in (
+                (q[:, :half], [k1[:, :half]], [v1[:, :half]]),
+                (q[:, half:], [k1[:, half:], k2], [v1[:, half:], v2]),
+            )
+        ]
+        heads = self._normalised("out", torch.cat(both, 1))
+        out: Tensor = self.out_proj(heads.transpose(-3, -2).flatten(-2))
+        return out
+
+    def _heads(self, name: str, x: Tensor, heads: int) -> Tensor:
+        projected = self.projections[name](x)
+        return self._normalised(name, projected.reshape(*x.shape[:-1], heads, -1).transpose(-3, -2))
+
+    def _normalised(self, name: str, x: Tensor) -> Tensor:
+        return normalise_heads(x, self.gains[name]) if name in self.gains else x
 
 
 def linear(inputs: int, outputs: int, generator: torch.Generator) -> nn.Linear:

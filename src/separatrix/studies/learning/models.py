@@ -58,8 +58,10 @@ def parameter_count(task: Task, sizes: Sizes, kind: AttentionKind, hidden: int) 
     w = sizes.width
     blocks = 0
     for layer_kind in kind.stack:
-        projections = 2 * layer_kind.order * w * (w + 1) + (sizes.heads if layer_kind.bound is not None else 0)
-        projections += sum({"qk_norm": layer_kind.order * w, "head_norm": w}[norm] for norm in layer_kind.norms)
+        order = layer_kind.mean_order
+        projections = round(2 * order * w * (w + 1)) + (sizes.heads if layer_kind.bound is not None else 0)
+        gains = {"qk_norm": round(order * w), "head_norm": w, "learned_scale": sizes.heads, "layer_norm": 2 * w}
+        projections += sum(gains[norm] for norm in layer_kind.norms)
         blocks += projections + hidden * (2 * w + 1) + w + 2 * (2 * w)
     return task.symbols * w + blocks + 2 * w + task.classes * (w + 1)
 
@@ -87,6 +89,7 @@ class TransformerBlock(nn.Module):
         w = sizes.width
         self.attention = layer_of(kind, w, sizes.heads, tolerance, generator)
         self.before_attention, self.before_network = nn.LayerNorm(w), nn.LayerNorm(w)
+        self.after_attention = nn.LayerNorm(w) if "layer_norm" in kind.norms else nn.Identity()
         self.into, self.out_of = linear(w, hidden, generator), linear(hidden, w, generator)
 
     def forward(self, h: Tensor, asked: int) -> Tensor:
@@ -95,9 +98,9 @@ class TransformerBlock(nn.Module):
         read = self.before_attention(h)
         last = h[:, -asked:]
         if asked == h.shape[1]:
-            last = last + self.attention(read, is_causal=True)
+            last = last + self.after_attention(self.attention(read, is_causal=True))
         else:
-            last = last + self.attention(read[:, -asked:], read)
+            last = last + self.after_attention(self.attention(read[:, -asked:], read))
         return self._followed(last)
 
     def _followed(self, h: Tensor) -> Tensor:

@@ -17,7 +17,16 @@ from separatrix.claims.ledger import CellResult, Finding, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.studies.learning.mechanisms import RADII
-from separatrix.studies.learning.runs import TURNED, Expectation, ahead_by, by_attention, finding, runs
+from separatrix.studies.learning.runs import (
+    AHEAD_OF_PRODUCT,
+    TURNED,
+    WITH_PRODUCT,
+    Expectation,
+    ahead_by,
+    by_attention,
+    finding,
+    runs,
+)
 from separatrix.studies.learning.runs import at as read_at
 from separatrix.studies.learning.sharpness import largest_share, radius_for_half
 from separatrix.studies.learning.tasks.recall import Recall, by_one_head, by_two_hops
@@ -162,3 +171,15 @@ recall_bounds = claim(
         "had decided the three of R = 4 and left the other three open.",
     ),
 )(lambda cells, turned=False, by=0.0: _judged(cells, _ALSO, turned, by))
+
+recall_product = claim(
+    paper="beyond",
+    where="Does it learn",
+    part="recall, product of two order 2",
+    says="One layer of order 3 learns to recall by pairs of tokens better than a product of two order-2 attentions, at "
+    "equal parameters and steps and at equal compute.",
+    profile="full",
+    cells=lambda: runs("recall", _SIZE, steps=600, batch=64, seeds=(1, 2, 3), attentions=WITH_PRODUCT),
+    figures=("learning_curves", "learning_ends"),
+    neighbours=(TURNED, ahead_by(0.4)),
+)(lambda cells, turned=False, by=0.0: _judged(cells, AHEAD_OF_PRODUCT, turned, by))

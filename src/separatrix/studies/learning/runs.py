@@ -19,7 +19,7 @@ from separatrix.claims.ledger import CellResult, Finding, Interval, Neighbour, V
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.studies.learning.compute import step_flops
-from separatrix.studies.learning.mechanisms import KNOWN, MECHANISMS, mechanism
+from separatrix.studies.learning.mechanisms import KNOWN, MECHANISMS, SEPARATE, mechanism
 from separatrix.studies.learning.models import Sizes
 from separatrix.studies.learning.tasks.match import match_task
 from separatrix.studies.learning.tasks.recall import Recall
@@ -158,6 +158,11 @@ class Expectation:
     def __str__(self) -> str:
         return f"{self.better} ahead of {self.worse} at {READINGS[self.reading]}"
 
+
+WITH_PRODUCT = ("order 2", "order 3", *SEPARATE)
+"""The attentions of the claims on the product of two order-2 attentions."""
+AHEAD_OF_PRODUCT = tuple(Expectation("order 3", name, reading) for name in SEPARATE for reading in READINGS)
+"""That order 3 is ahead of the product of two order-2 attentions was expected before the product was trained."""
 
 TURNED = Neighbour("the other way round: the one that is expected to be worse is better", {"turned": True})
 

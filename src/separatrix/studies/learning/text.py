@@ -18,7 +18,7 @@ from dataclasses import replace
 
 from separatrix.claims.ledger import CellResult, Finding, claim
 from separatrix.lab.cell import Cell
-from separatrix.studies.learning.runs import TURNED, Expectation, ahead_by, finding, on_text, runs
+from separatrix.studies.learning.runs import TURNED, WITH_PRODUCT, Expectation, ahead_by, finding, on_text, runs
 from separatrix.studies.learning.tasks.text import entropy
 
 
@@ -94,3 +94,19 @@ text_bounded = claim(
         "R = 0.5 takes more steps, and its lead is 0.13 to 0.23: a lead of 0.3 was chosen after this had been seen.",
     ),
 )(lambda cells, turned=False, by=0.0: _judged(cells, _BOUNDED, turned, by))
+
+text_product = claim(
+    paper="beyond",
+    where="Does it learn",
+    part="text, product of two order 2",
+    says="On characters of a text a product of two order-2 attentions, whose steps cost less, has a smaller loss than "
+    "order 3 at equal compute.",
+    profile="full",
+    cells=lambda: runs("text", [32], steps=200, batch=8, seeds=(1, 2, 3), points=256, attentions=WITH_PRODUCT),
+    figures=("learning_ends",),
+    neighbours=(TURNED, ahead_by(0.5)),
+)(
+    lambda cells, turned=False, by=0.0: _judged(
+        cells, [Expectation("product of two order 2", "order 3", "compute_steps")], turned, by
+    )
+)

@@ -11,12 +11,23 @@ from separatrix.claims.ledger import CellResult
 from separatrix.report.drawings.studies import learning
 from separatrix.report.figures import FIGURES
 from separatrix.report.theme import Drawing
-from separatrix.studies.learning import growth, join, language_model, match, polynomial, recall, runs, text
-from separatrix.studies.learning.mechanisms import JOINING, LAYERED, MECHANISMS
+from separatrix.studies.learning import (
+    growth,
+    join,
+    join_alike,
+    language_model,
+    layer_settings,
+    match,
+    polynomial,
+    recall,
+    runs,
+    text,
+)
+from separatrix.studies.learning.mechanisms import JOINING, JOINING_ALIKE, LAYERED, MECHANISMS
 from tests.report.drawings.drawn import check_data, check_figure, check_sentence
 
 RUNS = ["learning_curves", "learning_ends", "learning_compute"]
-JOINS = ["join_guessing", "join_longer"]
+JOINS = ["join_guessing", "join_longer", "join_rates", "join_time"]
 NAMES = [*RUNS, "learning_growth", "learning_bytes", "recall_radius", "learning_roads", *JOINS]
 
 
@@ -51,6 +62,17 @@ def results(name: str, task: str = "recall") -> tuple[CellResult, ...]:
             for place, kind in enumerate(JOINING)
             for seed in (1, 2, 3)
         )
+    if name in ("join_rates", "join_time"):
+        return tuple(
+            CellResult(
+                {"attention": kind, "lr": rate, "steps": 10, "compute_steps": 20, "size": [8, 8, 4]},
+                seed,
+                {"step": [0, 10, 20], "accuracy": [0.1, 0.5, 0.6 + 0.01 * place + 10 * rate]},
+            )
+            for place, kind in enumerate(JOINING_ALIKE)
+            for rate in ((0.002, 0.01) if name == "join_rates" else (0.01,))
+            for seed in ((0,) if name == "join_rates" else (1, 2, 3))
+        )
     if name == "recall_radius":
         return (CellResult({"order": 3, "parts": 2, "shared": 2}, 0, {"n": 9, "by_one_head": 0, "by_two_hops": 0}),)
     if name == "learning_roads":
@@ -74,7 +96,7 @@ def drawn(name: str, task: str = "recall") -> Drawing:
 def test_these_are_all_of_them_and_claims_name_them() -> None:
     ours = {name for name, draw in FIGURES.items() if draw.__module__.startswith(f"{learning.__name__}.")}
     assert ours == set(NAMES)
-    claims = (growth, join, language_model, match, polynomial, recall, runs, text)
+    claims = (growth, join, join_alike, language_model, layer_settings, match, polynomial, recall, runs, text)
     named = {figure for module in claims for value in vars(module).values() for figure in getattr(value, "figures", ())}
     assert named == ours
 
@@ -148,6 +170,15 @@ def test_joins_are_drawn_by_facts() -> None:
     assert list(traces["order 3, both norms"].x) == [8, 16, 24]
     assert list(traces["order 3, both norms"].y) == pytest.approx([0.9, 0.8, 0.73])
     assert "order 3, both norms has 0.73" in drawn("join_longer").text
+
+
+def test_joins_are_drawn_by_rate_and_time() -> None:
+    name = "order 3, both norms"
+    rates, time = ({trace.name: trace for trace in drawn(figure).figure.data} for figure in ("join_rates", "join_time"))
+    assert list(rates) == list(time) == list(JOINING_ALIKE)
+    assert (list(rates[name].x), list(rates[name].y)) == ([0.002, 0.01], pytest.approx([0.65, 0.73]))
+    assert list(time[name].x) == pytest.approx([0, 10 * 0.0112, 20 * 0.0112])
+    assert "order 3, both norms has 0.730" in drawn("join_time").text
 
 
 def test_the_radius_reaches_what_it_says() -> None:

@@ -32,7 +32,16 @@ LINES = {
     "order 2, both norms": (ORANGE, "solid"),
     "order 2, two layers, both norms": (RED, "solid"),
     "product of two order 2, both norms": (GREY, "solid"),
-    "order 3, both norms": (BLUE, "solid"),
+    "order 3, both norms": (SKY, "solid"),
+    "pairwise order 3, both norms": (GREEN, "solid"),
+    "determinant order 3, both norms": (PURPLE, "solid"),
+    "orders 2 and 3 mixed, both norms": (BLUE, "dash"),
+    "product of two order 2": (GREY, "solid"),
+    "order 3, scale 1/d": (BLUE, "dash"),
+    "order 3, qk_norm": (GREEN, "solid"),
+    "order 3, head_norm": (ORANGE, "solid"),
+    "order 3, learned_scale": (PURPLE, "solid"),
+    "order 3, LayerNorm after": (RED, "solid"),
 }
 What = Literal["accuracy", "loss"]
 

@@ -35,7 +35,7 @@ def kernels_for(
     """The library if it can compute with these tensors; None if plain PyTorch must be used.
 
     Plain PyTorch is used if there is no library, if a tensor is on another device, fake, or wrapped by a `torch.func`
-    transform, or if a `TorchDispatchMode` is active, for example one that counts flops.
+    transform, or if a TorchDispatchMode is active, for example one that counts flops.
 
     Args:
         *tensors: The tensors.

@@ -72,7 +72,7 @@ def check_binary(*sets: Tensor) -> None:
             raise ArgumentError(name, expected="a tensor of shape (vectors, dimension), neither 0", got=shape)
         d = sets[0].shape[1]
         if vectors.shape[1] != d:
-            raise ArgumentError(name, expected=f"vectors of dimension {d} like a's", got=vectors.shape[1])
+            raise ArgumentError(name, expected=f"vectors of dimension {d}, as in a", got=vectors.shape[1])
         invalid = (vectors != 0) & (vectors != 1)
         if bool(invalid.any()):
             at = tuple(invalid.nonzero()[0].tolist())

@@ -469,7 +469,7 @@ class TensorAttention(nn.Module):
         return new_cache(self, batch_size, spare)
 
     def state(self, batch_size: int | None = None) -> TensorAttentionState:
-        """The same as `cache`, for a layer with a tolerance only."""
+        """An empty `cache`, for a layer with a tolerance only."""
         cache = self.cache(batch_size)
         if not isinstance(cache, TensorAttentionState):
             raise self._without_tolerance("state")

@@ -1,4 +1,4 @@
-"""The data of a run, made ahead of it in blocks of steps by threads that work while the step does.
+"""The data of a run, which background threads prepare in blocks of steps while training runs.
 
 A block of tokens is one long draw of normals; a block of queries is subsets, encodings from random bits and the weights
 of the subset codes. Each has its own generator and its own thread, which makes its blocks in order, so what comes out

@@ -46,7 +46,7 @@ def computes(*tensors: Tensor) -> bool:
     """Whether the kernels in Triton support these tensors; otherwise plain PyTorch computes the result.
 
     They do not if Triton is not installed, if a tensor is on another device, fake, or wrapped by a `torch.func`
-    transform, or if a `TorchDispatchMode` is active, for example one that counts flops.
+    transform, or if a TorchDispatchMode is active, for example one that counts flops.
     """
     if not all(x.device.type in DEVICES for x in tensors) or torch._C._len_torch_dispatch_stack() or not installed():
         return False

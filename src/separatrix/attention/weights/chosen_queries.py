@@ -75,7 +75,7 @@ def attention_weights(
     )
     chosen = _chosen(queries, call.query.shape[1])
     with torch.no_grad(), no_autocast(call.query.device.type):
-        # `score_blocks` needs ascending indices without duplicates.
+        # `scores.blocks` needs ascending indices without duplicates.
         once = sorted(set(chosen))
         weights = weights_of(call, once)
         if chosen != once:

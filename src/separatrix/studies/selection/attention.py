@@ -145,8 +145,7 @@ def _one_hot(
 
 
 def _fresh(cells: Sequence[CellResult], softmax: tuple[str, str] = ("softmax W", "softmax QK")) -> Finding:
-    """The claim holds if a softmax has the smallest loss in every seed and the `BLUNT` attentions stay above `ZERO` /
-    3."""
+    """The claim holds if a softmax has the smallest loss in every seed and six others stay above `ZERO` / 3."""
     chosen = best(cells)
     first = max(min(map(_final, pair)) for pair in zip(*(chosen[name] for name in softmax), strict=True))
     ahead = all(first < _final(cell) for name, some in chosen.items() if name not in softmax for cell in some)

@@ -29,7 +29,7 @@ def test_no_paragraph_is_read_twice() -> None:
 
 def test_another_text_is_refused() -> None:
     assert text_task(5, text=digest()).n == 5
-    with pytest.raises(ArgumentError, match=r"text: expected the SHA-256 of this Python's text, .*, got 0123"):
+    with pytest.raises(ArgumentError, match=r"text: expected the SHA-256 of this Python's text, .*, got '0123'"):
         text_task(5, text="0123")
 
 

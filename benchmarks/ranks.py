@@ -100,7 +100,7 @@ def bounded() -> Iterator[Row]:
     """Ranks of bounded layers and states of order 2, from the bound alone."""
     for tolerance in (1e-2, 1e-3):
         for radius in (0.5, 1.0, 2.0, 4.0):
-            for d in (4, 8, 16, 32):
+            for d in DIMENSIONS:
                 try:
                     plan = plan_bounded(2, d, radius, tolerance)
                 except SeparatrixError:

@@ -38,6 +38,7 @@ template <class T> struct Pieces {
     static constexpr int ALPHAS = 2;                    // monomials whose products with columns are in registers
     static constexpr Index SHORT = COLUMNS * WIDTH<T>;  // tokens of a tile whose sums stay in registers
     static constexpr Index RANGE = 1024;                // tokens of a task of these
+    static constexpr Index MANY_BLOCKS = 16;            // blocks of index sets that are tasks of their own
     Index tile;                                         // tokens of a tile that adds to a state
     Index tasks, range;                                 // tasks of a head that add to a state, and their tokens
 
@@ -99,7 +100,6 @@ public:
                     if (is_hidden(head, start + t)) into[t] = T(0);
             for (Index t = count; t < tile.size(); ++t) into[t] = T(0);
         }
-        tile.multiply_out();
     }
 
     void values(Index head, Index start, Index count, T* W, Index size) const {
@@ -130,35 +130,42 @@ template <int MOST, class F> inline void each_block_of(Index columns, F&& f) {
     }
 }
 
-// into[alpha][column] gets the sum over the tokens of a tile, or has it added.
+// into[place - first][column] gets the sum over some tokens, for the places of a block that begins with `first`.
 template <class T, class Source> class Adding {
 public:
-    Adding(const Source& source, Index tile)
-        : source_(source), columns_(source.columns), monomials_(source.set, tile), W_(source.columns * tile) {}
+    Adding(const Source& source, const Blocks& blocks, Index tile)
+        : source_(source), order_(blocks.order.data()), columns_(source.columns), monomials_(source.set, tile),
+          W_(source.columns * tile) {}
 
-    void tokens(Index head, Index first, Index last, double* into) {
+    void tokens(Index head, Index first, Index last, const Block& block, double* into) {
         bool adds = false;
         for (Index start = first; start < last; start += monomials_.size(), adds = true) {
             const Index count = std::min(monomials_.size(), last - start);
             source_.coordinates(head, start, count, monomials_);
+            monomials_.multiply_out(block);
             source_.values(head, start, count, W_, monomials_.size());
             each_block_of<Pieces<T>::COLUMNS_OF_STATES>(columns_, [&](auto width, Index column) {
                 constexpr int C = decltype(width)::value;
-                const Index rank = source_.set.rank;
-                Index alpha = 0;
-                for (; alpha + Pieces<T>::ALPHAS <= rank; alpha += Pieces<T>::ALPHAS)
-                    product<Pieces<T>::ALPHAS, C>(alpha, column, adds, into);
-                for (; alpha < rank; ++alpha) product<1, C>(alpha, column, adds, into);
+                double* row = into + column;
+                Index place = block.first;
+                for (; place + Pieces<T>::ALPHAS <= block.last; place += Pieces<T>::ALPHAS) {
+                    product<Pieces<T>::ALPHAS, C>(place, column, adds, row);
+                    row += Pieces<T>::ALPHAS * columns_;
+                }
+                for (; place < block.last; ++place, row += columns_) product<1, C>(place, column, adds, row);
                 check_interrupt();
             });
         }
     }
 
 private:
-    template <int A, int C> void product(Index alpha, Index column, bool adds, double* into) const {
+    template <int A, int C> void product(Index place, Index column, bool adds, double* row) const {
         const Index size = monomials_.size();
         const T *left[A], *right[A], *W = W_ + column * WIDTH<T>;
-        for (int a = 0; a < A; ++a) left[a] = monomials_.left(alpha + a), right[a] = monomials_.right(alpha + a);
+        for (int a = 0; a < A; ++a) {
+            const Index alpha = order_[place + a];
+            left[a] = monomials_.left(alpha), right[a] = monomials_.right(alpha);
+        }
         Vector<T> sum[A][C];
         for (int a = 0; a < A; ++a)
             for (int c = 0; c < C; ++c) sum[a][c] = Vector<T>{};
@@ -180,38 +187,61 @@ private:
             }
             store(totals + group * GROUP, sums_of_lanes(lanes));
         }
-        for (int a = 0; a < A; ++a) {
-            double* row = into + (alpha + a) * columns_ + column;
+        for (int a = 0; a < A; ++a, row += columns_)
             for (int c = 0; c < C; ++c) row[c] = adds ? row[c] + totals[a * C + c] : totals[a * C + c];
-        }
     }
 
     const Source& source_;
+    const std::int32_t* order_;
     const Index columns_;
     Tile<T> monomials_;
     Array<T> W_;
 };
 
-// Add to a state (heads, rank, columns) what the tokens of a source give.
+// Add to a state (heads, rank, columns) what the tokens of a source give. A task is a range of the tokens of a head, with
+// all blocks of the index set, or, where there are enough of them, a block, with all ranges; an entry of the state is
+// added up over the ranges in their order either way.
 template <class T, class Source> int add_to_state(const Source& source, Index heads, Index tokens, double* state) {
     if (!tokens || !heads) return SEPARATRIX_DONE;
     const Pieces<T> pieces(source.set, heads, tokens);
-    const Index entries = source.set.rank * source.columns;
-    Array<double> sums(heads * pieces.tasks * entries);
-    auto add = [&](Index task) {
-        const Index head = task / pieces.tasks, first = task % pieces.tasks * pieces.range;
-        Adding<T, Source>(source, pieces.tile)
-            .tokens(head, first, std::min(first + pieces.range, tokens), sums + task * entries);
+    const Index columns = source.columns, entries = source.set.rank * columns;
+    const Blocks blocks(source.set, true, columns, columns * static_cast<Index>(sizeof(double)));
+    const Index count = static_cast<Index>(blocks.parts.size()), ranges = (tokens + pieces.range - 1) / pieces.range;
+    const bool by_block = heads * count >= Pieces<T>::MANY_BLOCKS;
+    const Index summands = by_block ? 1 : ranges;
+    Array<double> sums(heads * summands * entries);  // in the order of the blocks
+    auto add = [&](Adding<T, Source>& adding, Index head, Index range, const Block& block, double* into) {
+        const Index first = range * pieces.range;
+        adding.tokens(head, first, std::min(first + pieces.range, tokens), block, into);
     };
-    if (const int failed = for_each_task(heads * pieces.tasks, add)) return failed;
+    auto add_range = [&](Index task) {
+        Adding<T, Source> adding(source, blocks, pieces.tile);
+        for (const Block& block : blocks.parts)
+            add(adding, task / ranges, task % ranges, block, sums + task * entries + block.first * columns);
+    };
+    auto add_block = [&](Index task) {
+        const Block& block = blocks.parts[static_cast<std::size_t>(task % count)];
+        const Index head = task / count, size = (block.last - block.first) * columns;
+        double* total = sums + head * entries + block.first * columns;
+        Array<double> own(ranges > 1 ? size : 0);
+        Adding<T, Source> adding(source, blocks, pieces.tile);
+        add(adding, head, 0, block, total);
+        for (Index range = 1; range < ranges; ++range) {
+            add(adding, head, range, block, own);
+            for (Index entry = 0; entry < size; ++entry) total[entry] += own[entry];
+        }
+    };
+    if (const int failed = by_block ? for_each_task(heads * count, add_block) : for_each_task(heads * ranges, add_range))
+        return failed;
     auto join = [&](Index head) {
-        double *into = state + head * entries, *own = sums + head * pieces.tasks * entries;
-        // A range that begins behind the last token was left out, and so were those behind it.
-        const Index used = (tokens + pieces.range - 1) / pieces.range;
-        for (Index entry = 0; entry < entries; ++entry) {
-            double total = own[entry];
-            for (Index task = 1; task < used; ++task) total += own[task * entries + entry];
-            into[entry] += total;
+        const double* own = sums + head * summands * entries;
+        for (const Index alpha : blocks.order) {
+            double* into = state + head * entries + alpha * columns;
+            for (Index column = 0; column < columns; ++column, ++own) {
+                double total = *own;
+                for (Index other = 1; other < summands; ++other) total += own[other * entries];
+                into[column] += total;
+            }
         }
     };
     return for_each_task(heads, join, MANY, Interrupts::DEFERRED);
@@ -235,70 +265,90 @@ template <class T, class F> int each_range(Index heads, Index tokens, F f) {
     return for_each_task(heads * ranges, work);
 }
 
-// M^T Phi for a tile of `count` tokens, with M (rank, columns): column c goes to out + c * stride.
-template <class T>
-inline void sums_of_tile(Index rank, Index columns, const Tile<T>& tile, const T* M, T* out, Index stride,
-                         Index count) {
-    each_block_of<Pieces<T>::COLUMNS_OF_SUMS>(columns, [&](auto width, Index column) {
-        constexpr int C = decltype(width)::value;
-        Vector<T> sum[C][COLUMNS] = {};
-        const T* row = M + column;
-        for (Index alpha = 0; alpha < rank; ++alpha, row += columns) {
-            const T *left = tile.left(alpha), *right = tile.right(alpha);
-            Vector<T> monomial[COLUMNS];
-            for (int n = 0; n < COLUMNS; ++n) monomial[n] = load(left + n * WIDTH<T>) * load(right + n * WIDTH<T>);
-            for (int c = 0; c < C; ++c) {
-                const Vector<T> m = all(row[c]);
-                for (int n = 0; n < COLUMNS; ++n) sum[c][n] = multiply_add(m, monomial[n], sum[c][n]);
-            }
+// Add to C rows `into` of SHORT sums the products of a tile's monomials, those of a block, with C columns of M. Not
+// inlined: among other loops the compiler does not keep the sums in registers.
+template <class T, int C>
+__attribute__((noinline)) void sums_of_columns(const Block& block, const Tile<T>& tile, const T* M, Index stride, T* into) {
+    Vector<T> sum[C][COLUMNS];
+    for (int c = 0; c < C; ++c)
+        for (int n = 0; n < COLUMNS; ++n) sum[c][n] = load(into + c * Pieces<T>::SHORT + n * WIDTH<T>);
+    for (Index alpha = block.first; alpha < block.last; ++alpha, M += stride) {
+        const T *left = tile.left(alpha), *right = tile.right(alpha);
+        Vector<T> monomial[COLUMNS];
+        for (int n = 0; n < COLUMNS; ++n) monomial[n] = load(left + n * WIDTH<T>) * load(right + n * WIDTH<T>);
+        for (int c = 0; c < C; ++c) {
+            const Vector<T> m = all(M[c]);
+            for (int n = 0; n < COLUMNS; ++n) sum[c][n] = multiply_add(m, monomial[n], sum[c][n]);
         }
+    }
+    for (int c = 0; c < C; ++c)
+        for (int n = 0; n < COLUMNS; ++n) store(into + c * Pieces<T>::SHORT + n * WIDTH<T>, sum[c][n]);
+}
+
+// Add to sums (columns, SHORT) M^T Phi for a tile and the monomials of a block, with M (rank, columns).
+template <class T>
+inline void sums_of_tile(const Block& block, Index columns, const Tile<T>& tile, const T* M, T* sums) {
+    each_block_of<Pieces<T>::COLUMNS_OF_SUMS>(columns, [&](auto width, Index column) {
+        sums_of_columns<T, decltype(width)::value>(block, tile, M + block.first * columns + column, columns,
+                                                   sums + column * Pieces<T>::SHORT);
         check_interrupt();
-        T lanes[C][Pieces<T>::SHORT];
-        for (int c = 0; c < C; ++c)
-            for (int n = 0; n < COLUMNS; ++n) store(lanes[c] + n * WIDTH<T>, sum[c][n]);
-        for (int c = 0; c < C; ++c)
-            std::memcpy(out + (column + c) * stride, lanes[c], static_cast<std::size_t>(count) * sizeof(T));
+    });
+}
+
+// M^T Phi for all tokens: finish(head, start, count, sums) is called with the sums (columns, SHORT) of each tile. If the
+// index set takes several blocks, each of them goes over the tiles of a range before the next.
+template <class T, class Source, class F>
+int sums_of_source(const Source& source, Index heads, Index tokens, Index columns, const T* M, F finish) {
+    constexpr Index SHORT = Pieces<T>::SHORT;
+    const Index rank = source.set.rank;
+    const Blocks blocks(source.set, false, columns, (SHORT + columns) * static_cast<Index>(sizeof(T)));
+    return each_range<T>(heads, tokens, [&](Index head, Index first, Index last) {
+        const Index group = blocks.parts.size() > 1 ? rounded_up(last - first, SHORT) : SHORT;
+        Tile<T> tile(source.set, SHORT);
+        Array<T> sums(columns * group);
+        for (Index from = first; from < last; from += group) {
+            const Index to = std::min(from + group, last);
+            fill_zeros<T>(sums, 0, columns * group);
+            for (const Block& block : blocks.parts)
+                for (Index start = from; start < to; start += SHORT) {
+                    source.coordinates(head, start, std::min(SHORT, to - start), tile);
+                    tile.multiply_out(block);
+                    sums_of_tile<T>(block, columns, tile, M + head * rank * columns, sums + (start - from) * columns);
+                }
+            for (Index start = from; start < to; start += SHORT)
+                finish(head, start, std::min(SHORT, to - start), sums + (start - from) * columns);
+        }
     });
 }
 
 template <class T> int products_sums(const separatrix_products& call, const void* M, void* out) {
-    return each_range<T>(call.heads, call.tokens, [&](Index head, Index first, Index last) {
-        constexpr Index SHORT = Pieces<T>::SHORT;
-        Tile<T> tile(*call.set, SHORT);
-        for (Index start = first; start < last; start += SHORT) {
-            const Index count = std::min(SHORT, last - start);
-            tile.fill(start_of<T>(call.x, head) + start, call.x.row, count);
-            sums_of_tile<T>(call.set->rank, call.columns, tile,
-                            static_cast<const T*>(M) + head * call.set->rank * call.columns,
-                            static_cast<T*>(out) + head * call.columns * call.tokens + start, call.tokens, count);
-        }
-    });
+    constexpr Index SHORT = Pieces<T>::SHORT;
+    auto finish = [&](Index head, Index start, Index count, const T* sums) {
+        T* into = static_cast<T*>(out) + head * call.columns * call.tokens + start;
+        for (Index c = 0; c < call.columns; ++c)
+            std::memcpy(into + c * call.tokens, sums + c * SHORT, static_cast<std::size_t>(count) * sizeof(T));
+    };
+    return sums_of_source<T>(Columns<T>(call), call.heads, call.tokens, call.columns, static_cast<const T*>(M), finish);
 }
 
 // Every token of a pass as a query: the d_v numerators over the denominator, which follows them in M, and beside them
 // the denominator and the moment, which comes last.
 template <class In, class T>
 int pass_attend(const separatrix_pass& call, const void* M, void* out, double* denominator, double* moment) {
-    const Rows<In, T> source(call);
-    const Index d_v = call.d_v, columns = d_v + 2, rank = call.set->rank;
-    return each_range<T>(call.heads, call.tokens, [&](Index head, Index first, Index last) {
-        constexpr Index SHORT = Pieces<T>::SHORT;
-        Tile<T> tile(*call.set, SHORT);
-        Array<T> sums(columns * SHORT);
-        for (Index start = first; start < last; start += SHORT) {
-            const Index count = std::min(SHORT, last - start), token = head * call.tokens + start;
-            source.coordinates(head, start, count, tile);
-            sums_of_tile<T>(rank, columns, tile, static_cast<const T*>(M) + head * rank * columns, sums, SHORT, count);
-            for (Index t = 0; t < count; ++t) {
-                const double total = static_cast<double>(sums[d_v * SHORT + t]);
-                denominator[token + t] = total;
-                moment[token + t] = static_cast<double>(sums[(d_v + 1) * SHORT + t]);
-                In* row = static_cast<In*>(out) + (token + t) * d_v;
-                for (Index c = 0; c < d_v; ++c)
-                    row[c] = total == 0 ? In(0) : static_cast<In>(static_cast<double>(sums[c * SHORT + t]) / total);
-            }
+    constexpr Index SHORT = Pieces<T>::SHORT;
+    const Index d_v = call.d_v;
+    auto finish = [&](Index head, Index start, Index count, const T* sums) {
+        const Index token = head * call.tokens + start;
+        for (Index t = 0; t < count; ++t) {
+            const double total = static_cast<double>(sums[d_v * SHORT + t]);
+            denominator[token + t] = total;
+            moment[token + t] = static_cast<double>(sums[(d_v + 1) * SHORT + t]);
+            In* row = static_cast<In*>(out) + (token + t) * d_v;
+            for (Index c = 0; c < d_v; ++c)
+                row[c] = total == 0 ? In(0) : static_cast<In>(static_cast<double>(sums[c * SHORT + t]) / total);
         }
-    });
+    };
+    return sums_of_source<T>(Rows<In, T>(call), call.heads, call.tokens, d_v + 2, static_cast<const T*>(M), finish);
 }
 
 // The gradients of x and of W. That of a monomial is <M_alpha, W_n>; it goes to its two factors at once, and from the
@@ -309,12 +359,17 @@ public:
 
     explicit Pulling(const separatrix_products& call)
         : call_(call), set_(*call.set), tile_(set_, SHORT), W_(call.columns * SHORT), rows_(set_.stored * SHORT),
-          coordinates_((set_.d + 1) * SHORT) {}
+          coordinates_((set_.d + 1) * SHORT), sums_(call.columns * SHORT) {}
 
     void pull(Index head, Index start, Index count, const T* M, T* grad_x, T* grad_W) {
         tile_.fill(start_of<T>(call_.x, head) + start, call_.x.row, count);
+        tile_.multiply_out();
         Tile<T>::copy_rows(start_of<T>(call_.W, head) + start, call_.W.row, call_.columns, count, W_, SHORT, SHORT);
-        sums_of_tile<T>(set_.rank, call_.columns, tile_, M, grad_W + start, call_.tokens, count);
+        fill_zeros<T>(sums_, 0, call_.columns * SHORT);
+        sums_of_tile<T>({0, set_.rank, {}}, call_.columns, tile_, M, sums_);
+        for (Index c = 0; c < call_.columns; ++c)
+            std::memcpy(grad_W + c * call_.tokens + start, sums_ + c * SHORT,
+                        static_cast<std::size_t>(count) * sizeof(T));
         for (Index i = 0; i < set_.stored * SHORT; ++i) rows_[i] = 0;
         for (Index i = 0; i < (set_.d + 1) * SHORT; ++i) coordinates_[i] = 0;
         for (Index alpha = 0; alpha < set_.rank; ++alpha) {
@@ -352,7 +407,7 @@ private:
     const separatrix_products& call_;
     const separatrix_monomials& set_;
     Tile<T> tile_;
-    Array<T> W_, rows_, coordinates_;
+    Array<T> W_, rows_, coordinates_, sums_;
 };
 
 template <class T> int products_gradient(const separatrix_products& call, const void* M, void* grad_x, void* grad_W) {

@@ -9,12 +9,54 @@
 // one, for which a row of ones follows the coordinates. So a tile keeps far fewer rows than there are monomials.
 #pragma once
 
+#include <algorithm>
+#include <vector>
+
 #include "memory.hpp"
 #include "separatrix.h"
 #include "vectors.hpp"
 
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
+
+// A part of an index set: places [first, last) in an order of its monomials, and the stored rows that these are made from,
+// each after its parent.
+struct Block {
+    Index first, last;
+    std::vector<std::int32_t> rows;
+};
+
+// An index set in an order of its monomials, cut into blocks of about the same length.
+struct Blocks {
+    std::vector<std::int32_t> order;
+    std::vector<Block> parts;
+
+    // Each of the monomials, with `columns` numbers beside it, takes so many bytes of the second cache. Where columns are
+    // few, to make the rows of each block again takes longer than to read the numbers from memory: there is one block.
+    Blocks(const separatrix_monomials& set, bool by_row, Index columns, Index bytes) : order(size(set.rank)) {
+        for (Index alpha = 0; alpha < set.rank; ++alpha) order[size(alpha)] = static_cast<std::int32_t>(alpha);
+        const Index most = columns < FEW ? set.rank : std::max<Index>(1, CACHE / bytes);
+        const Index count = (set.rank + most - 1) / most;
+        if (by_row && count > 1)
+            std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) { return set.left[a] < set.left[b]; });
+        std::vector<char> needed(size(set.stored));
+        for (Index block = 0; block < count; ++block) {
+            parts.push_back({set.rank * block / count, set.rank * (block + 1) / count, {}});
+            Block& part = parts.back();
+            std::fill(needed.begin(), needed.end(), char(0));
+            for (Index place = part.first; place < part.last; ++place)
+                needed[size(set.left[order[size(place)]])] = 1;
+            for (Index r = set.stored - 1; r > 0; --r)
+                if (needed[size(r)]) needed[size(set.parents[r])] = 1;
+            for (Index r = 1; r < set.stored; ++r)
+                if (needed[size(r)]) part.rows.push_back(static_cast<std::int32_t>(r));
+        }
+    }
+
+private:
+    static constexpr Index FEW = 24, CACHE = 1 << 19;
+    static std::size_t size(Index n) { return static_cast<std::size_t>(n); }
+};
 
 // The coordinates of `size` tokens, a whole number of vectors, and the stored monomials of these.
 template <class T> class Tile {
@@ -29,16 +71,14 @@ public:
     // Take `count` tokens from coordinate l of the first at x + l * stride; those that fill up the tile are 0.
     void fill(const T* x, Index stride, Index count) {
         copy_rows(x, stride, set_.d, count, coordinates_, size_, stride_);
-        multiply_out();
     }
 
-    // Make the stored monomials from the coordinates.
+    // Make the stored monomials from the coordinates: all of them, or those of a block.
     void multiply_out() {
-        for (Index r = 1; r < set_.stored; ++r) {
-            const T *parent = row(set_.parents[r]), *x_l = coordinate(set_.coordinates[r]);
-            T* into = rows_ + r * stride_;
-            for (Index t = 0; t < size_; t += WIDTH<T>) store(into + t, load(parent + t) * load(x_l + t));
-        }
+        for (Index r = 1; r < set_.stored; ++r) multiply_out(r);
+    }
+    void multiply_out(const Block& block) {
+        for (const Index r : block.rows) multiply_out(r);
     }
 
     // Rows of `count` numbers into rows of `size`, `into_stride` apart, with zeros behind them.
@@ -58,6 +98,12 @@ public:
     Index size() const { return size_; }
 
 private:
+    void multiply_out(Index r) {
+        const T *parent = row(set_.parents[r]), *x_l = coordinate(set_.coordinates[r]);
+        T* into = rows_ + r * stride_;
+        for (Index t = 0; t < size_; t += WIDTH<T>) store(into + t, load(parent + t) * load(x_l + t));
+    }
+
     const separatrix_monomials& set_;
     const Index size_, stride_;
     Array<T> coordinates_, rows_;

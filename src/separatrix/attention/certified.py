@@ -22,7 +22,7 @@ from separatrix.attention.exact.operators import exact_attention
 from separatrix.attention.near_linear.analysis import Analysis
 from separatrix.attention.near_linear.approximation.coordinates import key_mean
 from separatrix.attention.near_linear.certificate import Certificate, certify
-from separatrix.attention.near_linear.cost import AFFORDABLE, exact_cost
+from separatrix.attention.near_linear.cost import AFFORDABLE, LARGEST_RANK, exact_cost, weighting_cost
 from separatrix.attention.near_linear.exact_rounding import exact_type
 from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.gradient_certificate import GradientCertificate
@@ -168,16 +168,21 @@ def _exact(analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> 
     return Certified(out.to(call.query.dtype), lse, certificate, plan, tolerance)
 
 
-def _weighting(analysis: Analysis, recipe: Recipe) -> Weighting | None:
+def _weighting(analysis: Analysis, recipe: Recipe, limit: float) -> Weighting | None:
     """The cheapest second pass that may lower the certificate of a recipe that has no second pass yet; None if there is
     none.
 
     Index sets that are not of total degree and errors that are relative to exp have no moments, and the bounds on
-    gradients do not use deviations of the values.
+    gradients do not use deviations of the values. A pass is not run if its rank is above `LARGEST_RANK`, or if it takes
+    longer than `limit`, in the unit of `cost`.
     """
     if recipe.polynomial is None or not recipe.polynomial.weighted_levels or analysis.differentiable:
         return None
-    return Weighting(recipe.polynomial.weighted_levels[0], 1)
+    level, d = recipe.polynomial.weighted_levels[0], analysis.frame.width
+    if math.comb(d + level, level) > LARGEST_RANK:
+        return None
+    cost = weighting_cost(analysis.shape, d, level, 1, recipe.dtype == torch.float64)
+    return Weighting(level, 1) if cost.time <= limit else None
 
 
 CertifiedRun = tuple[PolynomialRun, Certificate, Plan]
@@ -197,14 +202,14 @@ def _run(
     analysis, recipe = forecast.analysis, plan.recipe
     exact = exact_cost(analysis.shape, analysis.call.query.dtype == torch.float64)
     kept: CertifiedRun | None = None
-    missed = ""
+    missed, limit = "", time_limit(analysis, method)
     while recipe is not None:
         run = run_polynomial(analysis, recipe)
         if recipe.weighting is not None:
             run = weigh_deviations(analysis, run, recipe.weighting)
         certificate = certify(analysis, run)
         misses = max(certificate.total, certificate.lse if with_lse else 0.0) > tolerance >= certificate.rounding
-        weighting = _weighting(analysis, recipe) if misses and recipe.weighting is None else None
+        weighting = _weighting(analysis, recipe, limit) if misses and recipe.weighting is None else None
         if weighting is not None:
             recipe = replace(recipe, weighting=weighting)
             run = weigh_deviations(analysis, run, weighting)
@@ -228,10 +233,9 @@ def _run(
             break
         else:
             least = 1 if recipe.polynomial is None else recipe.index_set.degree + 1
-            most = time_limit(analysis, method)
-            recipe = recipes(forecast, tolerance, least, most)
-            if recipe is None and kept is None and analysis.differentiable and most == math.inf:
-                recipe = recipes(forecast, tolerance, least, most, output_only=True)
+            recipe = recipes(forecast, tolerance, least, limit)
+            if recipe is None and kept is None and analysis.differentiable and limit == math.inf:
+                recipe = recipes(forecast, tolerance, least, limit, output_only=True)
         if method == "auto" and recipe is not None and recipe_cost(analysis.shape, recipe).time > exact.time:
             break
     if kept is not None and (method == "polynomial" or exact.flops > AFFORDABLE):

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 from numpy.random import Generator
 
+from separatrix.attention import certified
 from separatrix.attention.near_linear import planner, worst_case
+from separatrix.attention.near_linear.cost import Cost
+from separatrix.attention.near_linear.plan import Weighting
+from separatrix.attention.near_linear.run import PolynomialRun
 from tests.attention.fuzz.backward import fuzz_gradients, fuzz_incoming
 from tests.attention.fuzz.calls import fuzz_call
 from tests.attention.fuzz.climbs import climb
@@ -44,19 +50,59 @@ LARGEST_RANK = 2000
 """Larger ones are refused in the fuzz."""
 
 
+_RELATIVE = {"SMALLEST_SAVING": 0.0, "_total_degree": lambda *_: None}
+_PLANNED = {"WEIGHTING": 0.0, "SEARCHING": 0.0, "weighting_cost": lambda *_: Cost(0.0, 0.0, 0.0)}
+_MISSED = {"MARGIN": 100.0}
+SEARCHES: tuple[dict[str, Any], ...] = ({}, _RELATIVE, _PLANNED, _MISSED, _RELATIVE, _PLANNED, _MISSED)
+"""Names of the planner that are replaced, in turn: nothing, what makes it take relative errors, what makes it plan
+second passes, and what makes it miss the tolerance. Left alone, it hardly takes anything but Taylor's and Chebyshev's
+polynomials in calls as short as these."""
+
+
 @contextmanager
-def quick_plans(with_minimax: bool) -> Iterator[None]:
+def quick_plans(number: int) -> Iterator[list[str]]:
     """Refuse large ranks, and do not work out what an error's last sentence suggests: both take seconds.
 
-    Polynomials whose errors are relative to exp are tried in every call if `with_minimax`, and not in long ones alone.
+    Yields:
+        The kinds of polynomials that the calls of the case are computed by.
     """
-    with (
-        patch.object(planner, "LARGEST_RANK", LARGEST_RANK),
-        patch.object(worst_case, "LARGEST_RANK", LARGEST_RANK),
-        patch.object(worst_case, "worst_case_rank", lambda *_: math.inf),
-        patch.object(planner, "SMALLEST_SAVING", 0.0 if with_minimax else planner.SMALLEST_SAVING),
-    ):
-        yield
+    used: list[str] = []
+    missed: list[Weighting] = []
+    weighting, near_linear = certified._weighting, certified._near_linear
+
+    def note_miss(*arguments: Any) -> Weighting | None:
+        second_pass = weighting(*arguments)
+        missed.extend([] if second_pass is None else [second_pass])
+        return second_pass
+
+    def note_recipe(run: PolynomialRun, *rest: Any) -> certified.Certified:
+        used.append(_name(run, bool(missed)))
+        return near_linear(run, *rest)
+
+    with ExitStack() as patches:
+        for module, name, value in (
+            (planner, "LARGEST_RANK", LARGEST_RANK),
+            (certified, "LARGEST_RANK", LARGEST_RANK),
+            (worst_case, "LARGEST_RANK", LARGEST_RANK),
+            (worst_case, "worst_case_rank", lambda *_: math.inf),
+            (certified, "_weighting", note_miss),
+            (certified, "_near_linear", note_recipe),
+            *((planner, name, value) for name, value in SEARCHES[number % len(SEARCHES)].items()),
+        ):
+            patches.enter_context(patch.object(module, name, value))
+        yield used
+
+
+def _name(run: PolynomialRun, missed: bool) -> str:
+    """The kind of the polynomial of a run, or of the second pass of its certificate, in words."""
+    polynomial = run.recipe.polynomial
+    if run.weighted is not None:
+        return "second pass after a miss" if missed else "second pass planned"
+    if polynomial is None:
+        return "greedy"
+    if polynomial.relative is not None:
+        return "relative minimax"
+    return "Taylor" if polynomial.factor is None else "Chebyshev"
 
 
 def kind_of(number: int) -> str:
@@ -68,5 +114,6 @@ def run_case(seed: int, number: int, kind: str | None = None) -> Outcome:
     """The case of a seed and a number; its kind follows from the number unless it is given."""
     kind = kind_of(number) if kind is None else kind
     rng = np.random.default_rng([seed, number])
-    with quick_plans(with_minimax=number % 3 == 0):
-        return KINDS[kind][1](rng)
+    with quick_plans(number) as used:
+        outcome = KINDS[kind][1](rng)
+    return replace(outcome, recipes=tuple(used))

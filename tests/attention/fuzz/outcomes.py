@@ -15,13 +15,15 @@ class Outcome:
 
     `how` is HELD or BROKEN, or REFUSED where the library answered with one of its errors, or UNPROMISED where it gave
     a result without a certificate or with an infinite one. `ratio` is the largest error over its certificate. `told`
-    says which case it was and, of a broken one, what was found.
+    says which case it was and, of a broken one, what was found. `recipes` are the kinds of polynomials that its calls
+    were computed by.
     """
 
     kind: str
     how: str
     ratio: float = 0.0
     told: str = ""
+    recipes: tuple[str, ...] = ()
 
 
 def judged(kind: str, found: Verification, told: str) -> Outcome:

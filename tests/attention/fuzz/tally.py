@@ -23,7 +23,8 @@ def _bin(ratio: float) -> str:
 class Count:
     """Of one kind: how many cases ended how, the largest ratio of error to certificate, and how ratios are spread.
 
-    `spread` counts ratios by the floor of 20 times their decimal logarithm.
+    `spread` counts ratios by the floor of 20 times their decimal logarithm, and `recipes` calls by the kind of the
+    polynomial that they were computed by.
     """
 
     held: int = 0
@@ -32,6 +33,7 @@ class Count:
     unpromised: int = 0
     largest: float = 0.0
     spread: dict[str, int] = field(default_factory=dict)
+    recipes: dict[str, int] = field(default_factory=dict)
 
     @property
     def answered(self) -> int:
@@ -41,6 +43,8 @@ class Count:
     def add(self, outcome: Outcome) -> None:
         """Count one more case."""
         setattr(self, outcome.how, getattr(self, outcome.how) + 1)
+        for recipe in outcome.recipes:
+            self.recipes[recipe] = self.recipes.get(recipe, 0) + 1
         if outcome.how in (HELD, BROKEN):
             self.largest = max(self.largest, outcome.ratio)
             self.spread[_bin(outcome.ratio)] = self.spread.get(_bin(outcome.ratio), 0) + 1
@@ -50,8 +54,9 @@ class Count:
         for name in (HELD, BROKEN, REFUSED, UNPROMISED):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.largest = max(self.largest, other.largest)
-        for name, number in other.spread.items():
-            self.spread[name] = self.spread.get(name, 0) + number
+        for counts, others in ((self.spread, other.spread), (self.recipes, other.recipes)):
+            for name, number in others.items():
+                counts[name] = counts.get(name, 0) + number
 
     def median_looseness(self) -> float:
         """The median of certificate over error, infinite if most errors are 0."""
@@ -117,10 +122,12 @@ class Tally:
         return Tally({kind: Count(**count) for kind, count in said["kinds"].items()}, said["broken"], said["parts"])
 
     def lines(self) -> list[str]:
-        """A line for each kind, and one for all."""
-        rows = [*sorted(self.kinds.items()), ("all", self.total())]
+        """A line for each kind, one for all, and one for the polynomials that calls were computed by."""
+        total = self.total()
+        rows = [*sorted(self.kinds.items()), ("all", total)]
+        recipes = ", ".join(f"{name} {number}" for name, number in sorted(total.recipes.items()))
         return [
             f"{kind:34} {count.answered:7} answered, {count.refused:6} refused, {count.unpromised:6} unpromised, "
             f"{count.broken} broken, largest ratio {count.largest:.6f}, median looseness {count.median_looseness():.3g}"
             for kind, count in rows
-        ]
+        ] + [f"calls by polynomials: {recipes or 'none'}"]

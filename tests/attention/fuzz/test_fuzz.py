@@ -56,6 +56,8 @@ LEAST = {
     "shards": 12,
 }
 """How many cases of each kind have to be answered, so that refusals cannot make the fuzz empty."""
+RECIPES = {"Chebyshev", "Taylor", "greedy", "relative minimax", "second pass after a miss", "second pass planned"}
+"""The kinds of polynomials, each of which has to occur among the calls."""
 GRADIENTS_ARE_PROMISED = "gradient" in {one.name for one in fields(Certificate)}
 
 
@@ -78,6 +80,7 @@ def test_no_certificate_is_broken(kind):
     if kind == "call":
         assert tally.kinds["call, polynomial"].answered >= LEAST[kind] // 3
         assert min(tally.kinds[f"call, {method}"].answered for method in ("exact", "auto")) >= 20
+        assert total.recipes.keys() == RECIPES
 
 
 @pytest.mark.soak

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import separatrix as sx
-from separatrix.attention import reference
+from separatrix.attention import certified, reference
 from separatrix.attention.call import check_call
 from separatrix.attention.near_linear import backend
 from separatrix.attention.near_linear import torch as in_pytorch
@@ -197,3 +197,17 @@ def test_gradients_have_no_second_pass():
     result = sx.certified_attention(query, key, value, tolerance=1e-4, method="polynomial")
     assert result.plan.recipe.weighting is None
     assert result.keeps == ("output", "gradient")
+
+
+def test_a_second_pass_after_a_miss_keeps_the_limits_on_rank_and_time():
+    """Degree 3 in 64 dimensions would take a pass of rank 814,385."""
+
+    def second_pass(d, limit=math.inf):
+        generator = torch.Generator().manual_seed(0)
+        analysis = analyse(check_call(*(torch.randn(5, d, generator=generator) for _ in range(3))))
+        recipe = Recipe(total_degree(d, 3), taylor(3), torch.float64)
+        return certified._weighting(analysis, recipe, limit)
+
+    assert second_pass(32) == Weighting(4, 1)
+    assert second_pass(64) is None
+    assert second_pass(32, limit=1e5) is None

@@ -13,6 +13,9 @@ from tests.attention.near_linear.test_backend import SETS, drawn
 
 pytestmark = pytest.mark.skipif(installed().library is None, reason="this installation has no kernels")
 
+SMALL, LARGE = total_degree(4, 3), total_degree(24, 3)
+"""Index sets of one block, and of several with 25 columns; with 8 heads, blocks are tasks of their own."""
+
 
 @pytest.fixture(params=SETS, ids=list(SETS))
 def index_set(request):
@@ -20,13 +23,15 @@ def index_set(request):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("heads", "n"), [(1, 5000), (3, 2047), (20, 130)])
-def test_many_tokens_round_as_little_as_was_counted(heads, n, dtype):
+@pytest.mark.parametrize(
+    ("index_set", "columns", "heads", "n"),
+    [(SMALL, 3, 1, 5000), (SMALL, 3, 3, 2047), (SMALL, 3, 20, 130), (LARGE, 25, 1, 2100), (LARGE, 25, 8, 70)],
+)
+def test_many_tokens_round_as_little_as_was_counted(index_set, columns, heads, n, dtype):
     """Against the same sums in float64, within the roundings that `Summing` counts for a chunk, the monomials' besides.
 
     The bound is a thousandth of the sums' size in float32; a tile that was left out or counted twice would be more.
     """
-    index_set, columns = total_degree(4, 3), 3
     x, W, M = drawn(index_set, heads, n, columns, dtype)
     features = monomials(x.double(), index_set)
     state = torch.zeros(M.shape, dtype=torch.float64)

@@ -97,3 +97,21 @@ def test_shapes_that_were_out_of_reach():
     assert (plan.method, plan.degree, plan.rank) == ("polynomial", 3, 47905)
     assert sx.plan_shapes(100_000, 64, 1.0, 3, 1e-3).method == "none"
     assert sx.plan_shapes(100_000, 32, 1.0, 3, 1e-2).rank == 6545
+
+
+@pytest.mark.parametrize("tolerance", [5.5e-3, 1.5e-4, 2.1e-2, 0.11, 0.5])
+def test_shapes_promise_no_lower_rank_than_calls_with_the_largest_entries_take(tolerance):
+    """In a causal call, whose basis is not changed: in another one, scores of +-1 take one coordinate."""
+    shapes = sx.plan_shapes(10**7, 4, 1.0, 2, tolerance)
+    call = sx.plan_attention(*extreme(40, 4, 2, 1.0), tolerance=tolerance, is_causal=True, method="polynomial")
+    assert call.rank <= shapes.rank
+
+
+@pytest.mark.parametrize("tolerance", [0.5, 0.8, 1.2, 1.5])
+@pytest.mark.parametrize("radius", [2.0, 3.0])
+def test_large_tolerances_are_certified_at_the_rank_that_is_planned(tolerance, radius):
+    """An error of half of exp or more leaves no positive lower bound on the sum of the weights."""
+    inputs = extreme(40, 3, 2, radius)
+    result = sx.certified_attention(*inputs, tolerance=tolerance, method="polynomial")
+    assert result.certificate.total <= tolerance
+    assert result.plan == sx.plan_attention(*inputs, tolerance=tolerance, method="polynomial")

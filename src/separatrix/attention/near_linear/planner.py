@@ -39,13 +39,11 @@ from separatrix.attention.near_linear.cost import (
 )
 from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.plan import Plan, Recipe, Weighting
-from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, in_reach
+from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, MARGIN, in_reach, largest_relative_error
 from separatrix.errors import ArgumentError, SeparatrixError
 
 SMALLEST_SAVING = 3e7
 """The time, in the unit of `cost`, above which a polynomial whose error is relative to exp is looked for."""
-_MARGIN = 0.9
-"""The part of the tolerance that a forecast may take."""
 
 
 def plan_call(call: Call, tolerance: float, method: str) -> tuple[Forecast, Plan]:
@@ -117,7 +115,7 @@ def recipes(
     analysis = forecast.analysis
     if not analysis.radius <= LARGEST_RADIUS or not analysis.values.in_range(torch.float64):
         return None
-    target, d = _MARGIN * tolerance, analysis.frame.width
+    target, d = MARGIN * tolerance, analysis.frame.width
     if analysis.differentiable:
         least_degree = max(least_degree, 1)  # a constant keeps a tolerance where scores are small, and has no gradient
     candidate = _total_degree(forecast, target, least_degree, time_limit, output_only)
@@ -204,7 +202,7 @@ def _relative(
     analysis, d = forecast.analysis, forecast.analysis.frame.width
     most = time_limit if candidate is None else recipe_cost(analysis.shape, candidate).time
     share = target / max(number(analysis.values.widest.max()), target)
-    largest_error = min(2 * share / (1 + share**2), 0.9)  # for which the total variation is at most the share
+    largest_error = largest_relative_error(share)
     degree = max(least_degree, 1)
     while most > SMALLEST_SAVING and degree <= LARGEST_DEGREE:
         rank = math.comb(d + degree, degree)

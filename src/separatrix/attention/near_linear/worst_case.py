@@ -29,7 +29,8 @@ from separatrix.errors import ArgumentError
 
 LARGEST_RADIUS = 50.0
 """The largest R that is tried: beyond it exp(2 R) times the precision of float64 is more than 1."""
-
+MARGIN = 0.9
+"""The part of the tolerance that a forecast may take."""
 LARGEST_MINIMAX_RADIUS = 8.0
 """The largest R for which minimax polynomials are looked for: beyond it, to make one takes a tenth of a second."""
 
@@ -106,13 +107,28 @@ def keeps_tolerance(degree: int, radius: float, tolerance: float) -> bool:
 def relative_degree(radius: float, tolerance: float, highest: int) -> int | None:
     """The lowest degree, up to the highest, whose minimax polynomial keeps the tolerance in the worst case.
 
-    Twice the total variation between its weights and those of exp is at most the tolerance (see `bounded_plan`).
+    Twice the total variation between its weights and those of exp is at most what a plan may take of the tolerance (see
+    `bounded_plan`). A call bounds its scores from above, by a little more than `radius` where they reach it.
     """
-    if radius > LARGEST_MINIMAX_RADIUS or not 0 < tolerance < 2:
+    share = MARGIN * tolerance / 2
+    if radius > LARGEST_MINIMAX_RADIUS or not 0 < share < 1:
         return None
-    largest_error = tolerance / (1 + tolerance**2 / 4)
-    polynomials = (relative_minimax(degree, radius, largest_error) for degree in range(1, highest + 1))
+    polynomials = (
+        relative_minimax(degree, radius * (1 + 2.0**-20), largest_relative_error(share))
+        for degree in range(1, highest + 1)
+    )
     return next((polynomial.degree for polynomial in polynomials if polynomial is not None), None)
+
+
+def largest_relative_error(share: float) -> float:
+    """The largest error relative to exp for which the total variation between the weights is at most `share`.
+
+    It is below 1/2, because a certificate needs weights whose sum is larger than the bound on its own error.
+
+    >>> round(largest_relative_error(0.01), 6), largest_relative_error(1.0)
+    (0.019998, 0.49)
+    """
+    return min(2 * share / (1 + share**2), 0.49)
 
 
 def highest_degree(d: int) -> int:

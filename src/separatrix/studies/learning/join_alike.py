@@ -3,7 +3,7 @@
 In `join` the learning rate is the best one for order 3. Here each attention has the best of the same three rates by the
 same rule: seed 0, 8 facts, 1,200 steps, the largest accuracy on held-out inputs; ties are decided by fewer steps to an
 accuracy of 0.99, then by the smaller rate. That rate is used for imports as well. Everything else is as in
-`join`: as many parameters, `qk_norm` and `head_norm`, the same inputs in the same order. The attentions are those of
+`join`: as many parameters, both norms, and the same inputs in the same order. The attentions are those of
 `join`, the pairwise and the determinant form of order 3, and a layer with heads of orders 2 and 3.
 
 Each attention is evaluated after 1,200 steps (equal steps) and after those that take as much CPU time as 1,200 steps

@@ -1,12 +1,12 @@
 """Which layer of order 3 trains best: the scale, norms, a learned scale, and LayerNorm after attention.
 
 The layers of `LAYERS` differ from the first of them, which has the scale 1/sqrt(d) and no norms, in one setting each
-(`both norms` in two), and have as many parameters. They are trained on two-hop joins among 8 facts for 600 steps, each
+(both norms in two), and have as many parameters. They are trained on two-hop joins among 8 facts for 600 steps, each
 with the better of the learning rates 0.005 and 0.01 by the rule of `join_alike`.
 
 The following was expected, and written down with the rules before any of these runs (the trials that `join` tells of
-had been seen): the scale 1/sqrt(d) is better than 1/d; `qk_norm`, `head_norm`, both and `learned_scale` are better than
-none; LayerNorm after attention is worse than none.
+had been seen): the scale 1/sqrt(d) is better than 1/d; norms of queries and keys, norms of the outputs of heads, both
+and a learned scale are better than none; LayerNorm after attention is worse than none.
 
 The rule of each claim: it holds if the lead is significantly above zero (95%, paired by seed, equal steps, seeds 1, 2
 and 3), fails if it is significantly below zero, and is undecided otherwise.
@@ -88,13 +88,20 @@ def _setting(part: str, says: str, better: str, worse: str) -> Claim:
     )
 
 
-layer_scale = _setting("scale", "with the scale 1/sqrt(d) becomes better than one with 1/d", PLAIN, INVERSE)
-layer_qk = _setting("qk_norm", "with `qk_norm` becomes better than one without norms", QK, PLAIN)
-layer_heads = _setting("head_norm", "with `head_norm` becomes better than one without norms", HEADS, PLAIN)
-layer_both = _setting(
-    "both norms", "with `qk_norm` and `head_norm` becomes better than one without norms", BOTH_NORMS, PLAIN
+layer_scale = _setting("scale", "with the scale $1/\\sqrt{d}$ becomes better than one with $1/d$", PLAIN, INVERSE)
+layer_qk = _setting("qk norm", "that normalises queries and keys becomes better than one without norms", QK, PLAIN)
+layer_heads = _setting(
+    "head norm", "that normalises the outputs of its heads becomes better than one without norms", HEADS, PLAIN
 )
-layer_learned = _setting("learned scale", "with `learned_scale` becomes better than one without", LEARNED_SCALE, PLAIN)
+layer_both = _setting(
+    "both norms",
+    "that normalises queries, keys and the outputs of its heads becomes better than one without norms",
+    BOTH_NORMS,
+    PLAIN,
+)
+layer_learned = _setting(
+    "learned scale", "with a learned scale for each head becomes better than one without", LEARNED_SCALE, PLAIN
+)
 layer_after = _setting(
     "LayerNorm after attention", "without LayerNorm after attention becomes better than one with it", PLAIN, AFTER
 )

@@ -392,7 +392,7 @@ def claims(paper: str | None = None, only: Sequence[str] = ()) -> list[Claim]:
         if id not in _REGISTRY:
             near = get_close_matches(id, _REGISTRY, n=3)
             hint = f", such as {', '.join(near)}" if near else "; `separatrix claims` lists them"
-            raise ArgumentError("--only", expected=f"the id of a claim{hint}", got=id)
+            raise ArgumentError("--only", expected=f"the id of a claim{hint}", got=repr(id))
     chosen = [claim for claim in _REGISTRY.values() if paper in (None, claim.paper) and (not only or claim.id in only)]
     papers = list(PAPERS)
 

@@ -1,19 +1,25 @@
 """What the compilers make of the kernels in Triton, for GPUs that need not be there: one row for each configuration.
 
 Registers and spills are those of NVIDIA's binaries and those that AMD's assembly carries as metadata; both compilers
-come with Triton. What a score costs is counted in the innermost loop of the disassembled kernel (`disassembled`). The
+come with Triton. What a score costs is counted in the innermost loop of the disassembled kernel (`disassembled`), and
+with windows for the whole kernel, with masked scores and the instructions around the loops (`modelled`). The
 throughput is an estimate from the peaks of the GPU's matrix units and of the instructions that it issues, calibrated on
-a published time of FBGEMM's kernel; tuples that a block holds and may not attend are not counted.
+a published time of FBGEMM's kernel.
+
+A row has a digest of everything it is made from. `compile_all` compiles only the rows whose digest has changed.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import inspect
 import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import astuple, dataclass, fields
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from itertools import product
@@ -22,7 +28,9 @@ from typing import Any
 
 import torch
 
+from benchmarks.gpu import disassembled
 from benchmarks.gpu.disassembled import Loop, resources, sass, score_loops
+from benchmarks.gpu.modelled import Cost, whole_cost
 from benchmarks.gpu.targets import TARGETS, Target
 from separatrix.attention.dispatch.gpu import OPTIONS
 from separatrix.attention.exact.triton.configurations import (
@@ -42,15 +50,6 @@ from separatrix.attention.near_linear.triton import launch as near_linear
 
 HERE = Path(__file__).resolve().parents[1]
 RESULTS = HERE / "results"
-ATTENTION = HERE.parent / "src" / "separatrix" / "attention"
-SOURCES = (
-    "exact/triton/programs/*.py",
-    "exact/triton/configurations.py",
-    "near_linear/triton/programs/*.py",
-    "near_linear/triton/launch.py",
-    "dispatch/gpu.py",
-)
-"""Everything that decides what is compiled."""
 KINDS = {
     "bfloat16": (torch.bfloat16, "bf16", "fp32", "ieee"),
     "float16": (torch.float16, "fp16", "fp32", "ieee"),
@@ -162,9 +161,11 @@ class Compiled:
             (sm_100, sm_103), where the shapes of matrix instructions are not in their text. So is the next.
         replication: How often the work of a score is done: exponentials, or matrix products over those needed.
         local_memory_in_loop: Instructions of that loop that read or write local memory.
+        border_per_score: Instructions of threads for one score in the costliest of the innermost loops, where there are
+            windows alone (`COSTED`); so is the next.
+        around: Instructions of a thread in the loop around the innermost ones, without these.
         inexact: How many kinds of instructions are approximate or flush subnormal numbers.
-        occupancy: The share of a multiprocessor's warps that can run at once.
-        estimate: An estimate of 10^9 scores a second (see `estimate`).
+        digest: A hash of everything that the row is made from (see `digest`).
     """
 
     target: str
@@ -183,9 +184,39 @@ class Compiled:
     matrix_products_per_score: float | None
     replication: float | None
     local_memory_in_loop: int | None
+    border_per_score: float | None
+    around: int | None
     inexact: int
-    occupancy: float
-    estimate: float
+    digest: str
+
+    @property
+    def of(self) -> tuple[str, str, str, int, str]:
+        """What `configurations` calls the row."""
+        return self.target, self.kernel, self.kind, self.width, self.way
+
+    @property
+    def occupancy(self) -> float:
+        """The share of a multiprocessor's warps that can run at once."""
+        return TARGETS[self.target].occupancy(self.registers, self.shared_bytes, self.block[2])
+
+    @property
+    def whole(self) -> Cost | None:
+        """What a visible score costs in the whole kernel (see `modelled`), where there are windows, on NVIDIA's GPUs.
+
+        It is None elsewhere: AMD's compiler orders loops such that the code around them cannot be told from their text.
+        """
+        if self.border_per_score is None or self.around is None or TARGETS[self.target].vendor != "cuda":
+            return None
+        assert self.instructions_per_score is not None
+        queries, keys, warps, _ = self.block
+        costs = self.instructions_per_score, self.border_per_score, self.around
+        return whole_cost(self.kernel, queries, keys, warps * TARGETS[self.target].lanes, *costs)
+
+    @property
+    def estimate(self) -> float:
+        """An estimate of 10^9 scores a second (see `estimate`), visible ones where there are windows."""
+        instructions, computed = self.whole or (self.instructions_per_score, 1.0)
+        return estimate(TARGETS[self.target], self.kernel, self.kind, self.width, instructions, computed)
 
 
 def configurations() -> Iterator[tuple[str, str, str, int, str]]:
@@ -284,12 +315,19 @@ def constants_of(target: Target, kernel: str, kind: str, width: int, way: str) -
     return {name: found[name] for name in names}
 
 
-def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
-    """What Triton's compiler gives for one configuration and a target: its texts and its metadata."""
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
+@dataclass(frozen=True)
+class Source:
+    """What Triton's compiler takes for one configuration: a kernel, its arguments, and the compiler's options."""
 
+    program: Any
+    signature: dict[str, Any]
+    constants: dict[str, Any]
+    aligned: dict[tuple[int, ...], Any]
+    options: dict[str, Any]
+
+
+def source_of(name: str, kernel: str, kind: str, width: int, way: str) -> Source:
+    """What is compiled for one configuration and a target."""
     target = TARGETS[name]
     _, narrow, wide, _ = KINDS[kind]
     block, constants = block_of(target, kernel, kind, width, way), constants_of(target, kernel, kind, width, way)
@@ -298,7 +336,7 @@ def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
     types = _near_linear_type if kernel in NEAR_LINEAR else _type
     sets = constants.get("SETS", 1)
     signature: dict[str, Any] = {}
-    aligned = {}  # tensors of PyTorch begin at multiples of 16 bytes
+    aligned: dict[tuple[int, ...], Any] = {}  # tensors of PyTorch begin at multiples of 16 bytes
     for at, each in enumerate(program.arg_names):
         kind_here = "constexpr" if each in constants else types(each, narrow, wide)
         several = each in PER_SET.get(kernel, ())
@@ -307,10 +345,21 @@ def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
         if kind_here[0] == "*":
             places = [(at, m) for m in range(count)] if several else [(at,)]
             aligned |= {place: [["tt.divisibility", 16]] for place in places}
+    options = {"num_warps": block.warps, "num_stages": block.stages, **OPTIONS[target.vendor]}
+    return Source(program, signature, constants, aligned, options)
+
+
+def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
+    """What Triton's compiler gives for one configuration and a target: its texts and its metadata."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    target, source = TARGETS[name], source_of(name, kernel, kind, width, way)
     return triton.compile(
-        ASTSource(fn=program, signature=signature, constexprs=constants, attrs=aligned),
+        ASTSource(fn=source.program, signature=source.signature, constexprs=source.constants, attrs=source.aligned),
         target=GPUTarget(target.vendor, target.arch, target.lanes),
-        options={"num_warps": block.warps, "num_stages": block.stages, **OPTIONS[target.vendor]},
+        options=source.options,
     )
 
 
@@ -339,12 +388,12 @@ def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Comp
     else:
         registers, spilled, moved = _of_amdgcn(made.asm)
         text = made.asm["amdgcn"]
-    loop = None
+    loops = []
     if kernel in KERNELS and kind != "float64":
         loops = score_loops(target.vendor, sass(made.asm["cubin"]) if target.vendor == "cuda" else text)
-        loop = min(loops, key=lambda candidate: candidate.instructions, default=None)
-    costs = costs_of(loop, target, kernel, width, block)
-    shared = made.metadata.shared
+    costs = costs_of(loops, target, kernel, width, block)
+    if way != COSTED:
+        costs |= {"border_per_score": None, "around": None}
     return Compiled(
         target=name,
         kernel=kernel,
@@ -355,21 +404,20 @@ def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Comp
         registers=registers,
         spilled=spilled,
         moved=moved,
-        shared_bytes=shared,
+        shared_bytes=made.metadata.shared,
         matrix=len(re.findall(MATRIX[target.vendor], text, re.M)),
         **costs,
         inexact=len(inexact(target.vendor, text)),
-        occupancy=round(target.occupancy(registers, shared, block.warps), 4),
-        estimate=round(estimate(target, kernel, kind, width, costs["instructions_per_score"]), 2),
+        digest=digest(name, kernel, kind, width, way),
     )
 
 
-def costs_of(loop: Loop | None, target: Target, kernel: str, width: int, block: Configuration) -> dict[str, Any]:
-    """What one score of a block costs in a loop, by the fields of `Compiled`.
+def costs_of(loops: list[Loop], target: Target, kernel: str, width: int, block: Configuration) -> dict[str, Any]:
+    """What one score of a block costs in the innermost loops, by the fields of `Compiled`: in the cheapest of them.
 
-    >>> loop, block = Loop(64, 16, 2048, 0), Configuration(128, 32, 8, 2)
-    >>> list(costs_of(loop, TARGETS["sm_80"], "attend", 2, block).values())
-    [4.0, 1.0, 2.0, 1.0, 0]
+    >>> loops, block = [Loop(64, 16, 2048, 0, 9), Loop(96, 16, 2048, 0, 9)], Configuration(128, 32, 8, 2)
+    >>> list(costs_of(loops, TARGETS["sm_80"], "attend", 2, block).values())
+    [4.0, 1.0, 2.0, 1.0, 0, 6.0, 9]
     """
     names = (
         "instructions_per_score",
@@ -377,21 +425,28 @@ def costs_of(loop: Loop | None, target: Target, kernel: str, width: int, block: 
         "matrix_products_per_score",
         "replication",
         "local_memory_in_loop",
+        "border_per_score",
+        "around",
     )
-    if loop is None:
+    if not loops:
         return dict.fromkeys(names)
     threads = block.warps * target.lanes / (block.queries * block.keys)
-    instructions, exponentials = loop.instructions * threads, loop.exponentials * threads
-    if loop.multiply_adds is None:
-        return dict(zip(names, (round(instructions, 2), round(exponentials, 3), None, None, loop.local), strict=True))
-    products = loop.multiply_adds * block.warps / (block.queries * block.keys * width)
-    replication = max(exponentials, products / sum(PRODUCTS[kernel]))
-    numbers = (round(instructions, 2), round(exponentials, 3), round(products, 3), round(replication, 3), loop.local)
-    return dict(zip(names, numbers, strict=True))
+    loop = min(loops, key=lambda candidate: candidate.instructions)
+    exponentials = loop.exponentials * threads
+    products = replication = None
+    if loop.multiply_adds is not None:
+        products = loop.multiply_adds * block.warps / (block.queries * block.keys * width)
+        replication = round(max(exponentials, products / sum(PRODUCTS[kernel])), 3)
+        products = round(products, 3)
+    border = max(candidate.instructions for candidate in loops) * threads
+    first = round(loop.instructions * threads, 2), round(exponentials, 3), products, replication, loop.local
+    return dict(zip(names, (*first, round(border, 2), loop.around), strict=True))
 
 
-def estimate(target: Target, kernel: str, kind: str, width: int, instructions: float | None) -> float:
-    """An estimate of 10^9 scores a second.
+def estimate(
+    target: Target, kernel: str, kind: str, width: int, instructions: float | None, computed: float = 1.0
+) -> float:
+    """An estimate of 10^9 scores a second, for each of which `computed` scores are computed.
 
     With the instructions of a score it is modelled as the time of its matrix products and then that of issuing its
     instructions, times `_CALIBRATION`. Without, it is an upper bound by the peaks of products and exponentials.
@@ -407,7 +462,7 @@ def estimate(target: Target, kernel: str, kind: str, width: int, instructions: f
     if kernel in NEAR_LINEAR:
         wide = kernel not in near_linear.KERNELS
         return 1e3 * target.tera["float64" if wide else kind] / (2 * width)
-    products = target.tera[kind] / (2 * width * sum(PRODUCTS[kernel]))
+    products = target.tera[kind] / (2 * width * sum(PRODUCTS[kernel]) * computed)
     if instructions is None:
         return 1e3 * min(products, target.exponentials)
     if kind == "float32":  # whose multiply-adds are among the instructions
@@ -451,18 +506,69 @@ def _of_amdgcn(asm: dict[str, Any]) -> tuple[int, int, int]:
     return number("vgpr_count"), spilled, number("sgpr_spill_count")
 
 
-def digest() -> str:
-    """A hash of everything that decides what is compiled: the kernels, their configurations and Triton's version."""
-    found = hashlib.sha256(version("triton").encode())
-    for file in sorted(file for pattern in SOURCES for file in ATTENTION.glob(pattern)):
-        found.update(file.name.encode() + file.read_bytes())
-    return found.hexdigest()
+def digest(name: str, kernel: str, kind: str, width: int, way: str) -> str:
+    """A hash of everything that a row is made from.
+
+    That is Triton's version, the target, the code of the kernel and of all functions that it calls, its arguments and
+    options, and the code that counts instructions; comments and docstrings are not part of it.
+    """
+    source = source_of(name, kernel, kind, width, way)
+    parts = (version("triton"), name, kernel, kind, width, way, *_counting(), *code_of(source.program))
+    arguments = (source.signature, source.constants, source.aligned, source.options)
+    return hashlib.sha256(repr((parts, *(sorted(x.items()) for x in arguments))).encode()).hexdigest()[:16]
 
 
-def compile_all(workers: int = 2) -> list[Compiled]:
-    """Compile everything that ships."""
-    with ProcessPoolExecutor(workers) as pool:
-        return list(pool.map(compile_one, *zip(*configurations(), strict=True), chunksize=4))
+@cache
+def _counting() -> tuple[str, ...]:
+    """The code that makes a row of what the compiler gives."""
+    parts = (disassembled, costs_of, compile_one, inexact)
+    return (*(_parsed(inspect.getsource(part)) for part in parts), repr((MATRIX, PRODUCTS)))
+
+
+@cache
+def code_of(program: Any) -> tuple[str, ...]:
+    """The code of a kernel and of all functions that it calls, and the numbers that they read, without comments."""
+    functions, texts = [program], []
+    for function in functions:
+        tree = ast.parse(inspect.getsource(function.fn))
+        texts.append(_parsed(inspect.getsource(function.fn)))
+        for node in sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}):
+            value = function.fn.__globals__.get(node)
+            if hasattr(value, "fn"):
+                functions += [value] * (value not in functions)
+            elif hasattr(value, "value"):
+                texts.append(f"{node} = {value.value!r}")
+    return tuple(texts)
+
+
+def _parsed(code: str) -> str:
+    """Code as a syntax tree without docstrings.
+
+    >>> _parsed("def f():\\n  'Nothing.'\\n  return 1  # always") == _parsed("def f(): return 1")
+    True
+    """
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [  # type: ignore[attr-defined]
+                each
+                for each in body
+                if not (
+                    isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) and each.value.value is not ...
+                )
+            ]
+    return ast.dump(tree)
+
+
+def compile_all(known: list[Compiled], workers: int = 2) -> list[Compiled]:
+    """The rows of everything that ships: those of `known` whose digest has not changed, and all others compiled."""
+    rows, needed = {row.digest: row for row in known}, {digest(*which): which for which in configurations()}
+    missing = [which for digest, which in needed.items() if digest not in rows]
+    if missing:
+        with ProcessPoolExecutor(workers) as pool:
+            rows |= {row.digest: row for row in pool.map(compile_one, *zip(*missing, strict=True), chunksize=2)}
+    return [rows[digest] for digest in needed]
 
 
 def faults(rows: list[Compiled]) -> list[str]:
@@ -498,7 +604,7 @@ def faults(rows: list[Compiled]) -> list[str]:
 
 def save(rows: list[Compiled], folder: Path = RESULTS) -> None:
     """Write the table as JSON, a line for each row, and as Markdown."""
-    head = {"digest": digest(), "triton": version("triton"), "columns": [field.name for field in fields(Compiled)]}
+    head = {"triton": version("triton"), "columns": [field.name for field in fields(Compiled)]}
     lines = [json.dumps(list(astuple(row)), separators=(",", ":")) for row in rows]
     text = json.dumps(head)[:-1] + ', "rows": [\n' + ",\n".join(lines) + "\n]}\n"
     (folder / "gpu-compiled.json").write_text(text)
@@ -515,7 +621,8 @@ def load(folder: Path = RESULTS) -> dict[str, Any]:
 
 HEADINGS = (
     "kernel", "products", "columns", "of", "block", "registers", "spilled", "shared", "instructions per score",
-    "exponentials per score", "matrix products per score", "replication", "occupancy", "estimate, 10^9 scores/s",
+    "exponentials per score", "matrix products per score", "replication", "instructions per visible score",
+    "occupancy", "estimate, 10^9 scores/s",
 )  # fmt: skip
 
 
@@ -548,7 +655,7 @@ def markdown(rows: list[Compiled]) -> str:
                 row.kernel, row.kind, row.width, row.way, f"{queries} x {keys}, {warps}, {stages}",
                 row.registers, row.spilled, row.shared_bytes, _cell(row.instructions_per_score),
                 _cell(row.exponentials_per_score), _cell(row.matrix_products_per_score), _cell(row.replication),
-                f"{row.occupancy:.0%}", f"{row.estimate:.4g}",
+                _cell(row.whole and row.whole.instructions), f"{row.occupancy:.0%}", f"{row.estimate:.4g}",
             )  # fmt: skip
             lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"

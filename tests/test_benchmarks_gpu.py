@@ -54,7 +54,7 @@ def test_only_rows_that_have_changed_are_compiled(monkeypatch):
     try:
         assert not changed()
         with monkeypatch.context() as patch:
-            patch.setattr(compiled, "HALF", ())
+            patch.setattr(compiled, "peels", lambda masked, dtype, precision: False)
             assert changed()
         with monkeypatch.context() as patch:
             patch.setitem(attend.attend.fn.__globals__, "reach", tiles.power)
@@ -150,15 +150,18 @@ CHEAP = {"kind": "bfloat16", "way": compiled.COSTED, "instructions_per_score": 9
         ({"spilled": 8}, None),
         ({"spilled": 8, "local_memory_in_loop": None}, "8 bytes spilled"),
         ({"spilled": 8, "local_memory_in_loop": 1}, "1 instructions for local memory in the innermost loop"),
-        ({**MASKED, "local_memory_in_loop": 8}, None),
-        ({**MASKED, "local_memory_in_loop": 9}, "9 instructions for local memory"),
-        ({**MASKED, "target": "sm_86", "local_memory_in_loop": 1}, "1 instructions for local memory"),
+        ({**MASKED, "local_memory_in_loop": 10}, None),
+        ({**MASKED, "local_memory_in_loop": 11}, "11 instructions for local memory"),
+        ({**MASKED, "target": "gfx942", "local_memory_in_loop": 1}, "1 instructions for local memory"),
         ({"kind": "bfloat16", "local_memory_in_loop": 4}, None),
         ({"shared_bytes": 1 << 20}, "bytes of shared memory"),
         (CHEAP, None),
         ({**CHEAP, "instructions_per_score": 10.5}, "expected at most (10.0, 1.0)"),
         ({**CHEAP, "replication": 1.5}, "expected at most (10.0, 1.0)"),
         ({**CHEAP, "replication": None}, "expected at most (10.0, 1.0)"),
+        ({**CHEAP, "replication": None, "target": "sm_100"}, None),
+        ({**CHEAP, "exponentials_per_score": 2.0, "target": "sm_100"}, "expected at most (11.5, 1.0)"),
+        ({**CHEAP, "instructions_per_score": 12.5, "target": "sm_86"}, "expected at most (12.0, 1.0)"),
         ({**CHEAP, "local_memory_in_loop": 5}, "local memory in the innermost loop"),
         ({**CHEAP, "width": 32, "instructions_per_score": 99.0}, None),
         ({"matrix": 1}, "instructions for matrix units"),
@@ -170,6 +173,33 @@ CHEAP = {"kind": "bfloat16", "way": compiled.COSTED, "instructions_per_score": 9
 def test_what_may_not_ship_is_noticed(changes, sentence):
     sentences = compiled.faults([row_of(**changes)])
     assert [sentence in found for found in sentences] == ([] if sentence is None else [True])
+
+
+LOOPS = {"sm_90": (10.0, 40.0), "sm_80": (15.0, 60.0)}
+"""Targets for the instructions of a score in the innermost loops, forward and backward, at 64 and 128 columns."""
+MISSED = {("sm_80", 128): (16.3, 60.0)}
+"""Targets that are missed: what is reached."""
+WHOLE = {
+    ("sm_90", 64): (15.2, 38.5),
+    ("sm_90", 128): (20.4, 64.3),
+    ("sm_80", 64): (17.5, 51.8),
+    ("sm_80", 128): (28.6, 91.8),
+}
+"""What is reached in whole kernels, with border tiles and the code around the loops."""
+
+
+def test_the_whole_forward_and_backward_pass_keep_their_targets():
+    rows = {(row.target, row.kernel, row.width): row for row in compiled.load()["rows"] if row.whole}
+    for name, width in product(LOOPS, (64, 128)):
+        forward, *backward = (
+            rows[name, kernel, width] for kernel in ("attend", "inner_gradient", configurations.FUSED)
+        )
+        most = MISSED.get((name, width), LOOPS[name])
+        assert forward.instructions_per_score <= most[0]
+        assert sum(row.instructions_per_score for row in backward) <= most[1]
+        assert forward.whole.instructions <= WHOLE[name, width][0]
+        assert sum(row.whole.instructions for row in backward) <= WHOLE[name, width][1]
+    assert all(reached > LOOPS[name][0] for (name, _), (reached, _) in MISSED.items())
 
 
 def test_half_types_are_for_matrix_units():

@@ -30,20 +30,24 @@ import torch
 
 from benchmarks.gpu import disassembled
 from benchmarks.gpu.disassembled import Loop, resources, sass, score_loops
-from benchmarks.gpu.modelled import Cost, whole_cost
+from benchmarks.gpu.modelled import INNER_WINDOW, PREFIX_WINDOW, Cost, whole_cost
 from benchmarks.gpu.targets import TARGETS, Target
 from separatrix.attention.dispatch.gpu import OPTIONS
 from separatrix.attention.exact.triton.configurations import (
     AROUND,
+    ENTRIES_AROUND,
     FUSED,
     FUSED_ON,
     KERNELS,
+    LIKE,
     SHIPPED,
     WARPS_AROUND,
     WIDTHS,
     Configuration,
     configuration,
+    flags_of,
     kind_of,
+    peels,
     rows_around,
 )
 from separatrix.attention.near_linear.triton import launch as near_linear
@@ -60,8 +64,12 @@ KINDS = {
 """For each kind of product the type of the tensors, its name and that of the sums in Triton, and the precision."""
 HALF = ("bfloat16", "float16", "tf32")
 """The kinds of products for matrix units: their kernels have loops without comparisons."""
+OF_ANY_KIND = ("prepare", "check_range")
+"""Kernels whose arguments have the same types for all kinds of products."""
 NEAR_LINEAR = (*near_linear.KERNELS, *near_linear.SCANS, *near_linear.STREAMS, "carry")
 """The kernels of near-linear attention: a score of theirs is a monomial of a token."""
+SEPARATE = ("query_gradient", "prefix_gradient")
+"""The kernels that compute what `FUSED` computes."""
 PRODUCTS = {
     "attend": (1, 1),
     "query_gradient": (2, 1),
@@ -80,9 +88,19 @@ NUMBERS = (
     *("key_partials", "value_partials"),
 )
 """Arguments of the type of the sums."""
-OF_TENSORS = ("factors", "out", "out_gradient", "gradient", "_gradient", "key_gradient", "value_gradient")
+OF_TENSORS = (
+    "sources",
+    "copies",
+    "factors",
+    "out",
+    "out_gradient",
+    "gradient",
+    "_gradient",
+    "key_gradient",
+    "value_gradient",
+)
 """Arguments of the type of the tensors."""
-WHOLE = ("masks", "table", "exponents", "bounds", "own_exponents", "top_exponents")
+WHOLE = ("numbers", "masks", "table", "exponents", "bounds", "own_exponents", "top_exponents")
 """Arguments that are whole numbers of 32 bits."""
 WAYS = {
     "everything hidden": (3, True, True),
@@ -117,24 +135,41 @@ hidden."""
 CHOSEN: dict[tuple[str, str], dict[int, float]] = {
     ("sm_90", "attend"): {64: 10.0, 128: 10.0},
     ("sm_90", "query_gradient"): {64: 8.0, 128: 11.0},
-    ("sm_90", "inner_gradient"): {64: 21.0, 128: 30.0},
+    ("sm_90", "inner_gradient"): {64: 16.0, 128: 21.0},
     ("sm_90", "prefix_gradient"): {64: 10.0, 128: 16.0},
     ("sm_90", "query_prefix_gradient"): {64: 9.0, 128: 14.0},
     ("sm_80", "attend"): {64: 12.0, 128: 17.0},
     ("sm_80", "query_gradient"): {64: 11.0, 128: 18.0},
-    ("sm_80", "inner_gradient"): {64: 82.0, 128: 90.0},
-    ("sm_80", "prefix_gradient"): {64: 17.0, 128: 27.0},
+    ("sm_80", "inner_gradient"): {64: 21.5, 128: 30.0},
+    ("sm_80", "prefix_gradient"): {64: 16.0, 128: 27.0},
     ("sm_80", "query_prefix_gradient"): {64: 15.0, 128: 26.0},
+    ("sm_100", "attend"): {64: 11.5, 128: 10.5},
+    ("sm_100", "query_gradient"): {64: 8.5, 128: 11.5},
+    ("sm_100", "inner_gradient"): {64: 20.0, 128: 22.0},
+    ("sm_100", "prefix_gradient"): {64: 12.0, 128: 20.0},
+    ("sm_100", "query_prefix_gradient"): {64: 10.0, 128: 18.5},
 }
 """Blocks that were chosen by what a score costs, by target and kernel: for each number of columns, the largest number
-of instructions that a score of bfloat16 may cost where there are causality and windows."""
-REPEATED = {("sm_80", "inner_gradient", 128): 2.0}
-"""Where blocks that were chosen by what a score costs repeat work: those that do not cost more."""
-MOST_LOCAL, MOST_LOCAL_MASKED = 4, 8
+of instructions that a score of bfloat16 may cost in the innermost loop, where there are causality and windows."""
+LIMITS_OF = {"sm_86": "sm_80", "sm_89": "sm_80", "sm_120": "sm_80", "sm_103": "sm_100"}
+"""Targets that have the limits of another."""
+MOST_LOCAL, MOST_LOCAL_MASKED = 4, 10
 """So many instructions of the innermost loop, of some three hundred, may read or write local memory: in loops without
 comparisons, and with masks in half types where blocks were chosen by what a score costs."""
-PER_SET = {"ask_states": ("states",), "largest": ("factors", "masks")}
-"""Arguments that are tuples: `factors` have queries, keys and values, and the others one for each set."""
+TENSORS = 5
+"""The queries, keys and values of a call of order 3."""
+NUMBERS_OF_A_CALL = 16
+"""The numbers that `prepare` writes for a call of order 3."""
+PER_SET = {
+    "ask_states": ("states",),
+    "largest": ("factors", "masks"),
+    "prepare": ("entries",),
+    "copy_sets": (
+        *("sources", "copies", "heads", "lengths", "columns", "head_strides", "row_strides", "column_strides"),
+    ),
+}
+"""Arguments that are tuples: `factors` have queries, keys and values, those of kernels with a constant COUNT as many
+entries, and the others one for each set."""
 
 
 @dataclass(frozen=True)
@@ -228,12 +263,12 @@ def configurations() -> Iterator[tuple[str, str, str, int, str]]:
             if runs and _ships(name, kind, order) and _is_compiled(name, kind, width, way):
                 yield name, kernel, kind, width, way
     for name, kernel, kind in product(TARGETS, AROUND, ("bfloat16", "float32", "float64")):
-        # The arguments of `check_range` have the same types for all kinds.
-        runs = kernel != "check_range" and (kernel != "add_partials" or name in FUSED_ON)
+        runs = kernel not in OF_ANY_KIND and (kernel != "add_partials" or name in FUSED_ON)
         if runs and (name in FULL or kind == "float32") and _ships(name, kind, 3):
             yield name, kernel, kind, WIDTHS[-1], "around others"
     for name in TARGETS:
-        yield name, "check_range", "float32", WIDTHS[-1], "around others"
+        for kernel in OF_ANY_KIND:
+            yield name, kernel, "float32", WIDTHS[-1], "around others"
         widths = WIDTHS if name in FULL else WIDTHS[-1:]
         for kernel, kind, width in product(near_linear.KERNELS, ("float32", "float64"), widths):
             yield name, kernel, kind, width, "sums"
@@ -257,6 +292,8 @@ def _is_compiled(name: str, kind: str, width: int, way: str) -> bool:
     """Whether a kernel of exact attention that ships is compiled, or left to the compilers of its users."""
     if name in FULL:
         return width in WIDEST or (way in ("everything hidden", COSTED) and kind != "float16")
+    if name in LIKE and (way, kind) == (COSTED, "bfloat16"):
+        return width in WIDEST
     if way != "everything hidden" or kind not in ("bfloat16", "float32", "float64"):
         return False
     return width in WIDEST or (name in BLACKWELL and kind == "float32")
@@ -266,7 +303,8 @@ def block_of(target: Target, kernel: str, kind: str, width: int, way: str) -> Co
     """The block of a configuration on a target; of near-linear attention, monomials and tokens."""
     dtype, _, _, precision = KINDS[kind]
     if kernel in AROUND:
-        return Configuration(1 if kernel == "check_range" else rows_around(width), 1, WARPS_AROUND, 1)
+        rows = {"check_range": 1, "prepare": ENTRIES_AROUND, "copy_sets": ENTRIES_AROUND}
+        return Configuration(rows.get(kernel, rows_around(width)), 1, WARPS_AROUND, 1)
     if kernel == "carry":
         return Configuration(near_linear.ENTRIES, 1, 4, 1)
     if kernel in NEAR_LINEAR:
@@ -281,6 +319,8 @@ def constants_of(target: Target, kernel: str, kind: str, width: int, way: str) -
     if kernel in AROUND:
         sets = WAYS[way][0] - 1
         return {
+            "prepare": {"COUNT": NUMBERS_OF_A_CALL, "BLOCK": block.queries},
+            "copy_sets": {"COUNT": TENSORS, "BLOCK": block.queries},
             "largest": {"MASKED": True, "SETS": sets, "ROWS": block.queries, "COLUMNS": width},
             "check_range": {"WRITES": True, "SETS": sets, "COLUMNS": width},
             "incoming_rows": {"d_v": width, "D_V": width, "ROWS": block.queries},
@@ -293,9 +333,10 @@ def constants_of(target: Target, kernel: str, kind: str, width: int, way: str) -
         order, hidden, masked = WAYS[way]
         return {
             **dict.fromkeys(("CAUSAL", "PREFIX_WINDOW", "INNER_WINDOW"), hidden),
-            **{"MASKED": masked, "PEELED": not masked and kind in HALF},
+            **{"MASKED": masked, "PEELED": peels(masked, KINDS[kind][0], KINDS[kind][3])},
             **({"sets": 1} if order == 3 else {}),  # an argument that is 1 is compiled as a constant
             **{"PRECISION": KINDS[kind][3]},
+            **flags_of(kernel, KINDS[kind][0], target.name),
             **{"d": width, "d_v": width, "D": width, "D_V": width, "QUERIES": block.queries, "KEYS": block.keys},
         }
     if kernel == "carry":
@@ -340,7 +381,7 @@ def source_of(name: str, kernel: str, kind: str, width: int, way: str) -> Source
     for at, each in enumerate(program.arg_names):
         kind_here = "constexpr" if each in constants else types(each, narrow, wide)
         several = each in PER_SET.get(kernel, ())
-        count = 2 * sets + 1 if each == "factors" else sets
+        count = constants.get("COUNT", TENSORS if each == "factors" else sets)
         signature[each] = (kind_here,) * count if several else kind_here
         if kind_here[0] == "*":
             places = [(at, m) for m in range(count)] if several else [(at,)]
@@ -575,13 +616,13 @@ def faults(rows: list[Compiled]) -> list[str]:
     """A sentence for each configuration that ships and should not: by what it spills, shares, repeats or is made of.
 
     A kernel may spill registers outside of its innermost loop, where that was counted. Where blocks were chosen by cost
-    (`CHOSEN`), no work is repeated but for what `REPEATED` lists.
+    (`CHOSEN`), no work is repeated.
     """
     sentences = []
     for row in rows:
         what = f"{row.kernel} of {row.kind}, {row.width} columns, {row.way}, on {row.target}"
         peeled = row.kernel in KERNELS and row.kind in HALF and not WAYS[row.way][2]
-        limit = CHOSEN.get((row.target, row.kernel), {}).get(row.width)
+        limit = CHOSEN.get((LIMITS_OF.get(row.target, row.target), row.kernel), {}).get(row.width)
         if row.spilled and row.local_memory_in_loop is None:
             sentences.append(f"{what}: {row.spilled} bytes spilled.")
         masked = MOST_LOCAL_MASKED if limit is not None and row.kind in HALF else 0
@@ -590,8 +631,9 @@ def faults(rows: list[Compiled]) -> list[str]:
         if row.shared_bytes > TARGETS[row.target].shared:
             sentences.append(f"{what}: {row.shared_bytes} bytes of shared memory, of {TARGETS[row.target].shared}.")
         if limit is not None and row.way == COSTED:
-            repeated = REPEATED.get((row.target, row.kernel, row.width), 1.0)
-            cost, most = (row.instructions_per_score, row.replication), (limit, repeated)
+            # On Blackwell, the text does not tell matrix products; exponentials tell repeated work.
+            repeated = row.exponentials_per_score if row.target in BLACKWELL else row.replication
+            cost, most = (row.instructions_per_score, repeated), (limit, 1.0)
             if any(number is None or number > largest for number, largest in zip(cost, most, strict=True)):
                 sentences.append(
                     f"{what}: instructions of a score and replication are {cost}, expected at most {most}."
@@ -630,6 +672,35 @@ def _cell(number: float | None) -> str:
     return "" if number is None else f"{number:.3g}"
 
 
+def _summary(rows: list[Compiled]) -> list[str]:
+    """The cost of a score with causality and windows, forward and backward: in the innermost loops, and in all."""
+    costed = {(row.target, row.kernel, row.width): row for row in rows if row.whole}
+    lines = [
+        f"## Causality and windows of {INNER_WINDOW} and {PREFIX_WINDOW}, bfloat16, order 3",
+        "",
+        "Thread-instructions of a score: in the innermost loops without comparisons, which the targets are set for; "
+        "and in whole kernels for a visible score, with masked scores of border tiles and the code around the loops. "
+        "The throughput of the forward pass is modelled from the latter, with 4 d floating-point operations for a "
+        f"visible score. FBGEMM's forward kernel has {FBGEMM_INSTRUCTIONS} thread-instructions in its innermost loop "
+        f"at 128 columns on sm_90, and its authors published {FBGEMM_TERA:.0f} TFLOP/s, which calibrates the model. It "
+        "packs 64 query heads that share keys into a tile, and so has no border tiles.",
+        "",
+        "| target | columns | forward, loops | backward, loops | forward, whole | backward, whole | forward, TFLOP/s |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, width in product(TARGETS, WIDEST):
+        forward = costed.get((name, "attend", width))
+        if forward:
+            kernels = ("inner_gradient", FUSED) if name in FUSED_ON else ("inner_gradient", *SEPARATE)
+            backward = [costed[name, kernel, width] for kernel in kernels]
+            loops = sum(row.instructions_per_score or 0.0 for row in backward)
+            whole = [row.whole.instructions for row in (forward, *backward) if row.whole]
+            numbers = (forward.instructions_per_score, loops, whole[0], sum(whole[1:]))
+            tera = 4e-3 * width * forward.estimate
+            lines.append(f"| {name} | {width} | " + " | ".join(f"{x or 0:.1f}" for x in numbers) + f" | {tera:.0f} |")
+    return lines
+
+
 def markdown(rows: list[Compiled]) -> str:
     """The table, one section for each target."""
     lines = [
@@ -641,6 +712,8 @@ def markdown(rows: list[Compiled]) -> str:
         "stages; for near-linear attention it is monomials x tokens (entries, for `carry`), and a score is a monomial "
         "of a token. What a score costs is counted in the innermost loop of the disassembled kernel, the one without "
         "comparisons where there is one.",
+        "",
+        *_summary(rows),
     ]
     for name in TARGETS:
         here = [row for row in rows if row.target == name]

@@ -24,8 +24,8 @@ class Tiles(NamedTuple):
 def tiles(rows: int, step: int, window: int) -> Tiles:
     """The tiles of `rows` x `step` scores that a block of rows visits, far from the ends of the sequence.
 
-    The rows are consecutive positions. Each sees `window` consecutive positions of the other set, and the next row those
-    one position further. Tiles begin at the first position that a row sees.
+    The rows are consecutive positions. Each sees `window` consecutive positions of the other set, the next row those
+    one further. Tiles begin at the first position that a row sees.
 
     >>> tiles(128, 64, 512), tiles(64, 64, 512)
     (Tiles(peeled=6, border=4, visible=0.8), Tiles(peeled=7, border=2, visible=0.8888888888888888))

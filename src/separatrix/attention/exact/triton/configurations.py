@@ -27,7 +27,7 @@ a block have window + block - 1 rows: at most five for each query."""
 LIKE = {"sm_86": "sm_80", "sm_89": "sm_80", "sm_120": "sm_80", "sm_100": "sm_90", "sm_103": "sm_90"}
 """Architectures that have the blocks of another."""
 ONCE_ON = ("sm_80", "sm_86", "sm_89", "sm_120")
-"""Architectures on which `computed_once` is used: their matrix units take both factors from the registers of a warp."""
+"""Architectures on which `inner_gradient` computes factors once: matrix units take both from registers of a warp."""
 WIDTHS = (16, 32, 64, 128)
 """The padded numbers of columns of keys and values, the larger of which counts."""
 

@@ -180,7 +180,10 @@ def peeled(call: Call, precision: str) -> bool:
 
 
 def _is_mixed(call: Call) -> bool:
-    """Whether some prefix sets have a window and others are causal without one: `within_prefixes` is not for these."""
+    """Whether some prefix sets have a window and others are causal without one.
+
+    Kernels without comparisons in whole blocks do not support these.
+    """
     windows = [call.positions.windows[m] for m in prefixes_of(call)]
     return call.positions.is_causal and None in windows and any(window is not None for window in windows)
 

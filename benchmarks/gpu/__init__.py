@@ -2,6 +2,7 @@
 
 - `targets`: the GPUs that are compiled for, with their limits and peaks.
 - `disassembled`: the innermost loops of a compiled kernel, counted.
+- `modelled`: what a visible score costs in a whole kernel.
 - `compiled`: what the compilers make of each configuration that ships, as a table.
 - `timed`: correctness and times on the GPU at hand.
 """
@@ -29,7 +30,7 @@ def main(compile_only: bool, output: Path) -> None:
     from benchmarks.gpu import compiled, timed
 
     if compile_only:
-        rows = compiled.compile_all()
+        rows = compiled.compile_all(compiled.load()["rows"])
         compiled.save(rows, output)
         typer.echo(f"{len(rows)} configurations were compiled: {output / 'gpu-compiled.md'}")
         wrong = compiled.faults(rows)

@@ -1,19 +1,25 @@
 """What the compilers make of the kernels in Triton, for GPUs that need not be there: one row for each configuration.
 
 Registers and spills are those of NVIDIA's binaries and those that AMD's assembly carries as metadata; both compilers
-come with Triton. What a score costs is counted in the innermost loop of the disassembled kernel (`disassembled`). The
+come with Triton. What a score costs is counted in the innermost loop of the disassembled kernel (`disassembled`), and
+with windows for the whole kernel, with masked scores and the instructions around the loops (`modelled`). The
 throughput is an estimate from the peaks of the GPU's matrix units and of the instructions that it issues, calibrated on
-a published time of FBGEMM's kernel; tuples that a block holds and may not attend are not counted.
+a published time of FBGEMM's kernel.
+
+A row has a digest of everything it is made from. `compile_all` compiles only the rows whose digest has changed.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
+import inspect
 import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import astuple, dataclass, fields
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from itertools import product
@@ -22,35 +28,32 @@ from typing import Any
 
 import torch
 
+from benchmarks.gpu import disassembled
 from benchmarks.gpu.disassembled import Loop, resources, sass, score_loops
+from benchmarks.gpu.modelled import INNER_WINDOW, PREFIX_WINDOW, Cost, whole_cost
 from benchmarks.gpu.targets import TARGETS, Target
 from separatrix.attention.dispatch.gpu import OPTIONS
 from separatrix.attention.exact.triton.configurations import (
     AROUND,
+    ENTRIES_AROUND,
     FUSED,
     FUSED_ON,
     KERNELS,
+    LIKE,
     SHIPPED,
     WARPS_AROUND,
     WIDTHS,
     Configuration,
     configuration,
+    flags_of,
     kind_of,
+    peels,
     rows_around,
 )
 from separatrix.attention.near_linear.triton import launch as near_linear
 
 HERE = Path(__file__).resolve().parents[1]
 RESULTS = HERE / "results"
-ATTENTION = HERE.parent / "src" / "separatrix" / "attention"
-SOURCES = (
-    "exact/triton/programs/*.py",
-    "exact/triton/configurations.py",
-    "near_linear/triton/programs/*.py",
-    "near_linear/triton/launch.py",
-    "dispatch/gpu.py",
-)
-"""Everything that decides what is compiled."""
 KINDS = {
     "bfloat16": (torch.bfloat16, "bf16", "fp32", "ieee"),
     "float16": (torch.float16, "fp16", "fp32", "ieee"),
@@ -61,8 +64,12 @@ KINDS = {
 """For each kind of product the type of the tensors, its name and that of the sums in Triton, and the precision."""
 HALF = ("bfloat16", "float16", "tf32")
 """The kinds of products for matrix units: their kernels have loops without comparisons."""
+OF_ANY_KIND = ("prepare", "check_range")
+"""Kernels whose arguments have the same types for all kinds of products."""
 NEAR_LINEAR = (*near_linear.KERNELS, *near_linear.SCANS, *near_linear.STREAMS, "carry")
 """The kernels of near-linear attention: a score of theirs is a monomial of a token."""
+SEPARATE = ("query_gradient", "prefix_gradient")
+"""The kernels that compute what `FUSED` computes."""
 PRODUCTS = {
     "attend": (1, 1),
     "query_gradient": (2, 1),
@@ -81,9 +88,19 @@ NUMBERS = (
     *("key_partials", "value_partials"),
 )
 """Arguments of the type of the sums."""
-OF_TENSORS = ("factors", "out", "out_gradient", "gradient", "_gradient", "key_gradient", "value_gradient")
+OF_TENSORS = (
+    "sources",
+    "copies",
+    "factors",
+    "out",
+    "out_gradient",
+    "gradient",
+    "_gradient",
+    "key_gradient",
+    "value_gradient",
+)
 """Arguments of the type of the tensors."""
-WHOLE = ("masks", "table", "exponents", "bounds", "own_exponents", "top_exponents")
+WHOLE = ("numbers", "masks", "table", "exponents", "bounds", "own_exponents", "top_exponents")
 """Arguments that are whole numbers of 32 bits."""
 WAYS = {
     "everything hidden": (3, True, True),
@@ -118,24 +135,41 @@ hidden."""
 CHOSEN: dict[tuple[str, str], dict[int, float]] = {
     ("sm_90", "attend"): {64: 10.0, 128: 10.0},
     ("sm_90", "query_gradient"): {64: 8.0, 128: 11.0},
-    ("sm_90", "inner_gradient"): {64: 21.0, 128: 30.0},
+    ("sm_90", "inner_gradient"): {64: 16.0, 128: 21.0},
     ("sm_90", "prefix_gradient"): {64: 10.0, 128: 16.0},
     ("sm_90", "query_prefix_gradient"): {64: 9.0, 128: 14.0},
     ("sm_80", "attend"): {64: 12.0, 128: 17.0},
     ("sm_80", "query_gradient"): {64: 11.0, 128: 18.0},
-    ("sm_80", "inner_gradient"): {64: 82.0, 128: 90.0},
-    ("sm_80", "prefix_gradient"): {64: 17.0, 128: 27.0},
+    ("sm_80", "inner_gradient"): {64: 21.5, 128: 30.0},
+    ("sm_80", "prefix_gradient"): {64: 16.0, 128: 27.0},
     ("sm_80", "query_prefix_gradient"): {64: 15.0, 128: 26.0},
+    ("sm_100", "attend"): {64: 11.5, 128: 10.5},
+    ("sm_100", "query_gradient"): {64: 8.5, 128: 11.5},
+    ("sm_100", "inner_gradient"): {64: 20.0, 128: 22.0},
+    ("sm_100", "prefix_gradient"): {64: 12.0, 128: 20.0},
+    ("sm_100", "query_prefix_gradient"): {64: 10.0, 128: 18.5},
 }
 """Blocks that were chosen by what a score costs, by target and kernel: for each number of columns, the largest number
-of instructions that a score of bfloat16 may cost where there are causality and windows."""
-REPEATED = {("sm_80", "inner_gradient", 128): 2.0}
-"""Where blocks that were chosen by what a score costs repeat work: those that do not cost more."""
-MOST_LOCAL, MOST_LOCAL_MASKED = 4, 8
+of instructions that a score of bfloat16 may cost in the innermost loop, where there are causality and windows."""
+LIMITS_OF = {"sm_86": "sm_80", "sm_89": "sm_80", "sm_120": "sm_80", "sm_103": "sm_100"}
+"""Targets that have the limits of another."""
+MOST_LOCAL, MOST_LOCAL_MASKED = 4, 10
 """So many instructions of the innermost loop, of some three hundred, may read or write local memory: in loops without
 comparisons, and with masks in half types where blocks were chosen by what a score costs."""
-PER_SET = {"ask_states": ("states",), "largest": ("factors", "masks")}
-"""Arguments that are tuples: `factors` have queries, keys and values, and the others one for each set."""
+TENSORS = 5
+"""The queries, keys and values of a call of order 3."""
+NUMBERS_OF_A_CALL = 16
+"""The numbers that `prepare` writes for a call of order 3."""
+PER_SET = {
+    "ask_states": ("states",),
+    "largest": ("factors", "masks"),
+    "prepare": ("entries",),
+    "copy_sets": (
+        *("sources", "copies", "heads", "lengths", "columns", "head_strides", "row_strides", "column_strides"),
+    ),
+}
+"""Arguments that are tuples: `factors` have queries, keys and values, those of kernels with a constant COUNT as many
+entries, and the others one for each set."""
 
 
 @dataclass(frozen=True)
@@ -162,9 +196,11 @@ class Compiled:
             (sm_100, sm_103), where the shapes of matrix instructions are not in their text. So is the next.
         replication: How often the work of a score is done: exponentials, or matrix products over those needed.
         local_memory_in_loop: Instructions of that loop that read or write local memory.
+        border_per_score: Instructions of threads for one score in the costliest of the innermost loops, where there are
+            windows alone (`COSTED`); so is the next.
+        around: Instructions of a thread in the loop around the innermost ones, without these.
         inexact: How many kinds of instructions are approximate or flush subnormal numbers.
-        occupancy: The share of a multiprocessor's warps that can run at once.
-        estimate: An estimate of 10^9 scores a second (see `estimate`).
+        digest: A hash of everything that the row is made from (see `digest`).
     """
 
     target: str
@@ -183,9 +219,39 @@ class Compiled:
     matrix_products_per_score: float | None
     replication: float | None
     local_memory_in_loop: int | None
+    border_per_score: float | None
+    around: int | None
     inexact: int
-    occupancy: float
-    estimate: float
+    digest: str
+
+    @property
+    def of(self) -> tuple[str, str, str, int, str]:
+        """What `configurations` calls the row."""
+        return self.target, self.kernel, self.kind, self.width, self.way
+
+    @property
+    def occupancy(self) -> float:
+        """The share of a multiprocessor's warps that can run at once."""
+        return TARGETS[self.target].occupancy(self.registers, self.shared_bytes, self.block[2])
+
+    @property
+    def whole(self) -> Cost | None:
+        """What a visible score costs in the whole kernel (see `modelled`), where there are windows, on NVIDIA's GPUs.
+
+        It is None elsewhere: AMD's compiler orders loops such that the code around them cannot be told from their text.
+        """
+        if self.border_per_score is None or self.around is None or TARGETS[self.target].vendor != "cuda":
+            return None
+        assert self.instructions_per_score is not None
+        queries, keys, warps, _ = self.block
+        costs = self.instructions_per_score, self.border_per_score, self.around
+        return whole_cost(self.kernel, queries, keys, warps * TARGETS[self.target].lanes, *costs)
+
+    @property
+    def estimate(self) -> float:
+        """An estimate of 10^9 scores a second (see `estimate`), visible ones where there are windows."""
+        instructions, computed = self.whole or (self.instructions_per_score, 1.0)
+        return estimate(TARGETS[self.target], self.kernel, self.kind, self.width, instructions, computed)
 
 
 def configurations() -> Iterator[tuple[str, str, str, int, str]]:
@@ -197,12 +263,12 @@ def configurations() -> Iterator[tuple[str, str, str, int, str]]:
             if runs and _ships(name, kind, order) and _is_compiled(name, kind, width, way):
                 yield name, kernel, kind, width, way
     for name, kernel, kind in product(TARGETS, AROUND, ("bfloat16", "float32", "float64")):
-        # The arguments of `check_range` have the same types for all kinds.
-        runs = kernel != "check_range" and (kernel != "add_partials" or name in FUSED_ON)
+        runs = kernel not in OF_ANY_KIND and (kernel != "add_partials" or name in FUSED_ON)
         if runs and (name in FULL or kind == "float32") and _ships(name, kind, 3):
             yield name, kernel, kind, WIDTHS[-1], "around others"
     for name in TARGETS:
-        yield name, "check_range", "float32", WIDTHS[-1], "around others"
+        for kernel in OF_ANY_KIND:
+            yield name, kernel, "float32", WIDTHS[-1], "around others"
         widths = WIDTHS if name in FULL else WIDTHS[-1:]
         for kernel, kind, width in product(near_linear.KERNELS, ("float32", "float64"), widths):
             yield name, kernel, kind, width, "sums"
@@ -226,6 +292,8 @@ def _is_compiled(name: str, kind: str, width: int, way: str) -> bool:
     """Whether a kernel of exact attention that ships is compiled, or left to the compilers of its users."""
     if name in FULL:
         return width in WIDEST or (way in ("everything hidden", COSTED) and kind != "float16")
+    if name in LIKE and (way, kind) == (COSTED, "bfloat16"):
+        return width in WIDEST
     if way != "everything hidden" or kind not in ("bfloat16", "float32", "float64"):
         return False
     return width in WIDEST or (name in BLACKWELL and kind == "float32")
@@ -235,7 +303,8 @@ def block_of(target: Target, kernel: str, kind: str, width: int, way: str) -> Co
     """The block of a configuration on a target; of near-linear attention, monomials and tokens."""
     dtype, _, _, precision = KINDS[kind]
     if kernel in AROUND:
-        return Configuration(1 if kernel == "check_range" else rows_around(width), 1, WARPS_AROUND, 1)
+        rows = {"check_range": 1, "prepare": ENTRIES_AROUND, "copy_sets": ENTRIES_AROUND}
+        return Configuration(rows.get(kernel, rows_around(width)), 1, WARPS_AROUND, 1)
     if kernel == "carry":
         return Configuration(near_linear.ENTRIES, 1, 4, 1)
     if kernel in NEAR_LINEAR:
@@ -250,6 +319,8 @@ def constants_of(target: Target, kernel: str, kind: str, width: int, way: str) -
     if kernel in AROUND:
         sets = WAYS[way][0] - 1
         return {
+            "prepare": {"COUNT": NUMBERS_OF_A_CALL, "BLOCK": block.queries},
+            "copy_sets": {"COUNT": TENSORS, "BLOCK": block.queries},
             "largest": {"MASKED": True, "SETS": sets, "ROWS": block.queries, "COLUMNS": width},
             "check_range": {"WRITES": True, "SETS": sets, "COLUMNS": width},
             "incoming_rows": {"d_v": width, "D_V": width, "ROWS": block.queries},
@@ -262,9 +333,10 @@ def constants_of(target: Target, kernel: str, kind: str, width: int, way: str) -
         order, hidden, masked = WAYS[way]
         return {
             **dict.fromkeys(("CAUSAL", "PREFIX_WINDOW", "INNER_WINDOW"), hidden),
-            **{"MASKED": masked, "PEELED": not masked and kind in HALF},
+            **{"MASKED": masked, "PEELED": peels(masked, KINDS[kind][0], KINDS[kind][3])},
             **({"sets": 1} if order == 3 else {}),  # an argument that is 1 is compiled as a constant
             **{"PRECISION": KINDS[kind][3]},
+            **flags_of(kernel, KINDS[kind][0], target.name),
             **{"d": width, "d_v": width, "D": width, "D_V": width, "QUERIES": block.queries, "KEYS": block.keys},
         }
     if kernel == "carry":
@@ -284,12 +356,19 @@ def constants_of(target: Target, kernel: str, kind: str, width: int, way: str) -
     return {name: found[name] for name in names}
 
 
-def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
-    """What Triton's compiler gives for one configuration and a target: its texts and its metadata."""
-    import triton
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
+@dataclass(frozen=True)
+class Source:
+    """What Triton's compiler takes for one configuration: a kernel, its arguments, and the compiler's options."""
 
+    program: Any
+    signature: dict[str, Any]
+    constants: dict[str, Any]
+    aligned: dict[tuple[int, ...], Any]
+    options: dict[str, Any]
+
+
+def source_of(name: str, kernel: str, kind: str, width: int, way: str) -> Source:
+    """What is compiled for one configuration and a target."""
     target = TARGETS[name]
     _, narrow, wide, _ = KINDS[kind]
     block, constants = block_of(target, kernel, kind, width, way), constants_of(target, kernel, kind, width, way)
@@ -298,19 +377,30 @@ def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
     types = _near_linear_type if kernel in NEAR_LINEAR else _type
     sets = constants.get("SETS", 1)
     signature: dict[str, Any] = {}
-    aligned = {}  # tensors of PyTorch begin at multiples of 16 bytes
+    aligned: dict[tuple[int, ...], Any] = {}  # tensors of PyTorch begin at multiples of 16 bytes
     for at, each in enumerate(program.arg_names):
         kind_here = "constexpr" if each in constants else types(each, narrow, wide)
         several = each in PER_SET.get(kernel, ())
-        count = 2 * sets + 1 if each == "factors" else sets
+        count = constants.get("COUNT", TENSORS if each == "factors" else sets)
         signature[each] = (kind_here,) * count if several else kind_here
         if kind_here[0] == "*":
             places = [(at, m) for m in range(count)] if several else [(at,)]
             aligned |= {place: [["tt.divisibility", 16]] for place in places}
+    options = {"num_warps": block.warps, "num_stages": block.stages, **OPTIONS[target.vendor]}
+    return Source(program, signature, constants, aligned, options)
+
+
+def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
+    """What Triton's compiler gives for one configuration and a target: its texts and its metadata."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    target, source = TARGETS[name], source_of(name, kernel, kind, width, way)
     return triton.compile(
-        ASTSource(fn=program, signature=signature, constexprs=constants, attrs=aligned),
+        ASTSource(fn=source.program, signature=source.signature, constexprs=source.constants, attrs=source.aligned),
         target=GPUTarget(target.vendor, target.arch, target.lanes),
-        options={"num_warps": block.warps, "num_stages": block.stages, **OPTIONS[target.vendor]},
+        options=source.options,
     )
 
 
@@ -339,12 +429,12 @@ def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Comp
     else:
         registers, spilled, moved = _of_amdgcn(made.asm)
         text = made.asm["amdgcn"]
-    loop = None
+    loops = []
     if kernel in KERNELS and kind != "float64":
         loops = score_loops(target.vendor, sass(made.asm["cubin"]) if target.vendor == "cuda" else text)
-        loop = min(loops, key=lambda candidate: candidate.instructions, default=None)
-    costs = costs_of(loop, target, kernel, width, block)
-    shared = made.metadata.shared
+    costs = costs_of(loops, target, kernel, width, block)
+    if way != COSTED:
+        costs |= {"border_per_score": None, "around": None}
     return Compiled(
         target=name,
         kernel=kernel,
@@ -355,21 +445,20 @@ def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Comp
         registers=registers,
         spilled=spilled,
         moved=moved,
-        shared_bytes=shared,
+        shared_bytes=made.metadata.shared,
         matrix=len(re.findall(MATRIX[target.vendor], text, re.M)),
         **costs,
         inexact=len(inexact(target.vendor, text)),
-        occupancy=round(target.occupancy(registers, shared, block.warps), 4),
-        estimate=round(estimate(target, kernel, kind, width, costs["instructions_per_score"]), 2),
+        digest=digest(name, kernel, kind, width, way),
     )
 
 
-def costs_of(loop: Loop | None, target: Target, kernel: str, width: int, block: Configuration) -> dict[str, Any]:
-    """What one score of a block costs in a loop, by the fields of `Compiled`.
+def costs_of(loops: list[Loop], target: Target, kernel: str, width: int, block: Configuration) -> dict[str, Any]:
+    """What one score of a block costs in the innermost loops, by the fields of `Compiled`: in the cheapest of them.
 
-    >>> loop, block = Loop(64, 16, 2048, 0), Configuration(128, 32, 8, 2)
-    >>> list(costs_of(loop, TARGETS["sm_80"], "attend", 2, block).values())
-    [4.0, 1.0, 2.0, 1.0, 0]
+    >>> loops, block = [Loop(64, 16, 2048, 0, 9), Loop(96, 16, 2048, 0, 9)], Configuration(128, 32, 8, 2)
+    >>> list(costs_of(loops, TARGETS["sm_80"], "attend", 2, block).values())
+    [4.0, 1.0, 2.0, 1.0, 0, 6.0, 9]
     """
     names = (
         "instructions_per_score",
@@ -377,21 +466,28 @@ def costs_of(loop: Loop | None, target: Target, kernel: str, width: int, block: 
         "matrix_products_per_score",
         "replication",
         "local_memory_in_loop",
+        "border_per_score",
+        "around",
     )
-    if loop is None:
+    if not loops:
         return dict.fromkeys(names)
     threads = block.warps * target.lanes / (block.queries * block.keys)
-    instructions, exponentials = loop.instructions * threads, loop.exponentials * threads
-    if loop.multiply_adds is None:
-        return dict(zip(names, (round(instructions, 2), round(exponentials, 3), None, None, loop.local), strict=True))
-    products = loop.multiply_adds * block.warps / (block.queries * block.keys * width)
-    replication = max(exponentials, products / sum(PRODUCTS[kernel]))
-    numbers = (round(instructions, 2), round(exponentials, 3), round(products, 3), round(replication, 3), loop.local)
-    return dict(zip(names, numbers, strict=True))
+    loop = min(loops, key=lambda candidate: candidate.instructions)
+    exponentials = loop.exponentials * threads
+    products = replication = None
+    if loop.multiply_adds is not None:
+        products = loop.multiply_adds * block.warps / (block.queries * block.keys * width)
+        replication = round(max(exponentials, products / sum(PRODUCTS[kernel])), 3)
+        products = round(products, 3)
+    border = max(candidate.instructions for candidate in loops) * threads
+    first = round(loop.instructions * threads, 2), round(exponentials, 3), products, replication, loop.local
+    return dict(zip(names, (*first, round(border, 2), loop.around), strict=True))
 
 
-def estimate(target: Target, kernel: str, kind: str, width: int, instructions: float | None) -> float:
-    """An estimate of 10^9 scores a second.
+def estimate(
+    target: Target, kernel: str, kind: str, width: int, instructions: float | None, computed: float = 1.0
+) -> float:
+    """An estimate of 10^9 scores a second, for each of which `computed` scores are computed.
 
     With the instructions of a score it is modelled as the time of its matrix products and then that of issuing its
     instructions, times `_CALIBRATION`. Without, it is an upper bound by the peaks of products and exponentials.
@@ -407,7 +503,7 @@ def estimate(target: Target, kernel: str, kind: str, width: int, instructions: f
     if kernel in NEAR_LINEAR:
         wide = kernel not in near_linear.KERNELS
         return 1e3 * target.tera["float64" if wide else kind] / (2 * width)
-    products = target.tera[kind] / (2 * width * sum(PRODUCTS[kernel]))
+    products = target.tera[kind] / (2 * width * sum(PRODUCTS[kernel]) * computed)
     if instructions is None:
         return 1e3 * min(products, target.exponentials)
     if kind == "float32":  # whose multiply-adds are among the instructions
@@ -451,31 +547,82 @@ def _of_amdgcn(asm: dict[str, Any]) -> tuple[int, int, int]:
     return number("vgpr_count"), spilled, number("sgpr_spill_count")
 
 
-def digest() -> str:
-    """A hash of everything that decides what is compiled: the kernels, their configurations and Triton's version."""
-    found = hashlib.sha256(version("triton").encode())
-    for file in sorted(file for pattern in SOURCES for file in ATTENTION.glob(pattern)):
-        found.update(file.name.encode() + file.read_bytes())
-    return found.hexdigest()
+def digest(name: str, kernel: str, kind: str, width: int, way: str) -> str:
+    """A hash of everything that a row is made from.
+
+    That is Triton's version, the target, the code of the kernel and of all functions that it calls, its arguments and
+    options, and the code that counts instructions; comments and docstrings are not part of it.
+    """
+    source = source_of(name, kernel, kind, width, way)
+    parts = (version("triton"), name, kernel, kind, width, way, *_counting(), *code_of(source.program))
+    arguments = (source.signature, source.constants, source.aligned, source.options)
+    return hashlib.sha256(repr((parts, *(sorted(x.items()) for x in arguments))).encode()).hexdigest()[:16]
 
 
-def compile_all(workers: int = 2) -> list[Compiled]:
-    """Compile everything that ships."""
-    with ProcessPoolExecutor(workers) as pool:
-        return list(pool.map(compile_one, *zip(*configurations(), strict=True), chunksize=4))
+@cache
+def _counting() -> tuple[str, ...]:
+    """The code that makes a row of what the compiler gives."""
+    parts = (disassembled, costs_of, compile_one, inexact)
+    return (*(_parsed(inspect.getsource(part)) for part in parts), repr((MATRIX, PRODUCTS)))
+
+
+@cache
+def code_of(program: Any) -> tuple[str, ...]:
+    """The code of a kernel and of all functions that it calls, and the numbers that they read, without comments."""
+    functions, texts = [program], []
+    for function in functions:
+        tree = ast.parse(inspect.getsource(function.fn))
+        texts.append(_parsed(inspect.getsource(function.fn)))
+        for node in sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}):
+            value = function.fn.__globals__.get(node)
+            if hasattr(value, "fn"):
+                functions += [value] * (value not in functions)
+            elif hasattr(value, "value"):
+                texts.append(f"{node} = {value.value!r}")
+    return tuple(texts)
+
+
+def _parsed(code: str) -> str:
+    """Code as a syntax tree without docstrings.
+
+    >>> _parsed("def f():\\n  'Nothing.'\\n  return 1  # always") == _parsed("def f(): return 1")
+    True
+    """
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if isinstance(body, list):
+            node.body = [  # type: ignore[attr-defined]
+                each
+                for each in body
+                if not (
+                    isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant) and each.value.value is not ...
+                )
+            ]
+    return ast.dump(tree)
+
+
+def compile_all(known: list[Compiled], workers: int = 2) -> list[Compiled]:
+    """The rows of everything that ships: those of `known` whose digest has not changed, and all others compiled."""
+    rows, needed = {row.digest: row for row in known}, {digest(*which): which for which in configurations()}
+    missing = [which for digest, which in needed.items() if digest not in rows]
+    if missing:
+        with ProcessPoolExecutor(workers) as pool:
+            rows |= {row.digest: row for row in pool.map(compile_one, *zip(*missing, strict=True), chunksize=2)}
+    return [rows[digest] for digest in needed]
 
 
 def faults(rows: list[Compiled]) -> list[str]:
     """A sentence for each configuration that ships and should not: by what it spills, shares, repeats or is made of.
 
     A kernel may spill registers outside of its innermost loop, where that was counted. Where blocks were chosen by cost
-    (`CHOSEN`), no work is repeated but for what `REPEATED` lists.
+    (`CHOSEN`), no work is repeated.
     """
     sentences = []
     for row in rows:
         what = f"{row.kernel} of {row.kind}, {row.width} columns, {row.way}, on {row.target}"
         peeled = row.kernel in KERNELS and row.kind in HALF and not WAYS[row.way][2]
-        limit = CHOSEN.get((row.target, row.kernel), {}).get(row.width)
+        limit = CHOSEN.get((LIMITS_OF.get(row.target, row.target), row.kernel), {}).get(row.width)
         if row.spilled and row.local_memory_in_loop is None:
             sentences.append(f"{what}: {row.spilled} bytes spilled.")
         masked = MOST_LOCAL_MASKED if limit is not None and row.kind in HALF else 0
@@ -484,8 +631,9 @@ def faults(rows: list[Compiled]) -> list[str]:
         if row.shared_bytes > TARGETS[row.target].shared:
             sentences.append(f"{what}: {row.shared_bytes} bytes of shared memory, of {TARGETS[row.target].shared}.")
         if limit is not None and row.way == COSTED:
-            repeated = REPEATED.get((row.target, row.kernel, row.width), 1.0)
-            cost, most = (row.instructions_per_score, row.replication), (limit, repeated)
+            # On Blackwell, the text does not tell matrix products; exponentials tell repeated work.
+            repeated = row.exponentials_per_score if row.target in BLACKWELL else row.replication
+            cost, most = (row.instructions_per_score, repeated), (limit, 1.0)
             if any(number is None or number > largest for number, largest in zip(cost, most, strict=True)):
                 sentences.append(
                     f"{what}: instructions of a score and replication are {cost}, expected at most {most}."
@@ -498,7 +646,7 @@ def faults(rows: list[Compiled]) -> list[str]:
 
 def save(rows: list[Compiled], folder: Path = RESULTS) -> None:
     """Write the table as JSON, a line for each row, and as Markdown."""
-    head = {"digest": digest(), "triton": version("triton"), "columns": [field.name for field in fields(Compiled)]}
+    head = {"triton": version("triton"), "columns": [field.name for field in fields(Compiled)]}
     lines = [json.dumps(list(astuple(row)), separators=(",", ":")) for row in rows]
     text = json.dumps(head)[:-1] + ', "rows": [\n' + ",\n".join(lines) + "\n]}\n"
     (folder / "gpu-compiled.json").write_text(text)
@@ -515,12 +663,42 @@ def load(folder: Path = RESULTS) -> dict[str, Any]:
 
 HEADINGS = (
     "kernel", "products", "columns", "of", "block", "registers", "spilled", "shared", "instructions per score",
-    "exponentials per score", "matrix products per score", "replication", "occupancy", "estimate, 10^9 scores/s",
+    "exponentials per score", "matrix products per score", "replication", "instructions per visible score",
+    "occupancy", "estimate, 10^9 scores/s",
 )  # fmt: skip
 
 
 def _cell(number: float | None) -> str:
     return "" if number is None else f"{number:.3g}"
+
+
+def _summary(rows: list[Compiled]) -> list[str]:
+    """The cost of a score with causality and windows, forward and backward: in the innermost loops, and in all."""
+    costed = {(row.target, row.kernel, row.width): row for row in rows if row.whole}
+    lines = [
+        f"## Causality and windows of {INNER_WINDOW} and {PREFIX_WINDOW}, bfloat16, order 3",
+        "",
+        "Thread-instructions of a score: in the innermost loops without comparisons, which the targets are set for; "
+        "and in whole kernels for a visible score, with masked scores of border tiles and the code around the loops. "
+        "The throughput of the forward pass is modelled from the latter, with 4 d floating-point operations for a "
+        f"visible score. FBGEMM's forward kernel has {FBGEMM_INSTRUCTIONS} thread-instructions in its innermost loop "
+        f"at 128 columns on sm_90, and its authors published {FBGEMM_TERA:.0f} TFLOP/s, which calibrates the model. It "
+        "packs 64 query heads that share keys into a tile, and so has no border tiles.",
+        "",
+        "| target | columns | forward, loops | backward, loops | forward, whole | backward, whole | forward, TFLOP/s |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, width in product(TARGETS, WIDEST):
+        forward = costed.get((name, "attend", width))
+        if forward:
+            kernels = ("inner_gradient", FUSED) if name in FUSED_ON else ("inner_gradient", *SEPARATE)
+            backward = [costed[name, kernel, width] for kernel in kernels]
+            loops = sum(row.instructions_per_score or 0.0 for row in backward)
+            whole = [row.whole.instructions for row in (forward, *backward) if row.whole]
+            numbers = (forward.instructions_per_score, loops, whole[0], sum(whole[1:]))
+            tera = 4e-3 * width * forward.estimate
+            lines.append(f"| {name} | {width} | " + " | ".join(f"{x or 0:.1f}" for x in numbers) + f" | {tera:.0f} |")
+    return lines
 
 
 def markdown(rows: list[Compiled]) -> str:
@@ -534,6 +712,8 @@ def markdown(rows: list[Compiled]) -> str:
         "stages; for near-linear attention it is monomials x tokens (entries, for `carry`), and a score is a monomial "
         "of a token. What a score costs is counted in the innermost loop of the disassembled kernel, the one without "
         "comparisons where there is one.",
+        "",
+        *_summary(rows),
     ]
     for name in TARGETS:
         here = [row for row in rows if row.target == name]
@@ -548,7 +728,7 @@ def markdown(rows: list[Compiled]) -> str:
                 row.kernel, row.kind, row.width, row.way, f"{queries} x {keys}, {warps}, {stages}",
                 row.registers, row.spilled, row.shared_bytes, _cell(row.instructions_per_score),
                 _cell(row.exponentials_per_score), _cell(row.matrix_products_per_score), _cell(row.replication),
-                f"{row.occupancy:.0%}", f"{row.estimate:.4g}",
+                _cell(row.whole and row.whole.instructions), f"{row.occupancy:.0%}", f"{row.estimate:.4g}",
             )  # fmt: skip
             lines.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(lines) + "\n"

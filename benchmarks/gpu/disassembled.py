@@ -1,7 +1,7 @@
-"""The innermost loops of a compiled kernel that make scores, counted instruction by instruction.
+"""The innermost loops of a compiled kernel that compute scores, counted instruction by instruction.
 
 NVIDIA's machine code is disassembled by the `nvdisasm` that comes with Triton; AMD's compiler writes assembly. A loop
-is what lies between a label and a later branch to it. It makes scores if it has exponentials of float32, one for each
+is the code between a label and a later branch to it. It computes scores if it has exponentials of float32, one for each
 score unless threads repeat each other's work.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 INSTRUCTION = {"cuda": r"^\s*/\*[0-9a-f]+\*/\s+(.*;)", "hip": r"^\s+([a-z]\w+.*)"}
@@ -37,12 +37,14 @@ class Loop:
         exponentials: Exponentials of a thread.
         multiply_adds: Multiply-adds of matrix units, of one warp; None if the text does not say.
         local: Instructions that read or write local memory.
+        around: Instructions of the enclosing loop that are in none of its innermost loops; 0 if there is none.
     """
 
     instructions: int
     exponentials: int
     multiply_adds: float | None
     local: int
+    around: int = 0
 
 
 def sass(cubin: bytes) -> str:
@@ -74,7 +76,7 @@ def score_loops(vendor: str, text: str) -> list[Loop]:
 
     >>> inner = "/*10*/ MUFU.EX2 R1, R2 ; \\n /*20*/ HMMA.16816.F32.BF16 R4 ; \\n /*30*/ @P0 BRA `(.L_x_1) ; \\n"
     >>> score_loops("cuda", ".L_x_0:\\n.L_x_1:\\n " + inner + " /*40*/ @P1 BRA `(.L_x_0) ; \\n")
-    [Loop(instructions=3, exponentials=1, multiply_adds=2048, local=0)]
+    [Loop(instructions=3, exponentials=1, multiply_adds=2048, local=0, around=1)]
     """
     instructions: list[str] = []
     labels: dict[str, int] = {}
@@ -90,11 +92,23 @@ def score_loops(vendor: str, text: str) -> list[Loop]:
     counted = {loop: _count(vendor, instructions[slice(*loop)]) for loop in loops}
     with_scores = [loop for loop in sorted(loops) if counted[loop].exponentials]
     innermost = [
-        loop
-        for loop in with_scores
-        if not any(loop != other and loop[0] <= other[0] and other[1] <= loop[1] for other in with_scores)
+        loop for loop in with_scores if not any(loop != other and _holds(loop, other) for other in with_scores)
     ]
-    return [counted[loop] for loop in innermost]
+    around = {}
+    for loop in innermost:
+        outer = min(
+            (other for other in with_scores if other != loop and _holds(other, loop)), key=_length, default=loop
+        )
+        around[loop] = _length(outer) - sum(_length(other) for other in innermost if _holds(outer, other))
+    return [replace(counted[loop], around=around[loop]) for loop in innermost]
+
+
+def _holds(loop: tuple[int, int], other: tuple[int, int]) -> bool:
+    return loop[0] <= other[0] and other[1] <= loop[1]
+
+
+def _length(loop: tuple[int, int]) -> int:
+    return loop[1] - loop[0]
 
 
 def _count(vendor: str, instructions: list[str]) -> Loop:

@@ -52,21 +52,26 @@ def launches(monkeypatch):
     return recorded
 
 
-def made(dtype=torch.float32, order=3, **options):
+def made(dtype=torch.float32, order=3, length=5, transposed=False, **options):
     """A call on the second GPU, of fake tensors; with masks unless it has other options."""
-    query, *sets = (torch.empty(2, 5, 3, dtype=dtype, device="cuda:1") for _ in range(2 * order - 1))
-    mask = torch.empty(2, 5, dtype=torch.bool, device="cuda:1")
-    options = options or {"key_masks": [mask] * (order - 1)}
+
+    def empty(*sizes, dtype=dtype):
+        if transposed:
+            return torch.empty(sizes[1], sizes[0], *sizes[2:], dtype=dtype, device="cuda:1").transpose(0, 1)
+        return torch.empty(sizes, dtype=dtype, device="cuda:1")
+
+    query, *sets = empty(2, 5, 3), *(empty(2, length, 3) for _ in range(2 * order - 2))
+    options = options or {"key_masks": [empty(2, length, dtype=torch.bool) for _ in range(order - 1)]}
     return check_call(query, sets[: order - 1], sets[order - 1 :], **options)
 
 
 @pytest.fixture
 def fake():
     """Fake tensors of GPUs, of which none is kept for other tests."""
-    exact_launch.on_device.cache_clear()
+    exact_launch._on_device.cache_clear()
     with FakeTensorMode(), WithoutGuards():
         yield
-    exact_launch.on_device.cache_clear()
+    exact_launch._on_device.cache_clear()
 
 
 @pytest.fixture
@@ -104,11 +109,14 @@ def test_operators_that_launch_nothing_are_not_counted(fake):
     [
         (torch.bfloat16, 3, {"is_causal": True}, 4, 6, 0),
         (torch.bfloat16, 3, {"windows": [3, 2]}, 4, 7, 0),
-        (torch.bfloat16, 3, {}, 6, 8, 0),
+        (torch.bfloat16, 3, {"windows": [3, 2], "transposed": True}, 5, 9, 0),
+        (torch.bfloat16, 3, {}, 5, 7, 0),
+        (torch.bfloat16, 3, {"transposed": True}, 5, 8, 0),
         (torch.float32, 3, {"is_causal": True}, 4, 6, 1),
         (torch.float16, 3, {"is_causal": True}, 4, 6, 1),
         (torch.float64, 3, {"windows": [3, 2]}, 4, 7, 1),
-        (torch.float32, 3, {}, 6, 8, 1),
+        (torch.float32, 3, {}, 5, 7, 1),
+        (torch.float32, 3, {"transposed": True}, 5, 8, 1),
         (torch.float32, 4, {"is_causal": True}, 6, 8, 1),
     ],
     ids=str,
@@ -116,8 +124,9 @@ def test_operators_that_launch_nothing_are_not_counted(fake):
 def test_few_launches_around_the_kernels(launches, fake, monkeypatch, dtype, order, options, forward, backward, looks):
     """At most 6 around a forward pass and 12 around a backward pass, and no number is read on the host in bfloat16.
 
-    With no options a call has masks, each of which is converted by one launch. With windows the gradients of prefix
-    keys are partial sums, which one launch adds up.
+    One launch converts all masks and copies all transposed tensors; a transposed incoming gradient takes another. With
+    windows the gradients of prefix keys are partial sums, which one launch adds up. The keys and values of the second
+    round are longer by one, as in a growing cache: nothing is copied from the host for them.
     """
     seen = []
     monkeypatch.setattr(
@@ -136,10 +145,18 @@ def test_few_launches_around_the_kernels(launches, fake, monkeypatch, dtype, ord
         assert {kernel for kernel, _, _ in launches} & set(configurations.KERNELS)
         return results, len(counted.operators) + own, len(seen)
 
-    for _ in range(2):  # tables of a call's shape and scale are copied to the GPU in the first round
-        (out, lse), forward_launches, forward_looks = count(lambda: guarded.forward(made(dtype, order, **options)))
+    for length in (5, 6):  # factors made of the scale are copied to the GPU in the first round
+        given = {"length": length, **options}
+        if "is_causal" in options or "windows" in options:
+            given["query_offset"] = length - 5
+        (out, lse), forward_launches, forward_looks = count(
+            lambda given=given: guarded.forward(made(dtype, order, **given))
+        )
+        incoming = made(dtype, order, **given).query if "transposed" in given else out
         _, backward_launches, backward_looks = count(
-            lambda out=out, lse=lse: guarded.backward(made(dtype, order, **options), out, lse, out, lse)
+            lambda given=given, out=out, lse=lse, incoming=incoming: guarded.backward(
+                made(dtype, order, **given), out, lse, incoming, lse
+            )
         )
     assert (forward_launches, backward_launches) == (forward, backward)
     assert forward <= 6
@@ -159,9 +176,10 @@ def test_every_kernel_is_launched_on_the_device_of_its_tensors(launches, call, m
     near_linear_launch.launch("add_state", 3, x, warps=4)
     near_linear_launch.launch("carry", 1, x, warps=4)
     assert [(kernel, device) for kernel, device, _ in launches] == [
-        *((kernel, 1) for kernel in ("largest", "check_range", "attend", "incoming_rows")),
+        *((kernel, 1) for kernel in ("copy_sets", "prepare", "largest", "check_range")),
+        *((kernel, 1) for kernel in ("copy_sets", "prepare", "attend", "incoming_rows")),
         *((kernel, 1) for kernel in ("query_gradient", "prefix_gradient", "inner_gradient")),
-        *((kernel, 1) for kernel in ("query_prefix_gradient", "add_partials", "inner_gradient")),
+        *((kernel, 1) for kernel in ("prepare", "query_prefix_gradient", "add_partials", "inner_gradient")),
         ("add_state", 1),
         ("carry", 1),
     ]
@@ -172,7 +190,8 @@ def test_fused_multiply_adds_are_asked_for(launches, call):
     """The default of `enable_fp_fusion` is not the same in all versions of Triton."""
     exact_launch.forward(call, "ieee", call.query)
     near_linear_launch.launch("carry", 1, call.query, warps=4)
-    assert [options["enable_fp_fusion"] for _, _, options in launches] == [True, True]
+    assert {kernel for kernel, _, _ in launches} == {"copy_sets", "prepare", "attend", "carry"}
+    assert all(options["enable_fp_fusion"] for _, _, options in launches)
 
 
 def test_no_programs_are_no_launch(launches, call):

@@ -12,7 +12,13 @@ from tests.attention.exact.triton.test_fused_gradients import (
 from tests.attention.exact.triton.test_fused_gradients import (
     test_low_scores_do_not_overflow_where_a_query_may_not_attend as low_scores,
 )
-from tests.attention.exact.triton.test_programs import agree, checked, small_blocks, test_heads_that_share_keys  # noqa: F401
+from tests.attention.exact.triton.test_programs import (
+    agree,
+    checked,
+    small_blocks,  # noqa: F401
+    test_heads_that_share_keys,
+    transposed_agree,
+)
 from tests.attention.exact.triton.test_size import bounds_agree, rows_agree
 from tests.attention.exact.triton.test_size import test_bfloat16_out_of_range_is_nan as check_limits
 from tests.contracts.interpreter import PROGRAMS, interpreted, needs_triton  # noqa: F401
@@ -42,6 +48,10 @@ def inner():
 def whole():
     agree(*checked("windows, whole blocks", False, torch.float64), 1e-13)
     agree(*checked("causal, whole blocks", False, torch.float64), 1e-13)
+
+
+def within():
+    agree(*checked("windows, queries within all prefixes", False, torch.float64), 1e-13)
 
 
 def whole_of_order_4():
@@ -82,8 +92,10 @@ CHECKS = (
     causal,
     inner,
     whole,
+    within,
     whole_of_order_4,
     shared,
+    transposed_agree,
     fused,
     beyond,
     low_scores,
@@ -145,8 +157,13 @@ PLANTED = {
         "tiles", "low = place + KEYS - 1 - offset", "low = place - offset", whole
     ),
     "whole blocks of queries beyond a window": Planted(
-        "tiles", "high = tl.minimum(stop, place - offset + window)", "high = stop", whole
+        "tiles", "high = tl.minimum(stop, place - offset + window)", "high = stop", within
     ),
+    "the distance of a key within all prefixes": Planted("tiles", "at = step\n", "at = step + 1\n", within),
+    "the rows of a tensor that is not contiguous": Planted(
+        "copy_sets", "row % length * row_strides[m]", "row % length * column_strides[m]", transposed_agree
+    ),
+    "the heads of a mask": Planted("copy_sets", "head * head_strides[m]", "head * 0", transposed_agree),
     "sums of a query that may not attend": Planted(
         "attend", "row_sums = tl.where(may[:, None], row_sums, 0.0)", "row_sums = row_sums", whole
     ),

@@ -49,6 +49,9 @@ CASES = {
     "a window, and causality": ((19, [3, 19], 3, 2), {"is_causal": True, "windows": [None, 4], "query_offset": 1}),
     "causal, whole blocks": ((20, [30, 50], 3, 2), {"is_causal": True, "query_offset": 20}),
     "windows, whole blocks": ((20, [40, 60], 3, 2), {"windows": [2, 40], "query_offset": 30}),
+    "windows, queries within all prefixes": ((40, [60, 60], 3, 2), {"windows": [2, 40], "query_offset": 10}),
+    "windows, queries before a whole block within": ((40, [40, 40], 3, 2), {"windows": [18, 40]}),
+    "no prefix windows, whole blocks": ((40, [2, 60], 3, 2), {"windows": [None, 40], "query_offset": 10}),
     "a window on the prefix": ((18, [18, 5], 3, 2), {"windows": [2, None], "query_offset": 1}),
     "windows that end before any key": ((4, [3, 3], 2, 2), {"windows": [2, 2], "query_offset": 40}),
     "order 4": ((3, [2, 17, 3], 2, 2), {}),
@@ -56,6 +59,14 @@ CASES = {
     "order 4, a window on one prefix": ((3, [2, 3, 4], 2, 1), {"windows": [3, None, 3], "query_offset": 2}),
     "order 4, windows": ((17, [3, 5, 18], 2, 3), {"windows": [2, None, 4], "is_causal": True, "query_offset": 1}),
     "order 4, whole blocks": ((17, [1, 18, 34], 2, 2), {"is_causal": True, "query_offset": 16}),
+    "order 4, windows, queries within all prefixes": (
+        (40, [51, 52, 60], 2, 2),
+        {"windows": [2, 1, 40], "query_offset": 10},
+    ),
+    "order 4, causal, a window on one prefix, whole blocks": (
+        (33, [33, 24, 40], 2, 2),
+        {"is_causal": True, "windows": [1, None, 40], "query_offset": 1},
+    ),
     "order 5": ((2, [2, 1, 17, 3], 2, 3), {}),
     "order 5, windows": ((3, [3, 2, 2, 4], 2, 1), {"windows": [2, None, 3, 3], "query_offset": 2}),
     "order 5, causal": ((2, [3, 2, 4, 1], 1, 2), {"is_causal": True, "query_offset": 1}),
@@ -100,6 +111,36 @@ def agree(found, expected, error):
 @pytest.mark.parametrize("case", CASES)
 def test_the_kernels_compute_the_definition_and_its_gradients(case, masked):
     agree(*checked(case, masked, torch.float64), 1e-13)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if "whole" in case or "within" in case])
+def test_loops_without_comparisons_have_the_same_bits(case, monkeypatch):
+    """Blocks without masked scores give the same bits as the loops with comparisons, outputs and gradients."""
+    peeled, _ = checked(case, False, torch.float64)
+    monkeypatch.setattr(launch, "peeled", lambda call, precision: False)
+    plain, _ = checked(case, False, torch.float64)
+    assert all(torch.equal(x, y) for x, y in zip(peeled, plain, strict=True))
+
+
+def transposed_agree(masked=True):
+    """Tensors and masks that are not contiguous give the same bits as contiguous ones."""
+    query, keys, values, generator = drawn(3, 5, [6, 19], 3, 2, heads=2, shared=2)
+    options = {"key_masks": [torch.rand(2, length, generator=generator) < 0.6 for length in (6, 19)]} if masked else {}
+    results = []
+    for place in (lambda x: x, lambda x: x.transpose(0, 1).contiguous().transpose(0, 1)):
+        plain = check_call(query[:2], keys, values, **{name: [place(x) for x in xs] for name, xs in options.items()})
+        sets = (tuple(place(x) for x in sets) for sets in (keys, values))
+        call = Call(place(query), *sets, plain.masks, plain.positions, plain.scale)
+        out, lse = triton.forward(call)
+        by_query, by_keys, by_values = triton.backward(call, out, lse, place(out), lse)
+        results.append((out, lse, by_query, *by_keys, *by_values))
+    assert all(torch.equal(x, y) for x, y in zip(*results, strict=True))
+    assert all(x.isfinite().all() for x in results[0])
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["", "masked"])
+def test_tensors_that_are_not_contiguous(masked):
+    transposed_agree(masked)
 
 
 @pytest.mark.parametrize("case", ["all", "windows", "causal"])

@@ -1,10 +1,10 @@
 """The configurations of the kernels in Triton that ship: how large a block is, for each kernel, type and width.
 
-A vendor's are the largest of a short list that spill nothing. An architecture has its own where they were chosen by
-what a score costs in the innermost loop of the disassembled kernel: most warps have 16 rows of their own, so that no
-work is repeated. `python -m benchmarks gpu --compile` compiles all of them, and fails if one may not ship;
-benchmarks/results/gpu-compiled.md is its table. Nothing is searched at run time: the first call compiles what is
-written here.
+Those of a vendor are the largest of a short list that spill nothing. In half-precision dtypes at order 3, NVIDIA's
+architectures have blocks that were chosen by what a score costs in the disassembled kernel, with border tiles and the
+code around the innermost loop: sm_80 and sm_90, and others have those of one of them (`LIKE`). `python -m benchmarks
+gpu --compile` compiles all blocks, and fails if one may not ship; benchmarks/results/gpu-compiled.md is its table.
+Nothing is searched at run time: the first call compiles what is written here.
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ FUSED_ON = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "gfx942")
 FUSED_BLOCKS = 4
 """The fused kernel is used if the window of the prefix set is at most this many times the length of a query block. The
 partial sums of a block have window + block - 1 rows, so at most five for each query."""
+LIKE = {"sm_86": "sm_80", "sm_89": "sm_80", "sm_120": "sm_80", "sm_100": "sm_90", "sm_103": "sm_90"}
+"""Architectures that have the blocks of another."""
+ONCE_ON = ("sm_80", "sm_86", "sm_89", "sm_120")
+"""Architectures on which `inner_gradient` computes factors once: matrix units take both from registers of a warp."""
 WIDTHS = (16, 32, 64, 128)
 """The padded numbers of columns of keys and values, the larger of which counts."""
 
@@ -38,9 +42,11 @@ BOUNDS, ORIGIN = 8, 1 << 24
 """How many bounds `check_range` writes, and the number that they are written relative to."""
 
 
-AROUND = ("largest", "check_range", "incoming_rows", "add_partials")
+AROUND = ("prepare", "copy_sets", "largest", "check_range", "incoming_rows", "add_partials")
 """The kernels that run before or after the others, which have the same blocks on all GPUs."""
 WARPS_AROUND = 4
+ENTRIES_AROUND = 1024
+"""The entries of a block of `prepare` and `copy_sets`."""
 
 
 def rows_around(columns: int) -> int:
@@ -85,8 +91,30 @@ def configuration(
     """
     what = ("prefix_gradient" if kernel == FUSED else kernel, kind_of(dtype, precision), min(order, ORDERS[-1]))
     of = of or vendor()
-    blocks = SHIPPED.get((of, *what)) or SHIPPED["hip" if of.startswith(("hip", "gfx")) else "cuda", *what]
+    blocks = (
+        SHIPPED.get((LIKE.get(of, of), *what)) or SHIPPED["hip" if of.startswith(("hip", "gfx")) else "cuda", *what]
+    )
     return blocks[WIDTHS.index(width)]
+
+
+def flags_of(kernel: str, dtype: torch.dtype, of: str) -> dict[str, bool]:
+    """Compile-time flags that a kernel has on an architecture or for a vendor, in addition to those of the call.
+
+    >>> flags_of("inner_gradient", torch.bfloat16, "sm_80"), flags_of("attend", torch.bfloat16, "sm_80")
+    ({'ONCE': True}, {})
+    """
+    return {"ONCE": of in ONCE_ON and dtype.itemsize == 2} if kernel == "inner_gradient" else {}
+
+
+def peels(masked: bool, dtype: torch.dtype, precision: str) -> bool:
+    """Whether blocks without masked scores have loops of their own, without comparisons.
+
+    That is for matrix units: next to the multiply-adds of float32 and float64 the comparisons cost nothing.
+
+    >>> peels(False, torch.bfloat16, "ieee"), peels(False, torch.float32, "ieee"), peels(True, torch.bfloat16, "ieee")
+    (True, False, False)
+    """
+    return not masked and (dtype.itemsize == 2 or precision == "tf32")
 
 
 def kernels_of(architecture: str) -> tuple[str, ...]:
@@ -121,13 +149,13 @@ def _each(*blocks: tuple[int, int, int, int]) -> tuple[Configuration, ...]:
 
 
 SHIPPED = {
-    ("sm_90", "attend", "16 bits", 3): _each((128, 64, 8, 2), (128, 64, 8, 2), (128, 64, 8, 2), (128, 128, 8, 1)),
+    ("sm_90", "attend", "16 bits", 3): _each((64, 64, 4, 2), (64, 64, 4, 2), (64, 64, 4, 2), (128, 128, 8, 1)),
     ("sm_90", "query_gradient", "16 bits", 3): _each((64, 64, 4, 2), (128, 64, 8, 2), (128, 64, 8, 2), (64, 64, 4, 1)),
-    ("sm_90", "inner_gradient", "16 bits", 3): _each((32, 64, 4, 1), (16, 64, 4, 1), (32, 128, 8, 1), (32, 128, 8, 1)),
+    ("sm_90", "inner_gradient", "16 bits", 3): _each((32, 64, 4, 1), (32, 64, 4, 1), (32, 64, 4, 1), (32, 128, 8, 1)),
     ("sm_90", "prefix_gradient", "16 bits", 3): _each((128, 64, 8, 2), (128, 32, 8, 2), (64, 64, 4, 1), (64, 32, 4, 1)),
-    ("sm_80", "attend", "16 bits", 3): _each((128, 64, 8, 2), (128, 64, 8, 2), (128, 64, 8, 2), (128, 64, 8, 2)),
+    ("sm_80", "attend", "16 bits", 3): _each((64, 64, 4, 2), (64, 64, 4, 2), (64, 64, 4, 2), (128, 64, 8, 2)),
     ("sm_80", "query_gradient", "16 bits", 3): _each((64, 64, 4, 2), (128, 64, 8, 2), (128, 64, 8, 2), (128, 32, 8, 2)),
-    ("sm_80", "inner_gradient", "16 bits", 3): _each((32, 64, 4, 1), (16, 64, 4, 1), (16, 64, 4, 1), (32, 64, 8, 1)),
+    ("sm_80", "inner_gradient", "16 bits", 3): _each((32, 64, 4, 1), (32, 64, 4, 1), (32, 64, 4, 1), (16, 128, 8, 1)),
     ("sm_80", "prefix_gradient", "16 bits", 3): _each((128, 64, 8, 2), (128, 32, 8, 2), (64, 32, 4, 2), (64, 32, 4, 1)),
     ("cuda", "attend", "16 bits", 3): _each((128, 64, 8, 2), (128, 64, 8, 2), (128, 32, 8, 2), (32, 32, 8, 2)),
     ("cuda", "query_gradient", "16 bits", 3): _each((64, 64, 4, 2), (128, 64, 8, 2), (64, 32, 8, 2), (32, 32, 8, 2)),

@@ -1,8 +1,8 @@
-"""Which calls the kernels in Triton take, how they run forward and backward, and what is proved of their rounding.
+"""Which calls the Triton kernels support, how they run forward and backward, and what is proved about their rounding.
 
-Proved is what the vendor documents. On NVIDIA's GPUs products and sums of float32 are correctly rounded, fused or not;
-2^x errs by two units in the last place of the correctly rounded result (``ex2.approx``) and CUDA's logarithm to base 2
-by one, and in float64 both functions of CUDA's library err by one: all within what the summations here count. That
+Proofs rely on the vendor's documentation. On NVIDIA's GPUs products and sums of float32 are correctly rounded, fused or
+not; 2^x errs by two units in the last place of the correctly rounded result (``ex2.approx``) and CUDA's logarithm to
+base 2 by one, and in float64 both functions of CUDA's library err by one: the summations here count all of it. That
 holds for the architectures that the kernels were compiled for, and a bound is refused on others. AMD documents its
 exponential of float64 for arguments from -10 to 10 alone, so that plain PyTorch computes float64 there. How matrix
 units add up products of half types is documented nowhere, nor how those of AMD add up float32; for these a bound is
@@ -80,7 +80,7 @@ def unproved(call: Call, dtype: torch.dtype) -> str | None:
 
 
 def _visited(kernel: str, call: Call, dtype: torch.dtype) -> tuple[int, int, int]:
-    """The queries, inner keys and prefixes that a kernel visits at the most for one of the others, whole blocks."""
+    """Upper bounds, in whole blocks, on the queries, inner keys and prefixes visited per program."""
     block = configuration(kernel, dtype, width_of(call), of=gpu.blocks_of(call.query.device), order=call.order)
     inner = launch.inner_of(call)
     prefixes = math.prod(length for m, length in enumerate(call.key_lengths) if m != inner)
@@ -88,7 +88,7 @@ def _visited(kernel: str, call: Call, dtype: torch.dtype) -> tuple[int, int, int
 
 
 def _whole(length: int, block: int) -> int:
-    """A length and what a block that begins anywhere in it may go beyond: sums of zeros are exact but may be fused."""
+    """The length rounded up to whole blocks, plus a block: padding adds exact zeros, which may be fused into a sum."""
     return -(-length // block) * block + block
 
 

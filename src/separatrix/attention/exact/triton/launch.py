@@ -1,16 +1,17 @@
 """A call of order 3 and up as the kernels in Triton take it, and their launches.
 
-The kernels want entries side by side, so tensors that lie otherwise are copied; that is linear in the lengths, and the
+The kernels read contiguous tensors, so others are copied, all by one launch; that is linear in the lengths, and the
 work is not. Queries come in the type of the arithmetic, multiplied by the scale and by log2(e).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,13 +20,17 @@ from separatrix.attention.call import Call, Gradients
 from separatrix.attention.dispatch import gpu
 from separatrix.attention.dispatch.gpu import padded
 from separatrix.attention.exact.triton.configurations import (
+    BOUNDS,
+    ENTRIES_AROUND,
     FUSED,
     FUSED_BLOCKS,
     LARGEST,
     WARPS_AROUND,
     Configuration,
     configuration,
+    flags_of,
     kernels_of,
+    peels,
     rows_around,
     width_of,
 )
@@ -34,6 +39,8 @@ LOG2_E = 1.4426950408889634
 FARTHEST = 1 << 23
 """Lengths and offsets up to here fit the kernels' 32-bit numbers, and so do places in a head of 128 columns."""
 
+MOST_ENTRIES = 256
+"""No launch of `prepare` writes more numbers, which are arguments of the kernel; orders up to 9 need one."""
 MOST_STEPS = (1 << 31) - 1
 """Steps of a block of queries over its prefix keys are counted by 32-bit numbers."""
 
@@ -75,22 +82,50 @@ def steps_of(call: Call) -> int:
 
 
 def contiguous(call: Call) -> tuple[Tensor, ...]:
-    """The queries, keys and values of a call with entries side by side, copied once for all passes over it."""
-    tensors: tuple[Tensor, ...] | None = call.kept.get("contiguous")
-    if tensors is None:
-        tensors = call.kept["contiguous"] = tuple(x.contiguous() for x in call.tensors)
-    return tensors
+    """The contiguous queries, keys and values of a call, copied once for all passes over it."""
+    return _copied(call)[: len(call.tensors)]
 
 
 def wide_masks(call: Call) -> tuple[Tensor, ...]:
-    """The masks of a call as whole numbers of 32 bits, converted once for all passes over it.
+    """The masks of a call as int32, converted once for all passes over it.
 
     For float32, Triton 3.7 compiles products whose operands depend on a load of 8 bits to TF32 on Blackwell.
     """
-    masks: tuple[Tensor, ...] | None = call.kept.get("masks")
-    if masks is None:
-        masks = call.kept["masks"] = tuple(mask.to(torch.int32).contiguous() for mask in call.masks)
-    return masks
+    return _copied(call)[len(call.tensors) :]
+
+
+def _copied(call: Call) -> tuple[Tensor, ...]:
+    """The contiguous tensors of a call and its masks as int32; one launch makes all copies that are needed."""
+    copied: tuple[Tensor, ...] | None = call.kept.get("copied")
+    if copied is None:
+        given = (*call.tensors, *(mask.view(torch.uint8).unsqueeze(2) for mask in call.masks))
+        dtypes = [call.query.dtype] * len(call.tensors) + [torch.int32] * len(call.masks)
+        results = [
+            x if x.dtype == dtype and x.is_contiguous() else torch.empty(x.shape, dtype=dtype, device=x.device)
+            for x, dtype in zip(given, dtypes, strict=True)
+        ]
+        pairs = [(x, y) for x, y in zip(given, results, strict=True) if x is not y]
+        if pairs:
+            sources, copies = zip(*pairs, strict=True)
+            blocks = -(-max(x.numel() for x in sources) // ENTRIES_AROUND)
+            shapes = zip(*((*x.shape, *x.stride()) for x in sources), strict=True)
+            heads, lengths, *others = (tuple(numbers) for numbers in shapes)
+            launch_around(
+                "copy_sets",
+                len(sources) * blocks,
+                call.query.device,
+                *(sources, copies, heads, _unspecialised(lengths), *others, blocks),
+                COUNT=len(sources),
+                BLOCK=ENTRIES_AROUND,
+            )
+        count = len(call.tensors)
+        copied = call.kept["copied"] = (*results[:count], *(mask.squeeze(2) for mask in results[count:]))
+    return copied
+
+
+def _unspecialised(numbers: Iterable[int]) -> tuple[int, ...]:
+    """4 x + 3 for whole numbers x that are passed to a kernel as a tuple; see `prepare`."""
+    return tuple(4 * x + 3 for x in numbers)
 
 
 def described(call: Call, precision: str) -> Described:
@@ -124,7 +159,7 @@ def _described(call: Call, precision: str) -> Described:
             "PREFIX_WINDOW": any(windows[m] is not None for m in prefixes),
             "INNER_WINDOW": windows[inner] is not None,
             "MASKED": bool(call.masks),
-            "PEELED": peeled(call, precision),
+            "PEELED": peeled(call, precision) and not _is_mixed(call),
             "PRECISION": precision,
             "d": d,
             "d_v": d_v,
@@ -140,11 +175,17 @@ def mask_heads(call: Call) -> int:
 
 
 def peeled(call: Call, precision: str) -> bool:
-    """Whether blocks in which nothing is hidden have loops of their own, without comparisons.
+    """Whether blocks without masked scores have loops of their own, without comparisons."""
+    return peels(bool(call.masks), call.query.dtype, precision)
 
-    That is for matrix units: next to the multiply-adds of float32 and float64 the comparisons cost nothing.
+
+def _is_mixed(call: Call) -> bool:
+    """Whether some prefix sets have a window and others are causal without one.
+
+    Kernels without comparisons in whole blocks do not support these.
     """
-    return not call.masks and (call.query.dtype.itemsize == 2 or precision == "tf32")
+    windows = [call.positions.windows[m] for m in prefixes_of(call)]
+    return call.positions.is_causal and None in windows and any(window is not None for window in windows)
 
 
 def _together(sets: list[Tensor]) -> Tensor:
@@ -152,15 +193,68 @@ def _together(sets: list[Tensor]) -> Tensor:
     return sets[0] if len(sets) == 1 else torch.cat(sets, 1)
 
 
+class Numbers(NamedTuple):
+    """Whole numbers of a call in the memory of its device.
+
+    Attributes:
+        sizes: For each tensor, its rows and columns, where queries that share a head of keys are the rows of one head.
+        tables: For each prefix set, the table of the kernels that has this set first.
+        bounds: The bounds that `check_range` raises, at first 0, and behind them the exponents of `largest`.
+    """
+
+    sizes: Tensor
+    tables: dict[int, Tensor]
+    bounds: Tensor
+
+
+def numbers_of(call: Call) -> Numbers:
+    """The numbers of a call, written by one launch for all passes over it."""
+    numbers: Numbers | None = call.kept.get("numbers")
+    if numbers is None:
+        heads, width = call.keys[0].shape[0], width_of(call)
+        entries = [call.query.shape[0] // heads * call.query.shape[1], call.query.shape[2]]
+        entries += [size for x in call.tensors[1:] for size in x.shape[1:]]
+        ends = [0, len(entries)]
+        for m in prefixes_of(call):
+            entries += [0] * (-len(entries) % 4)  # pointers to multiples of 16 bytes
+            ends[-1] = len(entries)
+            entries += [number for row in _table(call, m) for number in row]
+            ends.append(len(entries))
+        entries += [0] * (-len(entries) % 4)
+        ends[-1] = len(entries)
+        zeros = BOUNDS + len(call.tensors) * heads * width
+        memory = torch.empty(len(entries) + zeros, dtype=torch.int32, device=call.query.device)
+        for start in range(0, len(entries), MOST_ENTRIES):
+            part = entries[start : start + MOST_ENTRIES]
+            last = start + len(part) == len(entries)
+            launch_around(
+                "prepare",
+                -(-zeros // ENTRIES_AROUND) if last else 1,
+                call.query.device,
+                *(memory[start:], _unspecialised(part), zeros if last else 0),
+                COUNT=len(part),
+                BLOCK=ENTRIES_AROUND,
+            )
+        *parts, bounds = memory.tensor_split(ends[1:])
+        numbers = Numbers(parts[0], dict(zip(prefixes_of(call), parts[1:], strict=True)), bounds)
+        call.kept["numbers"] = numbers
+    return numbers
+
+
 def table_of(call: Call, first: int | None = None) -> Tensor:
+    """The table of the prefix sets on the device of a call, the set `first` before the others if it is one of them."""
+    tables = numbers_of(call).tables
+    return tables[first if first in tables else prefixes_of(call)[0]]
+
+
+def _table(call: Call, first: int) -> list[tuple[int, int, int]]:
     """For each prefix set, `first` before the others, its first row among those of all, its length and its window."""
     starts, so_far = {}, 0
     for m in prefixes_of(call):
         starts[m] = so_far
         so_far += call.key_lengths[m]
     windows = [min(window or 0, 2 * FARTHEST) for window in call.positions.windows]
-    rows = tuple((starts[m], call.key_lengths[m], windows[m]) for m in prefixes_of(call, first))
-    return on_device(rows, torch.int32, call.query.device)
+    return [(starts[m], call.key_lengths[m], windows[m]) for m in prefixes_of(call, first)]
 
 
 def scales_of(call: Call, up: int = 0) -> Tensor:
@@ -172,13 +266,13 @@ def scales_of(call: Call, up: int = 0) -> Tensor:
     """
     down = 2.0**-up
     factors = (call.scale * LOG2_E, call.scale * down, math.log(2.0) * down, down)
-    return on_device(factors, call.computed_in, call.query.device)
+    return _on_device(factors, call.computed_in, call.query.device)
 
 
 @lru_cache(maxsize=256)
-def on_device(entries: tuple[Any, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    """A tensor of numbers that is copied to its device once for all calls that need the same."""
-    return torch.tensor(entries, dtype=dtype, device=device)
+def _on_device(factors: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A tensor of factors that is copied to its device once for all calls with the same scale."""
+    return torch.tensor(factors, dtype=dtype, device=device)
 
 
 def forward(call: Call, precision: str, left: Tensor) -> tuple[Tensor, Tensor]:
@@ -318,6 +412,7 @@ def _launch(
         table_of(call, first),
         *description.sizes,
         **description.flags,
+        **flags_of(kernel, call.query.dtype, gpu.blocks_of(call.query.device)),
         QUERIES=block.queries,
         KEYS=block.keys,
         num_warps=block.warps,

@@ -21,16 +21,15 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.device_reads import numbers
 from separatrix.attention.call import Call
-from separatrix.attention.dispatch.gpu import padded
 from separatrix.attention.exact.balance import NEAR, Size, log2_abs, room
-from separatrix.attention.exact.triton.configurations import BOUNDS, ORIGIN, rows_around
+from separatrix.attention.exact.triton.configurations import BOUNDS, ORIGIN, rows_around, width_of
 from separatrix.attention.exact.triton.launch import (
     LOG2_E,
     contiguous,
     inner_of,
     launch_around,
     mask_heads,
-    on_device,
+    numbers_of,
     scales_of,
     wide_masks,
 )
@@ -117,12 +116,10 @@ def _check_range(call: Call, limits: tuple[int, int, int, int, int], *, writes: 
     """
     tensors, device = contiguous(call), call.query.device
     heads, sets = call.keys[0].shape[0], len(call.keys)
-    columns = padded(max(call.query.shape[2], call.values[0].shape[2]))
-    queries = call.query.shape[0] // heads * call.query.shape[1]
-    shapes = [(x.shape[1], x.shape[2]) for x in tensors]
-    table = on_device(((queries, shapes[0][1]), *shapes[1:]), torch.int32, device)
+    columns, queries = width_of(call), call.query.shape[0] // heads * call.query.shape[1]
     blocks = -(-max(queries, *call.key_lengths) // rows_around(columns))
-    found = torch.zeros(BOUNDS + len(tensors) * heads * columns, dtype=torch.int32, device=device)
+    # A second pass over the call raises the bounds and exponents to what they are: its tensors are the same.
+    table, _, found = numbers_of(call)
     factors = torch.empty(heads, 1, 1, dtype=torch.float32, device=device) if writes else found
     masks = wide_masks(call) or (table,) * sets
     launch_around(

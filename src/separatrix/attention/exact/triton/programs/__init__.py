@@ -1,6 +1,8 @@
 """The kernels in Triton: importing one of these files imports Triton.
 
 - `tiles`: what they share: which keys a block of queries may attend, rows of sets, powers of two.
+- `prepare`: sizes and tables of a call, written to the memory of the GPU.
+- `copy_sets`: contiguous copies of the tensors of a call, and masks as int32.
 - `largest`, `check_range`: the largest magnitudes of the factors, and whether their products are in range.
 - `attend`: the forward pass.
 - `incoming_rows`: what a backward pass reads for each query.

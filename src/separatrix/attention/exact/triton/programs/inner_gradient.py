@@ -15,7 +15,9 @@ from separatrix.attention.exact.triton.programs.tiles import (
     LENGTHS,
     add_product,
     allowed,
+    computed_once,
     exponent_of_head,
+    parts,
     parts_of_queries,
     product,
     put_rows,
@@ -26,6 +28,9 @@ from separatrix.attention.exact.triton.programs.tiles import (
     steps_of,
     times,
     times_power,
+    times_within,
+    whole_rows,
+    within_prefixes,
 )
 
 
@@ -67,6 +72,7 @@ def inner_gradient(
     D_V: tl.constexpr,
     QUERIES: tl.constexpr,
     KEYS: tl.constexpr,
+    ONCE: tl.constexpr,
 ):
     """Write the gradients of one block of inner keys and values."""
     blocks = tl.cdiv(inners, KEYS)
@@ -85,6 +91,13 @@ def inner_gradient(
         place, last_key, offset, inner_window, queries, KEYS, QUERIES, CAUSAL, INNER_WINDOW, PEELED
     )
     given = (prefix_mask, table, sets, prefixes)
+    # Blocks of queries in the middle part that are within all prefix sets compare nothing.
+    WITHIN: tl.constexpr = PEELED and (PREFIX_WINDOW or not CAUSAL)
+    if WITHIN:
+        low, high = within_prefixes(given, queries, offset, PREFIX_WINDOW)
+        start, begin, end, stop = ends_of_parts
+        start = tl.minimum(start, stop)
+        ends_of_parts = parts(start, stop, tl.maximum(low, begin), tl.minimum(high, end), QUERIES)
     exponent = exponent_of_head(top_exponents, own)
     for member in range(shared):
         head = own * shared + member
@@ -106,19 +119,28 @@ def inner_gradient(
                 steps = steps_of(given, block, CAUSAL, PREFIX_WINDOW, 0)
                 for step in range(steps):
                     # Read anew each time: registers are scarcer than cache.
-                    q = rows_of(left, head, rows, queries, live, d, D)
-                    g = rows_of(incoming, head, rows, queries, live, d_v, D_V)
-                    row, may = times(q, live, step, prefix_keys, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d, D, 0)
-                    row = row.to(narrow)
-                    g_row, _ = times(
-                        g, live, step, prefix_values, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d_v, D_V, 0
-                    )
-                    g_row = g_row.to(narrow)
-                    ends = reach(here, may, CAUSAL or INNER_WINDOW)
+                    if WITHIN and part == 1:
+                        q = whole_rows(left, head, rows, queries, d, D)
+                        g = whole_rows(incoming, head, rows, queries, d_v, D_V)
+                        row = times_within(q, step, prefix_keys, given, block, PREFIX_WINDOW, d, D)
+                        g_row = times_within(g, step, prefix_values, given, block, PREFIX_WINDOW, d_v, D_V)
+                        base = shift
+                    else:
+                        q = rows_of(left, head, rows, queries, live, d, D)
+                        g = rows_of(incoming, head, rows, queries, live, d_v, D_V)
+                        row, may = times(
+                            q, live, step, prefix_keys, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d, D, 0
+                        )
+                        g_row, _ = times(
+                            g, live, step, prefix_values, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d_v, D_V, 0
+                        )
+                        base = tl.where(may, shift, float("inf"))
+                    row, g_row = computed_once(row.to(narrow), ONCE), computed_once(g_row.to(narrow), ONCE)
                     # Keys in rows and queries in columns: so the weights are the left factors of the next products.
                     S = product(K, tl.trans(row), wide, PRECISION)
-                    P = tl.exp2(S - tl.where(may, shift, float("inf"))[None, :]) * weight[None, :]
+                    P = tl.exp2(S - base[None, :]) * weight[None, :]
                     if part != 1:
+                        ends = reach(here, may, CAUSAL or INNER_WINDOW)
                         seen = allowed(ends, here, keys, inside_here, inner_window, INNER_WINDOW, True)
                         P = tl.where(seen, P, 0.0)
                     of_values = add_product(of_values, P.to(narrow), g_row, PRECISION)

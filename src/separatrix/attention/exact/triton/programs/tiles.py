@@ -255,6 +255,63 @@ def times(
 
 
 @triton.jit
+def within_prefixes(given, queries, offset, WINDOWED: tl.constexpr):
+    """The queries, start and stop, for which every step over the prefix sets has a key that they may attend.
+
+    With a window, it is a key of their own. A set without a window is visible as a whole: the kernel is not `PEELED` if
+    there are such sets beside others, and a causal mask.
+    """
+    table, sets = given[1], given[2]
+    start, stop = 0, queries
+    if WINDOWED:
+        for m in range(0, sets):
+            length, window = tl.load(table + 3 * m + 1), tl.load(table + 3 * m + 2)
+            start = tl.where(window > 0, tl.maximum(start, window - 1 - offset), start)
+            stop = tl.where(window > 0, tl.minimum(stop, length - offset), stop)
+    return start, stop
+
+
+@triton.jit
+def times_within(found, step, prefix, given, block, WINDOWED: tl.constexpr, d: tl.constexpr, D: tl.constexpr):
+    """What `times` multiplies, for queries that are all `within_prefixes`: nothing is compared."""
+    _, table, sets, prefixes = given
+    own, here = block[0], block[5]
+    for m in range(0, sets):
+        start, length, window = tl.load(table + 3 * m), tl.load(table + 3 * m + 1), tl.load(table + 3 * m + 2)
+        count = tl.where(window > 0, window, length) if WINDOWED else length
+        at = step
+        if sets != 1:
+            at = step % count
+            step = step // count
+        place = tl.where(window > 0, here - at, at) if WINDOWED else at + tl.arange(0, 1)
+        found = found * whole_rows(prefix, own, start + place, prefixes, d, D).to(found.dtype)
+    return found
+
+
+@triton.jit
+def computed_once(x, ONCE: tl.constexpr):
+    """x, computed by one warp and shared with the others, if `ONCE`.
+
+    Triton would move the computation of a factor of a matrix product behind its distribution, so that every warp
+    computes all of it. It does not move instructions whose effects it does not know.
+    """
+    if ONCE:
+        x = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=False, pack=2)
+    return x
+
+
+@triton.jit
+def whole_rows(x, head, rows, length, d: tl.constexpr, D: tl.constexpr):
+    """Rows (rows, D) of one head of a set, all of which exist."""
+    columns = tl.arange(0, D)
+    at = x + head.to(tl.int64) * length * d + (rows[:, None] * d + columns[None, :])
+    if d == D:
+        return tl.load(at)
+    else:
+        return tl.load(at, mask=(columns < d)[None, :], other=0.0)
+
+
+@triton.jit
 def power(exponent):
     """Two to whole numbers that are not above 0, put together from its bits and so exact; 0 where it is not normal."""
     if exponent.dtype == tl.float64:

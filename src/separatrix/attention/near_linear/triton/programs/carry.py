@@ -1,6 +1,6 @@
-"""Sums over the pieces of a causal stretch in Triton: each piece's sum is replaced by that of all before it.
+"""Exclusive prefix sums over the pieces of a causal stretch in Triton.
 
-The pieces are added up in one chain from the first to the last, or `BACK` from the last to the first, in float64.
+The pieces are added in order from the first to the last, or from the last to the first if `BACK`, in float64.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from separatrix.attention.near_linear.triton.programs.monomials import LENGTHS
 
 @triton.jit(do_not_specialize=LENGTHS)
 def carry(sums, given, after, pieces, size, ENTRIES: tl.constexpr, BACK: tl.constexpr):
-    """Replace sums (heads, pieces, size) by what is before each piece, `given` (heads, size) included.
+    """Replace sums (heads, pieces, size) by their exclusive prefix sums, starting from `given` (heads, size).
 
-    What is after the last piece is written to `after` (heads, size).
+    The total, with `given`, is written to `after` (heads, size).
     """
     blocks = tl.cdiv(size, ENTRIES)
     head, entries = tl.program_id(0) // blocks, tl.program_id(0) % blocks * ENTRIES + tl.arange(0, ENTRIES)

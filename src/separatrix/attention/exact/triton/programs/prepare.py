@@ -1,0 +1,24 @@
+"""The whole numbers that other kernels read from memory, written in Triton: nothing is copied from the host.
+
+A copy from the host would be captured by a CUDA graph with the numbers of one call, and a growing key/value cache would
+need one for every token.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit(do_not_specialize=("zeros",))
+def prepare(numbers, entries, zeros, COUNT: tl.constexpr, BLOCK: tl.constexpr):
+    """Write `COUNT` whole numbers to the start of `numbers`, and `zeros` zeros behind them.
+
+    The entries are a tuple of 4 x + 3 for each number x: Triton compiles a kernel anew for entries that are 1 or
+    multiples of 16, which these never are.
+    """
+    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(numbers + COUNT + place, 0, mask=place < zeros)
+    if tl.program_id(0) == 0:
+        for m in tl.static_range(COUNT):
+            tl.store(numbers + m, (entries[m] >> 2).to(tl.int32))

@@ -62,6 +62,7 @@ CLAIMS = (
     f"{_JOINS}/pairwise-form-sooner",
     f"{_JOINS}/other-forms-and-mixed-orders",
     LONGER,
+    IMPORTS,
     JOINS,
     JOINS_PRODUCT,
     JOINS_LAYERS,

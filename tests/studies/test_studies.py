@@ -20,6 +20,7 @@ EXPERIMENTS = {
     "beyond.by_hand",
     "beyond.join",
     "beyond.join_by_hand",
+    "beyond.join_imports",
     "beyond.join_imports_by_hand",
     "beyond.language_model",
     "beyond.learned",

@@ -134,7 +134,7 @@ template <int MOST, class F> inline void each_block_of(Index columns, F&& f) {
 template <class T, class Source> class Adding {
 public:
     Adding(const Source& source, const Blocks& blocks, Index tile)
-        : source_(source), order_(blocks.order.data()), columns_(source.columns), monomials_(source.set, tile),
+        : source_(source), order_(blocks.order), columns_(source.columns), monomials_(source.set, tile),
           W_(source.columns * tile) {}
 
     void tokens(Index head, Index first, Index last, const Block& block, double* into) {
@@ -235,8 +235,8 @@ template <class T, class Source> int add_to_state(const Source& source, Index he
         return failed;
     auto join = [&](Index head) {
         const double* own = sums + head * summands * entries;
-        for (const Index alpha : blocks.order) {
-            double* into = state + head * entries + alpha * columns;
+        for (Index place = 0; place < source.set.rank; ++place) {
+            double* into = state + head * entries + blocks.order[place] * columns;
             for (Index column = 0; column < columns; ++column, ++own) {
                 double total = *own;
                 for (Index other = 1; other < summands; ++other) total += own[other * entries];
@@ -366,7 +366,7 @@ public:
         tile_.multiply_out();
         Tile<T>::copy_rows(start_of<T>(call_.W, head) + start, call_.W.row, call_.columns, count, W_, SHORT, SHORT);
         fill_zeros<T>(sums_, 0, call_.columns * SHORT);
-        sums_of_tile<T>({0, set_.rank, {}}, call_.columns, tile_, M, sums_);
+        sums_of_tile<T>(Block(0, set_.rank), call_.columns, tile_, M, sums_);
         for (Index c = 0; c < call_.columns; ++c)
             std::memcpy(grad_W + c * call_.tokens + start, sums_ + c * SHORT,
                         static_cast<std::size_t>(count) * sizeof(T));

@@ -19,43 +19,58 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// A part of an index set: places [first, last) in an order of its monomials, and the stored rows that these are made from,
-// each after its parent.
+// A part of an index set: places [first, last) in an order of its monomials, and the `stored` rows that these are made
+// from, each after its parent.
 struct Block {
-    Index first, last;
-    std::vector<std::int32_t> rows;
+    Index first, last, stored = 0;
+    Array<std::int32_t> rows;
+
+    Block(Index first, Index last) : first(first), last(last) {}
 };
 
 // An index set in an order of its monomials, cut into blocks of about the same length.
 struct Blocks {
-    std::vector<std::int32_t> order;
+    Array<std::int32_t> order;
     std::vector<Block> parts;
 
-    // Each of the monomials, with `columns` numbers beside it, takes so many bytes of the second cache. Where columns are
-    // few, to make the rows of each block again takes longer than to read the numbers from memory: there is one block.
-    Blocks(const separatrix_monomials& set, bool by_row, Index columns, Index bytes) : order(size(set.rank)) {
-        for (Index alpha = 0; alpha < set.rank; ++alpha) order[size(alpha)] = static_cast<std::int32_t>(alpha);
+    // Each monomial, with `columns` numbers beside it, takes `bytes` bytes of the second cache. If there are few columns,
+    // making the rows of each block again takes longer than reading the numbers from memory: there is one block.
+    Blocks(const separatrix_monomials& set, bool by_row, Index columns, Index bytes) : order(set.rank) {
         const Index most = columns < FEW ? set.rank : std::max<Index>(1, CACHE / bytes);
         const Index count = (set.rank + most - 1) / most;
         if (by_row && count > 1)
-            std::stable_sort(order.begin(), order.end(), [&](Index a, Index b) { return set.left[a] < set.left[b]; });
-        std::vector<char> needed(size(set.stored));
+            sort_by_row(set);
+        else
+            for (Index alpha = 0; alpha < set.rank; ++alpha) order[alpha] = static_cast<std::int32_t>(alpha);
+        Array<char> needed(set.stored);
         for (Index block = 0; block < count; ++block) {
-            parts.push_back({set.rank * block / count, set.rank * (block + 1) / count, {}});
-            Block& part = parts.back();
-            std::fill(needed.begin(), needed.end(), char(0));
-            for (Index place = part.first; place < part.last; ++place)
-                needed[size(set.left[order[size(place)]])] = 1;
+            Block part(set.rank * block / count, set.rank * (block + 1) / count);
+            for (Index r = 0; r < set.stored; ++r) needed[r] = 0;
+            for (Index place = part.first; place < part.last; ++place) needed[set.left[order[place]]] = 1;
             for (Index r = set.stored - 1; r > 0; --r)
-                if (needed[size(r)]) needed[size(set.parents[r])] = 1;
+                if (needed[r]) needed[set.parents[r]] = 1;
+            for (Index r = 1; r < set.stored; ++r) part.stored += needed[r];
+            part.rows = Array<std::int32_t>(part.stored);
+            Index at = 0;
             for (Index r = 1; r < set.stored; ++r)
-                if (needed[size(r)]) part.rows.push_back(static_cast<std::int32_t>(r));
+                if (needed[r]) part.rows[at++] = static_cast<std::int32_t>(r);
+            parts.push_back(std::move(part));
         }
     }
 
 private:
     static constexpr Index FEW = 24, CACHE = 1 << 19;
-    static std::size_t size(Index n) { return static_cast<std::size_t>(n); }
+
+    // Order monomials by the stored row that they are made from; those of a row stay in their order. Templates of the
+    // standard library that sort numbers would be shared with other architectures.
+    void sort_by_row(const separatrix_monomials& set) {
+        Array<Index> place(set.stored + 1);
+        for (Index r = 0; r <= set.stored; ++r) place[r] = 0;
+        for (Index alpha = 0; alpha < set.rank; ++alpha) ++place[set.left[alpha] + 1];
+        for (Index r = 0; r < set.stored; ++r) place[r + 1] += place[r];
+        for (Index alpha = 0; alpha < set.rank; ++alpha)
+            order[place[set.left[alpha]]++] = static_cast<std::int32_t>(alpha);
+    }
 };
 
 // The coordinates of `size` tokens, a whole number of vectors, and the stored monomials of these.
@@ -78,7 +93,7 @@ public:
         for (Index r = 1; r < set_.stored; ++r) multiply_out(r);
     }
     void multiply_out(const Block& block) {
-        for (const Index r : block.rows) multiply_out(r);
+        for (Index i = 0; i < block.stored; ++i) multiply_out(block.rows[i]);
     }
 
     // Rows of `count` numbers into rows of `size`, `into_stride` apart, with zeros behind them.

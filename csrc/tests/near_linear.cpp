@@ -26,6 +26,9 @@ using Wides = std::vector<Wide>;
 
 std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 
+// The share of calls with a large tree.
+constexpr double LARGE = 0.02;
+
 // Monomials that a tree makes: number i > 0 is number parents[i] < i times coordinate last[i], and number 0 is one.
 struct Tree {
     Index rank, d, depth = 0;
@@ -33,7 +36,9 @@ struct Tree {
     std::vector<std::int32_t> left, right, row_parents, row_coordinates;
     separatrix_monomials set{};
 
-    explicit Tree(Random& random) : rank(random.any_size(1, 150)), d(random.any_size(1, 9)) {
+    // A large tree has more monomials, with 24 columns or more, than fit a block of csrc/tile.hpp.
+    explicit Tree(Random& random, bool is_large = false)
+        : rank(is_large ? random.any_size(2800, 16000) : random.any_size(1, 150)), d(random.any_size(1, 9)) {
         std::vector<Index> degrees(at(rank));
         std::vector<std::int32_t> place(at(rank), -1);
         parents.assign(at(rank), 0), last.assign(at(rank), 0);
@@ -136,9 +141,10 @@ template <class F> auto with_threads(F&& f) {
 
 // Products with monomials of tokens that lie side by side, in rows with gaps.
 template <class T> void products(Random& random, const std::vector<std::string>& names, std::vector<Worst>& worst) {
-    const Tree tree(random);
-    const Index heads = random.whole(1, 3), tokens = random.any_size(1, random.chance(0.2) ? 3000 : 200);
-    const Index columns = random.any_size(1, 26), rank = tree.rank, d = tree.d;
+    const bool is_large = random.chance(LARGE);
+    const Tree tree(random, is_large);
+    const Index heads = random.whole(1, 3), tokens = random.any_size(1, !is_large && random.chance(0.2) ? 3000 : 200);
+    const Index columns = is_large ? random.whole(24, 30) : random.any_size(1, 26), rank = tree.rank, d = tree.d;
     Tensor<T> x = Tensor<T>::drawn(random, heads, d, tokens, std::numeric_limits<T>::quiet_NaN());
     Tensor<T> W = Tensor<T>::drawn(random, heads, columns, tokens, std::numeric_limits<T>::quiet_NaN());
     for (const Tensor<T>* each : {&x, &W})
@@ -208,9 +214,11 @@ template <class T> void scatter(Random& random, const Tensor<T>& x) {
 
 // Passes over tokens as they lie, which are scaled, widened or narrowed, and turned, a tile at a time.
 template <class In, class T> void passes(Random& random, const std::vector<std::string>& names, std::vector<Worst>& worst) {
-    const Tree tree(random);
-    const Index heads = random.whole(1, 3), tokens = random.any_size(1, random.chance(0.2) ? 3000 : 200);
-    const Index d_v = random.any_size(1, 24), columns = d_v + 1, rank = tree.rank, d = tree.d;
+    const bool is_large = random.chance(LARGE);
+    const Tree tree(random, is_large);
+    const Index heads = random.whole(1, 3), tokens = random.any_size(1, !is_large && random.chance(0.2) ? 3000 : 200);
+    const Index d_v = is_large ? random.whole(23, 28) : random.any_size(1, 24), columns = d_v + 1;
+    const Index rank = tree.rank, d = tree.d;
     const In nothing = std::numeric_limits<In>::quiet_NaN();
     Tensor<In> x = Tensor<In>::drawn(random, heads, tokens, d, nothing);
     Tensor<In> values = Tensor<In>::drawn(random, heads, tokens, d_v, nothing);

@@ -297,7 +297,9 @@ def test_the_page_says_so_where_there_is_nothing(store: Store) -> None:
 def test_a_figure_that_is_unknown_or_breaks_is_named(standins, store: Store) -> None:
     judgements = [judgement for judgement in judged(store) if judgement.claim.id == "kronecker/lemma-1"]
     where = store.folder / "report.html"
-    with pytest.raises(TypeError, match="claim kronecker/lemma-1 names the figure 'lines', which is none of plane"):
+    with pytest.raises(
+        TypeError, match="claim kronecker/lemma-1 names the unknown figure 'lines'; the figures are plane"
+    ):
         page(judgements, store, {"plane": plane}, THEME, where, {})
     with pytest.raises(KeyError) as caught:
         page(judgements, store, {"lines": plane}, THEME, where, {})

@@ -46,7 +46,7 @@ LEAST = {
     "call": 140,
     "climb": 18,
     "gradient": 30,
-    "incoming gradient": 30,
+    "incoming gradient": 25,
     "windows": 50,
     "weights": 55,
     "state": 45,

@@ -21,7 +21,7 @@ from safetensors.torch import load_file, save_file
 
 import separatrix as sx
 from separatrix.attention.call import check_call
-from separatrix.attention.near_linear import chunks
+from separatrix.attention.near_linear import cost
 from separatrix.attention.near_linear.bounded_attention import bounded_attention
 from separatrix.attention.near_linear.bounded_plan import expansion, plan_bounded
 from separatrix.attention.near_linear.sums import states
@@ -215,13 +215,13 @@ def work(rank, count, folder):
         except sx.SeparatrixError as error:
             said["refused"][name] = f"{type(error).__name__}: {error}"
     found = {}
-    chunk_bytes = chunks.CAUSAL_BYTES
+    chunk_bytes = cost.CAUSAL_BYTES
     for case in cases(count):
-        chunks.CAUSAL_BYTES = case.chunk_bytes or chunk_bytes
+        cost.CAUSAL_BYTES = case.chunk_bytes or chunk_bytes
         wants = case.wanting is None or rank in case.wanting
         for index, x in enumerate(gradients_of(case.shard(rank), case.run, wants)):
             found[f"{case.name}.{index}"] = x.contiguous()
-    chunks.CAUSAL_BYTES = chunk_bytes
+    cost.CAUSAL_BYTES = chunk_bytes
     for name, (exact, order, is_causal) in COUNTED.items():
         said["counted"][name] = [counted(Case("", exact, order, is_causal, ((n,) * count,)), rank) for n in (6, 24)]
     if count == 4:
@@ -317,7 +317,7 @@ def test_ranks(count, tmp_path, subtests):
 @pytest.mark.parametrize("order", [2, 3])
 def test_the_gradient_of_the_states_before(order, monkeypatch):
     """Of a shard of three chunks, to all tensors and to the states before it."""
-    monkeypatch.setattr(chunks, "CAUSAL_BYTES", 1)
+    monkeypatch.setattr(cost, "CAUSAL_BYTES", 1)
     case = Case("", False, order, True, ((5, 17),))
     first, second = (case.shard(rank)[:-1] for rank in (0, 1))
     plan = plan_bounded(order, D, 1.0, 1e-1)

@@ -32,7 +32,7 @@ PAPERS = {
             "separation",
             "Why Softmax Attention Outperforms Linear Attention",
             "Yichuan Deng, Zhao Song, Kaijun Yuan, Tianyi Zhou",
-            "the text that was read bears no date or identifier; the latest works that it cites are of 2023",
+            "the text that was read has no date or identifier; the latest works that it cites are of 2023",
         ),
         Paper(
             "kronecker",

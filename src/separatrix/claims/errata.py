@@ -11,7 +11,7 @@ FIRST: Sequence[tuple[str, str]] = (
     ("selection/lemma-a.3", "overlap outside the subset"),
     ("selection/theorem-3.3", "a valid encoding with overlaps above 1 keeps the loss above epsilon"),
     ("selection/corollary-3.6", "the ratio grows with T_1"),
-    ("kronecker/theorem-4.5", "a lie is accepted with more than 1/2 at a distance from 0.01 to 1/2"),
+    ("kronecker/theorem-4.5", "a false proof is accepted with probability above 1/2 at a distance from 0.01 to 1/2"),
     ("separation/theorem-e.4", "each of the two settings breaks one of the hypotheses"),
     ("separation/theorem-6.2", "at a_1 = sqrt(n) and c = 0.8 a quarter of the sign vectors fire on D1"),
     ("kronecker/lemma-d.6", "other D and D~ exceed the bound"),

@@ -40,7 +40,8 @@ PROOFS: tuple[CheckedProof, ...] = (
         r"\tilde{D}$.",
         certificate_log_sum_exp=r"The error of the log-sum-exp is at most $(E + \rho) / (\tilde{D} - E - \rho)$.",
         certificate_drift=r"Scores that are off by $\eta$ add $(e^\eta - 1) (\tilde{D} + E + \rho)$ to $E$.",
-        certificate_weights=r"The weights of the backward pass err by at most $(E' + E + \rho) / \tilde{D}$ in sum.",
+        certificate_weights=r"The errors of the weights in the backward pass sum to at most $(E' + E + \rho) / "
+        r"\tilde{D}$.",
     ),
     *_proofs(
         "ColumnKronecker.v",
@@ -95,7 +96,7 @@ PROOFS: tuple[CheckedProof, ...] = (
         "ErrorPropagation.v",
         "kronecker/lemma-d.6",
         kronecker_lemma_d_6=r"The corrected statement, where $D$ and $\tilde{D}$ are row sums.",
-        kronecker_lemma_d_6_refuted="The printed statement is false, whatever factor multiplies its bound.",
+        kronecker_lemma_d_6_refuted="The printed statement is false, even if its bound is multiplied by any factor.",
         kronecker_lemma_d_6_free_normaliser=r"With $D$ the row sums but any $\tilde{D}$ within $\epsilon_D$ of it, the "
         r"bound is exceeded by the factor $1 / (1 - \epsilon_D)$.",
     ),
@@ -116,8 +117,8 @@ PROOFS: tuple[CheckedProof, ...] = (
         r"have the $(q, c \sqrt{2 q})$-property.",
         selection_corollary_e_16_overlap="It has the inner product $q c$ with the code of a subset of the others.",
         selection_corollary_e_16_code="Every subset of the orthonormal encodings has a code.",
-        selection_corollary_e_16_error=r"The error on such a subset is at least $\frac{1}{q} - e^{-2 C (q c - 1)}$, "
-        r"whatever $\alpha$ is.",
+        selection_corollary_e_16_error=r"The error on such a subset is at least $\frac{1}{q} - e^{-2 C (q c - 1)}$ "
+        r"for every $\alpha$.",
         selection_corollary_e_16_refuted=r"With $q = 256$, $T = 1025$ and $\delta < \frac{1}{10}$ an overlap exceeds "
         r"1.12, and for $C \ge 40$ the loss on each subset of the others exceeds 30 times the largest $\epsilon$ that "
         "is allowed.",
@@ -131,9 +132,9 @@ PROOFS: tuple[CheckedProof, ...] = (
     *_proofs(
         "Exponential.v",
         "",
-        exponential_float_error=r"The exponential of the kernels errs by at most $2.4 \cdot 2^{-24}$ in float, with "
-        "and without fused multiply-adds.",
-        exponential_double_error=r"It errs by at most $2.4 \cdot 2^{-53}$ in double.",
+        exponential_float_error=r"The exponential function of the kernels has a relative error of at most $2.4 \cdot "
+        "2^{-24}$ in float, with and without fused multiply-adds.",
+        exponential_double_error=r"In double the error is at most $2.4 \cdot 2^{-53}$.",
         exponential_reduction_exact="The reduced argument $f = x - n$ has no rounding error.",
     ),
 )

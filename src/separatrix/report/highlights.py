@@ -37,8 +37,8 @@ HIGHLIGHTS = (
         "success_along_paths",
         "Softmax attention does separate what linear attention cannot, but at widths near the theorem's narrowest "
         "only for astronomical lengths",
-        "The theorem asks for a width that grows faster than $n^{0.02}$. With the width $n^{0.03}$, which it "
-        "allows, softmax attention tells the paper's two data sets apart and linear attention does not, with "
+        "The theorem requires a width that grows faster than $n^{0.02}$. With the width $n^{0.03}$, which it "
+        "allows, softmax attention distinguishes the paper's two data sets and linear attention does not, with "
         "probability 0.99, from some length $n$ on; but that length exceeds the number of atoms in the Earth. The "
         r"theorem is not sharp either: a width of order $\log n$, which it excludes, is enough.",
     ),
@@ -66,7 +66,7 @@ HIGHLIGHTS = (
         "A guarantee for longer sequences fails as printed",
         "The corollary says that after training to a small loss at one length, the loss at a longer length is at "
         "most a constant times the training loss times the square of the ratio of the lengths. But no constant will "
-        "do: the factor grows in proportion to the training length. The corollary holds if it asks for the training "
+        "do: the factor grows in proportion to the training length. The corollary holds if it requires the training "
         "time of the appendix in place of a small loss.",
     ),
     Highlight(

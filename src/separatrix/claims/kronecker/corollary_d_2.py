@@ -148,7 +148,7 @@ def degree_cells() -> Iterator[Cell]:
     ),
     neighbours=(
         Neighbour(
-            r"the degree is of order $\log(1 / \epsilon) / \log(e + \log(1 / \epsilon) / B)$, whatever $B$ is",
+            r"the degree is of order $\log(1 / \epsilon) / \log(e + \log(1 / \epsilon) / B)$ for every $B$",
             {"degree": "no B"},
         ),
         Neighbour(r"the degree is of order $\max \lbrace \log(1 / \epsilon), B \rbrace$", {"degree": "no log"}),

@@ -58,8 +58,9 @@ def kinds(cells: Sequence[CellResult]) -> str:
 
 @claim(
     where="Definition 4.2",
-    says="The problem of three-way orthogonal vectors is defined, with a known reduction: splitting the variables "
-    "of a formula in three turns it into an instance whose orthogonal triples are the satisfying assignments.",
+    says="The definition is of the problem of three-way orthogonal vectors, and cites a known reduction: splitting "
+    "the variables of a formula in three turns it into an instance whose orthogonal triples are the satisfying "
+    "assignments.",
     cells=chain_cells,
     neighbours=(Neighbour(r"the sets have at most $2^{\lfloor v/3 \rfloor}$ vectors", {"rounded": math.floor}),),
 )

@@ -10,7 +10,7 @@ from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, hold
 
 @claim(
     where="Definition 4.6",
-    says="The problem Gap-MaxIP is to tell, for each $a_i$, whether some triple has an inner product of at least "
+    says="The problem Gap-MaxIP is to decide, for each $a_i$, whether some triple has an inner product of at least "
     r"$t$ or all have at most $(1 - \epsilon) t$. Orthogonal vectors can also be reduced to it directly, with $3 m$ "
     r"coordinates, $t = m$ and $\epsilon = 1/m$, and attention decides it.",
     cells=chain_cells,

@@ -72,7 +72,7 @@ _operator(
     "torch.mul",
     "entrywise",
     "matrix",
-    "$C$ is the product of matrices, its rows taken in turn",
+    "$C$ is the matrix product $A B$",
 )
 _operator(
     "Definition 2.2",

@@ -63,7 +63,7 @@ def definition_a_1(cells: Sequence[CellResult], product: str = "products") -> Fi
 
 @claim(
     where="Definition A.2",
-    says="The quantity is the largest inner product of three vectors, one from each of three sets.",
+    says="The problem 3-Max-IP is to compute the largest inner product of three vectors, one from each of three sets.",
     cells=_cells,
     defines=("separatrix.hardness.maxip.largest_products",),
     neighbours=(Neighbour("the least inner product", {"which": "least"}),),

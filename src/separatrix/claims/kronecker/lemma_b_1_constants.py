@@ -149,7 +149,7 @@ def lemma_b_1_constants(
             right="The factor is $0.5$ where $0.25$ is printed, in Equation (8) and in both cases.",
             why=r"The width is $2 d$, so a score is $0.5 \beta \langle a, b, c \rangle / d$. Case 1 is true with the "
             r"smaller $0.25$ as well. Case 2 is not: for $\epsilon \le 1/2$ the printed threshold is below the "
-            r"outputs of case 2, whatever $\beta$ is.",
+            r"outputs of case 2 for every $\beta$.",
             rank=Rank.PROOF,
             at="Equation (8), in the proof of Lemma B.1",
             shown_by="the printed threshold does not decide at every beta",

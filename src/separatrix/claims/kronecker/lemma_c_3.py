@@ -87,6 +87,6 @@ def lemma_c_3(cells: Sequence[CellResult], product: str = "mismatches", products
         "entries compared": sum(cell.result["entries"] for cell in cells),
         "entries that differ": mismatches,
         "cells whose flop count is not that of two products": other_flops,
-        "chance that a false identity passes": (4 / _FACTORING_RANGE) ** seeds,
+        "probability that a false identity passes": (4 / _FACTORING_RANGE) ** seeds,
     }
     return holds_if(not (mismatches or other_flops), numbers)

@@ -59,7 +59,7 @@ def _check_part(cells: Sequence[CellResult], part: str, degree: int) -> Finding:
     numbers: dict[str, float | str] = {
         "entries that differ": mismatches,
         "shapes": len({(cell.parameters["n"], cell.parameters["d"]) for cell in cells}),
-        "chance that a false identity passes": (degree / _TENSOR_RANGE) ** seeds,
+        "probability that a false identity passes": (degree / _TENSOR_RANGE) ** seeds,
     }
     return holds_if(not mismatches, numbers)
 

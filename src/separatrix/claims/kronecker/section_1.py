@@ -200,7 +200,7 @@ def triples(cells: Sequence[CellResult], wrong: str = "wrong") -> Finding:
     }
     mistaken = numbers["wrong decisions"] or not is_triple
     note = (
-        "The width is k + 1, whatever n and M; the entries grow as (M^2 ln n)^(1/k), or with F frequencies and width "
+        "The width is k + 1 for every n and M; the entries grow as (M^2 ln n)^(1/k), or with F frequencies and width "
         "k F + 1 as (M^(2/F) ln n)^(1/k)."
     )
     return holds_if(not mistaken, numbers, note)
@@ -244,8 +244,8 @@ def disjointness(m: int, seed: int) -> dict[str, Any]:
 @claim(
     where="Section 1",
     part="pairs cannot",
-    says="Ordinary attention units cannot detect triples: what a head passes on does not grow with $n$, and what "
-    "the task Match3 needs does.",
+    says="Ordinary attention units cannot detect triples: the number of bits that a head passes on does not grow "
+    "with $n$, and the number that the task Match3 needs does.",
     cells=lambda: (disjointness.cell(seed=0, m=m) for m in range(1, 7)),
     neighbours=(
         Neighbour("disjointness of $m$ elements has rank $2^m - 1$", {"less": 1}),

@@ -40,8 +40,8 @@ def rule(log2_n: int, bounds: list[float], seed: int) -> dict[str, Any]:
 @claim(
     where="Section 1.1",
     part="largest order",
-    says=r"With entries up to $B$, the largest order $k$ with $B < (\log n)^{1/k}$ is the one to use: attention of "
-    "this order can be computed quickly, and attention of a higher order cannot.",
+    says=r"With entries up to $B$, the order to use is the largest $k$ with $B < (\log n)^{1/k}$: attention of this "
+    "order can be computed quickly, and attention of a higher order cannot.",
     cells=cell_grid(rule, {"log2_n": range(6, 41, 2)}, bounds=list(_BOUNDS)),
     figures=("largest_order",),
     neighbours=(
@@ -81,8 +81,8 @@ def largest_order(cells: Sequence[CellResult], shift: int = 0, dearer: float = 1
         return Finding(Verdict.FAILS_AS_PRINTED, numbers)
     note = (
         "That a higher order cannot be computed quickly rests on a hypothesis, which no program decides. We counted "
-        "the work of the polynomial method at the order that the rule gives and at the next order. The rule puts "
-        "the border where the theorems do, up to a constant. At the border the polynomial method's exponent is a "
+        "the work of the polynomial method at the order that the rule gives and at the next order. Up to a constant, "
+        "the border of the rule is that of the theorems. At the border the polynomial method's exponent is a "
         "constant for every order, far below k when k is large, and not 1: for near-linear time B^k must be small "
         "compared with ln n."
     )

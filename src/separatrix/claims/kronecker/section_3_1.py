@@ -42,8 +42,8 @@ def steps(n: int, r: int, d: int, seed: int) -> dict[str, int | float]:
 @claim(
     where="Section 3.1",
     part="times",
-    says=r"Given $U_1$, $U_2$ and $U_3$ of $r$ columns, the sums $\tilde{D}$ are computed in $O(n r)$, "
-    r"and $\tilde{A} (V_1 \oslash V_2)$ in $O(\mathcal{T}_{\text{mat}}(r, n, d))$ time, by way of Lemma C.3.",
+    says=r"Given $U_1$, $U_2$ and $U_3$ of $r$ columns, the row sums $\tilde{D}$ are computed in $O(n r)$ time, and "
+    r"$\tilde{A} (V_1 \oslash V_2)$ in $O(\mathcal{T}_{\text{mat}}(r, n, d))$ time, by way of Lemma C.3.",
     cells=cell_grid(steps, {"n r d": ((6, 4, 3), (6, 40, 3), (12, 40, 3), (6, 400, 3), (6, 400, 9), (12, 4000, 2))}),
     errata=(
         Erratum(

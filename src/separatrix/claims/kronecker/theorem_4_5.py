@@ -79,7 +79,7 @@ def _soundness_cells() -> Iterator[Cell]:
 @claim(
     where="Theorem 4.5",
     says="There is a four-party protocol for disjointness in which Alice always accepts disjoint sets, and accepts "
-    "sets that meet with probability at most $1/2$, whatever Merlin sends.",
+    "sets that meet with probability at most $1/2$, for every message of Merlin.",
     cells=_soundness_cells,
     figures=("protocol_soundness",),
     errata=(
@@ -89,24 +89,24 @@ def _soundness_cells() -> Iterator[Cell]:
             right="The probability is at most 1 minus the relative distance of $C'$. For $1/2$ the distance must be "
             "$1/2$; or, at the distance $0.01$, Alice must check Merlin's word at 69 places that are drawn "
             "independently.",
-            why=r"A word that Alice may accept and $\mu$ are two words of $C'$, so they may agree in all places but "
-            "a hundredth. We computed Merlin's best lie, and it reaches the bound. With 69 places the bound is $(1 "
-            "- 0.01)^{69} < 1/2$.",
+            why=r"A word that Alice may accept and $\mu$ are two words of $C'$, so they may agree in all but a "
+            "hundredth of the places. We computed Merlin's best false proof, and its acceptance probability reaches "
+            "the bound. With 69 places the bound is $(1 - 0.01)^{69} < 1/2$.",
             rank=Rank.STATEMENT,
             at="Theorem 4.5, soundness",
-            shown_by="a lie is accepted with more than 1/2 at a distance from 0.01 to 1/2",
+            shown_by="a false proof is accepted with probability above 1/2 at a distance from 0.01 to 1/2",
         ),
     ),
     neighbours=(
         Neighbour("at most 1/2 from a distance of 0.01 on, as printed", {"distance": PRINTED_DISTANCE}),
         Neighbour("with probability at most 2/5", {"most": Fraction(2, 5)}),
     ),
-    history=("Until 2026-11-18 all cells had T = 2; cells with T from 3 to 5 were added, and the verdict stayed.",),
+    history=("Until 2026-11-18 all cells had T = 2; cells with T from 3 to 5 were added. The verdict did not change.",),
 )
 def theorem_4_5(
     cells: Sequence[CellResult], distance: Fraction = Fraction(1, 2), most: Fraction = Fraction(1, 2)
 ) -> Finding:
-    """Check completeness, soundness 1/2 at distance 1/2, and that a lie succeeds at distances between 0.01 and 1/2."""
+    """Check completeness, soundness 1/2 at distance 1/2, and that false proofs succeed at distances 0.01 to 1/2."""
     names = ("completeness", "worst", "distance")
     rows = [{name: Fraction(cell.result[name]) for name in names} for cell in cells]
     incomplete = sum(row["completeness"] != 1 for row in rows)
@@ -119,14 +119,14 @@ def theorem_4_5(
     repeats = math.ceil(math.log(0.5) / math.log(1 - float(PRINTED_DISTANCE)))
     numbers: dict[str, float | str] = {
         "cells where disjoint sets are not always accepted": incomplete,
-        "cells where a lie beats 1 - distance": beyond,
-        "cells where Merlin's best lie reaches 1 - distance": f"{reached} of {len(rows)}",
-        "distance >= 1/2, accepted with more than 1/2": f"{unsound} of {len(far)}",
-        "distance from 0.01 to 1/2, accepted with more than 1/2": f"{printed} of {len(near)}",
+        "cells where a false proof is accepted with probability above 1 - distance": beyond,
+        "cells where Merlin's best false proof is accepted with probability 1 - distance": f"{reached} of {len(rows)}",
+        "distance >= 1/2, false proof accepted with probability above 1/2": f"{unsound} of {len(far)}",
+        "distance from 0.01 to 1/2, false proof accepted with probability above 1/2": f"{printed} of {len(near)}",
         "places to check at distance 0.01": repeats,
         "parts T of the protocols": ", ".join(map(str, sorted({cell.parameters["parts"] for cell in cells}))),
     }
-    shows = {"a lie is accepted with more than 1/2 at a distance from 0.01 to 1/2": printed > 0}
+    shows = {"a false proof is accepted with probability above 1/2 at a distance from 0.01 to 1/2": printed > 0}
     return holds_if(not (incomplete or beyond or unsound), numbers, shows=shows)
 
 

@@ -25,7 +25,7 @@ from separatrix.lab.registry import experiment
     r"order $\log n$ and $\epsilon = 1/2$ in time $n^{3 - \delta}$, for any $\delta > 0$.",
     cells=size_cells,
     figures=("chain_sizes",),
-    alone="The theorem is a lower bound for all algorithms: no program that we could run would tell $n^{3 - "
+    alone="The theorem is a lower bound for all algorithms: no program that we could run would distinguish $n^{3 - "
     r"\delta}$ from $n^{2 - \delta}$.",
 )
 def theorem_4_7(cells: Sequence[CellResult]) -> Finding:
@@ -134,8 +134,8 @@ def theorem_4_7_cases(cells: Sequence[CellResult], exchanged: bool = False) -> F
 @claim(
     where="Theorem 4.7",
     part="time",
-    says="The last step of the proof shows that the time that orthogonal vectors need is the time that Gap-MaxIP is "
-    "claimed to need.",
+    says="The last step of the proof derives the time that Gap-MaxIP is claimed to need from the time that "
+    "orthogonal vectors need.",
     cells=cell_grid(exponents, {"c": (2, 10), "inverse_delta": (1, 4, 100)}, m=1000, share=8),
     errata=(
         Erratum(

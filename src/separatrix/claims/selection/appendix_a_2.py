@@ -56,8 +56,8 @@ def one_or_many(T: int, q: int, d: int, width: int, samples: int, seed: int) -> 
 
 @claim(
     where="Appendix A.2",
-    says="On the original task, with $T$ queries in each sequence, the population loss is $T$ times that of the "
-    "task with one query, so that gradient descent differs only in the scale of its rate.",
+    says="On the original task, with $T$ queries in each sequence, the population loss is $T$ times that of the task "
+    "with one query, so that gradient descent differs only in the scale of its learning rate.",
     cells=cell_grid(one_or_many, {"T q d width": ((3, 1, 1, 8), (5, 2, 2, 12), (7, 3, 1, 16))}, samples=4000),
     neighbours=(Neighbour("$T - 1$ times", {"fewer": 1}),),
 )

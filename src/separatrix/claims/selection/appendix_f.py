@@ -29,16 +29,16 @@ def sampled_isometry(T: int, q: int, width: int, threshold: float, seed: int) ->
 @claim(
     where="Appendix F",
     part="restricted isometry",
-    says="Positional encodings sampled by rejection, with $T = 200$ and $d_e = 170$, satisfy the restricted "
-    r"isometry and orthogonality property, which Definition 2.3 asks for with $\delta < 1/2$ and Theorem 3.3 with "
-    r"$\delta < 1/10$.",
+    says="Positional encodings sampled by rejection, with $T = 200$ and $d_e = 170$, satisfy the restricted isometry "
+    r"and orthogonality property, which Definition 2.3 requires with $\delta < 1/2$ and Theorem 3.3 with $\delta < "
+    "1/10$.",
     cells=cell_grid(sampled_isometry, {"threshold": (0.2, 0.25, 0.4)}, T=200, q=3, width=170),
     errata=(
         Erratum(
             printed="A weaker version of the RIP assumption is enforced, by a threshold on dot products; it turns "
             r"out that encodings that are chosen so satisfy the $(q, \delta)$-property.",
-            right="They do not, at any threshold at which sampling by rejection succeeds here. The experiments lie "
-            "outside the hypothesis of the theorems, and work all the same.",
+            right="They do not, at any threshold at which sampling by rejection succeeds here. The experiments are "
+            "outside the hypotheses of the theorems, and succeed nevertheless.",
             why="We exhibit two disjoint sets, of 3 and of 6 positions, whose matrix of dot products has a norm "
             "above $1/2$.",
             rank=Rank.STATEMENT,

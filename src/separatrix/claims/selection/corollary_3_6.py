@@ -54,9 +54,9 @@ TIMES = (1.25, 1.5, 2.0, 4.0)
             right="The loss at $T_2$ has this bound if the training time is at least that of Theorem E.6, as in "
             "Corollary E.9.",
             why="That training time makes $1 - q s_+$ itself small. A small training loss does not: it is smaller "
-            r"than the square of $1 - q s_+$ by the factor $q / (T_1 - q)$, because $\alpha$ settles above 1 to "
-            "offset what the attention loses at $T_1$. At $T_2$ this offset is wrong, and the ratio of the losses "
-            "is of order $T_1 / q$.",
+            r"than the square of $1 - q s_+$ by the factor $q / (T_1 - q)$, because $\alpha$ converges to a value "
+            "above 1, which compensates for the missing attention weight at $T_1$. At $T_2$ this compensation is "
+            "wrong, and the ratio of the losses is of order $T_1 / q$.",
             rank=Rank.STATEMENT,
             at="Corollary 3.6",
             shown_by="the ratio grows with T_1",

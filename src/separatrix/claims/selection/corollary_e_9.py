@@ -73,7 +73,7 @@ OVERLAPS = unseparated(
     "Corollary E.9",
     r"If $q_{\max} = \Theta(1)$ and $\delta < 1/10$, the loss at $q_2 \le q_{\max}$ and $T_2$ is $O(T_2^2 \epsilon / "
     r"T_1^2)$, for any $\epsilon$.",
-    r" Here this is so from $q_2 = 100$ on, whatever $q_1$ is.",
+    " Here this is so from $q_2 = 100$ on, for every $q_1$.",
 )
 
 
@@ -91,13 +91,13 @@ OVERLAPS = unseparated(
         Neighbour(r"$O(T_2^{1.9} \epsilon / T_1^{1.9})$ with stochastic encodings", {"drawn": 1.9}),
     ),
     history=(
-        "Until 2026-11-17 T_2 went up to 10 T_1, and the rule asked only that the constant is at most 1, which a "
-        "bound with T_2 / T_1 in the place of its square passes too. Longer sequences and the power were added "
-        "after results had been seen; the verdict stayed.",
+        "Until 2026-11-17 T_2 went up to 10 T_1, and the rule required only a constant of at most 1, which a bound "
+        "with T_2 / T_1 in place of its square satisfies too. Longer sequences and a condition on the power were "
+        "added after results had been seen. The verdict did not change.",
         "On 2026-11-17 the power was measured at epsilon = 1e-2, where the loss at 250 T_1 saturates: it was 1.73 "
         "and had to be at most 2.1, which powers from 1.7 on pass. The constant had to be 1, which an O() does not "
         "promise, and the encodings were orthogonal. The rule now is about the powers of T_2 / T_1, T_1 and epsilon "
-        "at 1e-6, with a cell with stochastic encodings; the verdict stayed.",
+        "at 1e-6, and one cell has stochastic encodings. The verdict did not change.",
     ),
 )
 def corollary_e_9(
@@ -265,8 +265,8 @@ def _proof_cells() -> Iterator[Cell]:
         Neighbour(r"of order $T_2^{1.9} \epsilon / T_1^{1.9}$", {"power": 1.9}),
     ),
     history=(
-        "Until 2026-11-17 only the first of the four terms was computed. Since then all four, their sum and their "
-        "orders are; the verdict stayed.",
+        "Until 2026-11-17 only the first of the four terms was computed. Since then all four terms, their sum and "
+        "their orders are computed. The verdict did not change.",
     ),
 )
 def corollary_e_9_proof(

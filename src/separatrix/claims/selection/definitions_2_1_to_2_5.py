@@ -221,7 +221,7 @@ def definition_2_3(
     cells=cell_grid(transformer, {"T q d width": ((3, 1, 1, 8), (5, 2, 3, 16), (4, 3, 2, 12))}),
     defines=("separatrix.selection.SelectionTransformer",),
     neighbours=(
-        Neighbour(r"with $W^\top$ in the place of $W$", {"form": "turned"}),
+        Neighbour(r"with $W^\top$ in place of $W$", {"form": "turned"}),
         Neighbour(r"with scores divided by $\sqrt{d + d_e}$", {"form": "scaled"}),
         Neighbour("with the encodings alone in the scores", {"form": "blind"}),
     ),

@@ -45,12 +45,12 @@ def _cells() -> Iterator[Cell]:
 
 @claim(
     where="Equation (6)",
-    says="Along its trajectory, gradient descent approximately follows an ordinary differential equation for "
-    r"$\alpha$ and $C$.",
+    says=r"The trajectory of gradient descent approximately follows an ordinary differential equation for $\alpha$ "
+    "and $C$.",
     cells=_cells,
     neighbours=(
-        Neighbour("the distance falls as the square of the rate", {"power": 2}),
-        Neighbour("its last factor has $T - 1$ in the place of $T$", {"formula": "factor_of_less"}),
+        Neighbour("the distance falls as the square of the learning rate", {"power": 2}),
+        Neighbour("its last factor has $T - 1$ in place of $T$", {"formula": "factor_of_less"}),
     ),
 )
 def equation_6(cells: Sequence[CellResult], power: int = 1, formula: str = "factor") -> Finding:

@@ -68,22 +68,23 @@ def heat_maps(
 
 _CHOSEN = (
     r"$x_{\text{query}}$: a token drawn for every example. With $x_{\text{query}} = 0$, or one token for the whole "
-    "run, the first $d$ columns of $W$ keep their random start, and the result in the caption does not come out",
-    "the dot-product threshold: 0.2; the whole run also with 0.4",
+    "run, the first $d$ columns of $W$ keep their random initial values, and the result in the caption is not "
+    "reproduced",
+    "the dot-product threshold: 0.2, and also 0.4 in the full run",
     "$q = 3$, stochastic encodings and batches of 256",
-    "the rates: 0.3 and, in the second half, 0.1",
+    "the learning rates: 0.3 and, in the second half, 0.1",
 )
 _HISTORY = (
     "Until 2026-11-17 x_query was zero in all runs, the first d columns of W were left out of the cosines, and it "
-    "was counted as an erratum that they keep their random start (there were two such errata, and the verdict was "
-    "'holds corrected'). But Lemma E.7 allows any fixed token, and the paper does not print the token of its runs: "
-    "the errata were withdrawn, and all entries are counted in runs where every example has its own token.",
+    "was counted as an erratum that they keep their random initial values (there were two such errata, and the "
+    "verdict was 'holds corrected'). But Lemma E.7 allows any fixed token, and the paper does not print the token of "
+    "its runs: the errata were withdrawn, and all entries are counted in runs where every example has its own token.",
     "Until 2026-11-17 there was one run, with seed 0 and a threshold of 0.2, and the neighbour with x_query = 0 was "
     "judged on a run that was 10 to 50 times shorter, where the claim itself was rejected too. Now that run has as "
-    "many steps, and the result must come out with all seeds and thresholds of the whole run.",
+    "many steps, and the result must be reproduced with all seeds and thresholds of the full run.",
 )
 _NEIGHBOURS = (
-    Neighbour("the block of $W$ for the tokens turns to the identity", {"truth": "cosine_tokens"}),
+    Neighbour("the token block of $W$ aligns with the identity", {"truth": "cosine_tokens"}),
     Neighbour(r"with $x_{\text{query}} = 0$, too", {"query": "zero"}),
 )
 
@@ -124,11 +125,11 @@ def _judged(cells: Sequence[CellResult], least: float, most: float, truth: str, 
 @claim(
     where="Figure 8",
     part="first 1,000 steps",
-    says="In the small run the position block of $W$ and the token block of $V$ turn to the identity, and all "
+    says="In the small run the position block of $W$ and the token block of $V$ align with the identity, and all "
     "other entries go to zero; here over 1,000 steps.",
     cells=lambda: _cells(1000, 1, ()),
     figures=("weight_heat_maps",),
-    neighbours=(*_NEIGHBOURS, Neighbour("the others fall below a hundredth", {"most": 0.01})),
+    neighbours=(*_NEIGHBOURS, Neighbour("the other entries fall below a hundredth", {"most": 0.01})),
     chosen=_CHOSEN,
     history=_HISTORY,
 )
@@ -140,12 +141,12 @@ def figure_8_start(
 
 @claim(
     where="Figure 8",
-    says="In the small run the position block of $W$ and the token block of $V$ turn to the identity, and all other "
-    "entries go to zero, over 50,000 steps (Figure 3 shows the first and the last step).",
+    says="In the small run the position block of $W$ and the token block of $V$ align with the identity, and all "
+    "other entries go to zero, over 50,000 steps (Figure 3 shows the first and the last step).",
     profile="full",
     cells=lambda: _cells(50_000, 3, (0.4,)),
     figures=("weight_heat_maps",),
-    neighbours=(*_NEIGHBOURS, Neighbour("the others fall below a thousandth", {"most": 0.001})),
+    neighbours=(*_NEIGHBOURS, Neighbour("the other entries fall below a thousandth", {"most": 0.001})),
     chosen=_CHOSEN,
     history=_HISTORY,
 )

@@ -30,27 +30,28 @@ CHOSEN = (
     "the dot-product threshold of the encodings: 0.4",
     "the loss that is plotted: that of equation (3), half of the squared error",
     r"$x_{\text{query}} = 0$, as in Section 3.1",
-    "a random start: entries of variance $1 / (d + d_e)$, which the paper calls a standard deviation",
+    "random initialization: entries of variance $1 / (d + d_e)$, which the paper calls a standard deviation",
 )
 TOGETHER = (
-    "The numbers of the rule (the parts, the factors, the last half and the last tenth of a run) were first committed "
-    "together with the verdict: nothing shows that they were chosen before the runs had been seen."
+    "The thresholds of the rule (the fractions, the factors, the last half and the last tenth of a run) were first "
+    "committed together with the verdict: nothing shows that they were chosen before the runs had been seen."
 )
 """The history of the rules of Figures 1, 2 and 4."""
 _COSINES = (
     TOGETHER,
     "Until 2026-11-17 only the cosines of W and V with the ground truth had to be above 0.99. When wrong neighbours "
-    "became required, the rule was added that the cosine of the block of the positions is above 0.99 too; the "
-    "verdict stayed.",
+    "became required, the position block had to have a cosine above 0.99 too. The verdict did not change.",
 )
 _LEVELS = (
     "The first verdict on record is 'holds', by the rule of Figure 4, lengths; from 2026-11-16 on it was 'fails as "
     "printed', with an erratum, since fixed encodings do not level off with Adam.",
-    "Until 2026-11-17 fixed encodings had to level off here too, above half of what they had after a fifth of the "
-    "run. That rule is ours, and the captions speak only of an advantage. It was dropped after we had seen that "
-    "with Adam the advantage is larger and that fixed encodings do not level off.",
+    "Until 2026-11-17 fixed encodings had to level off here too, above half of their loss after a fifth of the run. "
+    "That rule is ours, and the captions speak only of an advantage. It was dropped after we had seen that with Adam "
+    "the advantage is larger and that fixed encodings do not level off.",
 )
-EXCHANGED = Neighbour("stochastic and fixed encodings change places", {"better": "fixed", "worse": "stochastic"})
+EXCHANGED = Neighbour(
+    "the roles of stochastic and fixed encodings are exchanged", {"better": "fixed", "worse": "stochastic"}
+)
 
 
 def _apart(factor: float) -> Neighbour:
@@ -58,7 +59,7 @@ def _apart(factor: float) -> Neighbour:
 
 
 def _below(part: float) -> Neighbour:
-    return Neighbour(f"stochastic encodings end below {part:g} of their start", {"most": part})
+    return Neighbour(f"stochastic encodings end below {part:g} times their initial loss", {"most": part})
 
 
 LENGTHS_AT_PAPER_SIZE = (EXCHANGED, _apart(20), _below(0.015))
@@ -79,7 +80,7 @@ def _stopped(cells: Sequence[CellResult]) -> Finding | None:
     return Finding(Verdict.UNDECIDED, {"runs that diverged": len(why)}, why[0]) if why else None
 
 
-_TOKENS = Neighbour("$W$ turns to the identity in the block of the tokens", {"block": "tokens"})
+_TOKENS = Neighbour("the token block of $W$ aligns with the identity", {"block": "tokens"})
 
 
 def _turned(result: Any, block: str) -> float:
@@ -178,7 +179,7 @@ def _small_cells() -> Iterator[Cell]:
     where="Figure 1",
     part="small",
     says="With stochastic encodings the training loss goes to zero, its inverse grows linearly, and $W$ and $V$ "
-    "turn to the ground truth; here at $T = 32$.",
+    "align with the ground truth; here at $T = 32$.",
     cells=_small_cells,
     figures=("training_loss", "ground_truth_cosines"),
     neighbours=(_TOKENS, Neighbour("the training loss falls below 0.005 in the same time", {"least": 0.005})),
@@ -209,14 +210,14 @@ def figure_2_small(
 @claim(
     where="Figure 1",
     says="With stochastic encodings the training loss goes to zero, its inverse grows linearly, and $W$ and $V$ "
-    "turn to the ground truth.",
+    "align with the ground truth.",
     profile="full",
     cells=lambda: [
         *_pair(PAPER, "sgd", "zero", 256, 1),
         two_objectives.cell(seed=0, T=200, q=3, d=5, width=170, threshold=0.4, encodings=16),
     ],
     figures=("training_loss", "ground_truth_cosines"),
-    neighbours=(_TOKENS, Neighbour("the loss ends at half of what the recursion has", {"factor": 0.5})),
+    neighbours=(_TOKENS, Neighbour("the loss ends at half of the value that the recursion gives", {"factor": 0.5})),
     chosen=CHOSEN[:3],
     history=_COSINES,
 )
@@ -247,8 +248,8 @@ figure_2 = claim(
 figure_4_lengths = claim(
     where="Figure 4",
     part="lengths",
-    says="With SGD from zero, batches of 128 and five seeds, the loss on longer sequences converges with stochastic "
-    "encodings, and not with fixed ones.",
+    says="With SGD from zero initialization, batches of 128 and five seeds, the loss on longer sequences converges "
+    "with stochastic encodings, and not with fixed ones.",
     profile="full",
     cells=lambda: _pair(PAPER, "sgd", "zero", 128, SEEDS),
     figures=("length_tasks",),
@@ -268,7 +269,7 @@ figure_4_lengths = claim(
     figures=("subset_tasks",),
     neighbours=(
         EXCHANGED,
-        Neighbour("both end below a hundredth of their start", {"most": 0.01}),
+        Neighbour("both end below a hundredth of their initial loss", {"most": 0.01}),
         Neighbour("fixed ones are worse by 0.005 for each further token", {"steeper": 0.005}),
     ),
     chosen=CHOSEN[:3],
@@ -316,11 +317,11 @@ THRESHOLDS = (0.18, 0.2, 0.25, 0.3)
     ],
     figures=("fixed_floor",),
     chosen=(
-        "the dot-product threshold of the encodings: 0.4, and 0.18, 0.2, 0.25 and 0.3 beside it",
-        "the loss that is plotted: that of equation (3), half of the squared error; the whole square beside it",
+        "the dot-product threshold of the encodings: 0.4, and also 0.18, 0.2, 0.25 and 0.3",
+        "the loss that is plotted: that of equation (3), half of the squared error; and also the squared error itself",
         CHOSEN[2],
     ),
-    neighbours=(Neighbour("at 0.25 or above, if the whole square is plotted", {"floor": 0.25, "times": 2.0}),),
+    neighbours=(Neighbour("at 0.25 or above, if the squared error itself is plotted", {"floor": 0.25, "times": 2.0}),),
     history=(
         "Until 2026-11-17 a run that ends below 0.15 made the verdict 'fails as printed', with an erratum. But the "
         "floor depends on the threshold, which is not printed, and the caption does not say whether the plotted "
@@ -359,7 +360,7 @@ def _from_starts(optimiser: Optimiser, seeds: int, *initials: Initial) -> Iterat
 
 
 _ONE = (*CHOSEN, "one seed")
-_THREE = (*CHOSEN, "three seeds, each of which must come out")
+_THREE = (*CHOSEN, "three seeds, with each of which the result must be reproduced")
 _SEEDS = "Until 2026-11-17 there was one seed."
 _LIKE = 3.0
 """The largest ratio of final losses at which runs from zero and from a random start count as much the same."""
@@ -410,8 +411,8 @@ def _alike(cells: Sequence[CellResult], better: str, worse: str, apart: float, l
 
 @claim(
     where="Figure 5",
-    says="With Adam from zero, stochastic encodings have an advantage on longer sequences as in Figure 4, and have "
-    "the smaller loss on larger subsets.",
+    says="With Adam from zero initialization, stochastic encodings have an advantage on longer sequences as in "
+    "Figure 4, and have the smaller loss on larger subsets.",
     profile="full",
     cells=lambda: _from_starts("adam", 3, "zero"),
     figures=("length_tasks", "subset_tasks"),
@@ -427,20 +428,20 @@ def figure_5(
 
 @claim(
     where="Figure 6",
-    says="With SGD from a random start the results are much the same as from zero, with the same advantage of "
-    "stochastic encodings.",
+    says="With SGD from random initialization the results are much the same as from zero initialization, with the "
+    "same advantage of stochastic encodings.",
     profile="full",
     cells=lambda: _from_starts("sgd", 1, "random", "zero"),
     figures=("length_tasks", "subset_tasks"),
     neighbours=(
         EXCHANGED,
         _apart(20),
-        Neighbour("every loss is within a twentieth of the loss from zero", {"like": 1.05}),
+        Neighbour("every loss is within a twentieth of the loss from zero initialization", {"like": 1.05}),
     ),
     chosen=_ONE,
     history=(
-        "Until 2026-11-17 the rule was that of Figure 4, and there was no comparison with a run from zero, of which "
-        "the caption speaks.",
+        "Until 2026-11-17 the rule was that of Figure 4, and there was no comparison with a run from zero "
+        "initialization, which the caption mentions.",
     ),
 )
 def figure_6(
@@ -455,18 +456,18 @@ def figure_6(
 
 @claim(
     where="Figure 7",
-    says="With Adam from a random start the results are much the same as from zero: stochastic encodings have an "
-    "advantage on longer sequences as in Figure 4, and the smaller loss on larger subsets.",
+    says="With Adam from random initialization the results are much the same as from zero initialization: stochastic "
+    "encodings have an advantage on longer sequences as in Figure 4, and the smaller loss on larger subsets.",
     profile="full",
     cells=lambda: _from_starts("adam", 3, "random", "zero"),
     figures=("length_tasks", "subset_tasks"),
     neighbours=(
         EXCHANGED,
         _apart(300),
-        Neighbour("every loss is within a twentieth of the loss from zero", {"like": 1.05}),
+        Neighbour("every loss is within a twentieth of the loss from zero initialization", {"like": 1.05}),
     ),
     chosen=_THREE,
-    history=(*_LEVELS, _SEEDS, "Since 2026-11-17 the run from zero is compared as well."),
+    history=(*_LEVELS, _SEEDS, "Since 2026-11-17 the run from zero initialization is compared as well."),
 )
 def figure_7(
     cells: Sequence[CellResult],

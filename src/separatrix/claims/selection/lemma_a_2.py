@@ -34,8 +34,8 @@ def isometric_width(T: int, q: int, delta: float, draws: int, seed: int) -> dict
 
 @claim(
     where="Lemma A.2",
-    says=r"For some absolute constant $C$, random signs of width $C q \log T / \delta^2$ have the "
-    r"$(q, \delta)$-restricted isometry and orthogonality property with positive probability.",
+    says=r"For some absolute constant $C$, matrices of random signs of width $C q \log T / \delta^2$ have the $(q, "
+    r"\delta)$-restricted isometry and orthogonality property with positive probability.",
     cells=cell_grid(
         isometric_width,
         {"T q delta": ((6, 1, 0.4), (12, 1, 0.4), (24, 1, 0.4), (24, 1, 0.1), (8, 2, 0.4), (12, 2, 0.4), (12, 2, 0.2))},

@@ -23,7 +23,7 @@ JACOBIAN = (
         shown_by="Jacobian of the softmax",
         printed=r"$d \operatorname{softmax}(v) = (\operatorname{diag}(v) - v v^\top) d v$.",
         right=r"$(\operatorname{diag}(p) - p p^\top) d v$ with $p = \operatorname{softmax}(v)$.",
-        why="The next line of the proof already has $S_y$ in the place of $v$. The proof of Lemma E.2 repeats this.",
+        why="The next line of the proof already has $S_y$ in place of $v$. The proof of Lemma E.2 repeats this.",
     ),
 )
 

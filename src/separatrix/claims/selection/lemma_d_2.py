@@ -45,8 +45,8 @@ TOKENS = (
         shown_by="attention that depends on the tokens",
         printed=r"If $V = \alpha [I_d, 0]$, the loss is $\frac{d}{2} \mathbb{E} \lVert Y / q - \alpha S_y \rVert^2$.",
         right=r"If also the blocks of $W$ that multiply tokens are zero, as Lemma E.3 has it.",
-        why=r"The last step takes the mean of $X^\top X$, which is $d I_T$, apart from that of $S_y$. That needs $S_y$ "
-        r"to be independent of $X$, which is so along the trajectory (Lemma D.5).",
+        why=r"The last step takes the means of $X^\top X$, which is $d I_T$, and of $S_y$ separately. That requires "
+        "$S_y$ to be independent of $X$, which holds along the trajectory (Lemma D.5).",
     ),
 )
 

@@ -99,8 +99,8 @@ def _d5_cells() -> Iterator[Cell]:
 
 @claim(
     where="Lemma D.5",
-    says="With one-hot encodings and a zero start, gradient descent on the population loss keeps $V$ on $[I, 0]$ "
-    "and $W$ on the projection orthogonal to the constant vector (Lemma 3.2).",
+    says="With one-hot encodings and zero initialization, gradient descent on the population loss keeps $V$ on $[I, "
+    "0]$ and $W$ on the projection orthogonal to the constant vector (Lemma 3.2).",
     cells=_d5_cells,
     errata=PLANE,
     neighbours=(
@@ -116,5 +116,8 @@ def lemma_d_5(cells: Sequence[CellResult], misprint: str = "", distance: str = "
     """
     leaves = max(cell.result["leaves"] for cell in cells if "leaves" in cell.result)
     off = max(max(cell.result[distance], cell.result["apart"]) for cell in cells if "off" in cell.result)
-    numbers: dict[str, float | str] = {"gradient leaves the plane by": leaves, "descent is off the recursion by": off}
+    numbers: dict[str, float | str] = {
+        "largest component of the gradient outside the plane": leaves,
+        "largest difference of gradient descent from the recursion": off,
+    }
     return compared(cells, PLANE, numbers, held=max(leaves, off) < TIGHT, misprint=misprint)

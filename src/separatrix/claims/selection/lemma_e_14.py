@@ -89,5 +89,8 @@ def _cells() -> Iterator[Cell]:
 def lemma_e_14(cells: Sequence[CellResult], misprint: str = "", all_alike: bool = False) -> Finding:
     uneven = max(max(cell.result["uneven"], cell.result["apart"] if all_alike else 0.0) for cell in cells)
     unmoved = max(cell.result["unmoved"] for cell in cells)
-    numbers: dict[str, float | str] = {"mean attention is uneven by": uneven, "flips and exchanges move it by": unmoved}
+    numbers: dict[str, float | str] = {
+        "largest difference of mean attention within a group": uneven,
+        "sign flips and exchanges change it by": unmoved,
+    }
     return compared(cells, EXCHANGE, numbers, held=max(uneven, unmoved) < TIGHT, misprint=misprint)

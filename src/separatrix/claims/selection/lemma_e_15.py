@@ -84,13 +84,13 @@ def _beyond(weight: float, q: int, outside: int, C: float, c: float) -> tuple[fl
     errata=WEIGHTS,
     neighbours=(
         *as_printed(WEIGHTS),
-        Neighbour("with $0.9 c$ in the place of $c$ in the lower bound", {"below": 0.9}),
-        Neighbour("with $0.9 c$ in the place of $c$ in the upper bound", {"above": 0.9}),
+        Neighbour("with $0.9 c$ in place of $c$ in the lower bound", {"below": 0.9}),
+        Neighbour("with $0.9 c$ in place of $c$ in the upper bound", {"above": 0.9}),
     ),
     history=(
-        "Until 2026-11-17 all overlaps were positive, so that the upper bound was never nearly reached, and the "
-        "printed statement was the only wrong neighbour. Encodings with negative overlaps, and with overlaps of "
-        "both signs, were added.",
+        "Until 2026-11-17 all overlaps were positive, so that no weight came near the upper bound, and the printed "
+        "statement was the only wrong neighbour. Encodings with negative overlaps, and with overlaps of both signs, "
+        "were added.",
     ),
 )
 def lemma_e_15(cells: Sequence[CellResult], misprint: str = "", below: float = 1.0, above: float = 1.0) -> Finding:
@@ -102,7 +102,7 @@ def lemma_e_15(cells: Sequence[CellResult], misprint: str = "", below: float = 1
         ends.append([_beyond(weight, q, outside, C, scale * c)[at] for at, scale in enumerate((below, above))])
     least, most = (max(end[at] for end in ends) for at in (0, 1))
     numbers = {
-        "most that a weight is below its lower bound": least,
-        "most that a weight is above its upper bound": most,
+        "largest amount by which a weight is below its lower bound": least,
+        "largest amount by which a weight is above its upper bound": most,
     }
     return compared(cells, WEIGHTS, numbers, held=max(least, most) <= ROUNDING, misprint=misprint)

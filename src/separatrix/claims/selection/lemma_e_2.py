@@ -22,7 +22,7 @@ MEAN = (
         printed=r"The mean output over encodings is $V Z \mathbb{E}[S_y]$, and the gradient in $V$ has "
         r"$Z \mathbb{E}[S_y]$.",
         right=r"They are $\mathbb{E}[V Z S_y]$ and $\mathbb{E}[Z S_y]$. These agree with the printed ones where $V_e "
-        "= 0$, as along the trajectory from zero.",
+        "= 0$, as along the trajectory from zero initialization.",
         why="$Z$ contains $E$, so that the mean over $E$ cannot be taken of $S_y$ alone.",
     ),
 )
@@ -67,8 +67,7 @@ def _cells() -> Iterator[Cell]:
 
 @claim(
     where="Lemma E.2",
-    says="The gradients of the stochastic objective are those of Lemma D.1 with the mean of $S_y$ in the place of "
-    "$S_y$.",
+    says="The gradients of the stochastic objective are those of Lemma D.1 with the mean of $S_y$ in place of $S_y$.",
     cells=_cells,
     errata=MEAN,
     neighbours=as_printed(MEAN),

@@ -31,7 +31,7 @@ UPDATES = (
         rank=Rank.TYPOGRAPHICAL,
         at="Lemma E.7, proof",
         shown_by="update of V",
-        printed=r"$V(t + 1) = V(t) + (\ldots)$, without the rate.",
+        printed=r"$V(t + 1) = V(t) + (\ldots)$, without the learning rate.",
         right=r"$V(t) + \eta (\ldots)$.",
         why=r"The step of gradient descent is $\eta$ times the gradient.",
     ),
@@ -50,11 +50,11 @@ UPDATES = (
         shown_by="order of the bounds on C",
         printed=r"For all $t$ the step of $C$ is between $1 - c$ and $1 + c$ times $\frac{\eta d \alpha}{d_e} E[(1 - q "
         r"s_+) s_+] \left( 1 - \frac{q \alpha (T s - 1)}{T - q} \right)$, $c = \delta / (1 - 2 \delta)$.",
-        right=r"With $c = \delta \sqrt{q} / (1 - \delta)$, as Lemma A.3 is right, and for all $t$ at which the last "
-        r"factor is not negative; else the two bounds change places. That it never is follows from $\alpha \le (1 + "
-        r"r) \alpha^\ast$, (IH2), so that the lemma and (IH2) are proved by one induction.",
-        why="The lemma is stated for all $t$ and (IH2) is shown only later, from the lemma: as printed, the two are "
-        "proved in a circle.",
+        right=r"With $c = \delta \sqrt{q} / (1 - \delta)$, as in Lemma A.3, corrected, and for all $t$ at which the "
+        "last factor is not negative; otherwise the two bounds are exchanged. That it is never negative follows from "
+        r"$\alpha \le (1 + r) \alpha^\ast$, (IH2), so that the lemma and (IH2) are proved by one induction.",
+        why="The lemma is stated for all $t$ and (IH2) is shown only later, from the lemma: as printed, the argument "
+        "is circular.",
     ),
 )
 
@@ -142,20 +142,20 @@ def _cells() -> Iterator[Cell]:
 
 @claim(
     where="Lemma E.7",
-    says="With stochastic encodings and a zero start, gradient descent keeps $V$ on $[I, 0]$ and $W$ on the "
+    says="With stochastic encodings and zero initialization, gradient descent keeps $V$ on $[I, 0]$ and $W$ on the "
     r"identity of the position block (Lemma 3.4), with an update rule for $\alpha$ and bounds on that of $C$.",
     cells=_cells,
     errata=UPDATES,
     neighbours=(*as_printed(UPDATES), Neighbour("the interval for $C$ has nine tenths of its width", {"share": 0.9})),
     history=(
-        "At first the loss was taken from the formula of Lemma E.3, which is a function of alpha and the position "
-        "block alone, at one size, so that the check could say nothing about the other blocks.",
-        "Until 2026-11-17 the overlaps were 1 or 3 at three of four sizes, where the lower bound on the step of C "
-        "is not above zero, and the neighbour was half of the interval, at any size. Then sizes with overlaps below "
-        "1 and a large C were added, where the bound is nearly reached, and the neighbour is now judged where the "
-        "overlaps are below 1.",
-        "On 2026-11-18 a cell was added in which alpha is beyond (IH2) and C falls: it shows that the two bounds on C "
-        "change places there. The verdict stayed.",
+        "At first the loss was computed by the formula of Lemma E.3, at one size. The formula depends on alpha and "
+        "the position block alone, so that the check could say nothing about the other blocks.",
+        "Until 2026-11-17 the overlaps were 1 or 3 at three of four sizes, where the lower bound on the step of C is "
+        "not above zero, and the wrong neighbour was half of the interval, at every size. Then sizes with overlaps "
+        "below 1 and a large C were added, where the bound is nearly reached, and the neighbour is now judged where "
+        "the overlaps are below 1.",
+        "On 2026-11-18 a cell was added in which alpha is beyond (IH2) and C falls: it shows that the two bounds on "
+        "C are exchanged there. The verdict did not change.",
     ),
 )
 def lemma_e_7(cells: Sequence[CellResult], misprint: str = "", share: float = 1.0) -> Finding:
@@ -173,7 +173,7 @@ def lemma_e_7(cells: Sequence[CellResult], misprint: str = "", share: float = 1.
         if overlap < 1 - ROUNDING and middle:
             used = max(used, abs(moved / middle - 1) / overlap)
     numbers: dict[str, float | str] = {
-        "gradient leaves the lemma's directions, all blocks, by": strays,
+        "largest component of the gradient outside the lemma's directions, all blocks": strays,
         "violation of the bounds on the step of C": max(bounds, 0.0),
         "largest share of the interval that is used, overlaps below 1": used,
     }

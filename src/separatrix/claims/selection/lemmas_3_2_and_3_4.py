@@ -89,7 +89,7 @@ def _directions(cells: Sequence[CellResult], along: str) -> Finding:
 
 @claim(
     where="Lemma 3.2",
-    says=r"Along gradient descent from zero with one-hot encodings, $W$ is $C(t) (I - \mathbf{1} "
+    says=r"Along gradient descent from zero initialization with one-hot encodings, $W$ is $C(t) (I - \mathbf{1} "
     r"\mathbf{1}^\top / T)$ on positions and zero elsewhere, and $V$ is $\alpha(t) [I, 0]$.",
     cells=cell_grid(one_hot_run, {"T q d lr": ((9, 2, 1, 0.05), (5, 1, 2, 0.0125), (8, 5, 3, 0.2))}, steps=60),
     neighbours=(Neighbour("$W$ is $C(t) I$ on positions", {"along": "W plain"}),),
@@ -100,8 +100,8 @@ def lemma_3_2(cells: Sequence[CellResult], along: str = "W") -> Finding:
 
 @claim(
     where="Lemma 3.4",
-    says="Along gradient descent from zero with stochastic encodings, $W$ is $C(t) I$ on positions and "
-    r"zero elsewhere, and $V$ is $\alpha(t) [I, 0]$.",
+    says="Along gradient descent from zero initialization with stochastic encodings, $W$ is $C(t) I$ on positions "
+    r"and zero elsewhere, and $V$ is $\alpha(t) [I, 0]$.",
     cells=cell_grid(
         stochastic_run, {"T q width d lr": ((3, 2, 4, 2, 0.5), (4, 1, 3, 1, 0.5), (4, 3, 3, 2, 0.2))}, steps=10
     ),

@@ -108,7 +108,7 @@ _formula(
     r"E_y \lVert E[S_y] \rVert^2$ times $[I, 0]$.",
     "E.4",
     "E.4 outside",
-    r"with $\mathbb{E} \lVert S_y \rVert^2$ in the place of $\lVert \mathbb{E}[S_y] \rVert^2$",
+    r"with $\mathbb{E} \lVert S_y \rVert^2$ in place of $\lVert \mathbb{E}[S_y] \rVert^2$",
 )
 _formula(
     "Lemma E.5",

@@ -99,8 +99,8 @@ def _size(name: str, T: int, q: int, d: int, width: int) -> int:
     ),
     history=(
         "Until 2026-11-17 the check multiplied matrices of ones with the dimensions in question, which says nothing "
-        "about the models. The dimensions are now those of the library's models; the code of a subset is compared "
-        "in numbers.",
+        "about the models. The dimensions are now those of the library's models, and the code of a subset is "
+        "compared numerically.",
     ),
 )
 def section_2(cells: Sequence[CellResult], misprint: str = "", columns: str = "d + d_e", outputs: str = "d") -> Finding:

@@ -145,13 +145,13 @@ def theorem_3_5(cells: Sequence[CellResult], more: int = 0, width: int = 1) -> F
     figures=("fully_connected_widths",),
     neighbours=(
         *NEIGHBOURS,
-        Neighbour("they stay a twentieth above the infimum for their first width", {"times": 1.05}),
+        Neighbour("they stay a twentieth above the infimum for the width of their first layer", {"times": 1.05}),
         Neighbour("the transformer goes below a hundredth of the infimum for $T d - 1$ neurons", {"part": 0.01}),
     ),
     history=(
         "Until 2026-11-17 the transformer was shown beside the nets but not compared with anything, and the claim "
-        "said that it has fewer parameters than all of them. In fact it has fewer than those with T d - 1 neurons "
-        "in the first layer.",
+        "said that it has fewer parameters than all of them. It has fewer than the nets with T d - 1 neurons in the "
+        "first layer.",
     ),
 )
 def theorem_3_5_trained(

@@ -173,7 +173,7 @@ def _size_cells() -> Iterator[Cell]:
         "Until 2026-11-17 the width was 10 q log T, only at T = 512 with q up to 8, and the rejected neighbour was "
         "10 log T; but 10 sqrt(q) log T was enough there too. Now the constant is 3, T goes up to 4096 and q up to "
         "64, and the rejected neighbours are other powers of q and of log T that agree with the claim at T = 256, q "
-        "= 4; the verdict stayed.",
+        "= 4. The verdict did not change.",
     ),
 )
 def theorem_c_3(
@@ -258,7 +258,7 @@ PROOF = (
         shown_by="width of the encodings",
         printed=r"If $d_e$ is of order $q \log T$, the overlaps of $e_y = E_y (E_y^\top E_y)^{-1} \mathbf{1}$ with "
         "the encodings of all other positions are at most $1/2$.",
-        right=r"This needs $d_e$ of order $q^2 \log T$; or it needs $q \log T$ and, in the place of $e_y$, the dual "
+        right=r"This needs $d_e$ of order $q^2 \log T$; or it needs $q \log T$ and, in place of $e_y$, the dual "
         "vector of Lemma 2.2 of Candes and Tao.",
         why=r"The overlap is at most $\delta \sqrt{q} / (1 - \delta)$, and it is about as large as that where the "
         "encoding of one position has the same small product with all those of a subset (Lemma A.3). The dual "

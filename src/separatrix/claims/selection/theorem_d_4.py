@@ -40,9 +40,9 @@ PROOF = (
         shown_by="lower bound in Phase II",
         printed=r"$\frac{(T - q) s^2 w^2}{(T - 1) D^2} \ge \frac{w^2}{q (T - 1) D}$.",
         right=r"$\frac{(T - q) s^2 w^2}{(T - 1) D^2} \ge \frac{w^2}{(T - 1)(T - q)}$.",
-        why="Because $(T - q) q s^2 - D = -w^2$, the printed inequality is the reverse of a true one. The right "
-        r"inequality follows from $\alpha^\ast \ge 1$, and the rest of the proof goes through, with 32 in the place "
-        "of 8 in the first stage.",
+        why="Because $(T - q) q s^2 - D = -w^2$, the printed inequality is the reverse of a true one. The corrected "
+        r"inequality follows from $\alpha^\ast \ge 1$, and the rest of the proof remains valid, with 32 in place of 8 "
+        "in the first stage.",
     ),
     Erratum(
         rank=Rank.PROOF,
@@ -197,13 +197,15 @@ def _cells() -> Iterator[Cell]:
     errata=PROOF,
     neighbours=(*as_printed(PROOF), *sharper(FACTORS)),
     history=(
-        "Until 2026-11-17 the quotients of the induction were those of alpha, which are near 1 whatever kappa and eta "
-        "are, and only three steps had a wrong neighbour. Now each quotient compares how far a quantity moves with how "
-        "far it may move, every step has a neighbour, and the total of the steps is checked; the verdict stayed.",
-        "Until 2026-11-18 the step across 1 / sqrt(T q) was cut off at that weight, which hid that alpha* may fall in "
-        "it; (S2) was judged below alpha* too, where it is not needed. The step is now judged against the upper end "
-        "that holds after it, and (S2) from alpha* on; the verdict stayed.",
-        "On 2026-11-18 the factors of the neighbours of the steps were chosen anew after the quotients had been seen.",
+        "Until 2026-11-17 the quotients of the induction were those of alpha, which are near 1 for every kappa and "
+        "eta, and only three steps had a wrong neighbour. Now each quotient compares how far a quantity moves with "
+        "how far it may move, every step has a neighbour, and the total number of steps is checked. The verdict did "
+        "not change.",
+        "Until 2026-11-18 the step across 1 / sqrt(T q) was cut off at that weight, which hid that alpha* may fall "
+        "in it; (S2) was judged below alpha* too, where it is not needed. The step is now judged against the upper "
+        "end that holds after it, and (S2) only from alpha* on. The verdict did not change.",
+        "On 2026-11-18 the factors in the wrong neighbours of the steps were chosen again after the quotients had "
+        "been seen.",
     ),
 )
 def theorem_d_4_proof(cells: Sequence[CellResult], misprint: str = "", step: str = "", factor: float = 1.0) -> Finding:

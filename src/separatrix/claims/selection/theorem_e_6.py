@@ -71,8 +71,8 @@ PROOF = (
         printed=r"$\eta \le d_e / (40 d^2 T)$.",
         right=r"$\eta \le d_e^2 / (40 d^2 T)$, as in the theorem.",
         why=r"The two terms sum to at most $\frac{(1 + c)^2}{q} \left( \frac{10}{3} + \frac{15}{16} \right) \eta d / "
-        r"d_e$, and the left side is $d_e / (8 d T)$: this step of the proof allows rates that grow as $d_e^2$, and "
-        "the rates of the theorem would not meet the printed condition.",
+        "d_e$, and the left side is $d_e / (8 d T)$: this step of the proof allows learning rates that grow as "
+        "$d_e^2$, and the learning rates of the theorem would not satisfy the printed condition.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -189,13 +189,16 @@ def _cells() -> Iterator[Cell]:
     errata=PROOF,
     neighbours=(*as_printed(PROOF), *sharper(FACTORS)),
     history=(
-        "Until 2026-11-17 the quotients of the induction were those of alpha, which are near 1 whatever kappa and eta "
-        "are, and only three steps had a wrong neighbour; c was delta / (1 - 2 delta), and epsilon was 1e-3. Now each "
-        "quotient compares how far a quantity moves with how far it may move, every step has a neighbour, c is the "
-        "right one, there are three values of epsilon, and the total of the steps is checked; the verdict stayed.",
+        "Until 2026-11-17 the quotients of the induction were those of alpha, which are near 1 for every kappa and "
+        "eta, and only three steps had a wrong neighbour; c was delta / (1 - 2 delta), and epsilon was 1e-3. Now "
+        "each quotient compares how far a quantity moves with how far it may move, every step has a neighbour, c is "
+        "the right one, there are three values of epsilon, and the total number of steps is checked. The verdict did "
+        "not change.",
         "Until 2026-11-18 the step across 1 / sqrt(T q) was cut off at that weight, and (S4) was judged below alpha* "
-        "too, at sizes up to T = 400 at which it happens to hold there. Both are errata now; the verdict stayed.",
-        "On 2026-11-18 the factors of the neighbours of the steps were chosen anew after the quotients had been seen.",
+        "too, at sizes up to T = 400 at which it happens to hold there. Both are errata now. The verdict did not "
+        "change.",
+        "On 2026-11-18 the factors in the wrong neighbours of the steps were chosen again after the quotients had "
+        "been seen.",
     ),
 )
 def theorem_e_6_proof(cells: Sequence[CellResult], misprint: str = "", step: str = "", factor: float = 1.0) -> Finding:

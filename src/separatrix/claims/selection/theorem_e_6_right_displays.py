@@ -40,16 +40,17 @@ OVERLAP = (
         printed=r"A step of $C$ has the factors $7/8$ below and $9/8$ above, in (UP1), (UP2), Phase I and Phase II, "
         r"and $\Delta s \le \frac{45}{32} s (1 - q s) \Delta C$.",
         right=r"The factors are $1 - c$, $1 + c$ and $\frac{5}{4} (1 + c)$, with $c = \delta \sqrt{q} / (1 - \delta)$ "
-        r"or the largest overlap that there is. The bounds before (S4) and in (##) must keep the factor $1/q$ that "
+        "or the largest overlap that occurs. The bounds before (S4) and in (##) must keep the factor $1/q$ that "
         r"their last steps drop: the two terms before (S4) sum to at most $\frac{(1 + c)^2}{q} \left( \frac{10}{3} + "
         r"\frac{15}{16} \right) \frac{\eta d}{d_e}$ times their common factor, and those of (##) to $\frac{35 (1 + "
-        r"c)^2}{32 q}$ times theirs, in the place of $\frac{405}{1024} + \frac{1215}{4096}$. For $\delta < 1/10$ and "
-        r"overlaps below 1 this is enough.",
+        r"c)^2}{32 q}$ times theirs, in place of $\frac{405}{1024} + \frac{1215}{4096}$. For $\delta < 1/10$ and "
+        "overlaps below 1 this is enough.",
         why=r"$9/8$ and $7/8$ are $1 \pm c$ for $c = \delta / (1 - 2 \delta)$, the bound of Lemma A.3 that is too "
         r"small. At $\delta = 0.0999$ the largest overlap is $0.152$ at $q = 2$, $0.185$ at $q = 3$, $0.32$ at $q = "
         "10$ and $0.995$ at $q = 99$, so that (UP1), (UP2) and the least step fail at $q = 2$. With the right $c$ "
         r"but without the $1/q$, the sum in (##) is $\frac{35}{64} (1 + c)^2$, which from $q = 3$ on exceeds $3/4$, "
-        r"all that is known of $1 - \frac{d_e}{4 d T}$; and from $q = 16$ on the sum before (S4) is too large as well.",
+        r"the only lower bound on $1 - \frac{d_e}{4 d T}$ that is known; and from $q = 16$ on the sum before (S4) is "
+        "too large as well.",
     ),
 )
 
@@ -243,7 +244,7 @@ def _cells() -> Iterator[Cell]:
 @claim(
     where="Theorem E.6",
     part="right displays",
-    says=r"In the proof, Phase I and the bounds on a step of $C$ and on what it does to the interval of $\alpha$ lead "
+    says=r"In the proof, Phase I and the bounds on a step of $C$ and on its effect on the interval of $\alpha$ lead "
     r"to (S4) and to (##), and the loss at both ends of the interval is at most $\epsilon$.",
     cells=_cells,
     errata=OVERLAP,
@@ -253,10 +254,10 @@ def _cells() -> Iterator[Cell]:
         *sharper(FACTORS),
     ),
     history=(
-        "Until 2026-11-18 the displays were evaluated with the printed 7/8, 9/8 and 45/32, and C moved at these "
-        "speeds, which rest on the bound of Lemma A.3 that is too small: the verdict was that all hold as printed. "
-        "Now C moves as fast and as slowly as the largest overlap allows, the constants are those of that overlap, "
-        "and Phase I, the factor of the update of C and the last line of the loss are evaluated too.",
+        "Until 2026-11-18 the displays were evaluated with the printed 7/8, 9/8 and 45/32, and C changed at these "
+        "rates, which rest on the bound of Lemma A.3 that is too small: the verdict was that all hold as printed. "
+        "Now C changes at the largest and smallest rates that the largest overlap allows, the constants are those of "
+        "that overlap, and Phase I, the factor of the update of C and the last line of the loss are evaluated too.",
     ),
 )
 def right_displays(

@@ -119,7 +119,7 @@ def _selected(left: Tensor, stacked: Tensor) -> Tensor | None:
 @claim(
     where="Theorem C.2",
     part="proof",
-    says="The proof scales two inputs that the net cannot tell apart.",
+    says="The proof scales two inputs that the net cannot distinguish.",
     cells=cell_grid(zero_net, {"T q d": ((6, 2, 2), (8, 3, 1), (5, 4, 3), (4, 2, 1))}),
     errata=SCALE,
     neighbours=as_printed(SCALE),
@@ -138,8 +138,8 @@ def theorem_c_2_proof(cells: Sequence[CellResult], misprint: str = "") -> Findin
     errata=MATRICES,
     neighbours=as_printed(MATRICES),
     history=(
-        "Until 2026-11-18 the numbers of two errata, on the blocks of Q and K and on tokens beyond the unit ball, were "
-        "written into the program; now they are computed.",
+        "Until 2026-11-18 the numbers of two errata, on the blocks of Q and K and on tokens beyond the unit ball, "
+        "were constants in the program; now they are computed.",
     ),
 )
 def theorem_c_3_matrices(cells: Sequence[CellResult], misprint: str = "") -> Finding:

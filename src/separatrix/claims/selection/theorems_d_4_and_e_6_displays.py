@@ -85,7 +85,7 @@ E_6 = (
         rank=Rank.TYPOGRAPHICAL,
         shown_by="rate in the first stage's count",
         printed=r"The first stage takes $\tilde{O}(T^{(2 - 2 \delta) / (1 - 3 \delta)})$ iterations.",
-        right=r"$\tilde{O}(T^{(2 + 2 c) / (1 - c)} / \eta)$, with $c = \delta \sqrt{q} / (1 - \delta)$ in the place of "
+        right=r"$\tilde{O}(T^{(2 + 2 c) / (1 - c)} / \eta)$, with $c = \delta \sqrt{q} / (1 - \delta)$ in place of "
         r"$\delta / (1 - 2 \delta)$, for which this is the printed power.",
         why=r"The count divides by the step of $C$, which contains $\eta$; and the theorem has it.",
     ),
@@ -103,7 +103,7 @@ E_6 = (
         shown_by="reason for the monotone C",
         printed=r"$\alpha \le (1 + \frac{(d - 1)(1 - q s)}{d q s (T s - 1)}) \alpha^\ast$, as the reason "
         "that $C$ does not fall.",
-        right=r"$\frac{8 T d - d_e}{8 T d}$ in the place of $\frac{d - 1}{d}$, as in (IH2).",
+        right=r"$\frac{8 T d - d_e}{8 T d}$ in place of $\frac{d - 1}{d}$, as in (IH2).",
         why=r"The printed bound comes from Theorem D.4, where it is misprinted too. At $d = 1$ it would say $\alpha "
         r"\le \alpha^\ast$.",
     ),
@@ -130,7 +130,7 @@ E_6 = (
         shown_by="names of the statements",
         printed="After (***): And therefore, (S2) is proved, which also leads to (S1).",
         right="(S4) is proved, which also leads to (S3).",
-        why="(S1) and (S2) are those of Theorem D.4, with $1 / d$ in the place of $d_e / (T d)$: their interval for "
+        why="(S1) and (S2) are those of Theorem D.4, with $1 / d$ in place of $d_e / (T d)$: their interval for "
         r"$\alpha$ is another one.",
     ),
 )

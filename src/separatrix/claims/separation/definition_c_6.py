@@ -70,8 +70,8 @@ def shapes(n: int, d: int, m: int, seed: int) -> dict[str, float | bool]:
         ),
     ),
     neighbours=(
-        Neighbour(r"$\phi$ in the place of $\phi_\tau$", {"network": "without_tau"}),
-        Neighbour("$u$ in the place of $c$, without $D(X)$", {"network": "unnormalised"}),
+        Neighbour(r"$\phi$ in place of $\phi_\tau$", {"network": "without_tau"}),
+        Neighbour("$u$ in place of $c$, without $D(X)$", {"network": "unnormalised"}),
     ),
 )
 def definition_c_6(cells: Sequence[CellResult], network: str = "network") -> Finding:

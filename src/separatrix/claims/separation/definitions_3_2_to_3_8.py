@@ -154,12 +154,12 @@ _functions(
     ("separatrix.separation.networks.softmax_regression",),
     "F_exp",
     "F_exp, unshifted",
-    r"with $\phi$ in the place of $\phi_\tau$",
+    r"with $\phi$ in place of $\phi_\tau$",
     (LAYERS,),
 )
 _functions(
     "Definition 3.6",
-    "The network with linear weights is that of Definition 3.5 with linear weights in the place of softmax weights.",
+    "The network with linear weights is that of Definition 3.5 with linear weights in place of softmax weights.",
     ("separatrix.separation.networks.linear_regression",),
     "F_lin",
     "F_lin of exp",
@@ -173,7 +173,7 @@ _functions(
     cells=_data_cells,
     defines=("separatrix.separation.decimals.log_width", "separatrix.separation.simulation.random_signs"),
     neighbours=(
-        Neighbour(r"$m = \log(n / \delta)$, whatever $C$ is", {"power": 0.0}),
+        Neighbour(r"$m = \log(n / \delta)$ for every $C$", {"power": 0.0}),
         Neighbour(r"$m = 1.1 C \log(n / \delta)$", {"factor": 1.1}),
     ),
     history=("Until 2026-11-18 the cells had C = 1 alone, where the definition has C > 1.",),

@@ -61,7 +61,7 @@ def trick_finding(cells: Sequence[CellResult], wrong: Sequence[str], shows: dict
     numbers: dict[str, float | str] = {
         "entries compared": sum(cell.result["entries"] for cell in cells),
         "entries that differ": mismatches,
-        "chance that a false identity passes": (3 / _RANGE) ** len({cell.seed for cell in cells}),
+        "probability that a false identity passes": (3 / _RANGE) ** len({cell.seed for cell in cells}),
     }
     return holds_if(not mismatches, numbers, shows=shows)
 

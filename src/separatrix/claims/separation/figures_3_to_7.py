@@ -130,8 +130,8 @@ def _numbers(cells: Sequence[CellResult], scale: float) -> tuple[dict[str, float
         counts += [(hits, result["trials"], scale * p, scale * q) for hits, p, q in points if hits is not None]
     least, together = min(chance(*point) for point in counts), all_at_once(counts)
     numbers["points simulated"] = len(counts)
-    numbers["least chance of a simulated count"] = least
-    numbers["chance of all counts together, at most"] = together
+    numbers["least probability of a simulated count"] = least
+    numbers["probability of all counts together, at most"] = together
     return numbers, min(least, together)
 
 
@@ -270,7 +270,9 @@ def figure_4(cells: Sequence[CellResult], scale: float = 1.0) -> Finding:
         for broken in p["broken"]
     ]
     numbers, least = _numbers(cells, scale)
-    numbers["points outside Theorem E.4, which asks b < 0.2 and b^2 + c^2 = 1"] = f"{sum(outside)} of {len(outside)}"
+    numbers["points outside Theorem E.4, which requires b < 0.2 and b^2 + c^2 = 1"] = (
+        f"{sum(outside)} of {len(outside)}"
+    )
     return _judged(numbers, least, _self_shows("4", cells), _far_from_one(by_name(cells), "4"))
 
 
@@ -354,8 +356,7 @@ def figure_7(cells: Sequence[CellResult], scale: float = 1.0) -> Finding:
     numbers, least = _numbers(cells, scale)
     numbers["largest difference between the readings d = 12 and d = 11"] = apart
     note = (
-        f"With m = log(n / delta) success stays at {max(printed['7a']['high']):.3f} or below in panel (a): (3/4)^m of "
-        f"the "
-        "loss is F_exp silent on D1."
+        f"With m = log(n / delta) success stays at {max(printed['7a']['high']):.3f} or below in panel (a): the "
+        "probability that F_exp is 0 on D1 is (3/4)^m."
     )
     return _judged(numbers, least, shows, note)

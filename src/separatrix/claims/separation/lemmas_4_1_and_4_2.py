@@ -193,8 +193,8 @@ def _judged(right: bool, refuted: bool, bounded: bool, numbers: dict[str, float 
 
 _HISTORY = (
     "Until 2026-11-17 the check counted the sign vectors at n = 4, 8 and 13 whose sums exceed the bounds; but the "
-    "bounds are above 1 there, so that no sum can exceed them. {0}. Now chances are computed exactly, for data that "
-    "make C = 1.4 too small."
+    "bounds are above 1 there, so that no sum can exceed them. {0}. Probabilities are now computed exactly, for data "
+    "that make C = 1.4 too small."
 )
 
 
@@ -233,7 +233,7 @@ def lemma_4_1(cells: Sequence[CellResult], C: float = 2.0, power: str = "0.6", m
         "entries of f within the proof's bounds, for all data": "yes" if within else "no",
         "largest n sum f_lin^2 that data allow": max(cell.result["squares"][0] for cell in bounds),
         "not exceeded by data at the ends of their ranges, n <= 13": "yes" if squares else "no",
-        "chance at most delta / n at C = 2, for all data": "yes" if linear and softmax else "no",
+        "probability at most delta / n at C = 2, for all data": "yes" if linear and softmax else "no",
         "C that is too small for equal data, n = 100": _at(bounds, 100)["too_small"][0],
         "C that is too small for equal data, n = 10^6": _at(bounds, 10**6)["too_small"][0],
         "C that is too small for equal data, n = 10^100": _at(bounds, 10**100)["too_small"][0],
@@ -244,8 +244,8 @@ def lemma_4_1(cells: Sequence[CellResult], C: float = 2.0, power: str = "0.6", m
     }
     note = (
         "The C that is needed for equal data grows to sqrt 2 with n. Part 2 is true but far from sharp, because sum "
-        "f_exp^2 <= n^-0.6 gives n^-0.3 in the place of n^-0.1: at the sizes of Figure 3 its right side is above 1, "
-        "so it says nothing there about a network with tau = 1/4."
+        "f_exp^2 <= n^-0.6 gives n^-0.3 in place of n^-0.1: at the sizes of Figure 3 its right side is above 1, so "
+        "it says nothing there about a network with tau = 1/4."
     )
     return _judged(within and squares, refuted, linear and softmax, numbers, note)
 
@@ -261,10 +261,12 @@ def lemma_4_1(cells: Sequence[CellResult], C: float = 2.0, power: str = "0.6", m
     neighbours=(
         Neighbour("with $C = 1.4$ in Part 1", {"C": 1.4}),
         Neighbour(r"$\lvert \sum f_{\text{exp}} \sigma \rvert \ge 0.86$ always", {"least": "0.86"}),
-        Neighbour(r"with a special entry of $2.5 \log n$ in the place of $4 \log n$", {"special": "2.5"}),
+        Neighbour(r"with a special entry of $2.5 \log n$ in place of $4 \log n$", {"special": "2.5"}),
     ),
     history=(
-        _HISTORY.format("The wrong neighbours were 0.72 for 1/4, which n = 2 alone rejects, and + with chance 3/4"),
+        _HISTORY.format(
+            "The wrong neighbours were 0.72 for 1/4, which n = 2 alone rejects, and + with probability 3/4"
+        ),
     ),
 )
 def lemma_4_2(cells: Sequence[CellResult], C: float = 2.0, least: str = "1/4", special: str = "4") -> Finding:
@@ -291,7 +293,7 @@ def lemma_4_2(cells: Sequence[CellResult], C: float = 2.0, least: str = "1/4", s
         "half of them + and half -": "yes" if halves else "no",
         "largest n sum f_lin^2 that data allow": max(cell.result["squares"][1] for cell in bounds),
         "not exceeded by data at the ends of their ranges, n <= 13": "yes" if squares else "no",
-        "chance at most delta / n at C = 2, for all data": "yes" if linear else "no",
+        "probability at most delta / n at C = 2, for all data": "yes" if linear else "no",
         "C that is too small, n = 100": _at(bounds, 100)["too_small"][1],
         "C that is too small, n = 10^6": _at(bounds, 10**6)["too_small"][1],
         "C that is too small, n = 10^100": _at(bounds, 10**100)["too_small"][1],

@@ -207,7 +207,7 @@ def lemma_5_2(cells: Sequence[CellResult], width: float = 1.45) -> Finding:
     enough, printed = rare_from(paths[width], "exp_fires_on_d1"), rare_from(paths[1.0], "exp_fires_on_d1")
     above = all(cell.result["above_half"] for cell in bounds)
     numbers: dict[str, float | str] = {
-        "chance of failure <= delta / n, m = 1.45 log(n / delta), from": power_of_ten(enough),
+        "probability of failure <= delta / n, m = 1.45 log(n / delta), from": power_of_ten(enough),
         "the same, m = log(n / delta), from": power_of_ten(printed),
         "probability at n = 100, m = 4": size["exp_fires_on_d1"],
         "1 - 2^-m there": 1 - 2.0**-4,

@@ -20,7 +20,7 @@ register(
     Lemma(
         "Lemma D.14",
         r"With $Q K^\top = \mathbf{1}$, on $\mathcal{D}_0$, $u_{\text{lin}}$ and $f_{\text{lin}}$ are as in Lemma "
-        "D.10, with $a_0$ in the place of $a_1$.",
+        "D.10, with $a_0$ in place of $a_1$.",
         Reading(0, "ones", "lin", weights_lin(0)),
         (
             EntrySlip(
@@ -45,8 +45,8 @@ register(
 register(
     Lemma(
         "Lemma D.15",
-        r"With $Q K^\top = \mathbf{1}$, on $\mathcal{D}_0$, $c_{\text{lin}}$ is as in Lemma D.11, with $a_0$ in the "
-        "place of $a_1$.",
+        r"With $Q K^\top = \mathbf{1}$, on $\mathcal{D}_0$, $c_{\text{lin}}$ is as in Lemma D.11, with $a_0$ in place "
+        "of $a_1$.",
         Reading(0, "ones", "lin", output_lin(0)),
         (
             EntrySlip(
@@ -56,7 +56,7 @@ register(
                     at="Lemma D.15, proof of Part 2",
                     shown_by="the bound of Part 2 on softmax weights",
                     printed=r"$\langle f_{\text{exp}}, (A_3 V)_{i_0} \rangle \le ((1 + a_0) t/n) b \sqrt{\log n}$.",
-                    right=r"It should be $f_{\text{lin}}$ in the place of $f_{\text{exp}}$.",
+                    right=r"It should be $f_{\text{lin}}$ in place of $f_{\text{exp}}$.",
                     why="For softmax weights the bound fails, for example at $a_0 = 0.09$ with one row in each class.",
                 ),
             ),

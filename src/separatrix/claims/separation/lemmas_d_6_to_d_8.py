@@ -13,9 +13,9 @@ _PRINTED_A0 = tuple(line for line in weights_exp(0) if line.part in ("1a", "1b",
 register(
     Lemma(
         "Lemma D.6",
-        r"With $Q K^\top = \mathbf{1}$, on $\mathcal{D}_0$, $u_{\text{exp}}$ is as in Lemma D.2, with $a_0$ in the "
-        r"place of $a_1$; $f_{\text{exp}}$ is at most $n^{2 a_0 - 1}$ at $(j_3, j_3)$, $n^{a_0 - 1}$ in the rest of "
-        "that column, $1/n$ elsewhere.",
+        r"With $Q K^\top = \mathbf{1}$, on $\mathcal{D}_0$, $u_{\text{exp}}$ is as in Lemma D.2, with $a_0$ in place "
+        r"of $a_1$; $f_{\text{exp}}$ is at most $n^{2 a_0 - 1}$ at $(j_3, j_3)$, $n^{a_0 - 1}$ in the rest of that "
+        "column, $1/n$ elsewhere.",
         Reading(
             0,
             "ones",
@@ -58,10 +58,10 @@ register(
 
 LEMMA_D_7 = Lemma(
     "Lemma D.7",
-    r"With $Q K^\top = \mathbf{1}$, on $\mathcal{D}_0$, in row $j_3$, $c_{\text{exp}}$ is at most $n^{2 a_0 - 1} "
-    "a_0$ in the first column, at most $(n^{2 a_0 - 1} + (t - 1)/n) b$ in the column of $j_3$'s class, and at most "
-    "$(t/n) b$ in the columns of other classes. In other rows the bounds are the same with $a_0$ in the place of $2 "
-    "a_0$. In the last column it is $c$.",
+    r"With $Q K^\top = \mathbf{1}$, on $\mathcal{D}_0$, in row $j_3$, $c_{\text{exp}}$ is at most $n^{2 a_0 - 1} a_0$ "
+    "in the first column, at most $(n^{2 a_0 - 1} + (t - 1)/n) b$ in the column of $j_3$'s class, and at most $(t/n) "
+    "b$ in the columns of other classes. In other rows the bounds are the same with $a_0$ in place of $2 a_0$. In "
+    "the last column it is $c$.",
     Reading(
         0,
         "ones",
@@ -87,7 +87,7 @@ LEMMA_D_7 = Lemma(
             Line("6", "c", at(row=False, column="last"), "=", lambda v: {0: v.c}),
         ),
     ),
-    note="The sharper bounds for single columns make d = omega(n^0.02) enough in Theorem D.9, which asks for "
+    note="The sharper bounds for single columns make d = omega(n^0.02) enough in Theorem D.9, which requires "
     "omega(n^(4 a_0 + 0.02)).",
 )
 

@@ -113,7 +113,7 @@ register(
                     shown_by="b + c = 1 where b^2 + c^2 = 1",
                     printed=r"$b^2 + c^2 = 1$, and data from Definition D.1, which has $b + c = 1$ with $b, c \ge "
                     "0.1$.",
-                    right="Only one of the two can be asked for. We check the lemma with $b^2 + c^2 = 1$.",
+                    right="The two cannot hold together. We check the lemma with $b^2 + c^2 = 1$.",
                     why="Together the two equations give $b c = 0$.",
                 ),
             ),

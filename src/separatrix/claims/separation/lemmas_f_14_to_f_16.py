@@ -12,7 +12,7 @@ register(
     Lemma(
         "Lemma F.14",
         r"In cross-attention, on $\mathcal{D}_0$, $u_{\text{lin}}$ and $f_{\text{lin}}$ are as in Lemma F.10, with "
-        "$a_0$ in the place of $a_1$.",
+        "$a_0$ in place of $a_1$.",
         Reading(0, "cross", "lin", weights_lin(0)),
         (
             EntrySlip(
@@ -69,8 +69,8 @@ register(
 register(
     Lemma(
         "Lemma F.15",
-        r"In cross-attention, on $\mathcal{D}_0$, $c_{\text{lin}}$ is as in Lemma F.11, with $a_0$ in the place of "
-        "$a_1$; in the rows other than $j_2$ it is equal to $t/n$ in the column of a class.",
+        r"In cross-attention, on $\mathcal{D}_0$, $c_{\text{lin}}$ is as in Lemma F.11, with $a_0$ in place of $a_1$; "
+        "in the rows other than $j_2$ it is equal to $t/n$ in the column of a class.",
         Reading(
             0,
             "cross",

@@ -20,9 +20,9 @@ from separatrix.separation.statements import Line, Reading, at
 register(
     Lemma(
         "Lemma F.6",
-        r"In cross-attention, on $\mathcal{D}_0$, $u_{\text{exp}}$ is as in Lemma F.2, with $a_0$ in the place of "
-        r"$a_1$; $f_{\text{exp}}$ is at most $n^{a_0 - 1}$ at $(j_2, j_3)$, at most $1/n$ in the rest of row $j_2$, "
-        "and $1/n$ in the other rows.",
+        r"In cross-attention, on $\mathcal{D}_0$, $u_{\text{exp}}$ is as in Lemma F.2, with $a_0$ in place of $a_1$; "
+        r"$f_{\text{exp}}$ is at most $n^{a_0 - 1}$ at $(j_2, j_3)$, at most $1/n$ in the rest of row $j_2$, and "
+        "$1/n$ in the other rows.",
         Reading(
             0, "cross", "exp", (*weights_exp(0), Line("3a", "f", at(row=True, key=True), "<=", lambda v: {v.a0 - 1: 1}))
         ),

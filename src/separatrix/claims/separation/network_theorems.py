@@ -72,7 +72,7 @@ def rare_along(cells: Sequence[CellResult], part: str) -> tuple[dict[str, float 
     reached = [rare_from(cell.result, part) for cell in cells]
     labels = [f"{cell.parameters['model']}, g = {cell.parameters['path']}" for cell in cells]
     numbers: dict[str, float | str] = {
-        f"{label}: chance of failure <= delta / n from": power_of_ten(n)
+        f"{label}: probability of failure <= delta / n from": power_of_ten(n)
         for label, n in zip(labels, reached, strict=True)
     }
     return numbers, reached
@@ -82,17 +82,19 @@ def judged(
     numbers: dict[str, float | str], reached: Sequence[float | None], shows: dict[str, bool], note: str
 ) -> Finding:
     if None in reached:
-        return Finding(Verdict.FAILS_AS_PRINTED, numbers, "Along an allowed path the chance of failure stays larger.")
+        return Finding(
+            Verdict.FAILS_AS_PRINTED, numbers, "Along an allowed path the probability of failure stays larger."
+        )
     return Finding(Verdict.HOLDS_ASYMPTOTICALLY, numbers, note, shows)
 
 
 WIDTH = Erratum(
     printed=r"$m = O(\log(n / \delta))$.",
-    right=r"$m \ge C \log(n / \delta)$ with a constant that is large enough, as is surely meant: $C \ge 1 / \log(4/3) "
-    r"= 3.48$ (from the lemma's $1/10$ alone, $C \ge 9.5$ would be needed).",
-    why=r"The value $m = 1$ is $O(\log(n / \delta))$, and then $F_{\text{exp}}$ is 0 with a chance of $3/4$ ($1/2$ "
-    r"where $a_1$ is large); with $C = 1$ the chance is $(\delta / n)^{0.288}$, or $(\delta / n)^{0.693}$, which is "
-    r"not $\delta / \text{poly}(n)$.",
+    right=r"$m \ge C \log(n / \delta)$ with a constant that is large enough, as must be meant: $C \ge 1 / \log(4/3) = "
+    r"3.48$ (from the lemma's $1/10$ alone, $C \ge 9.5$ would be needed).",
+    why=r"The value $m = 1$ is $O(\log(n / \delta))$, and then $F_{\text{exp}}$ is 0 with probability $3/4$ ($1/2$ "
+    r"where $a_1$ is large); with $C = 1$ this probability is $(\delta / n)^{0.288}$, or $(\delta / n)^{0.693}$, "
+    r"which is not $\delta / \text{poly}(n)$.",
     rank=Rank.TYPOGRAPHICAL,
     shown_by="m = log(n / delta) and m = 1 are too few",
 )
@@ -102,8 +104,8 @@ BOUNDED_A1 = Erratum(
     right="The theorem needs $a_1 = O(1)$, as Theorem F.13 has it.",
     why=r"The proof of Lemma D.12 uses $a_1 = O(1)$. At $a_1 = \sqrt{n}$ about a quarter of the sign vectors make "
     r"$F_{\text{lin}}$ positive on $\mathcal{D}_1$ if $c > 0.45$, and about half of them if $c < 0.45$. So "
-    r"$F_{\text{lin}} = 0$ has the chance $(3/4)^m$ at $c = 0.8$, $10^{-5}$ at $n = 10^4$, $d = 102$, $m = 40$, and "
-    r"$(1/2)^m$ at $c = 0.2$.",
+    r"$F_{\text{lin}} = 0$ has probability $(3/4)^m$ at $c = 0.8$, $10^{-5}$ at $n = 10^4$, $d = 102$, $m = 40$, and "
+    "$(1/2)^m$ at $c = 0.2$.",
     rank=Rank.STATEMENT,
     slip="a_1 is not bounded",
     shown_by="at a_1 = sqrt(n) and c = 0.8 a quarter of the sign vectors fire on D1",
@@ -200,7 +202,7 @@ def too_few(cells: Sequence[CellResult]) -> tuple[dict[str, float | str], bool]:
     single = {cell.parameters["model"]: 10 ** last(cell, part) for cell in of_width(cells, ONE_VECTOR)}
     counted = all(abs(chance - silent_share(model)) < 1e-9 for model, chance in single.items())
     numbers: dict[str, float | str] = {
-        f"{model}: chance of failure with m = 1, {silent_share(model)} by counting signs": chance
+        f"{model}: probability of failure with m = 1, {silent_share(model)} by counting signs": chance
         for model, chance in single.items()
     }
     powers = [last(cell, part) / (-2 - cell.result["log10_n"][-1]) for cell in narrow]
@@ -221,10 +223,10 @@ def fires(
         figures=figures,
         neighbours=TOO_FEW,
         history=(
-            "Until 2026-11-17 m was 4 log(n / delta), and the chance of failure with one sign vector had to be "
-            "above 0.5; when a corner of the parameters was added where this chance is 1/2, it had to be above 0.4. "
-            "Then neighbours were required to be near: m is now 3.5 log(n / delta), and the chance must be the one "
-            "that counting signs gives.",
+            "Until 2026-11-17 m was 4 log(n / delta), and the probability of failure with one sign vector had to be "
+            "above 0.5. When extreme parameters were added for which this probability is 1/2, it had to be above "
+            "0.4. Since neighbours must be near, m is 3.5 log(n / delta), and the probability must equal the one "
+            "that follows from counting signs.",
         ),
         home=home,
     )
@@ -286,7 +288,7 @@ def last(cell: CellResult, part: str) -> float:
 def fires_there(cells: Sequence[CellResult]) -> dict[str, bool]:
     """Whether the printed statement, that the network is 0 on D1, has a negligible probability."""
     return {
-        "on D1 F_exp = 0 has a chance below 10^-15": all(
+        "on D1 F_exp = 0 has probability below 10^-15": all(
             last(x, "exp_fires_on_d1") < -15 for x in of_width(cells, ENOUGH)
         )
     }
@@ -325,7 +327,7 @@ WRONG_SET = Erratum(
     why=r"On $\mathcal{D}_1$ the preceding theorem gives $F_{\text{exp}} > 0$.",
     rank=Rank.TYPOGRAPHICAL,
     slip="D1 for D0",
-    shown_by="on D1 F_exp = 0 has a chance below 10^-15",
+    shown_by="on D1 F_exp = 0 has probability below 10^-15",
 )
 
 NOT_SHARP = f"{_FROM} The claim about paths says which d is really needed."

@@ -205,7 +205,7 @@ def row_lemma(
             )
             numbers[f"{label}: holds from"] = paths_text
             (small,) = statement.of(cells, _SMALL)
-            numbers[f"{label}: chance at n = 100, g = 10"] = 10 ** statement.chance(small.result)[0]
+            numbers[f"{label}: probability at n = 100, g = 10"] = 10 ** statement.chance(small.result)[0]
             beyond = (
                 [statement.holds_from(cell.result, often, turned) for cell in statement.of(cells, also)] if also else []
             )
@@ -222,7 +222,7 @@ def row_lemma(
         for statement, erratum in slips:
             shows[erratum.shown_by] = all(statement.holds_from(cell.result) is None for cell in statement.of(cells))
             last = max(10 ** statement.chance(cell.result)[-1] for cell in statement.of(cells))
-            numbers[f"what is printed, {erratum.shown_by}: chance at the end of the paths"] = last
+            numbers[f"what is printed, {erratum.shown_by}: probability at the end of the paths"] = last
         if not good:
             why = (
                 "Along an allowed path some part does not hold for large n, or an entry contradicts what the "

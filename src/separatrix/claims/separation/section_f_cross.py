@@ -99,8 +99,8 @@ def wrong_index(data: Literal[0, 1], network: Literal["exp", "lin"]) -> EntrySli
             rank=Rank.TYPOGRAPHICAL,
             slip="j_3 for j_2",
             shown_by="Part 3 in rows other than j_3",
-            printed=r"The parts tell $j_0 = j_3$ from $j_0 \ne j_3$, and for $j_0 \ne j_3$ $c$ is at most $1/n$ in "
-            "the first column.",
+            printed=r"The parts distinguish $j_0 = j_3$ from $j_0 \ne j_3$, and for $j_0 \ne j_3$ $c$ is at most "
+            "$1/n$ in the first column.",
             right=r"$j_0 = j_2$ and $j_0 \ne j_2$.",
             why="$j_2$ is the special query; the printed bound fails in row $j_2$ unless $j_2 = j_3$.",
         ),

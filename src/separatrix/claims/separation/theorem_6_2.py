@@ -79,8 +79,8 @@ def theorem_6_2(cells: Sequence[CellResult], also: str = "", width: float = ENOU
     enough = of_width(cells, ENOUGH)
     printed = max(10 ** last(cell, "exp_fires_on_d1") for cell in enough)
     right = max(10 ** last(cell, "lin_silent_on_d1") for cell in enough)
-    numbers["chance of F_exp = 0 on D1 (printed), at the end of the paths, at most"] = printed
-    numbers["chance of F_lin > 0 on D1, at the end of the paths, at most"] = right
+    numbers["probability of F_exp = 0 on D1 (printed), at the end of the paths, at most"] = printed
+    numbers["probability of F_lin > 0 on D1, at the end of the paths, at most"] = right
     few, width_shown = too_few(cells)
     growing, unbounded, a1_shown = silence_with_growing_a1(cells)
     numbers |= few | growing
@@ -93,7 +93,7 @@ def theorem_6_2(cells: Sequence[CellResult], also: str = "", width: float = ENOU
         BOUNDED_A1.shown_by: a1_shown,
         _WIDER_IN_D_9: bool(narrow) and None not in narrow.values(),
     }
-    note = "At the paper's own sizes the chance is far from 1: the claim about Figure 5 has the numbers."
+    note = "At the paper's own sizes the probability is far from 1: the claim about Figure 5 has the numbers."
     return judged(numbers, [*reached, *([] if bounded else unbounded)], shows, note)
 
 
@@ -110,8 +110,8 @@ def paths_ones(cells: Sequence[CellResult], also: str = "") -> Finding:
     return paths_finding(
         cells,
         "Along g = d - 2 = n^0.03, which the theorem allows, n must be astronomical before the probability of "
-        "success exceeds 0.99. At a fixed d it never does: m grows, and with it the chance that linear attention "
-        "fires. The theorem is not sharp: g = log n is enough, because a class has 1/g of the weight and the sum "
-        "over the classes deviates by b / sqrt(g).",
+        "success exceeds 0.99. At a fixed d it never does: m grows, and with it the probability that linear "
+        "attention fires. The theorem is not sharp: g = log n is enough, because a class has 1/g of the weight and "
+        "the sum over the classes deviates by b / sqrt(g).",
         also,
     )

@@ -18,8 +18,7 @@ fires(
     more=(
         Erratum(
             printed=r"$b^2 + c^2 = 1$, and data from Definition D.1, which has $b + c = 1$ with $b, c \ge 0.1$.",
-            right="Only one of the two can be asked for. We check the theorem with $b^2 + c^2 = 1$, and also with "
-            "$b + c = 1$.",
+            right="The two cannot hold together. We check the theorem with $b^2 + c^2 = 1$, and also with $b + c = 1$.",
             why="Together the two equations give $b c = 0$.",
             rank=Rank.STATEMENT,
             at="Theorem E.4, hypotheses",
@@ -35,7 +34,7 @@ fires(
 @claim(
     where="Theorem E.4",
     part="paths",
-    says=r"With $Q K^\top = I$ the theorem asks for $d = \omega(n^{2 b^2 + 0.02})$; the paper omits the proofs for "
+    says=r"With $Q K^\top = I$ the theorem requires $d = \omega(n^{2 b^2 + 0.02})$; the paper omits the proofs for "
     "the other three networks and says that they are similar.",
     cells=lambda: (cell for model in ("identity", "identity, b + c = 1") for cell in cells(model, PATHS[model], 1.0)),
     figures=("success_along_paths",),
@@ -45,7 +44,7 @@ def paths_identity(cells: Sequence[CellResult], also: str = "") -> Finding:
     return paths_finding(
         cells,
         "Success depends on how g = d - 2 compares with n^(b^2), the weight of a row on its own class: along g = "
-        "n^0.02 < n^(b^2) success goes to 0, along g = n^0.05 it goes to 1, although the theorem asks for n^0.085 "
-        "or more.",
+        "n^0.02 < n^(b^2) success goes to 0, along g = n^0.05 it goes to 1, although the theorem requires n^0.085 or "
+        "more.",
         also,
     )

@@ -19,13 +19,15 @@ def _exists(where: str, says: str, model: str) -> Claim:
         says=says,
         cells=lambda: cells(model, ALLOWED[model], PRINTED),
         neighbours=[
-            Neighbour(r"with a chance of failure below $(\delta / n)^{0.3}$ at $m = \log(n / \delta)$", {"power": 0.3}),
-            Neighbour(r"with a chance of failure below $\delta / n$ at $m = \log(n / \delta)$", {"power": 1.0}),
+            Neighbour(
+                r"with a probability of failure below $(\delta / n)^{0.3}$ at $m = \log(n / \delta)$", {"power": 0.3}
+            ),
+            Neighbour(r"with a probability of failure below $\delta / n$ at $m = \log(n / \delta)$", {"power": 1.0}),
         ],
         history=[
-            "Until 2026-11-17 the rule asked only for a chance of failure below 10^-9 at the end of a path, which "
-            "any positive power of delta / n meets. The power 0.25 was set when wrong neighbours became required, "
-            "after the powers had been seen: (3/4)^m is (delta / n)^0.288."
+            "Until 2026-11-17 the rule required only a probability of failure below 10^-9 at the end of a path, "
+            "which every positive power of delta / n satisfies. The power 0.25 was set when wrong neighbours became "
+            "required, after the powers had been seen: (3/4)^m is (delta / n)^0.288."
         ],
     )
     def check(cells: Sequence[CellResult], power: float = 0.25) -> Finding:
@@ -35,15 +37,15 @@ def _exists(where: str, says: str, model: str) -> Claim:
             label = f"g = {cell.parameters['path']}, m = log(n / delta)"
             numbers[f"{label}: success >= 0.99 from"] = power_of_ten(passes(cell.result))
             at = f"n = 10^{cell.result['log10_n'][-1]:.0f}, g = {cell.result['g'][-1]:,}"
-            numbers[f"{label}: chance of failure"] = f"10^{cell.result['success'][-1]:.1f} at {at}"
+            numbers[f"{label}: probability of failure"] = f"10^{cell.result['success'][-1]:.1f} at {at}"
         ends = [(cell.result["success"][-1], cell.result["log10_n"][-1]) for cell in cells]
         best = max(failure / (math.log10(DELTA) - log10_n) for failure, log10_n in ends)
         numbers["largest power of delta / n at the end of a path"] = best
         return holds_if(
             best >= power and min(failure for failure, _ in ends) < -9,
             numbers,
-            "F_lin is this network with random signs. The theorem does not say that no network with linear "
-            "attention could tell the two data sets apart.",
+            "F_lin is this network with random signs. The theorem does not say that no network with linear attention "
+            "could distinguish the two data sets.",
         )
 
     return check

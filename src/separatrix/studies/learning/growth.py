@@ -124,16 +124,16 @@ def crossing(slower: CellResult, bounded: CellResult, power: int) -> float:
 
 
 _HISTORY = (
-    "Until 2026-11-17 the flops, which are counted by formula, also had to be exact powers of n, which they cannot "
-    "fail to be. This rule was dropped after results had been seen; the n from which on a bound is cheaper, which "
-    "was only printed before, was compared, and the statement says since then that memory is measured. The verdict "
-    "stayed.",
-    "Until 2026-11-17 the n from which on a bound is cheaper had to grow with the bound, and the wrong neighbour "
-    "was that it doubles. Both sides of that comparison come from formulas. This n is still printed, but no longer "
-    "judged.",
+    "Until 2026-11-17 the flops, which are counted by formula, also had to be exact powers of n, which they always "
+    "are. This rule was dropped after results had been seen. The smallest n at which a bounded layer is cheaper, "
+    "which had only been printed, was compared, and the statement has since said that memory is measured. The "
+    "verdict did not change.",
+    "Until 2026-11-17 the smallest n at which a bounded layer is cheaper had to grow with the bound, and the wrong "
+    "neighbour was that it doubles. Both sides of that comparison come from formulas. This n is still printed, but "
+    "the verdict no longer depends on it.",
 )
 _NEIGHBOURS = (
-    Neighbour("exact order 2 also decodes from a state that does not grow", {"also": "order 2"}),
+    Neighbour("exact order 2 also decodes from a state of fixed size", {"also": "order 2"}),
     Neighbour("the memory in use grows by a factor of less than 1.9 when $n$ doubles", {"most": 1.9}),
 )
 
@@ -175,18 +175,18 @@ def _judged(cells: Sequence[CellResult], also: str = "", most: float = 2.1) -> F
     holds = max(doubled.values()) <= most and constant and error <= TOLERANCE
     note = (
         "Exact attention of order 3 goes through its tuples block by block and holds little at a time. The bound "
-        "saves time and gives a state that does not grow, but it does not save memory in training: the polynomial "
-        "method holds running sums of C(d + g, g) monomials, where g is the degree that R and the tolerance need, "
-        "up to a chunk of some 30 MB."
+        "saves time and gives a state of fixed size, but it does not save memory in training: the polynomial method "
+        "holds running sums of C(d + g, g) monomials, where g is the degree that R and the tolerance need, up to a "
+        "chunk of some 30 MB."
     )
     return Finding(Verdict.HOLDS if holds else Verdict.FAILS_AS_PRINTED, numbers, note)
 
 
 _SAYS = (
-    "A layer of order 3 whose scores are bounded by $R$ keeps its tolerance, holds memory linear in $n$ while it "
-    "trains, and decodes from a state that does not grow, where exact order 3 keeps all tokens. (By formula its "
-    "work is linear in $n$, forwards and backwards, and the work of exact order 3 is cubic; the smaller $R$ is, the "
-    "shorter are the inputs from which on the bounded layer is cheaper.)"
+    "A layer of order 3 whose scores are bounded by $R$ keeps its tolerance, uses memory linear in $n$ in training, "
+    "and decodes from a state of fixed size, where exact order 3 keeps all tokens. (By formula the forward and "
+    "backward passes cost time linear in $n$, and those of exact order 3 cubic time; the smaller $R$ is, the shorter "
+    "are the inputs at which the bounded layer becomes cheaper.)"
 )
 
 as_n_grows = claim(

@@ -137,8 +137,8 @@ def _by_hand_cells() -> Iterator[Cell]:
     paper="beyond",
     where="Two-hop joins",
     part="by hand",
-    says="In one layer, a head of order 3 joins two facts in context, also of the import graph of Python's standard "
-    "library; heads of order 2 do so in two layers.",
+    says="In one layer, a head of order 3 joins two facts in context, also when the facts are edges of the import "
+    "graph of Python's standard library; heads of order 2 do so in two layers.",
     cells=_by_hand_cells,
     figures=("join_guessing",),
     alone="The claim says only that two constructions exist. It does not say that a lower order or fewer layers "
@@ -179,8 +179,9 @@ def _eight() -> Iterator[Cell]:
 
 
 _SPLIT = (
-    "The leads over one layer of order 2 and over the product of two order-2 attentions were one claim, and were split "
-    "into two, unchanged, when the runs had decided the former and left one of the latter open.",
+    "The leads over one layer of order 2 and over the product of two order-2 attentions were one claim, and were "
+    "split into two, unchanged, when the runs had decided the first and had left one comparison of the second "
+    "undecided.",
 )
 
 

@@ -116,7 +116,7 @@ def _judged(cells: Sequence[CellResult], together: bool = True, near: float = NE
             [cell.result["polynomial"][-1] for cell in some]
         )
     alike = min(cell.result["alike"] for cell in cells)
-    numbers["least share of answers alike, exactly trained weights"] = alike
+    numbers["least share of equal answers, exactly trained weights"] = alike
     numbers["largest difference of their logits"] = max(cell.result["logits_differ"] for cell in cells)
     return Finding(Verdict.FAILS_AS_PRINTED if (apart > 0) is together or alike < ALIKE else Verdict.HOLDS, numbers)
 

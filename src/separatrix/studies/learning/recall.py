@@ -51,7 +51,7 @@ def by_hand(order: int, parts: int, shared: int, count: int, seed: int) -> dict[
     where="Does it learn",
     part="recall by hand",
     says="In one layer, a head of order $k$ recalls the value of a key whose $k - 1$ parts are in different tokens; "
-    "heads of order 2 do so in two layers, whatever $k$ is.",
+    "heads of order 2 do so in two layers for every $k$.",
     cells=cell_grid(by_hand, {"order parts shared": _BY_HAND}, count=64),
     figures=("recall_radius",),
     alone="The claim says only that two constructions exist. It does not say that a lower order or fewer layers "
@@ -69,7 +69,8 @@ def recall_by_hand(cells: Sequence[CellResult]) -> Finding:
         numbers[f"k = {k}, n = {n}: R for half of the attention on one tuple"] = radius_for_half(n ** (k - 1))
     holds = not any(cell.result["by_one_head"] or cell.result["by_two_hops"] for cell in cells)
     note = (
-        "With a smaller R a head cannot single out one tuple, so that the answer must be read off a mixture of values."
+        "With a smaller R a head cannot single out one tuple, so that the answer must be computed from a weighted "
+        "average of values."
     )
     return Finding(Verdict.HOLDS if holds else Verdict.FAILS_AS_PRINTED, numbers, note)
 
@@ -104,8 +105,9 @@ def _weakest(ours: dict[str, list[CellResult]], pairs: int) -> str:
         if right := sum(end > LEARNED for end in ends):
             return (
                 f"R = {R:g} recalled in {right} of {len(ends)} seeds, though none of its heads can give a pair more "
-                f"than {largest_share(R, pairs):.1%} of its attention: the answer was read off a blend. So a bound "
-                "need not take the ability away; it can take time to show, and seeds differ in how long."
+                f"than {largest_share(R, pairs):.1%} of its attention: the answer was computed from a weighted average "
+                "of several pairs. So a model with a bound can still learn the task; it may need more steps, and the "
+                "seeds differ in how many."
             )
     return "No bounded model of order 3 had an accuracy above 0.9 when training ended."
 
@@ -151,7 +153,7 @@ recall_all = claim(
     neighbours=(TURNED, ahead_by(0.55)),
     history=(
         "The six expectations of the full profile were one claim, and were split into two, unchanged, when the runs "
-        "had decided the three of R = 4 and left the other three open.",
+        "had decided the three with R = 4 and had left the other three undecided.",
     ),
 )(lambda cells, turned=False, by=0.0: _judged(cells, _AHEAD, turned, by))
 
@@ -168,7 +170,7 @@ recall_bounds = claim(
     neighbours=(TURNED, ahead_by(0.4)),
     history=(
         "The six expectations of the full profile were one claim, and were split into two, unchanged, when the runs "
-        "had decided the three of R = 4 and left the other three open.",
+        "had decided the three with R = 4 and had left the other three undecided.",
     ),
 )(lambda cells, turned=False, by=0.0: _judged(cells, _ALSO, turned, by))
 

@@ -164,7 +164,7 @@ WITH_PRODUCT = ("order 2", "order 3", *SEPARATE)
 AHEAD_OF_PRODUCT = tuple(Expectation("order 3", name, reading) for name in SEPARATE for reading in READINGS)
 """That order 3 is ahead of the product of two order-2 attentions was expected before the product was trained."""
 
-TURNED = Neighbour("the other way round: the one that is expected to be worse is better", {"turned": True})
+TURNED = Neighbour("the reverse: the attention that is expected to be worse is better", {"turned": True})
 
 
 def ahead_by(margin: float) -> Neighbour:

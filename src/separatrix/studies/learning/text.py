@@ -73,7 +73,7 @@ text_linear = claim(
     neighbours=(TURNED, ahead_by(0.01)),
     history=(
         "This claim and the one on order 3 were one claim. It was split when the runs, on another text, had decided "
-        "only the part on order 3; the rule of each part stayed.",
+        "only the part on order 3. The rule of each part did not change.",
     ),
 )(lambda cells, turned=False, by=0.0: _judged(cells, _LINEAR, turned, by))
 
@@ -89,7 +89,7 @@ text_bounded = claim(
     neighbours=(TURNED, ahead_by(0.3)),
     history=(
         "The claim itself was made after runs on another text than the recorded one had been seen; on the recorded "
-        "text it was run and judged anew, with the same rule.",
+        "text it was rerun and judged again, by the same rule.",
         "Until 2026-11-18 the wrong neighbour was a lead of 0.2. Then plans of bounded layers became cheaper, so that "
         "R = 0.5 takes more steps, and its lead is 0.13 to 0.23: a lead of 0.3 was chosen after this had been seen.",
     ),

@@ -1,6 +1,6 @@
 """Trains a model with some attention on a task, evaluates it on held-out inputs, and yields records.
 
-Runs of one seed see the same inputs in the same order, whatever their attention, and are judged on the same inputs.
+Runs of one seed see the same inputs in the same order with every attention, and are judged on the same inputs.
 """
 
 from __future__ import annotations

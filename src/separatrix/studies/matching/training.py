@@ -34,7 +34,7 @@ def trained(
 
 _NEIGHBOURS = (
     Neighbour("order 2 becomes more accurate than order 3", {"orders": (3, 2)}),
-    Neighbour("order 3 becomes more accurate by more than 0.3, and nowhere by less", {"by": 0.3}),
+    Neighbour("order 3 becomes more accurate by more than 0.3 in some settings, and by less in none", {"by": 0.3}),
 )
 
 
@@ -64,8 +64,9 @@ def _judged(cells: Sequence[CellResult], orders: tuple[int, int], by: float) -> 
     numbers["settings where order 3 leads significantly"] = ahead
     numbers["settings where order 2 leads significantly"] = behind
     note = (
-        "Order 2 is not at chance: no single pair tells the label, but an average over tokens in 16 coordinates still "
-        "tells much about which residues occur while M is small. A step at order 3 computes more."
+        "Order 2 is not at chance: no single pair determines the label, but an average over tokens in 16 coordinates "
+        "still contains much information about which residues occur while M is small. A step at order 3 costs more "
+        "flops."
     )
     if not equal or behind:
         return Finding(Verdict.FAILS_AS_PRINTED, numbers, note)
@@ -98,8 +99,8 @@ def triples_by_training(cells: Sequence[CellResult], orders: tuple[int, int] = (
     paper="beyond",
     where="Triples by training",
     part="over n and M",
-    says="Over $n$ and $M$, order-3 heads become more accurate than order-2 heads with as many parameters, and "
-    "nowhere less accurate.",
+    says="Over $n$ and $M$, order-3 heads become more accurate than order-2 heads with as many parameters in some "
+    "settings, and less accurate in none.",
     cells=lambda: _cells(
         [(8, 7), (8, 11), (8, 17), (8, 23), (4, 11), (16, 11)], seeds=3, steps=2400, batch=128, every=400
     ),

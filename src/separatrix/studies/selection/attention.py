@@ -137,9 +137,10 @@ def _one_hot(
     stopped = all(cell.result["stopped"] for cell in cells if cell.parameters["attention"] == unable)
     exact = [name for name in worst if worst[name] < worst["softmax W"]]
     note = (
-        "One-hot positions need no exponential: relu features select exactly with finite weights, where softmax needs "
-        f"ever larger ones. Below softmax W in every seed: {', '.join(exact) or 'none'}. The normaliser of identity "
-        "changes sign during training, and its loss has no finite mean; without a normaliser the same scores do learn."
+        "One-hot positions need no exponential: relu features select exactly with finite weights, while softmax "
+        f"needs weights that grow without bound. Below softmax W in every seed: {', '.join(exact) or 'none'}. The "
+        "normaliser of identity changes sign during training, and its loss has no finite mean; without a normaliser "
+        "the same scores do learn."
     )
     return Finding(Verdict.HOLDS if able and stopped else Verdict.FAILS_AS_PRINTED, _numbers(chosen), note)
 
@@ -153,17 +154,18 @@ def _fresh(cells: Sequence[CellResult], softmax: tuple[str, str] = ("softmax W",
     behind = all(_final(cell) > ZERO / 3 for name in blunt for cell in chosen[name])
     learnt = [name for name, some in chosen.items() if max(map(_final, some)) <= LEARNED * ZERO]
     note = (
-        f"Learnt, with a loss of at most {LEARNED:g} of answering zero in every seed: {', '.join(learnt) or 'none'}. "
-        "Encodings of the rest overlap with e_y, and a kernel must push those weights down: exp does, 1 + s + s^2/2 in "
-        "part. A product of two values needs a constant for one of them, which only biases give here."
+        f"Learned, with a loss of at most {LEARNED:g} of answering zero in every seed: {', '.join(learnt) or 'none'}. "
+        "The encodings of the other positions overlap with e_y, and a kernel must reduce their weights: exp does, "
+        "1 + s + s^2/2 does in part. Order 3 multiplies two values and needs a constant for one of them, which only "
+        "biases provide here."
     )
     return Finding(Verdict.HOLDS if ahead and behind else Verdict.FAILS_AS_PRINTED, _numbers(chosen), note)
 
 
 _SAYS_ONE_HOT = (
-    "With one-hot positions softmax attention is not the only one that learns the selection: linear attention with "
-    "relu or taylor2 features also learns it from the same data in the same number of steps. Linear attention with "
-    "the identity map cannot be trained."
+    "With one-hot positions softmax attention is not the only attention that learns the selection: linear attention "
+    "with relu or taylor2 features also learns it from the same data in the same number of steps. Linear attention "
+    "with the identity map cannot be trained."
 )
 _SAYS_FRESH = (
     "With fresh near-orthogonal encodings at every step softmax attention, with the merged $W$ or with $Q$ and "
@@ -204,7 +206,7 @@ one_hot_longer = claim(
     paper="beyond",
     where="Token selection",
     part="attention, one-hot positions, longer",
-    says=f"{_SAYS_ONE_HOT} Five times the steps, five seeds, the better of two rates each.",
+    says=f"{_SAYS_ONE_HOT} Five times the steps, five seeds, the better of two learning rates for each attention.",
     profile="full",
     cells=runs("one-hot", _T, 2000, seeds=5, rates=(0.01, 0.003)),
     figures=("selection_learners", "selection_learning"),
@@ -215,7 +217,7 @@ fresh_longer = claim(
     paper="beyond",
     where="Token selection",
     part="attention, fresh encodings, longer",
-    says=f"{_SAYS_FRESH} Five times the steps, five seeds, the better of two rates each.",
+    says=f"{_SAYS_FRESH} Five times the steps, five seeds, the better of two learning rates for each attention.",
     profile="full",
     cells=runs("stochastic", 32, 1400, seeds=5, rates=(0.01, 0.003)),
     figures=("selection_learners", "selection_learning"),
@@ -228,11 +230,12 @@ fresh_longer = claim(
     where="Token selection",
     part="Q and K against W",
     neighbours=(
-        Neighbour("the merged $W$ never leaves the plateau from zero", {"stays": "softmax W"}),
+        Neighbour("the merged $W$ never leaves the plateau from zero initialization", {"stays": "softmax W"}),
         Neighbour("the plateau is the loss of answering zero", {"gained": 0.0}),
     ),
-    says="From the zero start of the theorems the merged $W$ leaves the plateau, and separate matrices $Q$ and $K$ "
-    "never do, because the gradient of each has the other as a factor. From a random start both learn the selection.",
+    says="From the zero initialization of the theorems the merged $W$ leaves the plateau, and separate matrices $Q$ "
+    "and $K$ never do, because the gradient of each has the other as a factor. From random initialization both learn "
+    "the selection.",
     cells=cell_grid(
         learner,
         {"attention": ("softmax W", "softmax QK"), "initial": ("zero", "random"), "seed": range(2)},

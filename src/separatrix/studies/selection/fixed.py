@@ -57,9 +57,9 @@ def _cells() -> Iterator[Cell]:
     where="Appendix E.6",
     part="one encoding for all",
     says="After training with stochastic encodings, one fixed encoding has the loss that training measured: to "
-    "within a fifth at the paper's width, and to within a factor of two at a narrower width, whatever the threshold "
-    "is. It does not have the loss of equation (4), in which outputs are first averaged over encodings: the loss of "
-    "every fixed encoding is above that.",
+    "within a fifth at the paper's width, and to within a factor of two at a narrower width, for every threshold. It "
+    "does not have the loss of equation (4), in which outputs are first averaged over encodings: the loss of every "
+    "fixed encoding is above that.",
     cells=_cells,
     figures=("fixed_encodings",),
     neighbours=(
@@ -125,5 +125,5 @@ def one_for_all_trained(cells: Sequence[CellResult], factor: float = 1.0) -> Fin
         numbers[f"seed {cell.seed}: fresh encodings, least and largest fixed"] = (
             f"{mean:.5f}, {min(loss for loss, _ in pairs):.5f}, {max(loss for loss, _ in pairs):.5f}"
         )
-    numbers["fixed encodings off"] = off
+    numbers["fixed encodings outside the tolerance"] = off
     return Finding(Verdict.FAILS_AS_PRINTED if off else Verdict.HOLDS, numbers)

@@ -228,7 +228,7 @@ def _curve(cells: Sequence[CellResult], least: float = 1.0, factor: float = 1.0)
             numbers[f"trained at {T1}, seed {run.seed}: loss / sampled loss"] = ", ".join(
                 f"{loss / means[T]:.2f}" for T, (loss, _) in losses.items()
             )
-    numbers["points off the sampled curve"] = apart
+    numbers["points outside the tolerance of the sampled curve"] = apart
     note = (
         "With random encodings the training loss has a part that no alpha removes, so that the ratio is smaller. At "
         "much longer lengths every loss tends to that of answering zero, and the ratio levels off."

@@ -85,7 +85,7 @@ def _cells() -> Iterator[Cell]:
 
 
 EXCESS = {60: (1.03, 1.07), 300: (1.006, 1.016)}
-"""For K = d_e / log T, a range of time / law that holds all that was measured for T from 64 to 4096."""
+"""For each K = d_e / log T, a range that contains every measured time / law for T from 64 to 4096."""
 
 
 @claim(
@@ -103,9 +103,12 @@ EXCESS = {60: (1.03, 1.07), 300: (1.006, 1.016)}
         Neighbour(r"$\frac{d_e}{\eta} \left( \frac{T}{2 d} + \frac{1}{4.2 \epsilon} \right)$ steps", {"tail": 4.2}),
         Neighbour(r"$\frac{d_e}{\eta} \left( \frac{T}{2} + \frac{1}{4 \epsilon} \right)$ steps", {"in_d": 0.0}),
         Neighbour(r"$\frac{d_e}{\eta} \left( \frac{T^{1.1}}{2 d} + \frac{1}{4 \epsilon} \right)$ steps", {"in_T": 1.1}),
-        Neighbour(r"in proportion to $T^2 d / \epsilon$, as the bound has it", {"bound": True}),
+        Neighbour(r"in proportion to $T^2 d / \epsilon$, as in the bound", {"bound": True}),
     ),
-    history=("Until 2026-11-18 the claim spoke of descent, without a condition on its rate; the cells stayed.",),
+    history=(
+        "Until 2026-11-18 the claim was about gradient descent, without a condition on its learning rate. The "
+        "cells did not change.",
+    ),
 )
 def time_law(
     cells: Sequence[CellResult],
@@ -161,8 +164,8 @@ def time_law(
     paper="beyond",
     where="Theorem 3.3",
     part="time at d_e = K log T",
-    says=r"In the regime of the theorem, $d_e = K \log T$, gradient flow takes longer than the law of the limit $d_e "
-    r"\to \infty$ says, by a factor of 1.03 to 1.07 for $K = 60$ and of 1.006 to 1.016 for $K = 300$ ($q = d = 2$, "
+    says=r"In the regime of the theorem, $d_e = K \log T$, gradient flow takes longer than the law for $d_e \to "
+    r"\infty$ predicts, by a factor of 1.03 to 1.07 for $K = 60$ and of 1.006 to 1.016 for $K = 300$ ($q = d = 2$, "
     r"$T$ from 64 to 4096, $\epsilon = 0.01$ and $0.001$).",
     cells=cell_grid(regime, {"T": (64, 512, 4096), "d": (2,), "K": EXCESS}),
     figures=("selection_time_regime",),

@@ -5,7 +5,7 @@ On D1 all rows of linear attention are alike. In units of sqrt(log n), with s th
     <c, s> = s_1 kappa + s_d c + N,    kappa = a_1 (1 + a_1) / (n + a_1),
 
 where N, the sum over the g = d - 2 classes, has the coefficients b (t + a_1) / (n + a_1), once, and b t / (n + a_1). So
-F_lin is silent for kappa below 0.1 and fires for kappa above it, whatever n is. Row j_3 of softmax attention has nearly
+F_lin is silent for kappa below 0.1 and fires for kappa above it, for every n. Row j_3 of softmax attention has nearly
 all of its weight on one key, so that F_exp fires where s_1 a_1 + s_k b + s_d c > c + 0.1, k the column of j_3's class.
 `docs/derivations/proofs.md` has both proofs.
 """
@@ -98,11 +98,11 @@ def silent_share(a1: Fraction, c: Fraction) -> Fraction:
     paper="beyond",
     where="Border of the separation",
     part="a1 of linear attention",
-    says=r"With $Q K^\top = \mathbf{1}$ and $\tau = (c + 0.1) \sqrt{\log n}$, let $\kappa = a_1 (1 + a_1) / (n + a_1)$ "
-    r"and let $\sigma^2$ be the sum of the squares of the classes' entries of a row of linear attention on "
-    r"$\mathcal{D}_1$, divided by $\log n$. If $\kappa < 0.1$, a sign vector makes $F_{\text{lin}}$ positive with a "
-    r"chance of at most $\exp(-(0.1 - \kappa)^2 / (2 \sigma^2))$; if $\kappa > 0.1$, with a chance of at least $1/8$. "
-    "This is so for every $n$ and $d$: the border is at $a_1 (1 + a_1) = 0.1 (n + a_1)$.",
+    says=r"With $Q K^\top = \mathbf{1}$ and $\tau = (c + 0.1) \sqrt{\log n}$, let $\kappa = a_1 (1 + a_1) / (n + "
+    r"a_1)$ and let $\sigma^2$ be the sum of the squares of the classes' entries of a row of linear attention on "
+    r"$\mathcal{D}_1$, divided by $\log n$. If $\kappa < 0.1$, a sign vector makes $F_{\text{lin}}$ positive with "
+    r"probability at most $\exp(-(0.1 - \kappa)^2 / (2 \sigma^2))$; if $\kappa > 0.1$, with probability at least "
+    "$1/8$. This holds for every $n$ and $d$: the border is at $a_1 (1 + a_1) = 0.1 (n + a_1)$.",
     cells=cell_grid(
         linear_share,
         {
@@ -116,8 +116,8 @@ def silent_share(a1: Fraction, c: Fraction) -> Fraction:
     neighbours=(
         Neighbour(r"the border is at $\kappa = 0.101$", {"border": 0.101}),
         Neighbour(r"the border is at $\kappa = 0.099$", {"border": 0.099}),
-        Neighbour("a chance of at least $1/7$ beyond the border", {"least": 1 / 7}),
-        Neighbour(r"a chance of at most $\exp(-(0.1 - \kappa)^2 / \sigma^2)$ before it", {"twice": 1.0}),
+        Neighbour("a probability of at least $1/7$ beyond the border", {"least": 1 / 7}),
+        Neighbour(r"a probability of at most $\exp(-(0.1 - \kappa)^2 / \sigma^2)$ before it", {"twice": 1.0}),
     ),
 )
 def linear_border(
@@ -148,7 +148,7 @@ def linear_border(
     part="m of softmax attention",
     says=r"With $Q K^\top = \mathbf{1}$ and $b = 1 - c$, let $p$ be the share of the eight signs with $s_1 a_1 + s_2 "
     r"b + s_3 c > c + 0.1$. As $n$ and $d$ grow, softmax attention fires on $\mathcal{D}_1$ for a share of the sign "
-    r"vectors that tends to $p$, and the least $m$ for which $F_{\text{exp}} = 0$ has a chance of at most $\delta / "
+    r"vectors that tends to $p$, and the least $m$ for which $F_{\text{exp}} = 0$ has probability at most $\delta / "
     r"n$ is $\log(n / \delta) / \log \frac{1}{1 - p}$ up to a factor that tends to 1. For $a_1 \ge 0.7$, $p$ is "
     r"$1/4$, $3/8$ or $1/2$. It is $1/4$, and the logarithm $\log(4/3)$, if and only if $c > (a_1 + 0.9) / 3$ or $0.9 "
     "- a_1 < c < 1.1 - a_1$ (where no sum is exactly $c + 0.1$).",
@@ -167,7 +167,7 @@ def linear_border(
     figures=("width_border",),
     proof="The number of sign vectors that softmax attention needs",
     neighbours=(
-        Neighbour("one sign vector less is enough", {"which": "fewer"}),
+        Neighbour("one sign vector fewer is enough", {"which": "fewer"}),
         Neighbour("the share is $1/4$ for every $a_1$ and $c$", {"quarter": True}),
         Neighbour(r"it is $1/4$ if and only if $c > (a_1 + 0.9) / 3$", {"gap": False}),
     ),
@@ -197,8 +197,8 @@ def width_border(
         "exact share less the limit, least": min(apart),
         "exact share less the limit and the bound on the other rows, largest": excess,
         "settings in which the condition for 1/4 is wrong": wrong,
-        "log10 of delta / n over the chance, least": min(spare),
-        "log10 of the chance with one sign vector less over delta / n, least": min(short),
+        "log10 of delta / n over the probability, least": min(spare),
+        "log10 of the probability with one sign vector fewer over delta / n, least": min(short),
     }
     near = min(apart) >= -1e-12 and excess <= 1e-12
     return holds_if(near and not wrong and min(spare) >= 0 and min(short) > 0, numbers)

@@ -134,22 +134,24 @@ def _judge(cells: Sequence[CellResult], strong: str, weak: str, right: float, we
     }
     passed = min(softly) > right and min(gains) > 0.1 and max(longer) < 0.6
     note = (
-        "Linear attention's signal is the special key's share of the weight, about 1/n. A learned y is as large as "
-        "that share is small, and so fits one length. A learned X can increase the share itself, and this carries "
-        "over to other lengths in part. Where the seeds differ much, better weights exist than training has found; "
-        "with a trained X that can happen to softmax too."
+        "Linear attention's signal is the special key's share of the weight, about 1/n. A learned y is inversely "
+        "proportional to that share, and so fits one length. A learned X can increase the share itself, and this "
+        "carries over in part to other lengths. Where the seeds differ much, weights exist that are better than "
+        "those training has found; with a trained X this can happen to softmax too."
     )
     return Finding(Verdict.HOLDS if passed else Verdict.FAILS_AS_PRINTED, numbers, note)
 
 
 _SAYS = (
-    "With a trained $y$, linear attention learns to tell the data sets apart at the length it was trained on{}, "
-    "though not from every start, and does no better than guessing at sixteen times that length. Softmax attention "
-    "is right at both lengths."
+    "With a trained $y$, linear attention learns to distinguish the data sets at the length it was trained on{}, "
+    "though not from every initialization, and does no better than guessing at sixteen times that length. Softmax "
+    "attention is right at both lengths."
 )
 
 
-_EXCHANGED = Neighbour("softmax and linear attention change places", {"strong": "linear", "weak": "softmax"})
+_EXCHANGED = Neighbour(
+    "the roles of softmax and linear attention are exchanged", {"strong": "linear", "weak": "softmax"}
+)
 _BOTH = Neighbour(
     "with both $y$ and $X$ trained, too, it does no better than guessing at sixteen times the length",
     {"weights": "y and X"},
@@ -247,8 +249,8 @@ def _judge_regression(
     }
     passed = min(result[strong]["held_out"]) > right and max(result[weak]["held_out"]) < guess
     note = (
-        "Here learning does not close the gap. The special token moves linear attention's output by about 2/n, and the "
-        "random other tokens by about 0.1 / sqrt(n), in every direction of y alike."
+        "Here learning does not close the gap. The special token moves linear attention's output by about 2/n, and "
+        "the random other tokens by about 0.1 / sqrt(n), equally in every direction of y."
     )
     return Finding(Verdict.HOLDS if passed else Verdict.FAILS_AS_PRINTED, numbers, note)
 
@@ -293,8 +295,8 @@ def softmax_regression(
     ),
     history=(
         "Until 2026-11-17 the runs at n = 100 were not among the cells of the claim, and nothing was compared with "
-        "them: the rule asked only that softmax be above 0.95 and linear attention below 0.75. The comparison was "
-        "added after the runs had been seen; the verdict stayed.",
+        "them: the rule required only that softmax be above 0.95 and linear attention below 0.75. The comparison was "
+        "added after the runs had been seen. The verdict did not change.",
         "Until 2026-11-17 the means over the seeds were compared, and the neighbour had a factor of five. Now the 95% "
         "interval of the differences, seed by seed, must be above zero; the measured factor is 3.3.",
     ),

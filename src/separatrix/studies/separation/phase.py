@@ -112,11 +112,13 @@ def over_a0_and_a1(cells: Sequence[CellResult], factor: float = 1.0) -> Finding:
         peak = max(range(len(a1)), key=lambda at: columns[0][at])
         last, linear = columns[0][-1], cell.result["linear_silent"][0]
         numbers |= {
-            f"{name}: success moves with a0 <= {LARGEST_A0[name]:g} by": moved,
+            f"{name}: success changes with a0 <= {LARGEST_A0[name]:g} by": moved,
             f"{name}: least a1 for success {LEVEL:g}": edges[0],
-            f"{name}: which moves by more than 0.03 only from a0 =": same,
+            f"{name}: this a1 changes by more than 0.03 only from a0 =": same,
             f"{name}: largest a0 with success {LEVEL:g} anywhere": max(reached),
-            f"{name}: most, at a0 = 0": f"{columns[0][peak]:.3g} at a1 = {a1[peak]:g}; at a1 = {a1[-1]:g}, {last:.3g}",
+            f"{name}: largest success, at a0 = 0": (
+                f"{columns[0][peak]:.3g} at a1 = {a1[peak]:g}; at a1 = {a1[-1]:g}, {last:.3g}"
+            ),
         }
         conditions += [
             moved < 1e-12,

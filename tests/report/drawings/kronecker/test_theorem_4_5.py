@@ -12,7 +12,7 @@ def test_the_lies_lie_on_their_bound() -> None:
     drawing = drawn("protocol_soundness", "kronecker/theorem-4.5")
     traces = {trace.name: trace for trace in drawing.figure.data}
     for r in (2, 3, 4):
-        points = traces[f"r = {r}, best lie"]
+        points = traces[f"r = {r}, best false proof"]
         expected = {
             one.parameters["length"]: Fraction(one.result["worst"])
             for one in ran("kronecker/theorem-4.5")

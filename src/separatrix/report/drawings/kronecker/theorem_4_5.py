@@ -1,4 +1,4 @@
-"""Theorem 4.5 of Alman and Song: how often Merlin's best lie is accepted."""
+"""Theorem 4.5 of Alman and Song: how often Merlin's best false proof is accepted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from separatrix.report.theme import GREY, Drawing
 
 _CURVES = Curves(
     series=(
-        Curve("worst", "r = {r}, best lie", mode="markers", size=10),
+        Curve("worst", "r = {r}, best false proof", mode="markers", size=10),
         Curve("curve", "r = {r}, bound 3 (r - 1) / N", mode="lines"),
         Curve("typical", "r = {r}, mean over sets", mode="lines", dash="dot"),
     ),
@@ -23,7 +23,7 @@ _CURVES = Curves(
 
 @drawing
 def protocol_soundness(results: Results) -> Drawing:
-    """Theorem 4.5: the probability that Merlin's best lie is accepted, against the length of the code."""
+    """Theorem 4.5: the probability that Merlin's best false proof is accepted, against the length of the code."""
     rows = sorted(
         ({**row, **{name: float(Fraction(row[name])) for name in ("worst", "bound")}} for row in rows_of(results)),
         key=lambda row: (row["r"], row["length"]),
@@ -37,8 +37,8 @@ def protocol_soundness(results: Results) -> Drawing:
     drawn.add_hline(y=0.5, line={"color": GREY, "width": 1}, annotation_text="1/2", annotation_position="top right")
     half = ", ".join(f"{6 * (r - 1)} at r = {r}" for r in sorted({row["r"] for row in rows}))
     text = (
-        "The probability that Merlin's best lie is accepted equals the bound 3 (r - 1) / N wherever that is below 1; "
-        f"it falls to 1/2 at N = {half}."
+        "The probability that Merlin's best false proof is accepted equals the bound 3 (r - 1) / N wherever that "
+        f"is below 1; it falls to 1/2 at N = {half}."
     )
     names = ("m", "parts", "r", "length", "field", "worst", "typical", "bound", "merlin_bits", "coins", "bob_bits")
     return Drawing(drawn, text, columns_of(rows, *names))

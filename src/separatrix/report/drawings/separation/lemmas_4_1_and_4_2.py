@@ -41,5 +41,5 @@ def regression_sums(results: Results) -> Chart:
     return sorted(rows, key=lambda row: float(row["log10_n"])), (
         "Constants C of Lemmas 4.1 and 4.2 for linear attention against log n. The C that Hoeffding's inequality shows "
         "to be enough for all data is below 2 at every n. The C that is too small, as equal data exceed the bound with "
-        "a chance above delta / n, grows to the square root of 2."
+        "a probability above delta / n, grows to the square root of 2."
     )

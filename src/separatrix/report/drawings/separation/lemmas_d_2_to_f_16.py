@@ -77,7 +77,7 @@ def row_chances(results: Results) -> Drawing:
     paths = sorted({cell.parameters["path"] for cell in drawn_cells}, key=lambda path: float(path.removeprefix("n^")))
     dashes = dict(zip(reversed(paths), ("solid", "dash", "dot", "dashdot"), strict=False))
     growth = ", ".join(f"{dash} for {path}" for path, dash in reversed(dashes.items()))
-    drawn = figure("log<sub>10</sub> n", "log<sub>10</sub> of the chance", log_x=True, height=480)
+    drawn = figure("log<sub>10</sub> n", "log<sub>10</sub> of the probability", log_x=True, height=480)
     colours: dict[str, str] = {}
     rows: list[Row] = []
     for cell in drawn_cells:

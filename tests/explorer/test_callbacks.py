@@ -18,7 +18,7 @@ from tests.explorer.reader import Reader
 
 POST = "/_dash-update-component"
 HOSTILE = [None, True, -1, 2**70, 1e308, "", "x" * 300, "\ud800", "../../etc/passwd", [], [[]], {}, {"a": [1]}]
-"""What stands in the place of a part of a request, or of a value."""
+"""What stands in place of a part of a request, or of a value."""
 
 
 @pytest.fixture(scope="module")

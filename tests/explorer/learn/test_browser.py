@@ -34,7 +34,7 @@ def test_a_first_visit_says_something(browser: Any, address: str) -> None:
         page.get_by_text("There are no runs yet: start one.").wait_for()
         assert page.locator("[role=alert]:not(:empty)").count() == 0
         page.get_by_label("q", exact=True).first.fill("10")
-        page.locator(".broken", has_text="Theorem 3.1 asks for 2 <= q < T/4 = 5.").wait_for()
+        page.locator(".broken", has_text="Theorem 3.1 requires 2 <= q < T/4 = 5.").wait_for()
         page.get_by_label("q", exact=True).first.fill("20")
         page.locator(".wrong", has_text="q: expected less than T = 20").wait_for()
         assert state(page)["q"] == "20"

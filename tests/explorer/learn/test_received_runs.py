@@ -31,7 +31,7 @@ def starter(tmp_path: Path) -> Iterator[Starter]:
 
 
 def received(starter: Starter, name: str, content: object) -> Path:
-    """The folder of a run as it came, with a file of any content in the place of what was asked for."""
+    """The folder of a run as it came, with a file of any content in place of what was asked for."""
     folder = starter.store / "training" / name
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(content if isinstance(content, str) else json.dumps(content))

@@ -242,8 +242,8 @@ def test_runs_of_the_claims_are_found_in_the_store(tmp_path: Path) -> None:
     assert [trace.name for trace in alone.figure.data] == ["cosine of W", "cosine of V"]
     W, V = (first.lines[f"cosine of {one}"][-1] for one in "WV")
     assert alone.text == (
-        f"claims: Figure 8, 600 steps has kept no training loss; the cosines to the truth are {W:.3f} (W) "
-        f"and {V:.3f} (V) at step 600 of 600."
+        f"claims: Figure 8, 600 steps: no training loss was recorded; the cosines with the ground truth are {W:.3f} "
+        f"(W) and {V:.3f} (V) at step 600 of 600."
     )
     assert [both.figure.layout[one].title.text for one in ("yaxis", "yaxis2")] == ["loss", "cosine to the truth"]
     assert f"has a loss of {second.lines['loss'][-1]:.3g} at step 40 of 40" in both.text
@@ -252,7 +252,7 @@ def test_runs_of_the_claims_are_found_in_the_store(tmp_path: Path) -> None:
 def test_a_run_with_nothing_to_draw_says_so() -> None:
     bare = TrainingRun("bare", 10, {}, (0, 10), {"loss": (None, None)}, (), lambda step: pytest.fail("no weights"))
     assert bare.drawable == {}
-    ended, running = (str(run_panel.status(bare, RunStatus("kept", "", alive=one))) for one in (False, True))
+    ended, running = (str(run_panel.status(bare, RunStatus("saved", "", alive=one))) for one in (False, True))
     assert "The run has recorded no losses and no cosines." in ended
     assert "to draw" not in running
 

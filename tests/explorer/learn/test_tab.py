@@ -192,7 +192,7 @@ def test_the_view_over_http(tmp_path: Path) -> None:
     table = texts(found["learn-summary.children"])
     assert "Setting A" in table
     assert "Setting B" in table
-    assert any("Theorem 3.1 asks for 2 <= q < T/4 = 15" in texts(value) for value in found.values())
+    assert any("Theorem 3.1 requires 2 <= q < T/4 = 15" in texts(value) for value in found.values())
     assert any("eta <= 1/(20 d^2)" in texts(value) for value in found.values())
     assert "There are no runs yet" in texts(found["run-status.children"])
     assert {found[f"{one}-alert.children"] for one in ("learn", "learn-curve", "run", "act", "steps", "weights")} == {

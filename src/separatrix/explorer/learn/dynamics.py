@@ -151,7 +151,7 @@ def summary(runs: Sequence[Descended]) -> list[tuple[str, list[str]]]:
          [_plateau(run.of) for run in runs]),
         (r"steps to the last loss $\epsilon$: by the law of the tail, $(T - 1) / (4 \eta \epsilon)$",
          [f"{tail_constant(run.of.T, run.of.eta) / run.last.loss[0]:.3g}" for run in runs]),
-        (r"steps to the last loss $\epsilon$: by Theorem 3.1, up to logarithms",
+        (r"steps to the last loss $\epsilon$: by Theorem 3.1, up to logarithmic factors",
          [f"{steps_allowed(run.of.T, run.of.d, run.of.eta, run.last.loss[0]):.3g}" for run in runs]),
     ]  # fmt: skip
 

@@ -79,7 +79,7 @@ def losses(run: TrainingRun, beside: Sequence[TrainingRun] = ()) -> Drawing:
     """The training loss and the validation losses of a run, and its cosines to the ground truth.
 
     A run that recorded only losses or only cosines has a figure of one panel, and the caption says so. The training
-    losses of the runs `beside` it are drawn in the panel of the losses.
+    losses of the runs in `beside` are drawn in the panel of the losses.
     """
     lines = run.drawable
     panels = sorted({_looks(name)[3] for name in lines})
@@ -124,8 +124,8 @@ def _reached(run: TrainingRun, lines: Mapping[str, Sequence[float | None]]) -> s
     if "loss" in last:
         return f"{run.title} has a loss of {last['loss']:.3g} {far}."
     cosines = [f"{value:.3f} ({name.removeprefix('cosine of ')})" for name, value in last.items() if "cosine" in name]
-    near = f"; the cosines to the truth are {' and '.join(cosines)}" if cosines else ""
-    return f"{run.title} has kept no training loss{near} {far}."
+    near = f"; the cosines with the ground truth are {' and '.join(cosines)}" if cosines else ""
+    return f"{run.title}: no training loss was recorded{near} {far}."
 
 
 def called(line: str) -> str:

@@ -119,7 +119,7 @@ def asked_in(numbers: Mapping[str, Any] | None, name: str) -> RunChoices:
 
 
 def beside_names(value: object) -> list[str]:
-    """The names of the runs that are drawn beside the selected run, from the address or from the page.
+    """The names of the runs that are compared with the selected run, from the address or from the page.
 
     >>> beside_names("run-1,run-2"), beside_names(["run-3"]), beside_names(None)
     (['run-1', 'run-2'], ['run-3'], [])

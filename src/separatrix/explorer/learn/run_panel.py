@@ -237,7 +237,7 @@ def _beyond(at: object, steps: int) -> bool:
 
 
 def _stands(context: Context, name: str) -> RunStatus:
-    return run_status(context.store, known(context.store, name)) if name.startswith("run-") else RunStatus("kept", "")
+    return run_status(context.store, known(context.store, name)) if name.startswith("run-") else RunStatus("saved", "")
 
 
 def status(run: TrainingRun, stands: RunStatus) -> Component:

@@ -86,7 +86,7 @@ _TRIES = {
     "the paper's sizes": {"T": "200", "q": "3", "d": "5", "eta": "0.002", "steps": "1e8"},
     "a long plateau": {"T": "1000", "q": "2", "d": "2", "eta": "0.0125", "steps": "1e9"},
     "a map of T and η": {"T": "60", "q": "2", "d": "2", "eta": "0.0125", "steps": "1e6", "across": "eta"},
-    "a rate beyond the theorem": {"T": "20", "q": "2", "d": "2", "eta": "0.5", "steps": "1e5"},
+    "a learning rate beyond the theorem": {"T": "20", "q": "2", "d": "2", "eta": "0.5", "steps": "1e5"},
 }
 """Settings to begin with."""
 

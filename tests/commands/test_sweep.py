@@ -60,7 +60,7 @@ def test_dask_local_from_the_command(tmp_path: Path) -> None:
     ("options", "told"),
     [
         (["--workers", "0"], "--workers: expected an integer >= 1, got 0."),
-        (["--in-process", "--workers", "2"], "--in-process: expected neither --workers nor --dask beside it"),
+        (["--in-process", "--workers", "2"], "--in-process: expected neither --workers nor --dask together with it"),
         (["--module", "no.such.module"], "--module: expected a module that Python can import, got 'no.such.module'"),
         (["--dask", "tcp://127.0.0.1:9", "--workers", "2"], "--workers: expected to be left out"),
     ],

@@ -54,6 +54,6 @@ def choose_crew(workers: int | None, in_process: bool, dask: str | None) -> Crew
 
     if in_process:
         if workers is not None or dask is not None:
-            raise ArgumentError("--in-process", expected="neither --workers nor --dask beside it", got="both")
+            raise ArgumentError("--in-process", expected="neither --workers nor --dask together with it", got="both")
         return executors.in_process()
     return executors.processes(workers) if dask is None else executors.dask_workers(dask, workers)

@@ -35,7 +35,7 @@ def plan(
         table.add_row("index set", f"{chosen.index_set}, rank {chosen.rank}")
     if chosen.method != "none":
         table.add_row("flops", f"{chosen.flops:.3g}")
-        table.add_row("memory", f"{chosen.bytes / 2**20:.3g} MiB beside inputs and outputs")
+        table.add_row("memory", f"{chosen.bytes / 2**20:.3g} MiB in addition to inputs and outputs")
     table.add_row(
         "largest order by the paper's rule", "-" if most is None else "any" if most == float("inf") else f"{most}"
     )

@@ -83,7 +83,7 @@ def _fitted(told: tuple[str, list[str], list[str]], width: int, margin: int, lin
     """As many of the texts as fit in the lines, at least the first, and what is left out.
 
     The numbers that are left out are in the report. Where only definitions or earlier rules are, `separatrix claims`
-    shows them if it is asked for fewer claims.
+    shows them if fewer claims are requested.
     """
     head, numbers, others = told
     pieces = [head, *numbers, *others]

@@ -125,7 +125,7 @@ def decide(instance: GapMaxIP) -> Tensor:
 def triple_by_attention(instance: GapMaxIP) -> Triple | None:
     """A triple (i, j, k) with <a_i, b_j, c_k> >= t, or None if there is none, by three calls of attention.
 
-    The first call finds i. The second decides the instance with the vectors a_i * b_j (entrywise) in the place of a,
+    The first call finds i. The second decides the instance with the vectors a_i * b_j (entrywise) in place of a,
     which finds j; the third decides that with a_i * b_j * c_k, which finds k. If an inner product lies in the gap
     between (1 - eps) t and t, the triple may be one of those, or there may be an error.
 

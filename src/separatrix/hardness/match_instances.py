@@ -45,7 +45,7 @@ def planted_instances(
     At order 3 the residues v and -x_0 - v are partners. The other tokens are uniform among the residues that differ
     from x_0 and from their partner and whose partner differs from x_0. An instance never contains both partners of a
     pair, except that with the label True one token is replaced by the partner of another. So for each j the law of
-    (x_0, x_j) is the same under both labels, and no single pair of tokens tells anything about the label.
+    (x_0, x_j) is the same under both labels, and no single pair of tokens contains information about the label.
 
     Args:
         count: the number of instances.

@@ -5,8 +5,8 @@ A head with F frequencies gives a tuple of tokens with sum s the score beta C(s)
     C(s) = (1/F) sum_f cos(2 pi f s / M),    C = 1 iff s = 0 (mod M), else C <= 1 - mu, mu the margin.
 
 With one frequency mu = 1 - cos(2 pi / M), about 2 pi^2 / M^2. With the frequencies 1, g, ..., g^(F-1) it is at least
-(1 - cos(2 pi delta)) / F with delta = min(1 / (2 g), g^(F-1) / M), about M^(-1/F) / 2: a wider head can tell sums apart
-at a higher temperature. Every formula here is proved in docs/derivations/triple-detection.md.
+(1 - cos(2 pi delta)) / F with delta = min(1 / (2 g), g^(F-1) / M), about M^(-1/F) / 2: a wider head can distinguish
+sums at a higher temperature. Every formula here is proved in docs/derivations/triple-detection.md.
 
 >>> round(margin(50), 12) == round(1 - math.cos(2 * math.pi / 50), 12)
 True
@@ -65,7 +65,7 @@ def sharpness(n: int, modulus: int, order: int, count: int = 1, dtype: torch.dty
         dtype: torch.float32 or torch.float64; None is exact arithmetic, where rho = 0 and L = ln 16.
 
     Raises:
-        ArgumentError: if the scores cannot be told apart in `dtype`, or its sums would round too much.
+        ArgumentError: if the scores cannot be distinguished in `dtype`, or its sums would round too much.
 
     Example:
         >>> round(sharpness(100, 10, 3, dtype=None).inverse_temperature * margin(10) - math.log(16 * (101**2 - 1)), 12)
@@ -147,7 +147,7 @@ def largest_modulus(order: int, count: int, dtype: torch.dtype) -> int:
     """
     low, high = max(2, 1 << (whole("frequencies", count, low=1, high=32) - 1)), LARGEST_MODULUS
     if resolution(low, order, count, dtype) < _LEAST_RESOLUTION:
-        raise ArgumentError("order", expected=f"an order whose scores {dtype} can tell apart", got=order)
+        raise ArgumentError("order", expected=f"an order whose scores {dtype} can distinguish", got=order)
     while low < high:
         middle = (low + high + 1) // 2
         proved = resolution(middle, order, count, dtype) >= _LEAST_RESOLUTION
@@ -163,7 +163,7 @@ def _resolved(modulus: int, order: int, count: int, dtype: torch.dtype) -> float
     more = (c for c in range(count + 1, modulus.bit_length() + 1))
     enough = next((c for c in more if resolution(modulus, order, c, dtype) >= _LEAST_RESOLUTION), None)
     if enough is None:
-        raise ArgumentError("order", expected=f"an order whose scores {dtype} can tell apart", got=order)
+        raise ArgumentError("order", expected=f"an order whose scores {dtype} can distinguish", got=order)
     raise ArgumentError(
         "modulus",
         expected=f"at most {largest_modulus(order, count, dtype)} at order {order} with frequencies={count} and "

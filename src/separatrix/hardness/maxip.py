@@ -1,6 +1,6 @@
 """Gap-MaxIP (Alman and Song, Definition 4.6), and the direct reduction to it from three-way orthogonal vectors.
 
-For every i one must tell apart
+For every i one must distinguish
 
     case 1: some (j, k) has <a_i, b_j, c_k> >= t,    case 2: all have <a_i, b_j, c_k> <= (1 - eps) t,
 

@@ -120,7 +120,7 @@ def exact(*arguments: Any, **options: Any) -> Answer:
     """Exact attention as an attention function of `transformers`, with the arguments of `read_layer`.
 
     Returns:
-        The output, of shape (batch, L_q, heads, d_v), and None in the place of the attention weights.
+        The output, of shape (batch, L_q, heads, d_v), and None in place of the attention weights.
     """
     return laid_out(attend(read_layer(*arguments, **options))), None
 
@@ -143,7 +143,7 @@ def certified(*arguments: Any, tolerance: float, prefer: str, **options: Any) ->
         **options: further arguments of `read_layer`.
 
     Returns:
-        The output, of shape (batch, L_q, heads, d_v), and None in the place of the attention weights.
+        The output, of shape (batch, L_q, heads, d_v), and None in place of the attention weights.
     """
     layer = read_layer(*arguments, **options)
     heads = [_certified_head(layer, h, tolerance, prefer) for h in range(layer.query.shape[1])]

@@ -56,7 +56,7 @@ class Pattern:
 
 
 def _at_first(x: Tensor, where: Tensor) -> int | None:
-    """The entry of x at the first place where `where` is true; None if it is nowhere."""
+    """The entry of x at the first place where `where` is true; None if there is no such place."""
     if not truth(where.any()):
         return None
     return int(number(x.flatten().take(where.flatten().to(torch.uint8).argmax())))

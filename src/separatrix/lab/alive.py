@@ -2,7 +2,7 @@
 
 A run holds the lock of its own file in ``runs/``, which the system releases when the process ends in any way. The run
 also increases a counter in that file. If a process is suspended, or a lock on a network folder is not released, the
-counter stands still: a process that watches it stand still for `STALE_SECONDS` may take over the run's cells.
+counter stops: a process that sees no change for `STALE_SECONDS` may take over the run's cells.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Watch:
         self._seen: dict[str, tuple[bytes, float]] = {}
 
     def abandoned(self, run: object) -> bool:
-        """Whether a run was killed, or its counter has stood still for `STALE_SECONDS` while this object watched it."""
+        """Whether a run was killed, or its counter has not changed for `STALE_SECONDS` while this object watched it."""
         if not isinstance(run, str) or not lives(self._folder, run):
             return True
         try:

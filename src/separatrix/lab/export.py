@@ -16,7 +16,7 @@ _FIRST = ("key", "experiment", "version", "seed", "status", "seconds", "finished
 
 
 def as_json(store: Store, stream: TextIO, experiment: str | None = None) -> None:
-    """Write the records as a JSON list of objects; the SHA-256 of an array, which names its file, stands for it.
+    """Write the records as a JSON list of objects; the SHA-256 of an array, which names its file, replaces it.
 
     Args:
         store: the store.

@@ -81,7 +81,7 @@ def spread(table: dict[str, Any], field: str) -> list[int] | list[float]:
     try:
         return [a // b for a, b in values] if whole else [a / b for a, b in values]  # exact, or rounded once
     except OverflowError:
-        raise ArgumentError(field, expected="numbers that a float64 can stand for", got="larger ones") from None
+        raise ArgumentError(field, expected="numbers that float64 can represent", got="larger ones") from None
 
 
 def _steps(first: Fraction, last: Fraction, step: Fraction) -> list[tuple[int, int]]:

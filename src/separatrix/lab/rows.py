@@ -28,7 +28,7 @@ PUT = (
     f"INSERT INTO cells ({', '.join(_NAMES)}) VALUES ({', '.join('?' * len(_NAMES))}) "
     f"ON CONFLICT (key) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _NAMES)}"
 )
-"""The SQL statement that writes the values of a record, in the place of the row with its key if there is one."""
+"""The SQL statement that writes the values of a record, in place of the row with its key if there is one."""
 
 PUT_ORIGIN = "INSERT INTO origins (id, facts) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET facts = excluded.facts"
 """The SQL statement that writes an origin under its name, also over one whose facts are damaged."""
@@ -74,8 +74,8 @@ class Damaged:
     """A row that is not as it was written.
 
     Attributes:
-        id: the value in the place of the row's number.
-        key: the value in the place of its key.
+        id: the value in place of the row's number.
+        key: the value in place of its key.
         what: what is wrong.
         otherwise: the record without its origin, if only the origin is damaged; else None.
     """
@@ -87,7 +87,7 @@ class Damaged:
 
 
 def put(connection: sqlite3.Connection, record: StoredRecord) -> None:
-    """Write a record and its origin, in the place of the row with its key if there is one."""
+    """Write a record and its origin, in place of the row with its key if there is one."""
     connection.execute(PUT, record.values)
     if record.origin is not None:
         connection.execute(PUT_ORIGIN, (named(record.origin), record.origin))

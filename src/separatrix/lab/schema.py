@@ -64,7 +64,7 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
     """Open a connection to a file, in one of SQLite's modes (``ro``, ``rw``, ``rwc``).
 
     Raises:
-        DamagedError: if there is a rollback journal beside the file that names a super-journal, as no journal of a
+        DamagedError: if the folder has a rollback journal of the file that names a super-journal, as no journal of a
             store does. SQLite would delete the file of that name, which may be any file of this user.
     """
     if _names_another_file(path.with_name(f"{path.name}-journal")):

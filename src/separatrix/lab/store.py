@@ -1,4 +1,4 @@
-"""The store of results: one SQLite file in a folder, with the arrays in files beside it.
+"""The store of results: one SQLite file in a folder, with the arrays in files in the same folder.
 
 With SQLite's write-ahead log and ``synchronous=FULL``, a commit is complete or absent after a kill or a power cut, and
 other processes can read while a run goes on. Every row is checked against its checksum whenever it is read: the cell of

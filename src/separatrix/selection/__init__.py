@@ -21,7 +21,7 @@ settings, training, stream, gradient, optimisers, validation, checkpoint   train
 learners, position_codes, learner_training   layers with other attentions and other encodings
 fcn, fcn_training       fully-connected nets
 fcn_bound               how well a fully-connected net can do at best (Theorem 3.5)
-counterexample          two inputs that a given net cannot tell apart (Theorem C.2)
+counterexample          two inputs that a given net cannot distinguish (Theorem C.2)
 
 >>> from separatrix.selection import SparseTokenSelection, fcn_lower_bound, population_dynamics
 >>> X, y, target = SparseTokenSelection(T=200, q=3, d=5).batch(8, generator=0)

@@ -1,4 +1,4 @@
-r"""Theorem C.2 as a program: two inputs that a given net cannot tell apart, and the error it must make on one of them.
+r"""Theorem C.2 as a program: two inputs that a given net cannot distinguish, and the error it must make on one of them.
 
 In the theorem of Wang, Wei, Hsu and Lee, write the first layer's weight on the tokens q, ..., T as [V_q; ...; V_T].
 With at most (T - q + 1) d - 1 neurons it has a kernel vector u != 0. The net has equal outputs on the two inputs with
@@ -32,7 +32,7 @@ __all__ = ["Counterexample", "fcn_counterexample"]
 
 @dataclass(frozen=True)
 class Counterexample:
-    """Two inputs that a net cannot tell apart.
+    """Two inputs that a net cannot distinguish.
 
     Attributes:
         first: the first input (x_1, ..., x_T, y_1, ..., y_q) in R^{Td + q}, positions counted from 0.

@@ -169,7 +169,7 @@ def _overflow_is_divergence(name: str, lr: float) -> Iterator[None]:
     try:
         yield
     except OverflowError:
-        raise SeparatrixError(f"{name}: lr = {lr} diverges; Theorem 3.1 asks for lr <= 1/(20 d^2).") from None
+        raise SeparatrixError(f"{name}: lr = {lr} diverges; Theorem 3.1 requires lr <= 1/(20 d^2).") from None
 
 
 def _below(T: int, q: int, d: int) -> tuple[int, int, int]:

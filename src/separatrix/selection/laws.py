@@ -69,15 +69,15 @@ def broken_hypotheses(T: int, q: int, d: int, eta: float, epsilon: float | None 
         >>> broken_hypotheses(T=32, q=2, d=2, eta=1 / 80, epsilon=2e-3)
         {}
         >>> broken_hypotheses(T=32, q=2, d=2, eta=0.1)
-        {'eta': 'Theorem 3.1 asks for eta <= 1/(20 d^2) = 0.0125.'}
+        {'eta': 'Theorem 3.1 requires eta <= 1/(20 d^2) = 0.0125.'}
     """
     sizes = {}
     if not 2 <= q < T / 4:
-        sizes["q"] = f"Theorem 3.1 asks for 2 <= q < T/4 = {T / 4:g}."
+        sizes["q"] = f"Theorem 3.1 requires 2 <= q < T/4 = {T / 4:g}."
     if eta > 1 / (20 * d**2):
-        sizes["eta"] = f"Theorem 3.1 asks for eta <= 1/(20 d^2) = {1 / (20 * d**2):.3g}."
+        sizes["eta"] = f"Theorem 3.1 requires eta <= 1/(20 d^2) = {1 / (20 * d**2):.3g}."
     if epsilon is not None and q < T and epsilon >= (most := d * T / (100 * (T - q) * q)):
-        sizes["epsilon"] = f"Theorem 3.1 asks for epsilon < d T / (100 (T - q) q) = {most:.3g}."
+        sizes["epsilon"] = f"Theorem 3.1 requires epsilon < d T / (100 (T - q) q) = {most:.3g}."
     return sizes
 
 

@@ -4,10 +4,10 @@
 >>> [record.step for record in train_learner(run)]
 [0, 16, 32]
 
-Adam on fresh batches, by autograd; runs of one seed see the same tokens and subsets whatever their attention. The seed
+Adam on fresh batches, by autograd; runs of one seed see the same tokens and subsets with every attention. The seed
 determines every number of a run. A run that diverges, or whose normaliser vanishes, ends with a sentence that says so.
 
-encoding: "one-hot"; "fixed", near-orthogonal signs drawn once; "stochastic", drawn afresh each step; "sinusoidal";
+encoding: "one-hot"; "fixed", near-orthogonal signs drawn once; "stochastic", redrawn at each step; "sinusoidal";
 "learned", which starts as "fixed" and trains with the rest; "rotary" (`separatrix.selection.position_codes`). A longer
 sequence uses further rows of the same encoding, which do not occur in training; with stochastic encodings it uses new
 ones.
@@ -235,7 +235,7 @@ def _count(model: nn.Module) -> int:
 
 
 def _table(settings: LearnerSettings) -> Tensor | None:
-    """The encodings of the longest sequence, or None when they are drawn afresh."""
+    """The encodings of the longest sequence, or None when they are redrawn."""
     longest, width = settings.longest, settings.width
     if settings.encoding == "stochastic":
         return None

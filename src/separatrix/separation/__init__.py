@@ -21,7 +21,7 @@ decimals, extended   numbers as they are written, and numbers of 256 bits
 radicals, forms      the exact signs of sums
 boundary, phase      where success reaches a given probability, along one parameter and along two
 
-mechanisms           other mechanisms in the place of softmax attention
+mechanisms           other mechanisms in place of softmax attention
 tokens, sign_vectors the different tokens, and whether a mechanism fires on each of the 2^d sign vectors
 outcomes             the probabilities of the paper's events for any mechanism
 tuned                the probability of separation at the best threshold

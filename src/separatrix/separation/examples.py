@@ -77,7 +77,7 @@ def rows_at(setting: AttentionSetting, a: Tensor, j3: Tensor) -> Examples:
         b, c = (float(setting.values()[name]) for name in ("b", "c"))
         rows = self_attention_rows(setting.n, setting.d, 1.0, b, c, j3 % (setting.d - 2))
         keys = _scaled(rows.keys, a)
-        # As in `simulation`, the query j3 is repeated in the place of a class whose only row is j3.
+        # As in `simulation`, the query j3 is repeated in place of a class whose only row is j3.
         queries = torch.where(rows.multiplicity.unsqueeze(-1) > 0, keys, keys[:, :1])
         return Examples(queries, keys, rows.multiplicity, label)
     rows = cross_attention_rows(setting.n, setting.d, 1.0, j3 % (setting.d - 1))

@@ -40,7 +40,7 @@ class Factor(Protocol):
 
 @dataclass(frozen=True)
 class Exponential:
-    """The factor exp(e L^r); with e = 0 it is 1, whatever r is."""
+    """The factor exp(e L^r); with e = 0 it is 1 for every r."""
 
     e: Fraction
     r: int = 2

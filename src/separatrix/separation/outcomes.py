@@ -1,4 +1,4 @@
-r"""The probabilities of the paper's events with any mechanism in the place of `exp`, exactly or by simulation.
+r"""The probabilities of the paper's events with any mechanism in place of `exp`, exactly or by simulation.
 
 `outcome` is exact: `sign_vectors` decides which of the 2^d sign vectors fire, and the probabilities for m vectors
 follow from these shares as in `exact`. `simulate_outcome` runs the library's own attention on all n tokens. It also
@@ -41,7 +41,7 @@ class Outcome:
         fires_on_d1: the mechanism fires on D1.
         silent_on_d0: the mechanism is silent on D0.
         separates: both at once.
-        success: both at once, and `lin` is silent on D0 and D1. This is the paper's success, with the mechanism in the
+        success: both at once, and `lin` is silent on D0 and D1. This is the paper's success, with the mechanism in
             place of `exp`.
     """
 
@@ -99,7 +99,7 @@ def simulate_outcome(
 
     Args:
         setting: the setting.
-        mechanism: the mechanism in the place of `exp`.
+        mechanism: the mechanism in place of `exp`.
         trials: the number of independent trials.
         seed: the seed of the generator that draws the data and the signs.
 

@@ -1,8 +1,8 @@
 r"""Separation at the best threshold tau, with a margin.
 
 The paper's tau suits softmax attention; a mechanism that fails there may only need another tau. Let M_1(y) and M_0(y)
-be the largest <c, y> over the queries of an element of D1 and of D0. At any tau, a network with margin gamma tells the
-elements apart when, among y_1, ..., y_m,
+be the largest <c, y> over the queries of an element of D1 and of D0. At any tau, a network with margin gamma
+distinguishes the elements when, among y_1, ..., y_m,
 
     every M_0(y_l) <= tau - gamma    and    some M_1(y_l) >= tau + gamma,
 

@@ -61,7 +61,7 @@ def _perturbed(rng: Generator, x: Tensor) -> Tensor:
         wide = wide * float(2 ** rng.uniform(-1, 1))
     elif way == 3:  # signs
         wide = torch.where(torch.from_numpy(rng.random(tuple(x.shape)) < 0.2), -wide, wide)
-    elif x.shape[-2]:  # one row in the place of another
+    elif x.shape[-2]:  # one row in place of another
         source, target = rng.integers(x.shape[-2], size=2)
         wide = wide.clone()
         wide[..., target, :] = wide[..., source, :]

@@ -260,7 +260,7 @@ def test_a_tolerance_finer_than_the_dtype_is_refused():
     query, keys, values = (
         part.float() if isinstance(part, torch.Tensor) else [x.float() for x in part] for part in inputs(3, 4, [4, 4])
     )
-    with pytest.raises(sx.SeparatrixError, match=r"float32, is certain to .* only, and 1e-12"):
+    with pytest.raises(sx.SeparatrixError, match=r"error bound .* in torch.float32, exceeds the tolerance 1e-12"):
         sx.certified_attention(query, keys, values, tolerance=1e-12)
 
 

@@ -150,7 +150,7 @@ def _attend(
     windows: list[int],
     scale: float,
 ) -> tuple[Tensor, Tensor]:
-    """Output (H, L_q, d_v) and log-sum-exp (H, L_q); a window of 0 is none."""
+    """Output (H, L_q, d_v) and log-sum-exp (H, L_q); a window of 0 means no window."""
     with no_autocast(query.device.type):
         return guarded.forward(operator_call(query, keys, values, masks, is_causal, offset, windows, scale))
 

@@ -19,7 +19,7 @@ What the steps use:
   for a few tokens of a stream. `triton`: kernels for GPUs. `torch`: plain PyTorch, for everything else.
 - `cost`: flops, memory and time of each algorithm, and how many tokens are taken at a time.
 - `sample`: some queries and key tuples of a call, from which a forecast is made.
-- `worst_case`: what is in reach whatever the entries, and the plan from shapes alone.
+- `worst_case`: what is in reach for all entries up to a bound, and the plan from shapes alone.
 - `paper_rules`: the rank, the order and the threshold that Alman and Song's theorems name.
 - `exact_rounding`: the dtype in which exact attention keeps a tolerance, for outputs and gradients.
 - `live_bytes`: how many bytes a computation holds at once, measured, to compare a plan with.

@@ -78,8 +78,8 @@ def exact_type(analysis: Analysis, tolerance: float, with_lse: bool) -> ExactRou
     if kept is not None:
         return kept
     raise SeparatrixError(
-        f"tolerance: exact attention in float64, with an output in {call.query.dtype}, is certain to {worst:.3g} only, "
-        f"and {tolerance:.3g} was asked for."
+        f"tolerance: the error bound {worst:.3g} of exact attention in float64, with an output in {call.query.dtype}, "
+        f"exceeds the tolerance {tolerance:.3g}. Use a tolerance above the bound."
     )
 
 

@@ -1,4 +1,4 @@
-"""What is in reach whatever the entries, up to a bound: the worst case over them, and the plan for shapes alone.
+"""What is in reach for all entries up to a bound: the worst case over them, and the plan for shapes alone.
 
 All of it is arithmetic with a few numbers. Nothing here imports torch, which takes over a second.
 """
@@ -199,7 +199,7 @@ def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> P
         if rank <= LARGEST_RANK:
             cost = polynomial_cost(shape, rank, True)
             if cost.time < exact.time:
-                why = f"{side}, and rank {rank} keeps {tolerance:.3g} whatever the entries"
+                why = f"{side}, and rank {rank} keeps the error below {tolerance:.3g} for all such entries"
                 return Plan("polynomial", degrees[kind], rank, kind, tolerance, cost.flops, cost.bytes, why)
             why = f"{side}, and the worst case takes rank {rank}, more costly than exact attention at this length"
     if exact.flops > AFFORDABLE:

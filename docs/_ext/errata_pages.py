@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 from docs._ext.markdown import marked, plain, slug
@@ -32,7 +32,7 @@ def errata_counts() -> str:
 
 
 def errata_left() -> str:
-    """How many slips are in neither of two lists that were made apart, by paper."""
+    """How many slips are in neither of two lists that were made independently, by paper."""
     load()
     headings = ("| | ledger | first reading", "| | ledger and first reading | second reading")
     lines = []
@@ -46,20 +46,20 @@ def errata_left() -> str:
             lines.append(f"| {plain(title)} | {counts} | {left.value:.1f}{interval} |")
         lines.append("")
     first, second, text_only = overlap(), second_overlap(), text_slips()
-    told = len(slips()) + sum(1 in slip.readings for slip in text_only) - first.either
+    known_before = len(slips()) + sum(1 in slip.readings for slip in text_only) - first.either
     later = sum(not slip.readings for slip in text_only)
     text = (
         f"A reading of the three papers that was made without this list found {first.both} of its {first.first} "
         f"errata again, and {first.second - first.both} further slips. A second reading, by another reader and "
         f"without either list, found {second.both} of these {second.first} slips, and "
-        f"{second.second - second.both} further ones. (Another {told} errata, of which both readers had been told, "
+        f"{second.second - second.both} further ones. (Another {known_before} errata, which both readers knew before, "
         "are not counted. The second reader compared the lists by hand, after all were complete.) "
         "Chapman's estimate from such an overlap, with its interval at 95%, says how many slips "
         "are in neither list. It takes all slips to be equally easy to find and the two lists to be independent. "
         "Slips that are easy to see are in both lists more often than that, so that the number is a lower bound "
         f"rather than an estimate: the first table expects {unseen(first).value:.1f} slips, and the second reading "
         f"found {second.second - second.both}. A second pass of the first reader, from the end of each paper to "
-        f"its beginning and with both lists at hand, found {later} that no reading has."
+        f"its beginning and with both lists, found {later} that no reading has."
     )
     return "\n".join([*lines, text, ""])
 
@@ -154,21 +154,40 @@ def _numbered(slip: Slip, *, of_paper: bool = False) -> list[str]:
 
 
 def wordings(slip: Slip) -> list[str]:
-    """What is printed, what is right and why; where its places differ in that, each with its place."""
+    """What is printed, what is right and why; where its places differ in that, each with its place.
+
+    What a later place has in common with an earlier one is not repeated.
+    """
     wordings_of: dict[tuple[str, str, str], list[str]] = {}
     for claim, erratum in slip.places:
         wordings_of.setdefault((erratum.printed, erratum.right, erratum.why), []).append(erratum.at or called(claim))
     lines = []
+    earlier: dict[str, str] = {}
     for (printed, right, why), places in wordings_of.items():
         where = f"  *In:* {plain(', '.join(dict.fromkeys(places)))}\\" if len(slip.places) > 1 else None
-        said = [f"  *Printed:* {marked(printed)}\\", f"  *Right:* {marked(right)}\\", f"  *Why:* {marked(why)}"]
+        said = [
+            f"  *Printed:* {marked(printed)}\\",
+            f"  *Right:* {marked(_shortened(right, earlier))}\\",
+            f"  *Why:* {marked(_shortened(why, earlier))}",
+        ]
+        for text in (right, why):
+            if len(text) > 80:  # a shorter text is repeated
+                earlier.setdefault(text, places[0])
         block = [where, *said] if where else said
         lines += [f"- {block[0].lstrip()}", *block[1:], ""]
     return lines
 
 
+def _shortened(text: str, earlier: Mapping[str, str]) -> str:
+    """The text, with a reference to the place of an earlier text that it begins with."""
+    for known, place in earlier.items():
+        if text.startswith(known):
+            return f"As in {place}.{text.removeprefix(known)}"
+    return text
+
+
 def command(claims: Iterable[Claim]) -> str:
-    """The command that does some claims again."""
+    """The command that reruns some claims."""
     profiles = {claim.id: claim.profile for claim in claims}
     profile = "full" if "full" in profiles.values() else "quick"
     return f"separatrix reproduce --profile {profile} " + " ".join(f"--only {id}" for id in profiles)

@@ -1,8 +1,9 @@
-"""`python -m tests.changed [BASE]`: the tests of what changed since a commit, HEAD by default, one path a line.
+"""`python -m tests.changed [BASE]`: print the tests of the files that changed since a commit (default HEAD), one per
+line.
 
 A source file has the test file of its name in the mirrored folder, or the folder of its name there, or else all tests
-of that folder, and its own docstrings. A file of a paper's claims or drawings also has the tests of all claims or
-drawings of that paper. The kernels in C++ have tests/native. A test file that changed is run itself.
+of that folder, and its own docstrings. A file of claims or drawings of a paper also has the tests of all claims or
+drawings of that paper. The tests of the C++ kernels are in tests/native. A changed test file is run itself.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _PAPERS = ("kronecker", "selection", "separation")
 
 
 def changed_files(root: Path, base: str) -> list[str]:
-    """The files that differ from a commit, with those that git does not know yet and without those that are gone."""
+    """The files that differ from a commit, including untracked files and excluding deleted ones."""
     asked = (["git", "diff", "--name-only", base], ["git", "ls-files", "--others", "--exclude-standard"])
     names: set[str] = set()
     for command in asked:
@@ -25,7 +26,7 @@ def changed_files(root: Path, base: str) -> list[str]:
 
 
 def paths_for(root: Path, name: str) -> Iterator[str]:
-    """The tests of a file: paths that pytest takes."""
+    """The tests of a file, as paths for pytest."""
     path = PurePosixPath(name)
     if path.parts[0] == "csrc":
         yield "tests/native"
@@ -54,7 +55,7 @@ def paths_for(root: Path, name: str) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print the tests of what changed."""
+    """Print the tests of the changed files."""
     root = Path(__file__).resolve().parents[1]
     found = {test for name in changed_files(root, *(sys.argv[1:] or ["HEAD"])) for test in paths_for(root, name)}
     inside = {path for path in found if any(str(parent) in found for parent in PurePosixPath(path).parents)}

@@ -1,4 +1,4 @@
-"""What every test shares: one thread a worker, examples that do not change, long tests first, other interpreters."""
+"""What all tests share: one thread per worker, fixed examples, long tests first, and child interpreters."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ from tests.forks import Forks
 
 pytest.register_assert_rewrite("tests.contracts")
 torch.set_num_threads(1)  # the workers of pytest-xdist already fill the cores
-os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start; a test of threads asks for more
-if amx_is_incomplete():  # a bfloat16 product would end the process
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for child processes; a test of threads sets more
+if amx_is_incomplete():  # a bfloat16 product would crash the process
     os.environ.setdefault("ONEDNN_MAX_CPU_ISA", ONEDNN_WITHOUT_AMX)
 settings.register_profile("suite", deadline=None, derandomize=True)
 settings.load_profile("suite")
 gc.disable()  # until all tests are collected
-# A command line is made of its functions once, and not each time that a test calls it, which takes 40 ms.
+# Build the command line once, and not for each test that calls it, which takes 40 ms.
 typer.testing._get_command = cache(typer.testing._get_command)
 
 PLAIN = {"NO_COLOR": "1", "COLUMNS": "120"}
-"""The terminal that started interpreters write for."""
+"""The terminal of child interpreters."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put tests that take long first: at the end of a run, one worker would be at them while the others have no work.
+    """Run long tests first: at the end of a run, one worker would still run them while the others are idle.
 
-    Those are the tests with more time than usual (`pytest.mark.timeout`), and then those in a browser.
+    Long tests are those with a larger timeout (`pytest.mark.timeout`), then those in a browser.
     """
     items.sort(key=_begins)
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage from here on, but not among the modules and the thousands of tests: they live to the end.
+    """Collect garbage from here on, excluding the modules and the thousands of tests, which live to the end.
 
     And not after every 700 objects, as Python does by default.
     """
@@ -53,7 +53,7 @@ def pytest_collection_finish() -> None:
 
 
 def _begins(item: pytest.Item) -> tuple[float, bool]:
-    """The place of a test in the order of a run; tests of the same place stay in the order of their files."""
+    """The priority of a test; tests of equal priority stay in the order of their files."""
     marker = item.get_closest_marker("timeout")
     usual = float(item.config.getini("timeout"))
     return (-max(usual, marker.args[0]) if marker else -usual, "browser" not in getattr(item, "fixturenames", ()))
@@ -67,7 +67,7 @@ def root() -> Path:
 
 @pytest.fixture(autouse=True, scope="session")
 def shared_cells(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Let the workers of a run share what the cells of claims give, in the folder that has their temporary ones."""
+    """Let the workers of a run share cell results, in the folder of their temporary folders."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         os.environ["SEPARATRIX_TEST_CELLS"] = str(tmp_path_factory.getbasetemp().parent / "cells")
 
@@ -94,9 +94,10 @@ def forks() -> Iterator[Forks]:
 
 @pytest.fixture
 def forked(tmp_path: Path, forks: Forks) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run Python code as `run` does, in a fork of an interpreter that has imported torch, SciPy and nothing of ours.
+    """Run Python code as `run` does, in a fork of an interpreter that has imported torch, SciPy and none of our
+    modules.
 
-    A test of what is imported or not, and one that sets what torch reads when it is imported, is for `run`.
+    Tests of imports, and tests that set variables that torch reads at import, use `run`.
     """
 
     def start(code: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -107,9 +108,9 @@ def forked(tmp_path: Path, forks: Forks) -> Callable[..., subprocess.CompletedPr
 
 @pytest.fixture(autouse=True, scope="session")
 def ctrl_c_is_heard() -> Iterator[None]:
-    """Python's own handler of SIGINT, here and in what is started, also where a shell had it ignored.
+    """Restore Python's own SIGINT handler, here and in child processes, also if a shell had it ignored.
 
-    A shell does so for what it runs in the background, and every process passes it on.
+    A shell ignores SIGINT for background processes, and every process passes this on.
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield

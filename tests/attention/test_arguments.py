@@ -1,4 +1,6 @@
-"""Every declared constraint is broken in every way listed, and the message says which argument, expected and got."""
+"""Violate every declared constraint in every listed way; the message names the argument, what was expected, and what
+came.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ TENSORS = [
     (changed("values", 1, lambda x: x.float()), "values[1]", "the query's dtype torch.float64"),
     (changed("keys", 1, lambda x: x.to("meta")), "keys[1]", "the query's device cpu"),
 ]
-"""Calls with a tensor that `check_tensor` refuses, its name, and what is expected of it."""
+"""Calls with a tensor that `check_tensor` refuses, its name, and the expected property."""
 
 
 @pytest.mark.parametrize(("make", "argument", "expected"), TENSORS)
@@ -207,7 +209,7 @@ def test_offsets_and_windows_as_long_as_one_likes(offset, window, is_causal):
     query, keys, values = inputs(3, 4, [4, 4])
     options = {"is_causal": is_causal, "query_offset": offset}
     found = sx.tensor_attention(query, keys, values, windows=[window, None], return_lse=True, **options)
-    # No 64 bits hold more than 2^63 - 1, and no key is that far behind a query.
+    # An int64 holds at most 2^63 - 1, and no key is that far behind a query.
     expected = reference.tensor_attention(query, keys, values, windows=[min(window, 2**63 - 1), None], **options)
     torch.testing.assert_close(found, expected)
 
@@ -220,7 +222,7 @@ def test_one_tensor_never_passes_for_two_key_sets():
 
 
 def test_an_error_survives_pickling():
-    """A worker process hands its error to the one that asked."""
+    """A worker process sends its error to the parent."""
     import pickle
 
     error = pickle.loads(pickle.dumps(sx.ArgumentError("n", expected="n >= 1", got=0, hypothesis="Theorem 1")))

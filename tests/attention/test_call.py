@@ -1,4 +1,4 @@
-"""A checked call: its heads in one dimension, tensors that heads share, and what is hidden by a mask."""
+"""A checked call: its heads in one dimension, tensors shared by heads, and masks."""
 
 from __future__ import annotations
 

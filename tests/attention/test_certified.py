@@ -1,4 +1,4 @@
-"""Certified attention: which algorithm runs, what its result is certified to keep, and what is refused."""
+"""Certified attention: which algorithm runs, what the certificate bounds, and which calls raise an error."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Everything that computes runs with fake tensors of a GPU: no tensor is made on another device, and looks are counted.
+"""All computations run with fake GPU tensors: no tensor is created on another device, and host reads are counted.
 
-A tensor on the wrong device is an error of PyTorch's, with fake tensors as with real ones.
+A tensor on the wrong device raises PyTorch's error, with fake tensors as with real ones.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def options_of(name, masks):
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_exact_attention(name, order):
-    """As an operator, whose results are on the device of its arguments."""
+    """The call as an operator, whose results are on the device of its arguments."""
 
     def run(query, keys, values, mask):
         options = options_of(name, [mask] * (order - 1))
@@ -65,12 +65,12 @@ def test_ordinary_attention():
 
 
 LOOKS = {"plain": 4, "large factors": 6, "large scores": 6, "not finite": 15}
-"""How often a forward and a backward pass of the engine in plain PyTorch read numbers."""
+"""How often a forward and a backward pass of the plain PyTorch engine read numbers."""
 
 
 @pytest.mark.parametrize("kind", LOOKS)
 def test_the_engine_in_plain_pytorch(kind, monkeypatch):
-    """What the operators run, forward and backward, where Triton is not installed, or does not take a call."""
+    """The forward and backward functions of the operators if Triton is not installed or does not support a call."""
     monkeypatch.setattr(gpu_dispatch, "DEVICES", set())
     query, keys, values = drawn(3)
     if kind == "large factors":
@@ -104,7 +104,7 @@ def test_top_tuples(name, ties):
 
 @pytest.fixture
 def readable(monkeypatch):
-    """Let fake tensors pass where a tolerance asks for tensors that can be read: these tests answer for them."""
+    """Accept fake tensors where a tolerance requires readable ones: these tests supply the numbers."""
     monkeypatch.setattr(certified, "check_readable", lambda call: None)
 
 
@@ -124,7 +124,7 @@ def test_planning_and_certificates(name, method):
 
 @pytest.mark.usefixtures("readable")
 def test_order_2_in_a_basis_of_its_own():
-    """Turned and centred coordinates, and index sets shaped by the amplitudes."""
+    """Rotated and centred coordinates, and index sets shaped by the amplitudes."""
 
     def run(query, keys, values):
         found = sx.certified_attention(query, keys, values, tolerance=1e-9, method="polynomial")
@@ -196,7 +196,7 @@ def test_the_interface_of_transformers(masked, most):
 
 @pytest.fixture
 def alone(monkeypatch):
-    """A process group of one, whose barriers run on the CPU and outside of any mode."""
+    """A process group of one rank, whose barriers run on the CPU and outside of any mode."""
 
     def outside(agree):
         def agreed(*args):
@@ -221,7 +221,7 @@ def test_sharding():
 
 @pytest.mark.parametrize("order", [2, 3])
 def test_backward_passes_keep_shapes_and_types(order):
-    """On the device meta: a fake tensor of a GPU that wants a gradient ends the process in a build for the CPU."""
+    """Use the meta device: in a CPU build, a fake GPU tensor that requires a gradient crashes the process."""
     with FakeTensorMode():
         query = torch.empty(2, 5, 4, device="meta", dtype=torch.bfloat16, requires_grad=True)
         sets = [
@@ -234,7 +234,7 @@ def test_backward_passes_keep_shapes_and_types(order):
 
 
 def test_a_tensor_on_the_wrong_device_is_noticed():
-    """What these tests rest on."""
+    """The assumptions of these tests."""
 
     def run(x):
         return x + torch.arange(9)

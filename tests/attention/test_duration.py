@@ -71,7 +71,7 @@ def test_the_factorised_pairwise_form_warns_by_its_own_estimate(monkeypatch: pyt
     call = call_of(20_000)
     assert 0.1 < factorised._estimated_seconds(call) / duration.estimated_seconds(call) < 0.5
     monkeypatch.setattr(duration, "MINUTE", 0.0)
-    monkeypatch.setattr(factorised, "exact_attention", None)  # the product form is not computed
+    monkeypatch.setattr(factorised, "exact_attention", None)  # the product form does not run
     with pytest.warns(LongCallWarning) as caught:
         pairwise_attention(x[0], [x[1], x[2]], [x[3], x[4]])
     assert [warning.filename for warning in caught] == [__file__]

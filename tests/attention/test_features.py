@@ -1,4 +1,4 @@
-"""The feature maps of linear attention: their kernels, the law of the random ones, bad input."""
+"""The feature maps of linear attention: their kernels, the distribution of the random ones, bad input."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_elu_is_elu_plus_one():
     x = torch.linspace(-5, 5, 101, dtype=torch.float64, requires_grad=True)
     torch.testing.assert_close(elu(x), torch.nn.functional.elu(x) + 1)
     (slope,) = torch.autograd.grad(elu(x).sum(), x)
-    torch.testing.assert_close(slope, torch.exp(x.clamp(max=0)))  # at 0 too, where the two pieces meet
+    torch.testing.assert_close(slope, torch.exp(x.clamp(max=0)))  # also at 0, where the two pieces meet
     assert elu(torch.tensor(800.0)) == 801
 
 
@@ -39,8 +39,8 @@ def test_random_features_are_gaussian_and_orthogonal_in_blocks():
     W = random_positive(d, d * blocks, torch.Generator().manual_seed(1)).projection.reshape(blocks, d, d)
     gram = W @ W.mT
     torch.testing.assert_close(gram, torch.diag_embed(gram.diagonal(dim1=-2, dim2=-1)))
-    # The characteristic function at x, exp(-|x|^2 / 2), decides the law of a row. Blocks are independent and their
-    # means lie in [-1, 1]: by Hoeffding each deviation has probability below 2 exp(-blocks t^2 / 2) < 1e-7.
+    # The characteristic function exp(-|x|^2 / 2) at x determines the distribution of a row. Blocks are independent and
+    # their means lie in [-1, 1]: by Hoeffding each deviation has probability below 2 exp(-blocks t^2 / 2) < 1e-7.
     for x in ([0.5, 0.0, 0.0], [0.0, -1.0, 0.5], [1.0, 1.0, 1.0], [0.0, 0.0, 2.0]):
         point = torch.tensor(x, dtype=torch.float64)
         phase = W @ point

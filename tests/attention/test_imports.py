@@ -1,4 +1,4 @@
-"""Inside `attention` imports go one way, and the checker shares no code with what it checks."""
+"""Inside `attention` imports go one way, and the checker shares no code with the code it checks."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ ORDER = [
     {"streaming", "checker", "packed"},
     {"sharded", "operator"},
 ]
-"""What stands in a line may import what stands in the lines before, and itself."""
+"""A module may import modules of its own line and of the lines before."""
 SHARED_WITH_THE_CHECKER = {"CallOptions"}
 """The names that the checker imports from the rest of `attention`: types of its arguments, and no code."""
 
 
 def imports(file: Path) -> set[str]:
-    """The modules and packages of `attention` that a file imports, wherever in the file it does."""
+    """The modules and packages of `attention` that a file imports, anywhere in the file."""
     found = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("separatrix.attention"):

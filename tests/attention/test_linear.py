@@ -1,4 +1,4 @@
-"""Linear attention against its definition, materialised; its normaliser; its transforms."""
+"""Linear attention against its definition with materialised weights; its normaliser; its transforms."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def plain(q: Tensor, k: Tensor, v: Tensor, phi: Callable[[Tensor], Tensor], is_c
 
 
 def draw(*shapes: tuple[int, ...], seed: int = 0, dtype: torch.dtype = torch.float64) -> list[Tensor]:
-    """Positive entries, so that no map's normaliser comes near zero."""
+    """Positive entries, so that the normaliser of every map is far from zero."""
     generator = torch.Generator().manual_seed(seed)
     return [0.1 + torch.rand(shape, generator=generator, dtype=dtype) for shape in shapes]
 
@@ -83,7 +83,9 @@ def test_causal_with_chunks_of_every_size_up_to_a_wide_one():
 def test_the_identity_is_the_papers_lin():
     q, k, v = draw((2, 6, 4), (2, 9, 4), (2, 9, 3))
     torch.testing.assert_close(linear_attention(q, k, v), reference.linear_attention(q, k, v), rtol=1e-12, atol=1e-12)
-    A, x = draw((9, 4), (1, 4))  # f_lin(A, x) of Definition 3.2 is the weights: the values are a basis
+    A, x = draw(
+        (9, 4), (1, 4)
+    )  # the values are a basis, so that the output is the weights f_lin(A, x) of Definition 3.2
     torch.testing.assert_close(linear_attention(x, A, torch.eye(9, dtype=A.dtype))[0], A @ x[0] / (A @ x[0]).sum())
 
 
@@ -119,7 +121,7 @@ def test_gradients(name, is_causal):
 
 
 class _Largest(TorchDispatchMode):
-    """The largest tensor any operation makes, forward or backward."""
+    """The largest tensor that any operation creates, forward or backward."""
 
     elements = 0
 
@@ -180,7 +182,7 @@ def test_the_threshold_of_vanishing(dtype, unit):
 
     with pytest.raises(SeparatrixError, match="vanishes"):
         run(unit)
-    # In float64 the sum is no wider than its terms: n = 3 roundings are added to the one.
+    # In float64 the sum has no wider dtype than its terms: n = 3 roundings are added to the one.
     assert run(2 * unit if dtype == torch.float32 else 10 * unit).isfinite().all()
     if dtype == torch.float64:
         with pytest.raises(SeparatrixError, match="vanishes"):

@@ -1,4 +1,4 @@
-"""What linear attention refuses."""
+"""Arguments that linear attention refuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public calls: which algorithm they start, and that their options mean the same for each of them."""
+"""The public calls: which algorithm they run, and that their options mean the same for each algorithm."""
 
 from __future__ import annotations
 

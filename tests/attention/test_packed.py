@@ -27,7 +27,7 @@ def inputs(order: int, batch: tuple[int, ...] = (2, 3), d: int = 8, dtype: torch
 
 
 def looped(query, keys, values, cu=CU, key_cu=None, offsets=None, key_masks=None, **options):
-    """One call for each sequence."""
+    """One call per sequence."""
     key_cu = cu if key_cu is None else key_cu
     results = []
     for s in range(len(cu) - 1):
@@ -78,7 +78,7 @@ def test_masks_grouped_heads_and_broadcasting():
 
 
 def test_lengths_of_their_own_for_queries_and_keys():
-    """Decoding: each sequence has some new queries behind keys of another length."""
+    """Decoding: each sequence has some new queries after keys of a different length."""
     query, keys, values = inputs(3)
     key_lengths = LENGTHS
     new = [min(2, length) for length in key_lengths]

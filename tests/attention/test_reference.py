@@ -47,7 +47,7 @@ def test_row_sums_and_values_without_the_exponential():
 def test_tensor_trick():
     """Fact A.1 and Claims C.3, C.5 of Deng, Song, Yuan and Zhou: vec(A_1 X A_2^T) = (A_1 (x) A_2) vec(X), by rows.
 
-    Row j_0 of the left side is block j_0 of the right side, and exp and the row sums go through it.
+    Row j_0 of the left side is block j_0 of the right side, and exp and row sums commute with this.
     """
     n, d = 4, 3
     A1, A2, Q, K = draw(0, n, d), draw(1, n, d), draw(2, d, d), draw(3, d, d)
@@ -58,7 +58,7 @@ def test_tensor_trick():
 
 
 def test_linear_attention_is_its_definition():
-    """Definition C.1: alpha^{-1} u, then the values."""
+    """Definition C.1: alpha^{-1} u times the values."""
     Q, K, V = (draw(seed, 4, 3) + 2 for seed in range(3))
     out = reference.linear_attention(Q, K, V)
     for j0 in range(4):

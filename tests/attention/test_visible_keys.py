@@ -1,4 +1,4 @@
-"""Attention sinks, prefixes and windows that look ahead, against the definition and its gradients."""
+"""Attention sinks, prefixes and windows with lookahead, against the definition and its gradients."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_key_sets_may_have_other_lengths():
 
 
 def test_sinks_cost_the_tuples_that_are_attended():
-    """A window of 8 with 2 sinks has at most 100 pairs a query, where causal attention has 16,000 on average."""
+    """With a window of 8 and 2 sinks a query attends at most 100 pairs; causal attention has 16,000 on average."""
     length, window, sinks = 256, 8, 2
     x = draw(0, 1, length, 4, dtype=torch.float32)
 

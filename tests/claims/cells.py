@@ -1,4 +1,5 @@
-"""The cells of claims, run once for all processes of a test run, those of the full profile with few steps; verdicts.
+"""The cells of claims, run once for all processes of a test run (those of the full profile with few steps), and
+verdicts.
 
 The results of long cells of the quick profile are read from `quick_runs.json`.
 """
@@ -25,13 +26,13 @@ from separatrix.lab.worker import CellOutcome
 from tests.claims.quick_runs import reused
 
 SHARED = "SEPARATRIX_TEST_CELLS"
-"""The variable that names the folder in which the processes of a test run share what cells give; see `conftest`."""
+"""The variable that names the folder in which the processes of a test run share cell results; see `conftest`."""
 _FEW = {"selection/figure-8": 120, "selection/theorem-3.5/trained-nets": 20}
 
 
 @cache
 def outcome(cell: Cell) -> CellOutcome:
-    """What a cell gives, as the store keeps it; run once for all processes of a test run, unless it is kept."""
+    """The result of a cell as the store keeps it; run once for all processes of a test run, unless it is recorded."""
     if (text := reused(cell.key)) is not None:
         return CellOutcome(result=text)
     if SHARED not in os.environ:
@@ -50,20 +51,20 @@ def outcome(cell: Cell) -> CellOutcome:
 
 
 def rerun(cell: Cell) -> CellOutcome:
-    """What a cell gives now."""
+    """The result of a cell, recomputed."""
     text, files = results.encode(named(cell.experiment)(seed=cell.seed, **cell.arguments))
     return CellOutcome(result=text, arrays=files)
 
 
 def done(cell: Cell) -> Mapping[str, Any]:
-    """A cell's result, written and read as the store does."""
+    """The result of a cell after it was written and read as by the store."""
     result = outcome(cell)
     assert result.result is not None
     return results.decode(result.result, lambda digest: result.arrays[digest])
 
 
 def put_into(store: Store, cells: Iterable[Cell]) -> None:
-    """Write what cells give into a store, as a run that did them would."""
+    """Write cell results into a store, as a run would."""
     keyed = [(cell.key, cell) for cell in cells]
     with Lease(store) as lease:
         lease.take(keyed, failed_too=False)
@@ -77,20 +78,20 @@ def recorded() -> Mapping[str, Verdict]:
 
 
 def cells_of(id: str) -> tuple[Cell, ...]:
-    """The cells of a claim, given by its whole id."""
+    """The cells of a claim, given by its full id."""
     load(id.partition("/")[0])
     return tuple(ledger._REGISTRY[id].cells())
 
 
 @cache
 def ran(id: str) -> tuple[CellResult, ...]:
-    """What all cells of a claim give."""
+    """The results of all cells of a claim."""
     return tuple(CellResult(cell.arguments, cell.seed, done(cell)) for cell in cells_of(id))
 
 
 @cache
 def shortened(id: str) -> tuple[CellResult, ...]:
-    """A full claim's cells with few steps at small sizes, so that its experiment, its check and its figures run."""
+    """A full claim's cells with few steps and small sizes, so that its experiment, its check and its figures run."""
     results = []
     for cell in cells_of(id):
         arguments = cell.arguments

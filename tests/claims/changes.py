@@ -1,4 +1,4 @@
-"""Results of cells with other values, and the verdict on them."""
+"""Modified cell results, and the verdict on them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FAILS, HOLDS, NOT_REPRODUCED, UNDECIDED = (
 
 
 def changed(results: Sequence[CellResult], **to: Any) -> list[CellResult]:
-    """The results with entries of the first that has them set to other values."""
+    """The results, with entries of the first result that has them replaced."""
     at = next(i for i, cell in enumerate(results) if to.keys() <= cell.result.keys())
     return [*results[:at], replace(results[at], result={**results[at].result, **to}), *results[at + 1 :]]
 
@@ -26,7 +26,7 @@ def changed(results: Sequence[CellResult], **to: Any) -> list[CellResult]:
 def every(
     results: Sequence[CellResult], where: Callable[[CellResult], bool] = lambda cell: True, **to: Any
 ) -> list[CellResult]:
-    """The results with these entries set to other values in every cell that has them, and for which `where` holds."""
+    """The results, with these entries replaced in every cell that has them and for which `where` is true."""
     chosen = [to.keys() <= cell.result.keys() and where(cell) for cell in results]
     assert any(chosen)
     return [
@@ -38,7 +38,7 @@ def every(
 def constant_along_paths(
     results: Sequence[CellResult], where: Callable[[CellResult], bool] = lambda cell: True, **to: float
 ) -> list[CellResult]:
-    """The results with columns along a path set to one value everywhere, in the cells that have such columns."""
+    """The results, with columns along a path set to one value, in the cells that have such columns."""
     assert any(to.keys() <= cell.result.keys() and where(cell) for cell in results)
     return [
         replace(cell, result={**cell.result, **{name: [value] * len(cell.result[name]) for name, value in to.items()}})
@@ -49,6 +49,6 @@ def constant_along_paths(
 
 
 def judge(id: str, results: Sequence[CellResult]) -> Verdict:
-    """The verdict on a claim, given by its whole id."""
+    """The verdict on a claim, given by its full id."""
     load(id.partition("/")[0])
     return ledger._REGISTRY[id].judged(results).verdict

@@ -8,5 +8,5 @@ from tests.claims.declared import emptied
 
 @pytest.fixture
 def empty(monkeypatch: pytest.MonkeyPatch) -> dict[str, Claim]:
-    """A ledger with no claims in it."""
+    """An empty ledger."""
     return emptied(monkeypatch)

@@ -1,4 +1,4 @@
-"""A ledger with no claims in it, and a claim to declare there."""
+"""An empty ledger, and a claim that is declared there."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from separatrix import studies
 from separatrix.claims import index, ledger
 from separatrix.claims.ledger import CellResult, Claim, Finding, Verdict, claim
-from separatrix.report import figures as _figures  # noqa: F401  its drawings import claims: into the real ledger
+from separatrix.report import figures as _figures  # noqa: F401  the drawings import claims into the real ledger
 from tests.lab.experiments import number
 
 
 def emptied(monkeypatch: pytest.MonkeyPatch) -> dict[str, Claim]:
-    """A ledger with no claims in it, until the test is over, and an index of what is declared in it."""
+    """An empty ledger until the end of the test, and an index of the claims declared in it."""
     registry: dict[str, Claim] = {}
     monkeypatch.setattr(ledger, "_REGISTRY", registry)
     monkeypatch.setattr(studies, "load", lambda paper=None: None)

@@ -1,7 +1,7 @@
-"""What runs of the full profile gave, kept in `full_runs.json`, so that every run of the tests judges them again.
+"""Results of the full profile, kept in `full_runs.json`, so that every test run judges them again.
 
-`python -m tests.claims.full_runs STORE...` adds what stores have of the claims all of whose cells are done. Only what
-the checks read is kept, arrays to four digits. Cells that no claim has any more are left out.
+`python -m tests.claims.full_runs STORE...` adds the results of claims all of whose cells are in the stores. Only the
+entries that the checks read are kept, arrays to four digits. Cells that belong to no claim are omitted.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def full_claims() -> dict[str, Claim]:
 
 
 def kept() -> dict[str, dict[str, Any]]:
-    """What is kept of each cell, by its key."""
+    """The kept results of each cell, by its key."""
     return {key: _read(result) for key, result in json.loads(FILE.read_text()).items()} if FILE.exists() else {}
 
 
 def evidence(claim: Claim, results: Mapping[str, Mapping[str, Any]]) -> list[CellResult] | None:
-    """What a claim is judged on, if all of its cells are there."""
+    """The cell results on which a claim is judged, if all of them are kept."""
     cells = list(claim.cells())
     if any(cell.key not in results for cell in cells):
         return None
@@ -46,7 +46,7 @@ def evidence(claim: Claim, results: Mapping[str, Mapping[str, Any]]) -> list[Cel
 
 
 class _Watched(dict[str, Any]):
-    """A result that remembers which of its entries were read."""
+    """A result that records which of its entries were read."""
 
     def __init__(self, result: Mapping[str, Any]) -> None:
         super().__init__(result)
@@ -66,7 +66,7 @@ class _Watched(dict[str, Any]):
 
 
 def _from_stores(stores: list[Store]) -> Iterator[tuple[Cell, _Watched]]:
-    """The results of the claims all of whose cells are done in some store, with what their checks read."""
+    """The entries that the checks read, for the claims all of whose cells are in some store."""
     for claim in full_claims().values():
         cells = {cell.key: cell for cell in claim.cells()}
         results: dict[str, _Watched] = {}
@@ -81,7 +81,7 @@ def _from_stores(stores: list[Store]) -> Iterator[tuple[Cell, _Watched]]:
 
 
 def _written(value: Any) -> Any:
-    """A value as JSON has it: arrays as lists, with their shape and type."""
+    """A value as JSON: arrays become lists with their shape and dtype."""
     if isinstance(value, np.ndarray):
         short = [float(f"{x:.{DIGITS}g}") if isinstance(x, float) else x for x in value.ravel().tolist()]
         return {"array": short, "shape": value.shape, "type": str(value.dtype)}
@@ -91,7 +91,7 @@ def _written(value: Any) -> Any:
 
 
 def _read(value: Any) -> Any:
-    """What `_written` was given."""
+    """The value that `_written` converted."""
     if isinstance(value, list):
         return [_read(entry) for entry in value]
     if not isinstance(value, dict):

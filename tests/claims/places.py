@@ -1,8 +1,9 @@
-"""How the name of a file tells places of a paper.
+"""How the name of a file gives the places of a paper.
 
 A stem is one or several parts with ``_and_`` between them. A part is the kind of place, its number, and, for a range,
-``_to_`` and the last number; a word may follow that tells files about one place apart. Letters are small, and every
-character that is neither a letter nor a digit is an underscore. A part without a kind has that of the part before.
+``_to_`` and the last number; a further word may distinguish files about one place. Letters are lower case, and every
+character that is neither a letter nor a digit becomes an underscore. A part without a kind has the kind of the part
+before.
 
 ========================== ====================================
 ``theorem_1_4``            Theorem 1.4
@@ -23,7 +24,7 @@ _PART = re.compile(rf"(?:(?P<kind>[a-z]{{2,}})_)?(?P<first>{_NUMBER})(?:_to_(?P<
 
 
 def tells(stem: str, where: str) -> bool:
-    """Whether the name of a file tells a place.
+    """Whether the name of a file gives a place.
 
     >>> tells("lemmas_d_2_to_d_4", "Lemma D.3"), tells("lemmas_d_2_to_d_4", "Lemma D.10")
     (True, False)
@@ -42,6 +43,6 @@ def tells(stem: str, where: str) -> bool:
 
 
 def _order(number: str) -> tuple[str, tuple[int, ...]]:
-    """What sorts numbers as a paper does: sections by their numbers, then appendices by letter."""
+    """A key that sorts places as a paper does: sections by number, then appendices by letter."""
     letter, *rest = re.findall(r"[a-z]|\d+", number)
     return (letter, tuple(map(int, rest))) if letter.isalpha() else ("", (int(letter), *map(int, rest)))

@@ -1,10 +1,9 @@
-"""Results of long cells of the quick profile, kept in `quick_runs.json`, so that the tests need not run them.
+"""Results of long cells of the quick profile, kept in `quick_runs.json`, so that the tests do not run them.
 
 They take minutes, and `separatrix reproduce` runs all of them. `python -m tests.claims.quick_runs STORE...` replaces
-what is kept by what stores have: the cells that took longer than `LONG` seconds, of the experiments that have several
-of them, without arrays and with short results. The shortest cell of each experiment is marked ``rerun``: tests run it,
-so that what it gives now takes part in the verdict, and `test_quick_runs` compares it with what is kept. `make soak`
-runs all of them.
+the kept results by those of stores: cells that took longer than `LONG` seconds, of experiments with several such cells,
+without arrays and with short results. The shortest cell of each experiment is marked ``rerun``: tests run it, so that
+its new result enters the verdict, and `test_quick_runs` compares it with the kept one. `make soak` runs all of them.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ LONG, SHORT_RESULT = 0.1, 10_000
 
 @cache
 def kept() -> Mapping[str, Mapping[str, Any]]:
-    """The seconds and the result of each kept cell by its key, and a mark on those that tests rerun."""
+    """The seconds and the result of each kept cell by its key, and a mark on the cells that tests rerun."""
     return json.loads(FILE.read_text())
 
 

@@ -23,7 +23,7 @@ def test_cells_are_those_of_nested_loops() -> None:
         for seed in range(2)
     ]
     assert list(grid()) == loops
-    assert list(grid()) == loops  # A claim asks for its cells more than once.
+    assert list(grid()) == loops  # A claim creates its cells more than once.
 
 
 def test_fixed_parameters_and_the_seed_are_shared() -> None:

@@ -1,4 +1,4 @@
-"""How many claims there are: every one is counted, on every page alike."""
+"""The number of claims: every claim is counted, in the same way on every page."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A result that is damaged in the store never reaches a verdict: its cell counts as not run, is said, and is run again.
+"""A damaged result in the store never reaches a verdict: its cell counts as not run, is named, and is rerun.
 
-The damage is a single bit in a digit, which leaves a number where a number was.
+The damage is one flipped bit in a digit, which leaves a valid number.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from separatrix.claims import ledger, verdicts
 from separatrix.claims.ledger import CellResult, Finding, Verdict, claim
 from separatrix.explorer.claims.judged_claims import Shelf
 from separatrix.lab import Store
-from separatrix.report import figures as _figures  # noqa: F401  its drawings import claims: into the real ledger
+from separatrix.report import figures as _figures  # noqa: F401  the drawings import claims into the real ledger
 from tests.lab.app import app
 from tests.lab.experiments import number, walk
 
@@ -26,7 +26,7 @@ NOTE = "Of 3 cells, 1 is damaged and counts as not run."
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A store with the cells of the only claim there is, which holds while every number is the right one."""
+    """A store with the cells of the only claim, which holds while every number is correct."""
     monkeypatch.setattr(ledger, "_REGISTRY", {})
     monkeypatch.setattr(studies, "load", lambda paper=None: None)
     monkeypatch.setattr(verdicts, "expected", lambda path=None: {ID: Verdict.HOLDS})
@@ -43,7 +43,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def flip_a_result(folder: Path) -> None:
-    """Make 4321.5 into 4320.5."""
+    """Change 4321.5 to 4320.5."""
     data = (folder / "store.sqlite").read_bytes()
     assert data.count(b'{"y":4321.5}') == 1
     (folder / "store.sqlite").write_bytes(data.replace(b'{"y":4321.5}', b'{"y":4320.5}'))

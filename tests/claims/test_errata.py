@@ -1,4 +1,4 @@
-"""The errata: each slip once, of one rank; and those that matter first."""
+"""The errata: each slip is listed once, with one rank; and the most important ones."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_slip_is_counted_once_in_a_paper(empty) -> None:
 
 
 def test_the_slips_of_the_papers() -> None:
-    """Every erratum is in one slip, and a slip is of one rank; those that matter first are fifteen of them."""
+    """Every erratum is in one slip, and a slip has one rank; fifteen of them are the most important."""
     studies.load()
     found = slips()
     assert sum(len(slip.places) for slip in found) == sum(len(one.errata) for one in claims())

@@ -1,4 +1,4 @@
-"""The names of the experiments are part of the keys under which results are stored: they outlive every rename."""
+"""The names of experiments are part of the keys of stored results: they do not change when code is renamed."""
 
 from __future__ import annotations
 
@@ -146,8 +146,9 @@ PINNED = {
     "separation.tau": 1,
     "separation.tensor_trick": 2,
 }
-"""The experiments of the three papers, with the version of each recipe. A name is never changed; a version is raised
-when the meaning of its results changes."""
+"""The experiments of the three papers, with the version of each recipe. A name never changes; the version is
+incremented when the meaning of the results changes.
+"""
 
 
 def test_no_experiment_is_renamed() -> None:
@@ -159,7 +160,7 @@ def test_no_experiment_is_renamed() -> None:
 
 
 def test_the_key_of_a_cell_has_no_name_of_a_function_or_a_file() -> None:
-    """A worked example: the key of one cell, as it was before its experiment moved to another file."""
+    """Example: the key of a cell, unchanged since before its experiment moved to another file."""
     load("kronecker")
     cell = registry.named("kronecker.codes").cell(seed=0, r=4, stretch=6)
     assert cell.key == "c654ab7bd209639ff9bf0b9a73d778f02cf39cd6db9eff6bfadeda4e368baaab"

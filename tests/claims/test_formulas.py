@@ -1,4 +1,4 @@
-"""The formulas of the ledger: LaTeX that every page can typeset, and a terminal can show."""
+"""The formulas of the ledger: LaTeX that every page can typeset and a terminal can print."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ OLD_FORMS = re.compile(
     | \b(alpha|beta|gamma|delta|epsilon|eps|eta|mu|omega|phi|sigma|tau|poly|binom|QK|D0|D1)\b""",
     re.VERBOSE,
 )
-"""How formulas were written in plain text."""
+"""The formulas as they were written in plain text."""
 
 
 def texts() -> Iterator[tuple[str, str]]:
-    """What the ledger says, with the claim that says it."""
+    """The texts of the ledger, each with its claim."""
     studies.load()
     for claim in claims():
         yield claim.id, claim.says
@@ -39,7 +39,7 @@ def neighbours() -> Iterator[tuple[str, str]]:
 
 
 def other_texts() -> Iterator[tuple[str, str]]:
-    """What pages typeset beside the statements: earlier rules of checks, and the findings that lead the report."""
+    """Other texts that pages typeset: earlier rules of checks, and the highlights of the report."""
     yield from ((claim.id, rule) for claim in claims() for rule in claim.history)
     yield from ((highlight.claim, highlight.says) for highlight in HIGHLIGHTS)
 
@@ -54,7 +54,7 @@ def test_there_are_formulas() -> None:
 
 
 def test_every_formula_is_typeset() -> None:
-    """It becomes MathML that is well formed, in which no LaTeX is left and every construction has its parts."""
+    """The formula becomes well-formed MathML without LaTeX, in which every construction has its parts."""
     parts = {"mfrac": {2}, "msub": {2}, "msup": {2}, "msubsup": {3}, "mroot": {2}, "mover": {2}}
     for id, latex in formulas():
         root = ElementTree.fromstring(f"<math>{mathml(latex)}</math>")

@@ -1,4 +1,4 @@
-"""Claims of the full profile on what their runs gave: the recorded verdict, and every wrong neighbour rejected."""
+"""Claims of the full profile on the results of their runs: the recorded verdict, and every wrong neighbour rejected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.claims.full_runs import evidence, full_claims, kept
 KEPT = kept()
 CLAIMS = full_claims()
 TEXT = "55f2a26a44b7cc28aee45af941a72cfa4caa9f0379cca6a2e9cafd658a09116c"
-"""The hash of the text that the runs on text learned, which is that of Python 3.11.7's documentation."""
+"""The hash of the training text of the recorded runs, the documentation of Python 3.11.7."""
 
 
 @pytest.mark.parametrize("id", CLAIMS)
@@ -26,7 +26,7 @@ def test_the_verdict_is_the_recorded_one(id: str) -> None:
     assert cells is not None, "there are cells whose runs are not kept: `python -m tests.claims.full_runs` adds them"
     finding = CLAIMS[id].judged(cells)
     assert finding.verdict is expected()[id], finding
-    if finding.verdict is Verdict.UNDECIDED:  # on what does not decide for the claim, nothing near it may hold
+    if finding.verdict is Verdict.UNDECIDED:  # on results that do not support the claim, no neighbour may hold
         beside = [CLAIMS[id].check(cells, **other.constants).verdict for other in CLAIMS[id].neighbours]
         assert Verdict.HOLDS not in beside
         return

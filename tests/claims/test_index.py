@@ -1,4 +1,4 @@
-"""The index of the ledger: what `separatrix claims` lists without importing a claim."""
+"""The index of the ledger: the claims that `separatrix claims` lists without importing their modules."""
 
 from __future__ import annotations
 

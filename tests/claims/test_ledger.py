@@ -174,7 +174,7 @@ def test_profiles(empty, store: Store, tmp_path: Path) -> None:
         cells=lambda: [number.cell(seed=0, x=1.0), counts_runs.cell(seed=1, folder=str(tmp_path))],
     )  # fmt: skip
     assert needed([quick, full], "quick") == list(quick.cells())
-    assert len(needed([quick, full], "full")) == 6  # one cell is of both
+    assert len(needed([quick, full], "full")) == 6  # one cell belongs to both
     first = reproduce([quick, full], store, in_process(), profile="quick")
     assert [judgement.verdict for judgement in first.judgements] == [Verdict.HOLDS, Verdict.NOT_RUN]
     recorded = {quick.id: Verdict.HOLDS, full.id: Verdict.FAILS_AS_PRINTED}
@@ -228,7 +228,9 @@ def test_a_check_that_breaks_is_told(empty, store: Store, check: Any, told: str)
 
 
 def test_a_record_in_the_old_word_differs_from_a_claim_that_holds_only_asymptotically(empty) -> None:
-    """Until verdicts had two attributes, such a claim was recorded as "holds corrected": readable, and a difference."""
+    """Before verdicts had two attributes, such a claim was recorded as "holds corrected": it is read, and is a
+    difference.
+    """
     slip = Erratum("x", "y", "z", shown_by="a", rank=Rank.PROOF)
     declared = claim(paper="kronecker", where="Lemma 1", says="x", cells=list, errata=[slip])(
         lambda cells: Finding(Verdict.HOLDS_ASYMPTOTICALLY, shows={"a": True})

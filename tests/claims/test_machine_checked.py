@@ -1,4 +1,4 @@
-"""The theorems of `proofs/` and the ledger say the same, as far as can be seen without Coq."""
+"""The theorems of `proofs/` agree with the ledger, as far as this can be checked without Coq."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_file_is_compiled() -> None:
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_no_proof_is_left_out(file: Path) -> None:
-    """`Print Assumptions` would list them too, but only where Coq is installed."""
+    """`Print Assumptions` would list the axioms too, but only if Coq is installed."""
     text = without_comments(file.read_text("utf-8"))
     left_out = re.findall(r"\b(Admitted|admit|Abort|Axioms?|Parameters?|Conjecture|bypass_check)\b", text)
     assert left_out == []
@@ -83,6 +83,6 @@ def test_the_coefficients_are_those_of_the_kernels(name: str) -> None:
 
 
 def test_formulas_are_typeset():
-    """The report shows these sentences, and refuses a formula that it cannot typeset."""
+    """The report shows these sentences, and raises an error for a formula that it cannot typeset."""
     for proof in PROOFS:
         typeset(proof.proves, lambda name, *children, **attributes: name)

@@ -1,4 +1,4 @@
-"""Misprints that cells measure in pairs."""
+"""Misprints that cells measure as pairs of numbers."""
 
 from __future__ import annotations
 

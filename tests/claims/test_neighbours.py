@@ -18,13 +18,13 @@ from tests.lab.experiments import number
 studies.load()
 CLAIMS = dict(ledger._REGISTRY)
 OPEN = (Verdict.ILLUSTRATED, Verdict.NOT_REPRODUCED)
-"""Verdicts of claims that no program decides, whose neighbours may be rejected by a check that decides nothing."""
+"""Verdicts of claims that no program decides; a check that leaves their neighbours undecided rejects them."""
 QUICK = sorted(
     id
     for id, registered in CLAIMS.items()
     if registered.profile == "quick" and registered.paper != "beyond" and registered.neighbours
 )
-"""The neighbours of claims beyond the papers are tested in `tests/studies`, on the cells that run there."""
+"""The neighbours of the studies' claims are tested in `tests/studies`, on the cells that run there."""
 
 
 def test_a_claim_has_neighbours_or_says_why_not() -> None:
@@ -39,7 +39,7 @@ def test_a_claim_has_neighbours_or_says_why_not() -> None:
 
 
 TURNING = {"turned", "better", "worse", "strong", "weak", "orders", "together", "nearer", "stays", "carrying"}
-"""Arguments by which a neighbour turns a comparison round, or exchanges two parts: to reject that shows little."""
+"""Arguments with which a neighbour reverses a comparison or exchanges two parts: rejecting those shows little."""
 
 
 def test_some_neighbour_is_near() -> None:
@@ -50,7 +50,9 @@ def test_some_neighbour_is_near() -> None:
 
 @pytest.mark.parametrize("id", QUICK)
 def test_the_check_rejects_every_neighbour(id: str) -> None:
-    """On the evidence on which the claim has its recorded verdict. A claim that is decided is rejected by failing."""
+    """On the results on which the claim has its recorded verdict. The check rejects a neighbour of a decided claim by
+    failing.
+    """
     rejecting = {Verdict.FAILS_AS_PRINTED, Verdict.NOT_REPRODUCED}
     if recorded()[id] in OPEN:
         rejecting.add(Verdict.UNDECIDED)
@@ -60,7 +62,7 @@ def test_the_check_rejects_every_neighbour(id: str) -> None:
 
 
 def test_a_neighbour_that_is_not_rejected_leaves_the_claim_undecided(empty: dict[str, Claim]) -> None:
-    """A worked example: numbers below 3 show that they are below 4, and cannot show that no smaller bound does."""
+    """Example: numbers below 3 show that they are below 4, but not that no smaller bound holds."""
     neighbours = (Neighbour("below 2", {"bound": 2.0}), Neighbour("below 5", {"bound": 5.0}))
 
     @claim(

@@ -1,4 +1,4 @@
-"""A claim is found by its place: the file that declares it, its drawing and its test are named by it."""
+"""A claim is found by its place: its file, its drawing and its test are named by the place."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_the_file_of_a_claim_tells_its_place_and_holds_it_as_text() -> None:
 
 
 def test_the_drawing_of_a_claim_tells_its_place() -> None:
-    """A drawing has the stem of the claim's file; one that claims of several files share tells all of them."""
+    """A drawing has the name of the claim's file; a drawing that claims of several files share names all of them."""
     for id, claim in CLAIMS.items():
         for name in claim.figures:
             drawn = FIGURES[name].__module__
@@ -72,7 +72,7 @@ def _naming(figure: str) -> Iterator[Claim]:
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_a_test_file_of_one_place_is_named_after_its_source(root: Path, paper: str) -> None:
-    """What all claims and drawings pass is in `test_registry.py`; a file of tests beside it belongs to a file."""
+    """`test_registry.py` has the tests of all claims and drawings; every other test file belongs to a source file."""
     for tests, source in (("claims", "claims"), ("report/drawings", "report/drawings")):
         named = {file.stem.removeprefix("test_") for file in (root / "tests" / tests / paper).glob("test_*.py")}
         files = {file.stem for file in (SOURCE / source / paper).glob("*.py")}
@@ -121,7 +121,7 @@ NUMBERED = {
     "lemma-e.13 lemma-e.14 lemma-e.15 corollary-e.16 figure-1 figure-2 figure-3 figure-4 figure-5 figure-6 figure-7 "
     "figure-8",
 }
-"""Every numbered place of the three papers but three drawings, which `docs/_ext/places.toml` has."""
+"""Every numbered place of the three papers except three drawings, which are listed in `docs/_ext/places.toml`."""
 
 
 @pytest.mark.parametrize("paper", PAPERS)

@@ -20,7 +20,7 @@ RERUN = {cell.experiment: cell for key, cell in CELLS.items() if "rerun" in kept
 
 
 def check_like(value: Any, expected: Any, name: str = "result") -> None:
-    """Assert the same structure, and numbers that differ by what another processor makes of a training run."""
+    """Assert the same structure, and numbers that differ only as much as training runs on different processors do."""
     if isinstance(expected, Mapping):
         assert value.keys() == expected.keys(), name
         for key in expected:

@@ -1,4 +1,4 @@
-"""The two lists of slips: that they name errata of the ledger, and the estimate of what neither has."""
+"""The two lists of slips name errata of the ledger, and the estimate of the number that neither has."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_the_papers_add_up() -> None:
 
 
 def test_every_erratum_and_every_slip_of_the_text_is_counted_once() -> None:
-    """Those in some list, those that readers were told of, and those that were found later are all that there are."""
+    """All errata are in some list, were known to the readers before, or were found later."""
     in_no_list = len(readings._names("told")) + sum(not slip.readings for slip in text_slips())
     assert second_overlap().either + in_no_list == len(slips()) + len(text_slips())
     assert {slip.readings for slip in text_slips()} == {(), (1,), (2,), (1, 2)}
@@ -71,7 +71,9 @@ def test_the_estimate_is_unbiased(slips_in_all: int, first: int, second: int) ->
 
 
 def test_the_interval_covers_what_is_left() -> None:
-    """For 60 slips and lists of 40 and 45 that are drawn apart, exactly: 95% of the overlaps, to a few percent."""
+    """For 60 slips and independent random lists of 40 and 45, exactly: the interval has 95% of the overlaps, to a few
+    percent.
+    """
     total, first, second = 60, 40, 45
     covered = Fraction(0)
     for both in range(first + second - total, first + 1):

@@ -1,4 +1,4 @@
-"""Every claim of the papers: the recorded verdict comes out, and other results get another verdict."""
+"""Every claim of the papers gets its recorded verdict, and modified results give another verdict."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CLAIMS = {claim.id: claim for claim in claims() if claim.paper != "beyond"}
 
 
 def mutants_by_claim(mutants: Mutants, paper: str) -> dict[str, list[tuple[Entries, Verdict]]]:
-    """The changed entries and the verdict on each, by the ids of a paper's claims."""
+    """The modified entries and the resulting verdicts, by the ids of a paper's claims."""
     cases: dict[str, list[tuple[Entries, Verdict]]] = {}
     for verdict, by_claim in mutants.items():
         for id, changes in by_claim.items():
@@ -71,7 +71,7 @@ class ClaimsOfPaper:
             assert judge(all_cells_id, every(ran(all_cells_id), **entries)) is verdict, entries
 
     def test_every_misprint_is_shown_and_corrected(self, pairs_id: str) -> None:
-        """Nothing is decided if what is printed is right too; the claim fails if its correction is wrong."""
+        """The claim is undecided if the printed text is right too, and fails if its correction is wrong."""
         measured = {name for cell in ran(pairs_id) for name in cell.result}
         in_pairs = [erratum for erratum in CLAIMS[pairs_id].errata if erratum.shown_by in measured]
         assert in_pairs
@@ -94,7 +94,7 @@ class TestSeparation(ClaimsOfPaper):
 
 
 def test_every_file_of_claims_has_results_that_change_a_verdict(root: Path) -> None:
-    """In the tables of mutants, among the claims along paths, or in a test file of its name."""
+    """In the tables of mutants, among the claims along paths, or in a test file named after the claim."""
     tabled = {id for mutants in (ONE_CELL, ALL_CELLS) for by_claim in mutants.values() for id in by_claim}
     along_paths = {*ENTRIES, *ROWS, *PATHS, *(id for id, _ in (*FIRES, *SILENT)), *EXISTENCE}
     homes = {CLAIMS[id].home for id in tabled.union(PAIRS, along_paths)}

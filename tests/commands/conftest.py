@@ -11,13 +11,13 @@ from tests.claims.declared import emptied
 
 @pytest.fixture
 def empty(monkeypatch: pytest.MonkeyPatch) -> dict[str, Claim]:
-    """A ledger with no claims in it."""
+    """An empty ledger."""
     return emptied(monkeypatch)
 
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch, empty: dict[str, Claim]) -> dict[str, Verdict]:
-    """The verdicts on record, to be filled in; and no report is written."""
+    """The recorded verdicts, for a test to fill in; no report is written."""
     table: dict[str, Verdict] = {}
     monkeypatch.setattr(verdicts, "expected", lambda: table)
     monkeypatch.setattr(verdicts, "records", lambda: {id: Recorded(verdict) for id, verdict in table.items()})

@@ -1,4 +1,4 @@
-"""The command in this process, as a test runs it."""
+"""The command in the process of the test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`separatrix claims`: every verdict and id, whole at any width."""
+"""`separatrix claims`: every verdict and id, complete at any terminal width."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_numbers_are_left_out_whole_and_counted(recorded, tmp_path: Path, many: 
     told = invoke("claims", "--store", tmp_path, COLUMNS="80").stdout.splitlines()
     found = [line for line in told if line.startswith("   ")]
     text = " ".join(" ".join(found[: len(found) // many]).split())
-    if many == 1:  # a few are told in full
+    if many == 1:  # a few claims are printed in full
         assert text.endswith("a number with a name 19: 19.")
     else:
         assert len(found) == 3 * many

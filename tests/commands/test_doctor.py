@@ -1,4 +1,4 @@
-"""What `separatrix doctor` tells of a store and of this machine's speeds."""
+"""The output of `separatrix doctor` about a store and about the speed of this machine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.lab.helpers import fill
 
 @pytest.fixture(autouse=True)
 def elsewhere_and_quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """In a folder without results, with speeds that were measured before and a roofline that is measured once."""
+    """In a folder without results, with previously measured speeds and a roofline that is measured once."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(doctor, "BLOCKS", ((2, 2),))
@@ -110,7 +110,7 @@ def test_the_kernels_that_run_are_told() -> None:
 
 
 class Library:
-    """A library with kernels for three architectures, of which the processor runs two."""
+    """A library with kernels for three architectures, two of which the processor supports."""
 
     NAMES = (b"wide", b"narrow", b"plain", None)
 
@@ -168,7 +168,7 @@ def test_the_last_line_says_whether_certificates_are_valid() -> None:
 
 
 def test_certificates_that_are_not_valid(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is assumed and what was found, in one line; and no call with a certificate, which may be refused."""
+    """One line with the assumption and the measurement; no certified call, which may raise an error."""
     found = [Measurement(each, 0.0) for each in ASSUMPTIONS]
     found[4] = Measurement(ASSUMPTIONS[4], 20.5)
     monkeypatch.setattr(doctor, "assumptions", lambda: {"cpu": found})
@@ -185,7 +185,7 @@ def test_certificates_that_are_not_valid(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_modes_are_told_by_the_doctor(forked) -> None:
-    """A process that flushes to zero: the whole command ends with the line, and with 1."""
+    """A process that flushes subnormal numbers: the command prints the line, and exits with 1."""
     code = (
         "import torch; torch.set_num_threads(2); torch.set_flush_denormal(True)\n"
         "from separatrix import doctor; doctor.BLOCKS = ((2, 2),)\n"

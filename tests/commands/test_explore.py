@@ -1,4 +1,4 @@
-"""`separatrix explore`: who is let in, and what is said."""
+"""`separatrix explore`: access control and messages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from separatrix.explorer.server import Endpoint
 
 @pytest.fixture
 def endpoints(monkeypatch: pytest.MonkeyPatch) -> list[Endpoint]:
-    """Where the command would have served; nothing is served."""
+    """The endpoint of the command; nothing is served."""
     found: list[Endpoint] = []
 
     def stand_in(app, endpoint: Endpoint):
@@ -34,7 +34,7 @@ def explore(*options: object):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
 def test_the_command_makes_a_token_and_prints_a_link_that_carries_it(endpoints: list[Endpoint], host: str) -> None:
-    """On this machine alone too: other users of it, and their programs, reach the port as well."""
+    """Also on a local address: other users of the machine and their programs can reach the port."""
     for _ in range(2):
         done = explore("--host", host)
         assert done.exit_code == 0
@@ -67,7 +67,7 @@ def test_the_token_is_switched_off_by_name_and_on_this_machine_alone(endpoints: 
 def test_the_browser_is_not_given_the_token_where_others_see_it(
     endpoints: list[Endpoint], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The arguments of a process are everyone's to read: the browser's is a file that is its owner's alone."""
+    """Every user can read the arguments of a process: the browser gets a file that only its owner can read."""
     opened: list[tuple[str, str, int]] = []
 
     def look(link: str) -> bool:

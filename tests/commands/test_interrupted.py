@@ -1,4 +1,4 @@
-"""Ctrl-C while a command imports, before it has begun, and when it is over: one sentence, status 130, no traceback."""
+"""Ctrl-C while a command imports, before it starts and after it ends: one sentence, status 130, no traceback."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ main()
 
 @pytest.mark.parametrize("name", ["parse_args", "invoke", "_print_version"])
 def test_where_no_command_has_begun(run, name: str) -> None:
-    """In the library that reads the command line, which says nothing and has a status of its own."""
+    """In the command-line library, which prints nothing and has its own exit status."""
     done = run(AT_A_LINE, name, "--version" if name == "_print_version" else "claims")
     assert (done.returncode, done.stdout, done.stderr) == STOPPED
 
@@ -90,7 +90,7 @@ def test_in_a_command(run, tmp_path: Path) -> None:
 
 
 def test_when_it_is_over(run) -> None:
-    """What Python clears up at its end is nothing that could be stopped."""
+    """The cleanup of the interpreter at exit is not interrupted."""
     code = HEAD + (
         "class Late:\n"
         "    def __del__(self, press=signal.raise_signal, number=signal.SIGINT): press(number)\n"
@@ -102,7 +102,7 @@ def test_when_it_is_over(run) -> None:
 
 
 def test_a_ctrl_c_that_python_can_raise_nowhere(run) -> None:
-    """In a finaliser, for one, where Python prints an exception and goes on."""
+    """For example in a finaliser, where Python prints an exception and continues."""
     code = HEAD + (
         "from separatrix.commands.app import app\nfrom separatrix.commands.ending import in_a_sentence\n"
         "class Dropped:\n"

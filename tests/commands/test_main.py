@@ -12,7 +12,7 @@ import separatrix
 
 @pytest.fixture
 def handlers_come_back(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The command takes over Ctrl-C for its process, which here is that of the tests."""
+    """The command installs its SIGINT handler for the process, which is the test process here."""
     monkeypatch.setattr(sys, "unraisablehook", sys.unraisablehook)
     before = signal.getsignal(signal.SIGINT)
     yield

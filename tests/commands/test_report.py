@@ -1,4 +1,4 @@
-"""`separatrix report`: where it writes the page, and how it shows it."""
+"""`separatrix report`: where it writes the page, and how it opens it."""
 
 from __future__ import annotations
 

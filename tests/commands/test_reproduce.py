@@ -1,4 +1,4 @@
-"""`separatrix reproduce`: it fails by the record of verdicts."""
+"""`separatrix reproduce`: it fails if a verdict differs from the recorded one."""
 
 from __future__ import annotations
 

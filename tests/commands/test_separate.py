@@ -1,4 +1,4 @@
-"""`separatrix separate`: what the explorer offers to take away runs, and says the same."""
+"""`separatrix separate`: the command that the explorer offers runs, and prints the same numbers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BY_NAME = {field.name: field for field in FIELDS}
 
 
 def given_values(**changed: str) -> dict[str, Any]:
-    """The fields' values where these texts are not the defaults."""
+    """The values of the fields that differ from the defaults."""
     return {name: field.read(changed.get(name, field.default)) for name, field in BY_NAME.items()}
 
 

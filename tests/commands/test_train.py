@@ -1,4 +1,4 @@
-"""`separatrix train selection`: what it writes, how it goes on after a stop, what it says when something is wrong."""
+"""`separatrix train selection`: its output, resuming after an interruption, and its error messages."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def expected_records(settings: TrainingSettings = SETTINGS) -> list[dict[str, An
 
 
 class _Interrupted:
-    """A training that Ctrl-C stops after its n-th record."""
+    """A training that Ctrl-C interrupts after its n-th record."""
 
     def __init__(self, at: int) -> None:
         self.left = at
@@ -144,7 +144,7 @@ def test_runs_with_other_settings_share_a_store(tmp_path: Path) -> None:
 
 
 def test_divergence_is_said_and_everything_kept(tmp_path: Path) -> None:
-    for _ in range(2):  # the second time from what the store has
+    for _ in range(2):  # the second time from the stored state
         done = ran(tmp_path, "--lr", "25:1e30", init="random", std="1.0", seeds="2")
         assert done.exit_code == 1
         assert done.stdout.count("The run diverged: the batch loss at step") == 2
@@ -221,7 +221,7 @@ def test_rates() -> None:
 
 
 def events(folder: Path) -> list[tuple[str, int, float]]:
-    """The scalars of the events in a folder, read from the record format itself: length, check, event, check."""
+    """The scalars of the event files in a folder, read from the record format itself: length, check, event, check."""
     proto = pytest.importorskip("tensorboardX.proto.event_pb2")
     found = []
     for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns):
@@ -314,7 +314,7 @@ def test_what_a_run_leaves_is_for_the_user_alone(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_a_run_that_is_killed_fifty_times_ends_as_one_that_is_not(tmp_path: Path) -> None:
-    """At random moments, of the start too; each time after at least one more record, so that it gets to its end."""
+    """At random moments, also during the start; after at least one more record each time, so that the run ends."""
     moments, options = random.Random(0), {**SMALL, "--d-e": "64", "--steps": "8000", "--lr": "0.1"}
     words = [word for option in options.items() for word in option]
     command = [sys.executable, "-m", "separatrix", "train", "selection", *words, "--store"]

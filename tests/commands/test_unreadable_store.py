@@ -31,7 +31,7 @@ COMMANDS = (
 
 @pytest.fixture(params=["below a file", "a name that is too long", "permission denied"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
-    """A path that no store can have."""
+    """A path at which no store can be created."""
     if request.param == "below a file":
         (tmp_path / "file").touch()
         yield tmp_path / "file" / "results"
@@ -44,7 +44,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
         (locked / "results").mkdir(parents=True)
         locked.chmod(0o000)
         user = os.geteuid()
-        if user == 0:  # whom no permission stops
+        if user == 0:  # a user whom no permission stops
             os.seteuid(65534)
         try:
             yield locked / "results"

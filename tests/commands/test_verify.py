@@ -1,4 +1,4 @@
-"""`separatrix verify`: what it says of a saved call, and its exit code."""
+"""`separatrix verify`: its output for a saved call, and its exit code."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_file_that_is_no_saved_call(tmp_path: Path) -> None:
 
 
 def refused(path: Path) -> str:
-    """The sentence with which the command refuses a file, in one line and with exit code 2."""
+    """The sentence with which the command refuses a file, on one line, with exit code 2."""
     done = invoke("verify", path)
     assert isinstance(done.exception, SystemExit), done.exception
     assert done.exit_code == 2
@@ -60,7 +60,7 @@ def refused(path: Path) -> str:
 
 
 def test_damaged_files_are_unreadable_and_not_broken(tmp_path: Path) -> None:
-    """A file that lost its end, or in which bytes were changed, says nothing of a certificate."""
+    """A truncated file, or one with changed bytes, does not give a verdict on a certificate."""
     data, path, draw = saved(tmp_path / "good").read_bytes(), tmp_path / "damaged", random.Random(0)
     for end in [*range(0, 16), *(draw.randrange(len(data)) for _ in range(40))]:
         path.write_bytes(data[:end])
@@ -73,13 +73,13 @@ def test_damaged_files_are_unreadable_and_not_broken(tmp_path: Path) -> None:
         path.write_bytes(changed)
         done = invoke("verify", path)
         assert isinstance(done.exception, SystemExit), done.exception
-        unchanged += done.exit_code == 0  # where the header says the same in other words
+        unchanged += done.exit_code == 0  # where the header has the same content in another form
         assert done.exit_code in (0, 2)
     assert unchanged < 20
 
 
 def mutations(said: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Metadata with each entry replaced by what it must not be, or left out."""
+    """Metadata with each entry replaced by an invalid value, or omitted."""
     odd: list[Any] = [None, True, -1, 0, 1e400, float("nan"), 2**70, "x", [], [None] * 3, ["x"], [0], {}, {"a": 1}]
     places = [(name,) for name in said] + [(part, name) for part in ("options", "certificate") for name in said[part]]
     for place in places:
@@ -96,7 +96,7 @@ def mutations(said: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def forged(path: Path, tensors: dict[str, torch.Tensor], said: dict[str, Any]) -> Path:
-    """A file that somebody made on purpose, with a digest that fits."""
+    """A maliciously constructed file with a matching digest."""
     tensors = {name: x.contiguous().clone() for name, x in tensors.items()}
     try:
         said = {**said, "digest": saved_calls._digest({k: v for k, v in said.items() if k != "digest"}, tensors)}
@@ -150,7 +150,7 @@ def test_a_pipe_is_refused(tmp_path: Path) -> None:
 
 
 def sparse(path: Path, good: Path, name: str, entries: int) -> Path:
-    """A saved call with so many zeros of float64 as the tensor of a name, which take no room on the disk."""
+    """A saved call whose tensor of this name has this number of float64 zeros, which take no space on disk."""
     data = good.read_bytes()
     (length,) = struct.unpack_from("<Q", data)
     header, rest = json.loads(data[8 : 8 + length]), data[8 + length :]

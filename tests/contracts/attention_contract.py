@@ -1,10 +1,10 @@
-"""What every algorithm of order-k attention must do, whatever its way of doing it.
+"""The contract that every algorithm of order-k attention must satisfy.
 
-A subclass supplies `attend` and, for an algorithm that approximates, `error` and `lse_error`: how far its output
-and log-sum-exp may be from the reference's. An algorithm that gives no log-sum-exp returns None for it. An algorithm
-for another score form supplies `definition` as well. A test of an option that an algorithm does not have is set to None
-in its subclass. Inputs are float64 and within [-1, 1], where every algorithm applies; causal sequences have even
-lengths, so that two ranks can share them.
+A subclass supplies `attend` and, for an approximate algorithm, `error` and `lse_error`: the allowed differences of its
+output and log-sum-exp from the reference. An algorithm without a log-sum-exp returns None for it. An algorithm for
+another score form supplies `definition` as well. A subclass sets a test to None if its algorithm does not have the
+option. Inputs are float64 in [-1, 1], where every algorithm applies; causal sequences have even lengths, so that two
+ranks can share them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class AttentionContract:
             assert (lse - expected_lse)[~empty].abs().max() <= self.lse_error
 
     def same(self, first: tuple[Tensor, Tensor | None], second: tuple[Tensor, Tensor | None]) -> None:
-        """Assert that two calls give the same, each within its own error."""
+        """Assert that two calls give the same result, each within its own error."""
         assert (first[0] - second[0]).abs().max() <= 2 * self.error
         if first[1] is not None:
             assert (first[1] - second[1]).abs().max() <= 2 * self.lse_error

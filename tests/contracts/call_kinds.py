@@ -19,7 +19,7 @@ BATCH, D, HEADS = 2, 2, 2
 
 @dataclass(frozen=True)
 class Subject:
-    """`error` is how far from its definition the module may be, in its own type."""
+    """`error` is the allowed distance of the module from its definition, in its own dtype."""
 
     module: nn.Module
     inputs: tuple[Tensor, ...]
@@ -46,17 +46,17 @@ def draw(seed: int, *shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
 
 
 def hidden(length: int, device: torch.device) -> Tensor:
-    """A mask of keys that may not be attended: the one at index 1."""
+    """A mask of keys that may not be attended: the key at index 1."""
     return torch.arange(length, device=device) == 1
 
 
 def both(out: Tensor, lse: Tensor) -> Tensor:
-    """Output and log-sum-exp in one tensor; what is infinite becomes 0."""
+    """Output and log-sum-exp in one tensor; infinities become 0."""
     return torch.cat([out, lse.masked_fill(lse == -torch.inf, 0.0).unsqueeze(-1)], -1)
 
 
 class Call(nn.Module):
-    """`tensor_attention`, with the log-sum-exp if it is asked for, with a mask on the first key set if `masked`."""
+    """`tensor_attention`, with the log-sum-exp if requested, with a mask on the first key set if `masked`."""
 
     def __init__(self, masked: bool = False, **options: object) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class Layer(nn.Module):
         self.attention = sx.nn.TensorAttention(D * HEADS, HEADS, order=3, generator=generator, **options)
         with torch.no_grad():
             for seed, parameter in enumerate(self.parameters()):
-                if parameter.dim() == 1:  # biases and temperatures start at 0, where derivatives may hide
+                if parameter.dim() == 1:  # biases and temperatures start at 0, where derivatives may vanish
                     parameter.copy_(draw(100 + seed, *parameter.shape))
         self.masked, self.is_causal = masked, is_causal
 
@@ -121,7 +121,7 @@ class Layer(nn.Module):
 
 def _call(order: int, length: int, dtype: torch.dtype, error: float | None = None, **options: object) -> Subject:
     module = Call(**options)
-    batch = (BATCH, HEADS) if order == 2 else (BATCH,)  # ordinary attention in four dimensions takes a way of its own
+    batch = (BATCH, HEADS) if order == 2 else (BATCH,)  # ordinary attention in four dimensions has a separate code path
     inputs = tuple(draw(seed, *batch, length, D, dtype=dtype) for seed in range(2 * order - 1))
     return Subject(module, inputs, module.definition, error or (1e-10 if dtype == torch.float64 else 1e-5))
 
@@ -153,4 +153,4 @@ KINDS: dict[str, Callable[[int, torch.dtype], Subject]] = {
     "bounded layer": lambda n, dtype: _bounded(n, dtype, masked=True, is_causal=False),
     "bounded, causal": lambda n, dtype: _bounded(n, dtype, masked=False, is_causal=True),
 }
-"""Made from a length and a type."""
+"""A kind of call, made from a length and a dtype."""

@@ -1,10 +1,9 @@
-"""Arithmetic that counts roundings in place of computing: it runs an algorithm and tells how often terms were rounded.
+"""Arithmetic that counts roundings in place of computing: it runs an algorithm and counts how often terms are rounded.
 
 Inside `Counting` the entries of tensors are not numbers but counts: of the roundings, in one type, that the most often
-rounded term went through on its way into that entry. A product has those of its factors and one more; a sum has the
-most of any of its terms and one for each addition; what is moved or copied keeps its count. A program whose control
-flow does not look at the numbers then computes, entry by entry, the number that `arithmetic/rounding.py`
-derives.
+rounded term went through on its way into that entry. A product has the counts of its factors plus one; a sum has the
+largest count of its terms plus one per addition; moved or copied numbers keep their count. A program whose control flow
+does not depend on the numbers then computes, entry by entry, the number that `arithmetic/rounding.py` derives.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What certificates assume of the arithmetic: measured here, and seen to be broken by arithmetic that is worse."""
+"""The assumptions of certificates about the arithmetic: measured here, and shown to fail for worse arithmetic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_this_machine_keeps_every_assumption():
     assert [each.assumption for each in found] == list(ASSUMPTIONS)
     assert [each.assumption.name for each in found if not each.holds] == []
     assert measured.verdict(found).startswith("Certificates are valid on this machine")
-    # What is not exact is not found to be exact.
+    # A check must not accept a value that is not exact.
     assert {each.assumption.name for each in found if each.error == 0} == {"modes", "not finite"}
 
 
@@ -33,7 +33,7 @@ def one(name, device="cpu"):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_errors_are_those_that_mpmath_finds(dtype):
-    """An oracle of its own for the units: the exponential, and the product of two matrices."""
+    """An independent oracle for the units: the exponential, and the product of two matrices."""
     x = measured._between(-80.0, 80.0, dtype, "cpu", 0)
     u = torch.finfo(dtype).eps / 2
     with mpmath.workdps(50), measured.localcontext(measured._DIGITS):
@@ -50,7 +50,7 @@ def test_errors_are_those_that_mpmath_finds(dtype):
 
 
 def strassen(A, B):
-    """One step of Strassen's product where the sizes allow it: seven products in place of eight."""
+    """One step of Strassen's algorithm where the sizes allow it: seven products in place of eight."""
     if A.dim() != 2 or any(size % 2 for size in (*A.shape, *B.shape)):
         return torch.matmul(A, B)
     (a, b), (c, d) = (half.chunk(2, 1) for half in A.chunk(2, 0))
@@ -74,7 +74,11 @@ def refusing():
 
 WORSE = {
     "modes": (measured, "require_ieee_arithmetic", refusing),
-    "not finite": (torch, "isfinite", lambda x: torch.ones_like(x, dtype=torch.bool)),  # as fast-math has it
+    "not finite": (
+        torch,
+        "isfinite",
+        lambda x: torch.ones_like(x, dtype=torch.bool),
+    ),  # as with the compiler's fast-math
     "operations": (torch.Tensor, "__truediv__", lambda a, b: a * b.reciprocal()),
     "exp": (torch, "exp", worse(torch.exp, 4)),
     "log": (torch, "log", worse(torch.log, 8)),
@@ -101,7 +105,7 @@ def test_conversions_that_cut_off_are_found_out(monkeypatch):
     def cut(x, *arguments):
         if arguments != (torch.bfloat16,):
             return kept(x, *arguments)
-        bits = kept(x, torch.float32).view(torch.int32) & ~0xFFFF  # the upper half of float32, not rounded
+        bits = kept(x, torch.float32).view(torch.int32) & ~0xFFFF  # the upper half of float32, truncated
         return kept(bits.view(torch.float32), torch.bfloat16)
 
     assert one("conversions").holds
@@ -152,7 +156,7 @@ def test_the_slack_of_bounds_is_a_thousand_times_what_their_functions_may_err():
 
 
 def test_the_page_says_what_is_assumed(root):
-    """Every assumption in a row of the page's first table, with its limit."""
+    """The first table of the page has a row with the limit of every assumption."""
     page = (root / "docs" / "derivations" / "assumptions.md").read_text()
     _, table = page.split("\n| assumption | ", 1)
     rows = table.split("\n\n", 1)[0].splitlines()[2:]

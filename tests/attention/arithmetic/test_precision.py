@@ -1,4 +1,4 @@
-"""Modes of the processor and settings of PyTorch that change arithmetic: refused, or computed around."""
+"""Processor modes and PyTorch settings that change arithmetic: calls raise an error, or compute without them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import separatrix as sx
 from separatrix.attention.arithmetic import precision
 from separatrix.attention.arithmetic.precision import float32_products_are_float32, require_ieee_arithmetic
 
-# Two scores, 1/8 and 1, of keys that are not normal numbers in float32; the values are 1 and -1.
+# The keys are subnormal in float32; the two scores are 1/8 and 1, and the values are 1 and -1.
 SUBNORMAL = """
 import torch, separatrix as sx
 query, scale = torch.tensor([[2.0**100]]), 2.0**27
@@ -58,7 +58,7 @@ EVERY_CALL = ["exact", "near-linear", "tolerance", "append", "attend", "layer", 
 
 
 def threads(count):
-    """Code that lets PyTorch compute with so many threads, which it has not started yet."""
+    """Code that sets PyTorch's number of threads; the threads are not started yet."""
     return f"import torch; torch.set_num_threads({count})\n"
 
 
@@ -73,14 +73,14 @@ def test_flushing_to_zero_is_refused(forked):
 
 
 def test_threads_that_still_flush_are_found(forked):
-    """They inherit the mode when they are started, and keep it when the thread that started them changes its own."""
+    """Threads inherit the mode when they start, and keep it when the parent thread changes its own."""
     start = "torch.set_flush_denormal(True); torch.ones(10**6).mul(2.0); torch.set_flush_denormal(False)\n"
     done = forked(threads(4) + SUBNORMAL + start + CALLS)
     assert refusals(done) == [[name, "elsewhere", "torch.set_flush_denormal"] for name in EVERY_CALL[:6]]
 
 
 def test_subnormal_keys_count_where_nothing_is_flushed():
-    """The same call within its certificate of mpmath's answer, -0.41."""
+    """The same call is within its certificate of mpmath's result, -0.41."""
     query, scale = torch.tensor([[2.0**100]]), 2.0**27
     key, value = torch.tensor([[2.0**-130], [2.0**-127]]), torch.tensor([[1.0], [-1.0]])
     found = sx.certified_attention(query, key, value, scale=scale, tolerance=1e-6)
@@ -95,7 +95,7 @@ def test_subnormal_keys_count_where_nothing_is_flushed():
     reason="the numbers of the modes are those of this platform",
 )
 def test_other_rounding_modes_are_refused(forked):
-    """Down, up and towards zero."""
+    """Rounding modes: down, up and towards zero."""
     code = """
 import ctypes
 for mode in (0x400, 0x800, 0xC00):
@@ -108,7 +108,7 @@ for mode in (0x400, 0x800, 0xC00):
 
 
 def test_sound_arithmetic_is_not_refused(forked):
-    """Whatever the context: inference mode, autocast, another default type, transforms; and with more threads later."""
+    """In every context (inference mode, autocast, another default dtype, transforms), and with more threads later."""
     code = """
 import torch
 from separatrix.attention.arithmetic.precision import _rows, require_ieee_arithmetic as check
@@ -137,7 +137,7 @@ for threads in (1, 3, 2, 5):
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-# Settings of single kinds of products, and whether float32 products of the CPU keep their digits under them.
+# Settings of one kind of product each, and whether float32 products on the CPU keep full precision under them.
 SETTINGS = [
     ("backends", "bf16", False),
     ("backends", "tf32", False),
@@ -145,14 +145,14 @@ SETTINGS = [
     ("backends.mkldnn.matmul", "bf16", False),
     ("backends.mkldnn.matmul", "tf32", False),
     ("backends.mkldnn.matmul", "ieee", True),
-    ("backends.mkldnn.conv", "bf16", True),  # there are no convolutions here
+    ("backends.mkldnn.conv", "bf16", True),  # the library computes no convolutions
     ("backends.mkldnn.rnn", "bf16", True),
     ("backends.cuda.matmul", "tf32", True),  # of another device
 ]
 
 
 def digits():
-    """Whether float32 products are relied on, by the planner too, and a certified call keeps its promise."""
+    """Whether the planner relies on float32 products, and whether a certified call keeps its tolerance."""
     x = torch.rand(3, 500, 4, generator=torch.Generator().manual_seed(0))
     plan = sx.plan_attention(x[0], x[1], x[2], tolerance=0.1, method="polynomial")
     assert sx.certified_attention(x[0], x[1], x[2], tolerance=1e-4).certificate.total <= 1e-4
@@ -162,9 +162,9 @@ def digits():
 
 @contextmanager
 def precision_of(place, value):
-    """A setting of PyTorch, set for a while; `monkeypatch` cannot put such attributes back.
+    """Change a setting of PyTorch temporarily; `monkeypatch` cannot restore such attributes.
 
-    What was once set for one kind of product no longer follows the setting above it, so that all are left to it first.
+    A setting of one kind of product overrides the general setting once it is set, so all are reset first.
     """
     for one in (torch.backends.mkldnn.matmul, torch.backends.mkldnn, torch.backends.cuda.matmul):
         one.fp32_precision = "none"
@@ -177,7 +177,7 @@ def precision_of(place, value):
 
 @pytest.mark.parametrize(("place", "value", "keeps"), SETTINGS)
 def test_settings_that_allow_fewer_digits(place, value, keeps):
-    """float32 is used where its products keep their digits, and float64 where they may not."""
+    """float32 is used where its products keep full precision, and float64 where they may not."""
     assert digits()
     with precision_of(attrgetter(place)(torch), value):
         assert digits() == keeps
@@ -195,7 +195,7 @@ def test_the_one_setting_for_all_devices(value):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_products_of_fewer_digits_are_noticed_by_what_they_do(monkeypatch, dtype):
-    """A machine that rounds one of the factors, and says nothing of it in any setting."""
+    """A machine that rounds one of the factors although every setting says that it does not."""
 
     def rounded(a, b):
         return torch.matmul(a.to(dtype).float(), b)
@@ -225,7 +225,7 @@ def test_the_thread_of_the_tests_is_sound():
 
 
 def test_autocast_does_not_decide_what_products_keep():
-    """What is found out is kept for the process: a first call under autocast must not find products in bfloat16."""
+    """The result is cached for the process: a first call under autocast must not measure products in bfloat16."""
     precision._keeps_digits.cache_clear()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert float32_products_are_float32()

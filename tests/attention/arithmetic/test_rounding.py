@@ -1,4 +1,4 @@
-"""The counts of roundings that certificates rest on, against the operations of the algorithms, counted."""
+"""The rounding counts that certificates rely on, compared with counts of the algorithms' operations."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.contracts.counting import Counting
 
 HEADS, D_V = 2, 2
 SHAPES = [(2, [7], 3, 1), (2, [150], 4, 4), (3, [40, 90], 2, 5), (3, [130, 70], 5, 3), (4, [30, 20, 25], 3, 2)]
-"""The order, the lengths of the key sets, d and the degree: products are direct in some and factored in others."""
+"""The order, the lengths of the key sets, d and the degree; products are direct in some, factored in others."""
 
 
 def test_gamma_is_the_bound_of_a_sum_that_is_rounded_as_often():
@@ -46,7 +46,7 @@ def test_gamma_is_the_bound_of_a_sum_that_is_rounded_as_often():
 
 
 def test_an_exponential_a_product_and_a_sum_are_counted_for_each_block():
-    """An exponential within one unit in the last place counts as two roundings at the least, so that there are four."""
+    """An exponential with an error of one unit in the last place counts as at least two roundings: there are four."""
     counts = [block_sum(3, 10, blocks).count() for blocks in (5, 6)]
     assert counts[1] - counts[0] == EXPONENTIAL + 2 >= 4
 
@@ -68,7 +68,7 @@ def unrounded(lengths: list[int], d: int, queries: int, dtype: torch.dtype, is_c
 
 @pytest.fixture
 def _exact_powers(monkeypatch):
-    """Powers of two round nothing, and their exponents are numbers, not counts."""
+    """Multiplication by powers of two rounds nothing, and their exponents are numbers, not counts."""
     for name in ("divide", "multiply"):
         monkeypatch.setattr(Power, name, lambda self, x: x)
     monkeypatch.setattr(Power, "next_to", staticmethod(lambda largest: Power(largest)))
@@ -78,7 +78,7 @@ def _exact_powers(monkeypatch):
 
 
 def holds(counted: torch.Tensor, promised: int, least: float = 0.05) -> None:
-    """What was counted is at most what is promised, and not so little that the count would show nothing."""
+    """The counted number is at most the promised one, and not so small that the comparison would be meaningless."""
     most = float(counted.max())
     assert least * promised <= most <= promised, (most, promised)
 
@@ -130,7 +130,7 @@ def test_its_backward_pass_rounds_no_more_often_than_it_says(order, lengths, d, 
         )
         total = promised.count() + (promised.count(wide=True) if dtype == torch.float64 else 0)
         for grad in (grads[0], *grads[1], *grads[2]):
-            # Of a causal backward pass only the coordinates and the results are ever in float32.
+            # In a causal backward pass only the coordinates and the results are ever in float32.
             holds(grad, total, 0.0 if is_causal and dtype == torch.float32 else 0.02)
 
 
@@ -158,7 +158,7 @@ def test_exact_attention_rounds_no_more_often_than_it_says(order, length, positi
     with Counting(torch.float32):
         out, lse = blocks.forward(call)
         grads = blocks.backward(call, torch.zeros_like(out), torch.zeros_like(lse), torch.zeros_like(out), lse * 0)
-    # The weights' own exponentials are among what is counted here, and in certificates beside it.
+    # The exponentials of the weights are counted here; certificates count them separately.
     holds(out, 2 * (summation(call, torch.float32).count() + EXPONENTIAL) + 1, 0.05)
     for grad in (grads[0], *grads[1], *grads[2]):
         holds(grad, gradient_summation(call, torch.float32).count() + EXPONENTIAL, 0.02)

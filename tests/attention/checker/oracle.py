@@ -1,4 +1,4 @@
-"""Order-k attention a third time, number by number in mpmath: what the checker itself is checked against."""
+"""A third implementation of order-k attention, number by number in mpmath: the checker is tested against it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def literal(query, keys, values, scale, digits=60):
 
 
 def holds(ball, number, off=0.0):
-    """Whether a ball, moved by `off`, holds a number of mpmath, up to that number's own last digits."""
+    """Whether a ball, shifted by `off`, contains an mpmath number, up to the last digits of that number."""
     with ctx.workprec(200), mpmath.workdps(60):
         last = mpmath.nstr(abs(number) * mpmath.mpf(10) ** -45, 5)
         return bool((ball + off).overlaps(arb(mpmath.nstr(number, 50), last)))
 
 
 def draw_sets(seed, lengths, d=3, d_v=2, size=1.0):
-    """A query (d,) and as many key and value sets as there are lengths."""
+    """A query (d,) and one key set and value set for each length."""
     rng = np.random.default_rng(seed)
     query = size * rng.standard_normal(d)
     return query, *([rng.standard_normal((length, width)) for length in lengths] for width in (d, d_v))

@@ -55,7 +55,7 @@ def test_balls_hold_the_sum_over_all_tuples(order, heavy):
 
 @pytest.mark.parametrize("degree", [1, 3, 5])
 def test_the_remainder_is_needed_and_close(degree):
-    """One tuple with score 1: the polynomial's part is sum 1/p!, and the ball ends near exp(1), on the right side."""
+    """One tuple with score 1: the polynomial's part is sum 1/p!, and the ball ends just above exp(1)."""
     head = Head((np.ones((1, 1)),), (np.ones((1, 1)),), (np.ones(1, dtype=bool),), 1.0)
     lse = attend_expansion(head, [QueryRanges(np.ones(1), ((0, 1),))], degree)[0].lse
     polynomial = sum(1 / math.factorial(p) for p in range(degree + 1))
@@ -65,7 +65,7 @@ def test_the_remainder_is_needed_and_close(degree):
 
 
 def test_constant_values_need_no_expansion():
-    """Whatever the weights, a constant is averaged to itself: the ball does not even feel the remainder."""
+    """For all weights, the average of a constant is the constant: the remainder does not enlarge the ball."""
     head = make_head(3)
     constant = tuple(np.where(s[:, None], 3.0, 0.0) * np.ones(2) for s in head.seen)
     found = attend_expansion(Head(head.keys, constant, head.seen, 4.0), [asked(head, 0)], 3)[0]
@@ -89,7 +89,7 @@ def test_all_monomials_once_and_their_coefficients(width):
 
 
 def test_sums_between_boundaries_are_within_their_balls(monkeypatch):
-    """Against whole numbers: coordinates and weights are multiples of 2^-8, so that the sums can be had exactly."""
+    """Compared with exact sums: coordinates and weights are multiples of 2^-8, so integer arithmetic is exact."""
     monkeypatch.setattr(moments, "TOKENS", 7)
     rng = np.random.default_rng(0)
     x, w = (torch.from_numpy(rng.integers(-256, 257, (rows, 50)) / 256) for rows in (3, 2))

@@ -66,7 +66,7 @@ def test_grouped_and_broadcast_heads():
 
 
 def test_what_is_allowed_follows_the_incoming_gradient():
-    """Two heads: nothing comes into the second, and a quiet query of the first counts 2^-32."""
+    """Two heads: the second has no incoming gradient, and one query of the first has an incoming gradient of 2^-32."""
     query, keys, values = inputs(2, 2, [3])
     incoming = torch.zeros(2, 2, 2, dtype=torch.float64)
     incoming[0, 0] = torch.tensor([3.0, -1.0])

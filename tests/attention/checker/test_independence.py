@@ -1,4 +1,4 @@
-"""The checker shares no code with what it checks: it imports errors, checks of arguments and of files, and itself."""
+"""The checker shares no code with the code it checks: it imports only errors, argument and file checks, and itself."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ ALLOWED = ("separatrix.errors", "separatrix.checks", "separatrix.tensor_files", 
 
 
 class _WithoutTypes(ast.NodeTransformer):
-    """Removes what only a type checker reads."""
+    """Remove imports that only a type checker reads."""
 
     def visit_If(self, node):
         return None if getattr(node.test, "id", None) == "TYPE_CHECKING" else self.generic_visit(node)
 
 
 def imports(file):
-    """Every module that a file imports when it runs, anywhere in it, by its full name."""
+    """The full names of all modules that a file imports at run time, anywhere in the file."""
     found = set()
     for node in ast.walk(_WithoutTypes().visit(ast.parse(file.read_text()))):
         if isinstance(node, ast.Import):
@@ -42,7 +42,7 @@ def test_only_errors_and_checks_of_arguments_are_shared(root):
 
 
 def test_checking_loads_no_operator(forked):
-    """Of a result made by hand, in a fresh interpreter."""
+    """Verify a result built by hand, in a fresh interpreter."""
     code = """
 import sys, torch
 from separatrix.attention.checker import check

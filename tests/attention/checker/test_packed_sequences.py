@@ -1,4 +1,4 @@
-"""Packed calls in the checker: a right result holds, and an error in any one sequence is found."""
+"""Packed calls in the checker: a correct result passes, and an error in any one sequence is found."""
 
 from __future__ import annotations
 

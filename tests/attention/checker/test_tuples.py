@@ -28,7 +28,7 @@ def test_balls_hold_what_mpmath_finds(lengths, size):
 
 
 def test_equal_scores_give_a_mean():
-    """A query of zeros: (1 + 2 + 4) / 3 times (10 + 1) / 2, exactly, and the logarithm of six tuples."""
+    """A query of zeros: the output is (1 + 2 + 4) / 3 times (10 + 1) / 2, exactly, and lse is the logarithm of 6."""
     values = [np.array([[1.0], [2.0], [4.0]]), np.array([[10.0], [1.0]])]
     found = attend_tuples(np.zeros(2), [np.ones((3, 2)), np.ones((2, 2))], values, 1.0, 128)
     mean = Fraction(7, 3) * Fraction(11, 2)
@@ -40,7 +40,7 @@ def test_equal_scores_give_a_mean():
 
 @pytest.mark.parametrize("exponent", [60, 300, 2000])
 def test_scores_of_any_size(exponent):
-    """Two scores that are 1 apart, both some 2^exponent: the weights are e : 1 all the same."""
+    """Two scores near 2^exponent that differ by 1: the ratio of the weights is e at every magnitude."""
     power = exponent // 4
     query = np.array([2.0**power, 1.0])
     keys = [

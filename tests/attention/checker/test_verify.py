@@ -1,4 +1,4 @@
-"""`sx.verify`: it finds what is broken, and nothing else; on every kind of call that the operators take."""
+"""`sx.verify` finds every error, and raises no false alarm, for every kind of call that the operators take."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def promised(output, bound):
 
 
 def check_reference(query, keys, values, *, bound=1e-13, off=0.0, queries=1000, **options):
-    """The reference's output, moved by `off` in one entry, checked against the bound."""
+    """Check the reference output, with `off` added to one entry, against the bound."""
     output, lse = reference.tensor_attention(query, keys, values, **options)
     output.view(-1)[-1] += off
     return check(
@@ -97,20 +97,20 @@ def test_every_type_is_read_exactly(dtype):
 
 
 def test_subnormal_numbers_are_read_in_a_mode_that_makes_them_zeros():
-    """float32 has 2^-130 as a subnormal number: as a key it decides between two values here."""
+    """2^-130 is subnormal in float32: as a key it decides between two values here."""
     query, key, value = (
         torch.tensor([[2.0**100]]),
         torch.tensor([[2.0**-130], [2.0**-127]]),
         torch.tensor([[1.0], [-1.0]]),
     )
-    score = 2.0**-3 - 1.0  # of the one over the other
+    score = 2.0**-3 - 1.0  # the weight of one tuple over the other
     output = torch.tensor([[math.tanh(score / 2)]], dtype=torch.float64)
     options = {"scale": 2.0**27, "queries": 1}
     assert torch.set_flush_denormal(True)
     try:
         found = check(output, promised(output, 1e-12), query, key, value, **options)
         zeros = check(0 * output, promised(output, 1e-2), query, key, value, **options)
-        assert math.ulp(0.0) * 2 == 0.0  # the mode is as it was
+        assert math.ulp(0.0) * 2 == 0.0  # the mode is unchanged
     finally:
         torch.set_flush_denormal(False)
     assert found.held
@@ -207,7 +207,7 @@ def test_a_log_sum_exp_that_cannot_be_right_is_found_wherever_it_is(wrong, fault
 
 
 def test_an_output_beside_a_log_sum_exp_of_nothing_is_found_wherever_it_is():
-    """All queries but the last attend nothing; one of them has an output, and no query with one is looked at else."""
+    """All queries but the last attend nothing; one of them has a nonzero output, and only that query is checked."""
     query, keys, values = inputs(2, 300, [300])
     options = {"is_causal": True, "query_offset": -299}
     result = sx.certified_attention(query, keys, values, tolerance=1e-6, **options)
@@ -272,14 +272,14 @@ def test_which_queries_are_recomputed():
 
 
 def test_digits_are_added_until_the_ball_is_narrow(monkeypatch):
-    """Scores near 2^100 with 159 digits, the scale apart: 128 bits leave 28 after the point."""
+    """Scores near 2^100 with 159 digits, without the scale: 128 bits leave 28 bits after the binary point."""
     large, scale = 2.0**50 / 3, 1.1
     query, key = torch.tensor([[large, 1.0]]).double(), torch.tensor([[large, 1.0], [large, 0.0]]).double()
     query[0, 0] = key[:, 0] = large
     value = torch.tensor([[1.0], [0.0]]).double()
     output = torch.tensor([[1 / (1 + math.exp(-scale))]], dtype=torch.float64)
     assert check(output, promised(output, 1e-15), query, key, value, scale=scale).held
-    bound = 2.0**-20  # decided at once, but by a ball of some 2^-8 of the bound
+    bound = 2.0**-20  # decided in the first round, by a ball of about 2^-8 of the bound
     margin = check(output + bound / 2, promised(output, bound), query, key, value, scale=scale).margin
     assert abs(margin - 0.5) < 2.0**-18
     monkeypatch.setattr(deciding, "_BITS", (64, 72))
@@ -288,7 +288,7 @@ def test_digits_are_added_until_the_ball_is_narrow(monkeypatch):
 
 
 def many_tuples(monkeypatch, limit=500):
-    """Let every query with more tuples than that be checked by an expansion."""
+    """Check every query with more than this number of tuples by an expansion."""
     monkeypatch.setattr(deciding, "TUPLES", limit)
     used = []
     right = deciding.attend_expansion
@@ -302,7 +302,7 @@ def test_beyond_all_tuples(options, monkeypatch):
     query, keys, values = inputs(3, 60, [60, 60], batch=())
     query = query * 0.3
     method = "polynomial"
-    if "windows" in options:  # float32, whose certificate is not too fine for an expansion
+    if "windows" in options:  # the certificate of float32 is large enough for an expansion
         method, query, keys, values = "exact", query.float(), [x.float() for x in keys], [x.float() for x in values]
     result = sx.certified_attention(query, keys, values, tolerance=1e-5, method=method, **options)
     exact, _ = reference.tensor_attention(
@@ -390,7 +390,7 @@ def test_without_the_extra_a_sentence_says_so(forked):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("d", [4, 8])
 def test_a_million_tokens(d):
-    """Order 3: sixteen queries of a trillion pairs each, held; and one that is off by 1.5 certificates, broken."""
+    """Order 3: sixteen correct queries of 10^12 pairs each pass, and one with an error of 1.5 certificates fails."""
     x = 2 * torch.rand(5, 1_000_000, d, generator=torch.Generator().manual_seed(0)) - 1
     call = x[0], [x[1], x[2]], [x[3], x[4]]
     result = sx.certified_attention(*call, tolerance=1e-5)

@@ -1,4 +1,4 @@
-"""Derivatives of exact attention in both modes, of any order, nested as one likes, against those of the definition."""
+"""Forward- and reverse-mode derivatives of exact attention, of any order and nesting, against the definition's."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EVERYTHING = {"is_causal": True, "query_offset": -1, "windows": 3, "mask": torch
 
 
 def function(attend, order, options):
-    """Output and log-sum-exp of query, keys and values as one tensor."""
+    """Concatenate output and log-sum-exp, as a function of query, keys and values, into one tensor."""
     count, given = order - 1, dict(options)
     window, mask = given.pop("windows", None), given.pop("mask", None)
     given["windows"] = None if window is None else [window, *[None] * (count - 1)]
@@ -89,7 +89,7 @@ def forward_over_reverse(f, x, dx):
 
 
 def autograd_over(inner, x):
-    """The gradient by autograd of what a transform gives."""
+    """The gradient, by autograd, of the result of a transform."""
     x = [a.clone().requires_grad_() for a in x]
     return torch.autograd.grad(sum(a.sin().sum() for a in tree_leaves(inner(*x))), x)
 
@@ -149,7 +149,7 @@ def test_nested(transform, options, order):
 def test_tangents_of_any_shape_in_any_block_size(
     order, lengths, query_length, is_causal, offset, windows, masked, block, seed
 ):
-    """Blocks of a few numbers exercise every way of cutting heads, rows, tuples and the longest set."""
+    """Blocks of a few numbers test every split of heads, rows, tuples and the longest set."""
     offset, lengths, windows = offset or 1, lengths[: order - 1], windows[: order - 1]
     x = [draw(seed + m, 3, length, 2) for m, length in enumerate([query_length, *lengths, *lengths])]
     dx = [draw(seed + 50 + m, *a.shape) for m, a in enumerate(x)]
@@ -208,11 +208,11 @@ def test_second_derivatives_of_narrow_types_are_made_in_float32():
 
 
 def test_what_a_mask_hides_reaches_no_derivative():
-    """Not even a NaN, in a key, a value or a tangent."""
+    """Hidden keys change nothing, even if a key, a value or a tangent is NaN."""
     x, dx = list(leaves(3)), list(changes(3, 100))
     for hidden in (x[2], x[4], dx[2], dx[4]):
         hidden[:, 1] = float("nan")
-    f = ours(3, {"mask": EVERYTHING["mask"]})  # of the last key set
+    f = ours(3, {"mask": EVERYTHING["mask"]})  # the last key set
     tangents = jvp(f, tuple(x), tuple(dx))[1]
     x[2][:, 1] = x[4][:, 1] = dx[2][:, 1] = dx[4][:, 1] = 0.0
     torch.testing.assert_close(tangents, jvp(f, tuple(x), tuple(dx))[1], rtol=0, atol=0)
@@ -294,7 +294,7 @@ def layered(x):
 
 @pytest.mark.parametrize("attend", [certified, streamed, layered])
 def test_near_linear_attention_has_no_second_derivatives(attend):
-    """Also where the gradient that comes in is a constant, and where another term of the sum has them."""
+    """Also if the incoming gradient is a constant, and if another term of the sum has second derivatives."""
     x = draw(0, 2, 5, 2).requires_grad_()
     (first,) = torch.autograd.grad(attend(x).sum() + x.pow(3).sum(), x, create_graph=True)
     with pytest.raises(sx.SeparatrixError, match="near-linear attention has no second derivatives"):

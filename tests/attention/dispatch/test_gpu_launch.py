@@ -1,4 +1,4 @@
-"""Launches of the kernels in Triton: on the device of their tensors, with explicit options, on known architectures."""
+"""Launches of the Triton kernels: on the device of their tensors, with explicit options, on known architectures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PACKAGES = {"exact": (*configurations.KERNELS, *configurations.AROUND), "near_li
 
 @pytest.fixture
 def launches(monkeypatch):
-    """Replace the kernels and CUDA's driver: a list of kernels, current devices at their launch, and options."""
+    """Replace the kernels and the CUDA driver; record the kernels, the current devices at launch, and the options."""
     current, recorded = [0], []
 
     def exchange(device):
@@ -53,7 +53,7 @@ def launches(monkeypatch):
 
 
 def made(dtype=torch.float32, order=3, length=5, transposed=False, **options):
-    """A call on the second GPU, of fake tensors; with masks unless it has other options."""
+    """A call on the second GPU with fake tensors; it has masks unless other options are given."""
 
     def empty(*sizes, dtype=dtype):
         if transposed:
@@ -67,7 +67,7 @@ def made(dtype=torch.float32, order=3, length=5, transposed=False, **options):
 
 @pytest.fixture
 def fake():
-    """Fake tensors of GPUs, of which none is kept for other tests."""
+    """Fake tensors of GPUs; none is cached for other tests."""
     exact_launch._on_device.cache_clear()
     with FakeTensorMode(), WithoutGuards():
         yield
@@ -80,7 +80,7 @@ def call(fake):
 
 
 class CountedLaunches(TorchDispatchMode):
-    """Count the operators of PyTorch that launch a kernel: all but views and those that allocate memory alone."""
+    """Count the PyTorch operators that launch a kernel: all except views and operators that only allocate memory."""
 
     def __init__(self):
         super().__init__()
@@ -122,11 +122,11 @@ def test_operators_that_launch_nothing_are_not_counted(fake):
     ids=str,
 )
 def test_few_launches_around_the_kernels(launches, fake, monkeypatch, dtype, order, options, forward, backward, looks):
-    """At most 6 around a forward pass and 12 around a backward pass, and no number is read on the host in bfloat16.
+    """At most 6 launches around a forward pass and 12 around a backward pass; in bfloat16 the host reads no number.
 
     One launch converts all masks and copies all transposed tensors; a transposed incoming gradient takes another. With
-    windows the gradients of prefix keys are partial sums, which one launch adds up. The keys and values of the second
-    round are longer by one, as in a growing cache: nothing is copied from the host for them.
+    windows the gradients of prefix keys are partial sums, which one launch adds up. In the second round the keys and
+    values are longer by one, as in a growing cache: nothing is copied from the host.
     """
     seen = []
     monkeypatch.setattr(
@@ -136,7 +136,7 @@ def test_few_launches_around_the_kernels(launches, fake, monkeypatch, dtype, ord
     around = set(configurations.AROUND)
 
     def count(run):
-        """What a run gives, how many launches there are around the kernels, and how many looks."""
+        """The result of a run, the number of launches around the kernels, and the number of reads on the host."""
         launches.clear()
         seen.clear()
         with CountedLaunches() as counted:
@@ -145,7 +145,7 @@ def test_few_launches_around_the_kernels(launches, fake, monkeypatch, dtype, ord
         assert {kernel for kernel, _, _ in launches} & set(configurations.KERNELS)
         return results, len(counted.operators) + own, len(seen)
 
-    for length in (5, 6):  # factors made of the scale are copied to the GPU in the first round
+    for length in (5, 6):  # factors derived from the scale are copied to the GPU in the first round
         given = {"length": length, **options}
         if "is_causal" in options or "windows" in options:
             given["query_offset"] = length - 5

@@ -1,7 +1,7 @@
-"""What PyTorch's transforms give for each kind of call: a table, of which every cell is a test.
+"""The results of PyTorch's transforms for each kind of call: a table, of which every cell is a test.
 
-A cell is `works`, or names the error. What works is compared with the definition, in float64. The guide prints the same
-table.
+A cell of the table is `works`, or names the error. Results that work are compared with the definition, in float64. The
+guide prints the same table.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from tests.docs.pages import DOCS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # the compiler's own
-    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning"),  # where it leaves a graph
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor:UserWarning"),  # where a graph break occurs
 ]
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """An error: the name of its class, and what its message must say."""
+    """An error: the name of its class, and a pattern of its message."""
 
     error: str
     message: str
@@ -78,7 +78,7 @@ TABLE: dict[str, dict[str, str]] = {
 }
 
 Pair = tuple[Sequence[Tensor], Sequence[Tensor]]
-"""What was found, and what is expected."""
+"""The measured and the expected entry."""
 LENGTH, OTHER_LENGTH = 3, 5
 
 
@@ -125,7 +125,7 @@ def without_gradients(kind: str, mode: Callable[[], object] | None) -> Pair:
 
 
 def dynamic(kind: str, backend: str = "aot_eager") -> Pair:
-    """Compiled at one length, and called at another without compiling again."""
+    """Compile at one length, and call at another without recompiling."""
     torch._dynamo.reset()
     it, longer = subject(kind), subject(kind, OTHER_LENGTH)
     module = torch.compile(it.module, backend=backend, fullgraph=True, dynamic=True)
@@ -138,7 +138,7 @@ def dynamic(kind: str, backend: str = "aot_eager") -> Pair:
 
 @cache
 def exported_program(kind: str) -> tuple[Subject, torch.export.ExportedProgram]:
-    """A subject, and what is exported of it at its length for all lengths: operators, whichever engine computes."""
+    """A subject, and its export at its length for all lengths: the graph has operators, for every engine."""
     it = subject(kind)
     length = {it.inputs[0].dim() - 2: torch.export.Dim("length", min=2)}
     shapes = (length, (length,) * (len(it.inputs) - 1)) if len(it.inputs) > 1 else (length,)
@@ -146,7 +146,7 @@ def exported_program(kind: str) -> tuple[Subject, torch.export.ExportedProgram]:
 
 
 def exported(kind: str, train: bool = False) -> Pair:
-    """Exported at one length, and called at another."""
+    """Export at one length, and call at another."""
     (it, program), longer = exported_program(kind), subject(kind, OTHER_LENGTH)
     module = program.module()
     found, leaves = module(*longer.inputs), (*longer.inputs, *it.module.parameters())
@@ -167,13 +167,13 @@ def func_grad(kind: str) -> Pair:
 
 
 def vmap(kind: str) -> Pair:
-    """Over the batch of the inputs."""
+    """Apply `vmap` over the batch of the inputs."""
     it = subject(kind, requires_grad=False)
     return [torch.vmap(lambda *inputs: it.module(*inputs))(*it.inputs)], [it.definition(*it.leaves)]
 
 
 def vmap_of_grad(kind: str) -> Pair:
-    """The gradients of each of the batch by itself."""
+    """The gradient of each example of the batch."""
     it = subject(kind, requires_grad=False)
     every, count = tuple(range(len(it.leaves))), len(it.inputs)
     gradient = torch.func.grad(lambda *leaves: loss(it.function(*leaves)), every)
@@ -203,7 +203,7 @@ def jacfwd(kind: str) -> Pair:
 
 
 def hessian(kind: str) -> Pair:
-    """Of the first two leaves: query and keys, or the input and the query's projection."""
+    """The gradients of the first two leaves: query and keys, or the input and the query's projection."""
     it = subject(kind, requires_grad=False)
     found = torch.func.hessian(lambda *leaves: loss(it.function(*leaves)), (0, 1))(*it.leaves)
     twice = torch.func.jacrev(torch.func.jacrev(lambda *leaves: loss(it.definition(*leaves)), (0, 1)), (0, 1))
@@ -233,7 +233,7 @@ def twice(kind: str) -> Pair:
 
 
 def autocast(kind: str) -> Pair:
-    """Calls keep the types of their inputs; of a layer the projections, and they alone, are in bfloat16."""
+    """Calls keep the dtypes of their inputs; in a layer only the projections are in bfloat16."""
     it = KINDS[kind](LENGTH, torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = it.module(*it.inputs)
@@ -295,18 +295,18 @@ def agree(found: Sequence[Tensor], expected: Sequence[Tensor], error: float) -> 
 
 
 GRAPHS = [transform for transform in TABLE if transform.startswith(("...", "`torch.export"))]
-"""Graphs of operators, made in another way than by the row `torch.compile(fullgraph=True)`."""
+"""Graphs of operators, made in a different way than in the row `torch.compile(fullgraph=True)`."""
 WITHOUT_NUMBERS = ("tensors on the device `meta`", "sparse tensors")
-"""Calls that no engine computes."""
+"""Calls that are computed by no engine."""
 OTHER_ENGINE = "torch" if native().library is not None else "native"
-"""The engine that computes nothing here where none is asked for."""
+"""The engine that is skipped here unless one is requested."""
 
 
 def slow(computing: str, transform: str, kind: str) -> bool:
-    """What another row, another column or the engine in use tests as well, but for a few lines.
+    """Cells that another row, another column or the default engine also tests, except for a few lines.
 
-    An engine computes inside an operator, and a graph holds operators: how the graph was made is nothing to an engine.
-    Neither are near-linear calls, which no engine of exact attention computes, nor calls without numbers.
+    An engine runs inside an operator, and a graph contains operators: the engine does not depend on how a graph is
+    made. Nor are near-linear calls, which no engine of exact attention computes, or calls on fake tensors.
     """
     return (
         (transform == "`torch.compile`" and kind != "certified")
@@ -337,8 +337,9 @@ def test_every_cell(transform: str, kind: str) -> None:
 
 
 def test_the_compiler_of_machine_code() -> None:
-    """The same graph by PyTorch's default backend, which takes many times as long to compile: one kind, and in
-    `test_exact` another."""
+    """The same graph with PyTorch's default backend, which compiles far more slowly: only one kind, and one in
+    `test_exact`.
+    """
     agree(*compiled("bounded layer", "inductor", fullgraph=True), subject("bounded layer").error)
 
 

@@ -1,4 +1,4 @@
-"""The most memory that a call takes."""
+"""The peak memory of a call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 
 def peak_bytes(function: Callable[[], object]) -> int:
-    """The most memory that PyTorch's CPU allocator held at once during a call, above what it held before."""
+    """The peak memory of PyTorch's CPU allocator during a call, minus the memory in use before it."""
     with torch.profiler.profile(profile_memory=True, record_shapes=False) as profile:
         function()
     held = highest = 0

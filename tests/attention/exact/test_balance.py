@@ -1,4 +1,4 @@
-"""Exact attention of numbers that are huge or tiny: right within its bound, or refused in words that name a factor."""
+"""Exact attention of very large or very small numbers: within its bound, or an error that names a factor."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.contracts.engines import engine  # noqa: F401
 
 
 def assert_right(query, keys, values, **options):
-    """Output and log-sum-exp of (L, d) tensors are within the bounds of what rational arithmetic says."""
+    """Output and log-sum-exp of (L, d) tensors are within the bounds of the results in rational arithmetic."""
     expected, expected_lse = rational.attention(query, keys, values, **options)
     for return_lse in (False, True):
         found = sx.tensor_attention(query, keys, values, return_lse=return_lse, **options)
@@ -128,7 +128,7 @@ def test_right(name):
 
 
 def test_the_number_of_the_first_case():
-    """(e + 2 e^0.5 + 3 e^-1) / (e + e^0.5 + e^-1)."""
+    """The expected output is (e + 2 e^0.5 + 3 e^-1) / (e + e^0.5 + e^-1)."""
     query, keys, values, scale = RIGHT["huge query and key, tiny scale"]
     assert sx.tensor_attention(query, keys, values, scale=scale).item() == pytest.approx(1.50359, abs=1e-5)
 
@@ -162,7 +162,7 @@ def test_outputs_that_no_type_holds_are_refused(dtype, size, order):
     ):
         sx.tensor_attention(x, [x] * (order - 1), [size * x] * (order - 1))
     signs = torch.tensor([1.0, -1.0, 1.0, -1.0, 0.0], dtype=dtype).view(5, 1) * x
-    values = [size * signs, *[size * x] * (order - 2)]  # products just as large, that cancel
+    values = [size * signs, *[size * x] * (order - 2)]  # products of the same magnitude that cancel
     even = sx.tensor_attention(x, [x] * (order - 1), values)
     assert (even.double().abs().amax(-1) <= sx.exact_error_bound(x, [x] * (order - 1), values)).all()
 
@@ -178,7 +178,7 @@ def test_products_of_values_beyond_all_powers_are_refused():
 @pytest.mark.parametrize("scale", [-0.7, 0.0, 1e-60])
 @pytest.mark.parametrize("length", [5, 40])
 def test_causal_pairs_with_a_scale_that_is_not_positive(scale, length):
-    """PyTorch's fused kernel multiplies the -inf of what is hidden by the scale."""
+    """PyTorch's fused kernel multiplies the -inf of hidden scores by the scale."""
     query, key, value = draw(0, 3, 2, length, 4)
     expected, _ = reference.tensor_attention(query, [key], [value], scale=scale, is_causal=True)
     for dtype, error in [(torch.float64, 1e-13), (torch.float32, 1e-5)]:
@@ -189,7 +189,9 @@ def test_causal_pairs_with_a_scale_that_is_not_positive(scale, length):
 @pytest.mark.parametrize("order", [2, 3, 4])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_gradients_of_balanced_factors(order, is_causal):
-    """Factors multiplied by powers of two, the scale divided by them: gradients are divided by them too, exactly."""
+    """Factors are multiplied by powers of two and the scale divided by them: gradients are divided by them too,
+    exactly.
+    """
     powers = [100, 60, -80, 110][:order]
     value_powers = [90, -110, 20][: order - 1]
     leaves = [draw(m, 1, 4, 3).float().requires_grad_() for m in range(2 * order - 1)]
@@ -215,7 +217,9 @@ def float64_gradients(tensors, order, incoming, **options):
 
 @pytest.mark.parametrize("spread", [0, -40, -100])
 def test_gradients_of_small_columns_with_small_gradients_coming_in(spread):
-    """The columns of a key are tiny, its partners' are not, and what comes in for a head is far below other heads'."""
+    """The columns of one key are tiny, those of the others are not, and the incoming gradient of one head is far
+    smaller.
+    """
     order = 3
     tensors = [draw(m, 2, 4, 3).float() for m in range(2 * order - 1)]
     tensors[0] *= torch.tensor([2.0**-20, 2.0**-30, 2.0**-25])
@@ -235,7 +239,7 @@ def test_gradients_of_small_columns_with_small_gradients_coming_in(spread):
 
 
 def test_gradients_of_a_factor_that_is_zero_in_a_column():
-    """A column in which a key set is zero adds nothing to a score, and this set has a gradient there all the same."""
+    """A column in which a key set is zero adds nothing to a score, but this set has a gradient there."""
     tensors = [draw(m, 1, 4, 3).float() for m in range(5)]
     tensors[0] *= 2.0**110
     tensors[1][..., 1] = 0.0
@@ -249,7 +253,7 @@ def test_gradients_of_a_factor_that_is_zero_in_a_column():
 
 
 def test_the_gradient_of_a_query_for_which_little_comes_in():
-    """It is as exact as those of its neighbours, next to what comes in for it."""
+    """It is as accurate as those of its neighbours, relative to its incoming gradient."""
     leaves = [draw(m, 1, 4, 3).float().requires_grad_() for m in range(5)]
     incoming = draw(9, 1, 4, 3).float() * torch.tensor([2.0**100, 2.0**40, 2.0**-40, 0.0]).reshape(1, 4, 1)
     out = sx.tensor_attention(leaves[0], leaves[1:3], leaves[3:])
@@ -265,7 +269,9 @@ def test_the_gradient_of_a_query_for_which_little_comes_in():
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # forward mode's own
 def test_tangents_of_balanced_factors(order, is_causal):
-    """Factors and tangents times powers of two, the scale divided by them: only the output's power is left."""
+    """Factors and tangents are multiplied by powers of two and the scale divided by them: only the output's power
+    remains.
+    """
     sets = 2 * order - 1
     small, moved = draw(0, sets, 5, 3).unbind(), draw(1, sets, 5, 3).unbind()
     powers = [2.0**100, 2.0**60, *[1.0] * (order - 2), 2.0**80, *[1.0] * (order - 2)]
@@ -297,7 +303,7 @@ def test_powers_of_two_are_exact(dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 def test_zeros_among_the_outputs_of_pairs_are_no_alarm(dtype):
-    """A value column of zeros gives zeros, as a failure of the fused kernel would: it is looked at, and kept."""
+    """A value column of zeros gives zeros, as a failure of the fused kernel would: the result is checked, and kept."""
     query, key, value = (x.to(dtype) for x in draw(0, 3, 1, 2, 20, 4))
     value[..., 0] = 0.0
     found = sx.tensor_attention(query, key, value, scale=0.5)
@@ -313,7 +319,7 @@ GRAPHS = {
 @pytest.mark.parametrize("transform", GRAPHS)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_pairs_in_graphs_are_refused_where_the_kernel_fails(transform):
-    """There is no other way to compute them there: the operator in the graph raises."""
+    """A compiled graph has no alternative algorithm there: the operator in the graph raises an error."""
     call = GRAPHS[transform](lambda q, k, v: sx.tensor_attention(q, k, v, scale=1.0))
     causal = GRAPHS[transform](lambda q, k, v: sx.tensor_attention(q, k, v, scale=1.0, is_causal=True))
     query, key, value = draw(0, 3, 2, 2, 6, 4).float()
@@ -334,7 +340,7 @@ def test_pairs_in_graphs_are_refused_where_the_kernel_fails(transform):
 
 
 def test_pairs_that_are_mapped_over_are_attended_by_blocks():
-    """The fused kernel has no rule for `vmap`, and the blocks need no refusal where the answer is in range."""
+    """The fused kernel has no `vmap` rule; the block algorithm is used, without an error if the result is in range."""
     mapped = torch.func.vmap(lambda q, k, v: sx.tensor_attention(q, k, v, scale=1.0))
     query, key, value = draw(0, 3, 2, 2, 6, 4).float()
     huge = torch.full_like(value, 3e38)

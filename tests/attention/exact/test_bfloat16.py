@@ -1,4 +1,4 @@
-"""Dot products of bfloat16 in the kernels: what is rounded, for which queries, and that nothing else is lost."""
+"""Dot products of bfloat16 in the kernels: what is rounded, for which queries, and the error of the rest."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ LETTERS = "uvwxyz"
 
 
 def literal(query, keys, values, scale, inner, is_narrow, mask):
-    """The output and the log-sum-exp by definition in float64, with what the kernels round rounded to bfloat16.
+    """Output and log-sum-exp by the definition in float64, with the kernels' roundings to bfloat16.
 
     No maximum is subtracted.
     """
@@ -113,7 +113,7 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("size", [0.1, 1.0])
 def test_the_kernels_round_what_is_said_and_nothing_else(case, size):
-    """Typical scores below 1 let products of query and keys be rounded, larger ones do not."""
+    """Products of query and keys may be rounded if typical scores are below 1, and not if they are larger."""
     lengths, d, options = CASES[case]
     query, keys, values = drawn(lengths, d, d_v=d + 3)
     scale = size / math.sqrt(d)
@@ -127,7 +127,7 @@ def test_the_kernels_round_what_is_said_and_nothing_else(case, size):
     reach = [int(mask.sum(-1).max()) for mask in masks]
     inner = max(range(len(keys)), key=lambda m: (reach[m], m))
     bound, square = score_sizes(query, keys, scale, masks)
-    # The others have a maximum subtracted before their weights are rounded.
+    # Other queries have a maximum subtracted before their weights are rounded.
     as_they_are = bound / math.log(2) * 1.02 + math.log2(math.prod(reach)) + 2 < 60
     assert as_they_are.double().mean() > 0.2
     assert size != 1.0 or 0 < (square <= 1).double().mean() < 1
@@ -139,7 +139,7 @@ def test_the_kernels_round_what_is_said_and_nothing_else(case, size):
     error, of_exact, of_other = ((lse.double() - x).abs()[as_they_are] for x in (expected_lse, exact_lse, other_lse))
     assert error.median() < 1e-6 * (1 + exact_lse.abs().max())
     assert error.median() < 0.2 * of_exact.median()
-    if math.prod(reach) > 100:  # a weight of few tuples is rounded to the same number either way
+    if math.prod(reach) > 100:  # a query of few tuples has weights that both computations round to the same number
         assert error.median() < 0.2 * of_other.median()
     bounds = sx.exact_error_bound(query, keys, values, scale=scale, return_lse=True, **options)
     assert ((out.double() - exact).abs().amax(-1) <= bounds[0]).all()
@@ -157,7 +157,7 @@ def test_large_scores_are_computed_in_float32():
 
 @pytest.mark.parametrize("std", [0.1, 1.0])
 def test_errors_are_no_larger_than_twice_those_of_fused_attention(std):
-    """Order 3 against float64, and PyTorch's ordinary attention in bfloat16 over as many keys with scores as large."""
+    """Order 3 against float64, and PyTorch's ordinary attention in bfloat16 with as many keys and as large scores."""
     d, n = 32, 80
     query, keys, values = drawn((n, n), d, query_length=40)
     scale = std / math.sqrt(d)
@@ -176,7 +176,7 @@ def test_errors_are_no_larger_than_twice_those_of_fused_attention(std):
 
 
 def test_hidden_keys_do_not_decide_how_weights_are_rounded():
-    """Keys that a causal query cannot attend are made so large that those who can compute scores in float32."""
+    """Keys hidden by causality are so large that queries that can attend them compute scores in float32."""
     query, keys, values = drawn((80, 80), 16, query_length=80)
     before = sx.tensor_attention(query, keys, values, is_causal=True)
     later = [torch.cat([x[:, :60], 64 * x[:, 60:]], 1) for x in keys]
@@ -186,7 +186,7 @@ def test_hidden_keys_do_not_decide_how_weights_are_rounded():
 
 
 def test_nothing_is_flushed_that_counts():
-    """Values near the smallest numbers are multiplied in float32, where subnormal ones are not taken for zero."""
+    """Values near the smallest positive numbers are multiplied in float32, where subnormal numbers are kept."""
     query, keys, values = drawn((70, 80), 8)
     tiny = [values[0] * 2.0**100, values[1] * 2.0**-130]
     assert bool((tiny[1] != 0).any())
@@ -220,7 +220,7 @@ def test_threads_give_the_same_bits():
 
 
 def test_a_tolerance_is_kept_in_float32():
-    """A certified call is widened: its output is that of float32, rounded once, and so is its gradient."""
+    """A certified call is computed in float32: its output and its gradient are rounded to bfloat16 once."""
     query, keys, values = drawn((70, 80), 8)
     out = sx.tensor_attention(query, keys, values, tolerance=0.1, method="exact")
     wide = sx.tensor_attention(query.float(), [x.float() for x in keys], [x.float() for x in values])

@@ -1,4 +1,4 @@
-"""The bound on the error of exact attention holds, wherever an answer is given."""
+"""The bound on the error of exact attention holds wherever a result is returned."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from tests.contracts.engines import engine  # noqa: F401
 from tests.pairwise import pairwise
 
 EXPONENTS = {torch.float64: 1000, torch.float32: 120, torch.bfloat16: 120, torch.float16: 14}
-"""Sizes are drawn between two to the power of minus this and of this."""
+"""Magnitudes are drawn between 2^-n and 2^n for this n."""
 
 
 def wild(chance: random.Random, dtype: torch.dtype, most: float, *shape: int) -> torch.Tensor:
-    """Numbers of one size, of a size for each column, or of all sizes; or the same number throughout, also 0."""
+    """Numbers of one magnitude, of one magnitude per column, or of all magnitudes; or one constant, also 0."""
     generator = torch.Generator().manual_seed(chance.randrange(2**31))
     x = torch.randn(shape, dtype=torch.float64, generator=generator)
     kind = chance.choice(["ordinary", "one size", "one size", "columns", "entries", "constant"])
@@ -36,7 +36,7 @@ def wild(chance: random.Random, dtype: torch.dtype, most: float, *shape: int) ->
 
 
 def draw_call(seed: int):
-    """A call of one head or of two that share their keys, mostly with a scale that makes the scores moderate."""
+    """A call of one head, or of two that share their keys, usually with a scale that makes the scores moderate."""
     chance = random.Random(seed)
     dtype, order, d = chance.choice([*EXPONENTS]), chance.choice([2, 2, 3, 4, 5]), chance.randint(1, 3)
     d_v = chance.choice([d, chance.randint(1, 2)])
@@ -65,7 +65,7 @@ def draw_call(seed: int):
 
 
 def check(seed: int) -> str:
-    """What came of a call: "refused", or "answered", and then within the bounds."""
+    """The outcome of a call: "refused", or "answered" and within the bounds."""
     query, keys, values, options = draw_call(seed)
     return_lse = seed % 2 == 1
     try:
@@ -90,7 +90,7 @@ def check(seed: int) -> str:
 
 
 def test_wildly_scaled_calls_are_right_or_refused():
-    """Of 400 draws, that are the same in every run, most are answered, of each type and order."""
+    """Of 400 draws, which are the same in every run, most are answered, for each dtype and order."""
     came = Counter()
     for seed in range(400):
         query, keys, *_ = draw_call(seed)
@@ -121,9 +121,10 @@ def test_many_wildly_scaled_calls_are_right_or_refused():
     ),
 )
 def test_pairs_of_many_keys(dtype, length, size, options):
-    """Against float64, whose own error is beneath notice here: the fused kernel, more than one of its blocks, and ours.
+    """Compared with float64, whose own error is negligible here: the fused kernel, several of its blocks, and our
+    kernels.
 
-    The keys of the last head score alike but for one far above: float16 loses the weights of the others.
+    The last head's keys have equal scores except one that is far larger: float16 loses the weights of the others.
     """
     query, key, value = draw(0, 3, 3, length, 8)
     query, key = size * query, 2 * key
@@ -158,7 +159,7 @@ def test_scores_that_are_large_and_near_to_each_other(order):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_types_round_the_weights_of_pairs(dtype):
-    """Hundreds of weights just above 1/2 that are all rounded down in the numerator, while the denominator has them."""
+    """Hundreds of weights just above 1/2 that are all rounded down in the numerator but not in the denominator."""
     worst = 0.0
     for part in range(1, 64):
         weight = 0.5 * (1 + part / 64 * torch.finfo(dtype).eps / 2)
@@ -172,7 +173,7 @@ def test_half_types_round_the_weights_of_pairs(dtype):
 
 
 def test_float16_loses_tiny_weights_of_pairs():
-    """65536 weights below 2^-25, which float16 rounds to 0 in the numerator: a five hundredth of the whole."""
+    """65536 weights below 2^-25, which float16 rounds to 0 in the numerator: 1/500 of the total weight."""
     query, value = torch.ones(1, 1, 1, 1, dtype=torch.float16), torch.ones(1, 1, 2**16, 1, dtype=torch.float16)
     key = torch.full_like(value, -17.34375)
     key[..., 0, :] = 0.0
@@ -181,7 +182,7 @@ def test_float16_loses_tiny_weights_of_pairs():
 
 
 def test_the_bound_is_of_use():
-    """Ordinary numbers are certain to a few digits, and more of them where there is nothing to tell apart."""
+    """The bound for ordinary numbers is a few digits, and smaller where all scores are equal."""
     query, key1, key2, value1, value2 = draw(0, 5, 2, 60, 16).float()
     bound = sx.exact_error_bound(query, [key1, key2], [value1, value2])
     assert bound.max() < 1e-3

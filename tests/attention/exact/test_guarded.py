@@ -1,4 +1,4 @@
-"""NaN and infinity in exact attention: they reach the queries that can see them, and no others; nor do gradients."""
+"""NaN and infinity in exact attention reach exactly the queries that may attend them, in outputs and in gradients."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_is_hidden_does_not_reach(order, positions, bad, place):
     pairwise([2, 3], [torch.float64, torch.float32, torch.bfloat16, torch.float16], [3, 16, 20], [False, True]),
 )
 def test_a_query_that_is_not_finite_is_alone_with_it(order, dtype, length, is_causal):
-    """PyTorch's fused kernel turns some of these into zeros."""
+    """PyTorch's fused kernel returns zeros for some of these inputs."""
     query, *sets = (x.to(dtype) for x in draw(0, 2 * order - 1, 1, 2, length, 4))
     keys, values = sets[: order - 1], sets[order - 1 :]
     expected = sx.tensor_attention(query, keys, values, is_causal=is_causal)
@@ -112,7 +112,7 @@ def test_gradients_of_queries_that_do_not_see_it(order, positions, kind):
 
 
 def test_factors_are_balanced_where_nothing_bad_is_seen():
-    """A NaN in the last token of one head keeps neither other heads nor earlier queries from being right."""
+    """A NaN in the last token of one head changes neither other heads nor earlier queries."""
     query, key, value = draw(0, 3, 2, 4, 1).float()
     expected = sx.tensor_attention(query, key, value, is_causal=True, scale=0.5)
     value[0, 3] = math.nan

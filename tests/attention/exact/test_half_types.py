@@ -1,4 +1,4 @@
-"""Half types in the kernels: the bits of a call that is widened as a whole and rounded, without the copies.
+"""Half types in the kernels give the bits of the call widened to float32 and rounded, without copies of the inputs.
 
 The forward pass of the architecture avx512_bf16 has other bits in bfloat16, within its bound: see test_bfloat16.py.
 """
@@ -36,12 +36,12 @@ def architecture(request):
 
 
 def same(a, b):
-    """Whether all is equal, bit for bit, whatever the bits of a NaN."""
+    """Whether all entries are equal bit for bit; NaNs are equal to each other."""
     return a.dtype == b.dtype and torch.equal(a.nan_to_num(7.0), b.nan_to_num(7.0)) and torch.equal(a != a, b != b)
 
 
 def product(*values):
-    """The products of rows of values, (columns,) each, as attention to one token of each set gives them."""
+    """The products of rows of values, (columns,) each, as attention to one token of each set computes them."""
     token = torch.zeros(1, 1, 1, dtype=values[0].dtype)
     call = check_call(token, [token] * len(values), [x.reshape(1, 1, -1) for x in values])
     return native_backend.forward(call)[0].flatten()
@@ -55,10 +55,10 @@ def test_every_number_is_widened_and_comes_back(architecture, dtype):
 
 @pytest.mark.parametrize("dtype", HALF)
 def test_products_are_rounded_as_pytorch_does(architecture, dtype):
-    """Of all pairs of exponents, with all ends of digits: ties, subnormal numbers, and what is beyond the largest."""
+    """All pairs of exponents with all last digits: ties, subnormal numbers, and products beyond the largest number."""
     generator = torch.Generator().manual_seed(0)
     bits = torch.randint(-(2**15), 2**15, (2, 400_000), generator=generator, dtype=torch.int32)
-    bits[:, ::3] &= -32  # few digits, of which products are often halfway between two numbers
+    bits[:, ::3] &= -32  # few digits, so that products are often halfway between two numbers
     a, b = bits.to(torch.int16).view(dtype)
     if dtype == torch.bfloat16:  # a product between the largest number of bfloat16 and that of float32
         a[0], b[0] = 2.0**63 * 129 / 128, 2.0**64 * 254 / 128
@@ -102,10 +102,10 @@ def widened(x):
 
 
 def check_both_passes(dtype, tensors, masks, positions, generator, hidden=False):
-    """Both passes against those of the call widened as a whole, of which the results are rounded."""
+    """Compare both passes with those of the call widened as a whole, whose results are rounded."""
     rest = (masks, positions[0], positions[1], positions[2][: len(tensors[1])], 0.3)
     wide = [widened(x) for x in tensors]
-    if hidden:  # what masks hide is zero in the one call, and not a number in the other
+    if hidden:  # masked entries are zero in one call, and NaN in the other
         for sets, zeroed in zip(tensors[1:], wide[1:], strict=True):
             for x, y, mask in zip(sets, zeroed, masks, strict=True):
                 x.masked_fill_(~mask.unsqueeze(-1), math.nan)
@@ -179,7 +179,7 @@ def test_an_output_beyond_the_type_is_refused():
 
 
 def held_by_kernels(function):
-    """The most bytes that the kernels hold at once during a call, on one thread."""
+    """The most bytes that the kernels use at one time during a call, on one thread."""
     LIBRARY.separatrix_highest_bytes.restype = ctypes.c_int64
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -194,7 +194,7 @@ def held_by_kernels(function):
 @pytest.mark.parametrize("dtype", HALF)
 @pytest.mark.parametrize("masked", [False, True], ids=["", "masked"])
 def test_nothing_is_widened_as_a_whole(dtype, masked):
-    """PyTorch takes memory for the results alone, and the kernels as much as for float32, a few rows more or less."""
+    """PyTorch allocates the results alone, and the kernels use as much as for float32, up to a few rows."""
     query, keys, values, masks, _ = drawn(dtype, 3, masked, heads=4, length=200)
     rest = (masks, False, 0, [0, 0], 0.3)
     tensors, wide = [query, keys, values], [widened(x) for x in (query, keys, values)]

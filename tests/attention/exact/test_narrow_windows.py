@@ -1,4 +1,4 @@
-"""Exact attention of orders 5 to 9 with windows: the number of tuples is small, although the number of prefixes is not.
+"""Exact attention of orders 5 to 9 with windows: there are few tuples but many prefixes.
 
 A backward pass that enumerates every prefix, allowed or not, does not end here, and one that multiplies the lengths of
 the key sets overflows 64 bits.
@@ -42,7 +42,7 @@ def test_one_key_of_each_set(options):
     expected = torch.zeros_like(out)
     expected[: 512 - shift] = torch.stack([value[inside] for value in values]).prod(0)
     assert (out - expected).abs().max() <= 1e-12
-    for score_gradient in found[:9]:  # a single tuple has weight 1, whatever its score
+    for score_gradient in found[:9]:  # a single tuple has weight 1 for every score
         assert score_gradient.abs().max() <= 1e-11
     for m, value_gradient in enumerate(found[9:]):
         others = torch.stack([value for n, value in enumerate(values) if n != m]).prod(0)
@@ -73,7 +73,7 @@ def test_gradients_are_those_of_the_definition(order, length, windows, options):
 
 
 def test_masks_leave_few_queries_with_anything_to_attend(engine):
-    """Two queries far apart attend anything: the kernels do not visit the prefixes between them."""
+    """Only two queries, far apart, attend anything: the kernels do not visit the prefixes between them."""
     if engine != "native":
         pytest.skip("Plain PyTorch computes what masks hide, and multiplies it by 0.")
     length, kept = 3000, [*range(8), 2900]

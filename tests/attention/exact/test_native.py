@@ -1,4 +1,4 @@
-"""The kernels in C++ against the definition, for every architecture that this processor runs."""
+"""The C++ kernels against the definition, for every architecture that this processor supports."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ POSITIONS = {
     "windows": {"windows": [40, 3, 9, 2]},
     "a window and causality": {"is_causal": True, "windows": [None, 17, None, 5], "query_offset": 2},
 }
-# Lengths that end before, at and after the ends of vectors, panels, tiles and chunks; d and d_v likewise.
+# Lengths just below, at and above the sizes of vectors, panels, tiles and chunks; the same for d and d_v.
 SHAPES = [
     (2, 70, [300], 5, 3),
     (2, 13, [64], 16, 33),
@@ -79,7 +79,7 @@ def options_of(positions, order, masked, lengths, heads, generator):
     indirect=["architecture"],
 )
 def test_the_kernels_compute_the_definition(architecture, shape, positions, size, masked):
-    """Large scores make the kernels subtract maxima: there is no room for them beside the values."""
+    """Large scores make the kernels subtract maxima, for which the values leave no memory."""
     order, query_length, lengths, d, d_v = shape
     query, keys, values, generator = drawn(1, order, 2, query_length, lengths, d, d_v, size=size)
     options = options_of(positions, order, masked, lengths, 2, generator)
@@ -149,7 +149,7 @@ def test_tensors_may_lie_in_memory_in_any_way(architecture):
 
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_float32_errs_by_no_more_than_the_bound(architecture, positions):
-    """Against float64, over sizes of scores up to where no digit of a weight is certain."""
+    """Compared with float64, for scores up to the magnitude at which no digit of a weight is certain."""
     for seed, size in enumerate((0.1, 1.0, 5.0, 40.0)):
         query, keys, values, _ = drawn(seed, 3, 2, 40, [45, 150], 20, 18, torch.float32, size)
         options = options_of(positions, 3, False, [45, 150], 2, None)
@@ -163,7 +163,7 @@ def test_float32_errs_by_no_more_than_the_bound(architecture, positions):
 
 
 def test_the_modes_of_the_processor_are_set_and_restored(forked):
-    """Subnormal numbers are kept in the kernels where the thread flushes them, and the thread goes on flushing."""
+    """The kernels keep subnormal numbers if the thread flushes them, and leave the thread's mode unchanged."""
     done = forked(
         """
 import torch
@@ -213,7 +213,7 @@ def test_a_forked_worker_may_call_the_kernels():
     seed=st.integers(0, 1000),
 )
 def test_the_kernels_find_the_same_sizes(order, dtype, powers, special, scale, seed):
-    """Which factors need balancing is said twice, in Python and in C++: they must agree."""
+    """Python and C++ each decide which factors need balancing: they must agree."""
     query, keys, values, _ = drawn(seed, order, 2, 3, [2, 4, 3], 3, 2, dtype)
     given = (query, *keys, *values)
     tensors = [x * 2.0 ** (power / 2) * 2.0 ** (power / 2) for x, power in zip(given, powers, strict=False)]
@@ -227,7 +227,7 @@ def test_the_kernels_find_the_same_sizes(order, dtype, powers, special, scale, s
 
 
 def test_long_sums_keep_the_count_of_roundings():
-    """Equal weights and values whose products are rounded up each time: the worst that sums of this length can do."""
+    """Equal weights, and values whose products are rounded up each time: the worst case for sums of this length."""
     query, keys = torch.zeros(1, 1, 1), [torch.zeros(1, 40, 1), torch.zeros(1, 3000, 1)]
     for value in (1 + 2.0**-23, 1 / 3, 0.7):
         values = [torch.full((1, 40, 1), value), torch.full((1, 3000, 1), value)]
@@ -249,7 +249,7 @@ def test_both_engines_agree_in_float32():
 
 @pytest.mark.parametrize("other", range(1, 5))
 def test_tensors_of_several_types_are_refused(other):
-    """The kernels read all tensors in the query's type: another would be read wrongly, and beyond its end."""
+    """The kernels read all tensors in the query's dtype: another would be misread, beyond the end of its memory."""
     query, keys, values, _ = drawn(0, 3, 1, 4, (4, 4), 2, 2, dtype=torch.float32)
     tensors = [query, *keys, *values]
     tensors[other] = tensors[other].bfloat16()
@@ -275,7 +275,9 @@ def test_chunks_that_a_window_crosses_are_counted(architecture, dtype):
     lanes = LIBRARY.separatrix_arithmetic(int(dtype == torch.float64), 0, 0, 0)
     tile, panel, length = 12 if architecture in ("avx512", "neon") else 6, 2 * lanes, 900
     x = torch.zeros(1, length, 1, dtype=dtype)
-    for window in range(256, 640):  # a shorter window has fewer keys than a chunk, whose length it would hide
+    for window in range(
+        256, 640
+    ):  # a shorter window has fewer keys than a chunk, so that a wrong chunk length would not show
         levels = native_backend._levels(check_call(x, x, x, windows=window), dtype)
         crossed = set()
         for first in range(0, length, tile):

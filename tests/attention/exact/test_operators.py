@@ -1,4 +1,4 @@
-"""Exact attention: the contract, and what is its own."""
+"""Exact attention: the contract, and its own tests."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class TestExact(AttentionContract):
     pairwise([64, 131, 160], [{}, {"is_causal": True}, {"windows": [None, 40]}], [0.5, 300.0]),
 )
 def test_one_head_is_split_by_rows(query_length, options, scale):
-    """Rows of one head are shared out among copies of the keys; large scores make it subtract maxima."""
+    """Rows of one head are distributed over copies of the keys; large scores make it subtract maxima."""
     query, *sets = draw(0, 5, query_length, 3)
     expected = reference.tensor_attention(query, sets[:2], sets[2:], scale=scale, **options)
     found = sx.tensor_attention(query, sets[:2], sets[2:], scale=scale, return_lse=True, **options)
@@ -85,7 +85,7 @@ def test_one_head_is_split_by_rows(query_length, options, scale):
     seed=st.integers(0, 1000),
 )
 def test_any_shape_and_any_block_size(order, lengths, query_length, is_causal, offset, windows, block, seed):
-    """Blocks of a few numbers exercise every way of cutting heads, rows, tuples and the longest set."""
+    """Blocks of a few numbers test every split of heads, rows, tuples and the longest set."""
     offset = offset or 1
     lengths, windows = lengths[: order - 1], windows[: order - 1]
     query = draw(seed, 3, query_length, 2).requires_grad_()
@@ -133,7 +133,7 @@ def test_huge_scores(order, is_causal, masked):
 
 
 def test_all_scores_far_below_zero_of_a_hidden_key():
-    """A hidden key scores 0 in our arithmetic while the others score -1000: it must not win, nor overflow."""
+    """A hidden key has score 0 while the others have -1000: it must neither get weight nor cause an overflow."""
     query, key = torch.full((1, 1, 1), -1000.0), torch.tensor([[[1.0], [0.5]]])
     value = torch.tensor([[[3.0], [float("nan")]]])
     for leaf in (query, key):
@@ -163,7 +163,7 @@ def test_nan_and_inf_are_not_hidden(bad):
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-6), (torch.bfloat16, 8e-3), (torch.float16, 1e-3)])
 @pytest.mark.parametrize("order", ORDERS)
 def test_narrow_types_accumulate_wide(dtype, error, order):
-    """The error is that of rounding the output once, plus float32's: inputs are rounded before both computations.
+    """The error is one rounding of the output plus the error of float32: inputs are rounded before both computations.
 
     Some processors multiply weights in bfloat16, which the log-sum-exp shows.
     """
@@ -226,7 +226,7 @@ def test_second_derivatives_refuse_what_is_too_large(monkeypatch):
 
 
 def test_uninitialised_memory_is_never_read(monkeypatch):
-    """With every fresh buffer full of NaN the answer is the same."""
+    """With all uninitialised memory set to NaN the result is the same."""
     expected = sx.tensor_attention(*inputs(4, 5, [5, 5, 5]), is_causal=True, return_lse=True)
     empty = torch.Tensor.new_empty
     monkeypatch.setattr(torch.Tensor, "new_empty", lambda x, *a, **k: empty(x, *a, **k).fill_(float("nan")))
@@ -246,7 +246,9 @@ def test_without_gradients():
         assert not sx.tensor_attention(query, keys, values).requires_grad
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # PyTorch's own, at its first Hessian
+@pytest.mark.filterwarnings(
+    "ignore:.*torch.jit.script:DeprecationWarning"
+)  # PyTorch's own warning, at its first Hessian
 def test_vmap_and_grad_of_torch_func():
     query, keys, values = inputs(3, 5, [4, 6], batch=(3,))
     attend = sx.tensor_attention
@@ -275,7 +277,7 @@ def test_vmap_and_grad_of_torch_func():
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_compiled():
-    """To machine code; the graph alone is the kind "windows" of `test_transforms`."""
+    """Compile to machine code; `test_transforms` tests the graph alone, as the kind "windows"."""
     query, keys, values = inputs(3, 5, [4, 6])
     leaves = [x.requires_grad_() for x in (query, *keys, *values)]
 
@@ -314,7 +316,7 @@ def test_bounds_on_scores_are_bounds():
 
 
 def test_masks_of_some_key_sets_alone_are_refused():
-    """The operators have no place for a set without a mask beside one with a mask: the masks would change sets."""
+    """The operators take a mask for every set or for none: a missing mask would shift the others to wrong sets."""
     query, key = torch.zeros(1, 3, 2), torch.zeros(1, 3, 2)
     mask = torch.ones(1, 3, dtype=torch.bool)
     with pytest.raises(sx.ArgumentError, match=r"masks: expected a mask for every key set, or for none, got.*1 masks"):

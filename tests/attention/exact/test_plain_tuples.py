@@ -1,4 +1,4 @@
-"""Calls on plain tensors without the dispatcher: the same numbers and derivatives, or none where more is needed."""
+"""Calls on plain tensors bypass the dispatcher: they give the same results and derivatives, or are not used."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_what_may_need_more_is_left_to_the_operator() -> None:
 
 
 def test_shapes_of_a_call_are_kept_apart() -> None:
-    """The bytes that describe a call are cached by all that they depend on."""
+    """The cache of call descriptors has a key for everything that a descriptor depends on."""
     native_backend._sizes.cache_clear()
     for options in (
         {"is_causal": True},

@@ -16,7 +16,7 @@ from tests.contracts.literal_forms import literal_attention, pairwise_scores
 
 @pytest.fixture(autouse=True)
 def for_few_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The factorised algorithm is used however few keys there are."""
+    """Use the factorised algorithm for any number of keys."""
     monkeypatch.setattr(factorised, "LEAST_KEYS", 0)
     monkeypatch.setattr(factorised, "LEAST_CAUSAL_KEYS", 0)
 
@@ -112,7 +112,7 @@ def _call(tensors: list[Tensor]) -> tuple[Tensor, list[Tensor], list[Tensor]]:
 
 @pytest.mark.parametrize("size", [3.0, 6.0, 12.0])
 def test_large_scores_in_float32(size):
-    """Scores up to several hundred: whichever algorithm runs, the output is that of the definition."""
+    """For scores up to several hundred the output is that of the definition with either algorithm."""
     query, keys, values = _call([draw(seed, 1, 24, 8).float() for seed in range(5)])
     query, keys = size * query, [size * key for key in keys]
     leaves = [x.requires_grad_() for x in (query, *keys, *values)]
@@ -132,7 +132,7 @@ def test_large_scores_in_float32(size):
 def opposed(gap: float, dtype: torch.dtype) -> tuple[Tensor, list[Tensor], list[Tensor]]:
     """One query and two keys in each set; the keys with the largest q.k_1 = q.k_2 = gap have k_1.k_2 = -3 gap.
 
-    The best scores, of either of them and a zero key, are gap. The product of the largest factors is 2 gap.
+    The best scores, of either key and a zero key, are gap. The product of the largest factors is 2 gap.
     """
     query = torch.tensor([[1.0, 0.0]], dtype=dtype)
     first = torch.tensor([[gap, gap], [0.0, 0.0]], dtype=dtype)
@@ -158,7 +158,7 @@ def test_factors_that_underflow_are_noticed(gap, dtype, monkeypatch):
     torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=0)
     torch.testing.assert_close(lse.double(), expected_lse, rtol=1e-6, atol=0)
     if dtype == torch.float32:
-        assert bool(computed) == (gap > 68)  # log of 8 * 4 * tiny / eps
+        assert bool(computed) == (gap > 68)  # the logarithm of 8 * 4 * tiny / eps
 
 
 @pytest.mark.parametrize(

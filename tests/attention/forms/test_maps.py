@@ -1,4 +1,4 @@
-"""Score forms against their literal definitions, through every way to compute attention."""
+"""Score forms against their literal definitions, in every algorithm."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_certificates_hold_for_the_form(name):
 
 
 def test_a_stream_of_a_form():
-    """A state takes mapped keys as it takes any others; its dimension is the mapped one."""
+    """A state takes mapped keys like any others; its dimension is the mapped one."""
     query, *keys = (torch.tanh(draw(9, 3, seed=seed)) for seed in range(3))
     values = [draw(9, 2, seed=seed) for seed in (3, 4)]
     state = sx.TensorAttentionState(3, 6, 2, bound=1.0, tolerance=1e-6, scale=1 / 3, dtype=torch.float64)
@@ -126,7 +126,7 @@ def test_gradients_of_a_separable_bias():
 
 
 def alibi_bias(query: Tensor, keys: list[Tensor], slopes: list[float | Tensor], offset: int) -> Tensor:
-    """- sum_m slope_m (i + offset - j_m) of all tuples."""
+    """The bias - sum_m slope_m (i + offset - j_m) of all tuples."""
     total = 0.0
     here = torch.arange(query.shape[-2], dtype=torch.float64) + offset
     for m, (key, slope) in enumerate(zip(keys, slopes, strict=True)):
@@ -166,7 +166,9 @@ def test_alibi_with_an_offset_grouped_heads_and_another_form():
 
 @pytest.mark.parametrize(("dtype", "error"), [(torch.bfloat16, 2**-8), (torch.float16, 2**-11), (torch.float32, 1e-4)])
 def test_alibi_knows_far_positions_in_every_type(dtype, error):
-    """bfloat16 represents whole numbers up to 256 only; queries at 3000 and on still tell neighbouring keys apart."""
+    """bfloat16 represents integers up to 256 only; queries at positions from 3000 on still distinguish neighbouring
+    keys.
+    """
     query, keys = torch.zeros(2, 2, dtype=dtype), [torch.zeros(3002, 2, dtype=dtype)] * 2
     values = [draw(3002, 4, seed=seed, dtype=dtype) for seed in (1, 2)]
     mapped = forms.alibi(query, keys, 0.5, scale=2.0**-6, query_offset=3000)

@@ -1,4 +1,4 @@
-"""`python -m tests.attention.fuzz`: many cases, counted in a file; or one of them, in words."""
+"""`python -m tests.attention.fuzz`: run many cases and count them in a file, or describe one case."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.contracts.interpreter import interpreting
 
 
 def main() -> int:
-    """Run what the command line asks for; 1 if a certificate is broken."""
+    """Run the cases of the command line; the exit code is 1 if a certificate is broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.attention.fuzz", description=__doc__)
     parser.add_argument("--cases", type=int, default=2000, help="how many cases of the seed")
     parser.add_argument("--seed", type=int, default=0, help="of all cases")

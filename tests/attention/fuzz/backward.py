@@ -1,4 +1,4 @@
-"""Gradients of certified calls, against the exact ones and the certificate of gradients."""
+"""Gradients of certified calls, against the exact gradients and their certificates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.attention.fuzz.calls import Call, draw_call
 from tests.attention.fuzz.outcomes import REFUSED, UNPROMISED, Outcome, judged
 
 TUPLES = 24
-"""That a query attends at most: gradients take more time than outputs."""
+"""The most tuples that a query attends: gradients take more time than outputs."""
 
 
 def promise(result: Any) -> Any:
@@ -35,17 +35,17 @@ SIZES = {
     torch.bfloat16: (-130, 120),
     torch.float16: (-23, 12),
 }
-"""The smallest and the largest power of two of an incoming gradient, for each type."""
+"""The exponents of the smallest and the largest incoming gradient, for each dtype."""
 
 
 def fuzz_incoming(rng: Generator) -> Outcome:
-    """The same with an incoming gradient of any size that its type has."""
+    """The same with an incoming gradient of any magnitude that its dtype represents."""
     call = draw_call(rng, tuples=TUPLES, kind="incoming gradient")
     return check_backward(call, int(rng.integers(*SIZES[call.query.dtype])))
 
 
 def check_backward(call: Call, power: int = 0) -> Outcome:
-    """Run a call and its backward pass, for an incoming gradient that depends on the shapes alone, times 2^power."""
+    """Run a call and its backward pass, with an incoming gradient that depends on the shapes alone, times 2^power."""
     kind = f"{call.kind}, {call.method}"
     leaves = [x.detach().requires_grad_() for x in (call.query, *call.keys, *call.values)]
     sets = len(call.keys)
@@ -67,7 +67,7 @@ def check_backward(call: Call, power: int = 0) -> Outcome:
 
 
 def beyond_type(call: Call, incoming: Tensor) -> bool:
-    """Whether a gradient is too large for its type, of which nothing is promised."""
+    """Whether a gradient overflows its dtype; then nothing is promised."""
     leaves = [x.detach().double().requires_grad_() for x in (call.query, *call.keys, *call.values)]
     sets = len(call.keys)
     out = sx.tensor_attention(leaves[0], leaves[1 : 1 + sets], leaves[1 + sets :], **call.options)
@@ -76,7 +76,7 @@ def beyond_type(call: Call, incoming: Tensor) -> bool:
 
 
 def draw_incoming(shape: tuple[int, ...]) -> Tensor:
-    """A gradient of the output; at times nothing, or next to nothing, comes in for some of the queries."""
+    """A gradient of the output; sometimes it is zero or tiny for some of the queries."""
     rng = np.random.default_rng(shape)
     incoming = rng.standard_normal(shape)
     if rng.random() < 0.3:

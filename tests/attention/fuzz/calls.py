@@ -1,4 +1,4 @@
-"""Calls of `certified_attention`, drawn over orders, types, shapes, masks, windows, offsets, heads and manners."""
+"""Random calls of `certified_attention`: orders, dtypes, shapes, masks, windows, offsets, heads and manners."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.attention.fuzz.manners import MANNERS, TYPES, Shapes
 from tests.attention.fuzz.outcomes import REFUSED, Outcome, judged
 
 ALL = 1 << 30
-"""More queries than any case has: all of them are recomputed."""
+"""More queries than any case has, so that all of them are recomputed."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of a certified call; `options` are those that the definition has too."""
+    """The arguments of a certified call; `options` are those that the reference also takes."""
 
     query: Tensor
     keys: list[Tensor]
@@ -39,7 +39,7 @@ class Call:
         return self.query, self.keys, self.values
 
     def run(self) -> Any:
-        """The certified result, in the mode of the processor that the case asks for."""
+        """The certified result, in the processor mode of the case."""
         torch.set_flush_denormal(self.flushed)
         try:
             return sx.certified_attention(*self.arguments, tolerance=self.tolerance, method=self.method, **self.options)
@@ -47,7 +47,7 @@ class Call:
             torch.set_flush_denormal(False)
 
     def told(self) -> str:
-        """The case in a line."""
+        """A description of the case in one line."""
         shapes = [tuple(x.shape) for x in (self.query, *self.keys)]
         given = {name: value for name, value in self.options.items() if not _usual(value)}
         flushed = " with flushed subnormal numbers" if self.flushed else ""
@@ -59,10 +59,10 @@ def _usual(value: object) -> bool:
 
 
 def draw_lengths(rng: Generator, sets: int, tuples: int) -> tuple[int, ...]:
-    """Lengths from 0 on, rarely 0, of sets with at most so many tuples together."""
+    """Random lengths, rarely 0, of sets with at most this number of tuples together."""
     most = max(int(tuples ** (1 / sets)), 1)
     lengths = [int(x) for x in rng.integers(1, most + 1, sets)]
-    if rng.random() < 0.2:  # one set as long as the others let it be
+    if rng.random() < 0.2:  # one set as long as the limit allows
         at = int(rng.integers(sets))
         others = math.prod(lengths) // lengths[at]
         lengths[at] = max(min(tuples // others, 200), 1)
@@ -72,18 +72,18 @@ def draw_lengths(rng: Generator, sets: int, tuples: int) -> tuple[int, ...]:
 
 
 def draw_dimension(rng: Generator) -> int:
-    """Mostly small, up to 64."""
+    """A random dimension, mostly small, up to 64."""
     way = rng.random()
     return int(rng.integers(1, 9) if way < 0.75 else rng.integers(9, 17) if way < 0.9 else rng.integers(17, 65))
 
 
 def draw_order(rng: Generator) -> int:
-    """2 to 7, mostly below 5."""
+    """A random order from 2 to 7, mostly below 5."""
     return int(rng.integers(2, 5) if rng.random() < 0.8 else rng.integers(5, 8))
 
 
 def draw_masks(rng: Generator, heads: tuple[int, ...], lengths: tuple[int, ...]) -> list[Tensor | None] | None:
-    """None mostly; else a mask for some of the sets, one for all heads or one for each."""
+    """Mostly None, otherwise a mask for some of the sets, one for all heads or one for each."""
     if rng.random() < 0.75:
         return None
     masks: list[Tensor | None] = []
@@ -95,7 +95,7 @@ def draw_masks(rng: Generator, heads: tuple[int, ...], lengths: tuple[int, ...])
 
 
 def draw_call(rng: Generator, tuples: int = 400, kind: str = "call") -> Call:
-    """A call whose queries attend at most some `tuples` tuples each."""
+    """A call whose queries attend at most about `tuples` tuples each."""
     order = draw_order(rng)
     queries = int(rng.integers(1, 7)) if rng.random() < 0.97 else 0
     lengths = draw_lengths(rng, order - 1, tuples)
@@ -138,7 +138,7 @@ def draw_call(rng: Generator, tuples: int = 400, kind: str = "call") -> Call:
 
 
 def draw_tolerance(rng: Generator, values: list[Tensor], dtype: torch.dtype) -> float:
-    """Relative to the size of the output, from what the type can just keep to what means nothing."""
+    """A tolerance relative to the magnitude of the output, from the precision of the dtype to a useless one."""
     size = math.prod(float(x.double().abs().max()) if x.numel() else 1.0 for x in values) or 1.0
     finest = max(torch.finfo(dtype).eps, 1e-13)
     return float(np.clip(size * 10 ** rng.uniform(math.log10(finest), 0), 1e-300, 1e300))

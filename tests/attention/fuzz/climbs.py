@@ -17,7 +17,7 @@ STEPS = 12
 
 
 def climb(rng: Generator) -> Outcome:
-    """Start from a small call that is answered, and climb; the outcome of the best input found."""
+    """Start from a small call that is answered, and search; return the outcome of the best input."""
     if rng.random() < 0.3:
         found = _climb(rng, "climb of gradients", check_backward)
         if found.how != UNPROMISED:
@@ -38,7 +38,7 @@ def _climb(rng: Generator, kind: str, check: Callable[[Call], Outcome]) -> Outco
 
 
 def changed(rng: Generator, call: Call) -> Call:
-    """A call that differs a little, or in the size of one tensor, or in its tolerance."""
+    """A call with small random changes, or with one tensor or the tolerance rescaled."""
     if rng.random() < 0.15:
         return replace(call, tolerance=call.tolerance * float(10 ** rng.uniform(-1, 1)))
     parts = [call.query, *call.keys, *call.values]
@@ -52,16 +52,16 @@ def _perturbed(rng: Generator, x: Tensor) -> Tensor:
     wide = x.double()
     way = rng.integers(5)
     noise = torch.from_numpy(rng.standard_normal(tuple(x.shape)))
-    if way == 0:  # all entries, a little
+    if way == 0:  # all entries, slightly
         wide = wide * (1 + 0.2 * noise)
-    elif way == 1:  # a few entries, to the largest magnitude there is
+    elif way == 1:  # a few entries, to the largest magnitude
         largest = wide.abs().max() if x.numel() else 1.0
         wide = torch.where(torch.from_numpy(rng.random(tuple(x.shape)) < 0.2), largest * noise.sign(), wide)
-    elif way == 2:  # the size of the whole
+    elif way == 2:  # the magnitude of the tensor
         wide = wide * float(2 ** rng.uniform(-1, 1))
     elif way == 3:  # signs
         wide = torch.where(torch.from_numpy(rng.random(tuple(x.shape)) < 0.2), -wide, wide)
-    elif x.shape[-2]:  # one row in place of another
+    elif x.shape[-2]:  # a copy of another row
         source, target = rng.integers(x.shape[-2], size=2)
         wide = wide.clone()
         wide[..., target, :] = wide[..., source, :]

@@ -1,4 +1,4 @@
-"""The kinds of cases, how often each is drawn, and one case by its number."""
+"""The kinds of cases, how often each is drawn, and the case of a given number."""
 
 from __future__ import annotations
 
@@ -41,30 +41,31 @@ KINDS: dict[str, tuple[int, Callable[[Generator], Outcome]]] = {
     "value ranges": (1, fuzz_value_ranges),
     "shards": (1, fuzz_shards),
 }
-"""Of each kind: how many of twenty cases are of it, and what draws and checks one."""
+"""For each kind: how many of twenty cases are of it, and the function that draws and checks one."""
 IN_THREADS = ("shards", "threads")
 """The kinds whose cases start threads."""
 
 _TURNS = [name for name, (weight, _) in KINDS.items() for _ in range(weight)]
 LARGEST_RANK = 2000
-"""Larger ones are refused in the fuzz."""
+"""Larger ranks are refused in the fuzz."""
 
 
 _RELATIVE = {"SMALLEST_SAVING": 0.0, "_total_degree": lambda *_: None}
 _PLANNED = {"WEIGHTING": 0.0, "SEARCHING": 0.0, "weighting_cost": lambda *_: Cost(0.0, 0.0, 0.0)}
 _MISSED = {"MARGIN": 100.0}
 SEARCHES: tuple[dict[str, Any], ...] = ({}, _RELATIVE, _PLANNED, _MISSED, _RELATIVE, _PLANNED, _MISSED)
-"""Names of the planner that are replaced, in turn: nothing, what makes it take relative errors, what makes it plan
-second passes, and what makes it miss the tolerance. Left alone, it hardly takes anything but Taylor's and Chebyshev's
-polynomials in calls as short as these."""
+"""Functions of the planner that are replaced in turn: none, those that lead to relative errors, those that lead to
+second passes, and those that lead to a missed tolerance. Unpatched, the planner uses almost only Taylor and Chebyshev
+polynomials for such short calls.
+"""
 
 
 @contextmanager
 def quick_plans(number: int) -> Iterator[list[str]]:
-    """Refuse large ranks, and do not work out what an error's last sentence suggests: both take seconds.
+    """Refuse large ranks, and skip the suggestions at the end of errors: both take seconds.
 
     Yields:
-        The kinds of polynomials that the calls of the case are computed by.
+        The kinds of polynomials with which the calls of the case are computed.
     """
     used: list[str] = []
     missed: list[Weighting] = []
@@ -94,7 +95,7 @@ def quick_plans(number: int) -> Iterator[list[str]]:
 
 
 def _name(run: PolynomialRun, missed: bool) -> str:
-    """The kind of the polynomial of a run, or of the second pass of its certificate, in words."""
+    """The kind of the polynomial of a run, or of the second pass of its certificate, as text."""
     polynomial = run.recipe.polynomial
     if run.weighted is not None:
         return "second pass after a miss" if missed else "second pass planned"
@@ -106,12 +107,12 @@ def _name(run: PolynomialRun, missed: bool) -> str:
 
 
 def kind_of(number: int) -> str:
-    """The kind of the case of a number."""
+    """The kind of the case with this number."""
     return _TURNS[number % len(_TURNS)]
 
 
 def run_case(seed: int, number: int, kind: str | None = None) -> Outcome:
-    """The case of a seed and a number; its kind follows from the number unless it is given."""
+    """The case of a seed and a number; the number determines its kind unless it is given."""
     kind = kind_of(number) if kind is None else kind
     rng = np.random.default_rng([seed, number])
     with quick_plans(number) as used:

@@ -1,6 +1,6 @@
-"""What is known to break and is left out of the fuzz for now; an empty tuple leaves nothing out.
+"""Known failures that the fuzz excludes for now; an empty tuple excludes nothing.
 
-Each name is looked for in one place of the fuzz, which draws the case once the name is gone:
+Each name is used in one place of the fuzz, which draws the case once the name is removed:
 
 - "state loaded into another type": a state that was saved in one type is loaded into a state of another one.
 - "tolerance of a half type": states, shards and layers in bfloat16 and float16 are held to their tolerance.

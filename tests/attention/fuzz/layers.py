@@ -1,4 +1,4 @@
-"""Bounded layers: what their heads give, against exact attention of what their projections give."""
+"""Bounded layers: the outputs of their heads, against exact attention of their projections."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VALUE_POWERS = {
     torch.bfloat16: (-130, 120),
     torch.float16: (-22, 12),
 }
-"""The smallest and the largest power of two that values are multiplied by, for each type."""
+"""The exponents of the smallest and the largest factor of the values, for each dtype."""
 
 
 def fuzz_layer(rng: Generator) -> Outcome:
@@ -29,7 +29,7 @@ def fuzz_layer(rng: Generator) -> Outcome:
 
 
 def fuzz_value_ranges(rng: Generator) -> Outcome:
-    """The same with values of any size that their type has: outputs are finite, and keep the tolerance if it is one."""
+    """The same with values of any magnitude that their dtype represents: outputs are finite, within the tolerance."""
     return _fuzz_layer(rng, "value ranges")
 
 
@@ -68,7 +68,7 @@ def _fuzz_layer(rng: Generator, kind: str) -> Outcome:
 
 
 def _scale_values(rng: Generator, layer: TensorAttention) -> list[str]:
-    """Multiply the values of each set by a power of two that leaves them finite; the powers, in words."""
+    """Multiply the values of each set by a power of two that leaves them finite; return the powers as text."""
     low, high = VALUE_POWERS[layer.temperature.dtype]
     powers = [int(rng.integers(low, high)) for _ in range(layer.order - 1)]
     project = layer.project
@@ -86,7 +86,7 @@ def _scale_values(rng: Generator, layer: TensorAttention) -> list[str]:
 def _heads(
     rng: Generator, layer: TensorAttention, x: Tensor
 ) -> tuple[Tensor, Tensor, list[Tensor], list[Tensor], dict]:
-    """What the heads gave, (heads, L, d), the projections they attended, and the options of the attention."""
+    """The outputs of the heads, (heads, L, d), the projections that they attended, and the options of the attention."""
     with torch.no_grad():
         layer.temperature.fill_(float(rng.uniform(-3, 10)))
     seen = []

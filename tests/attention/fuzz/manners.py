@@ -1,6 +1,7 @@
-"""Tensors made to be awkward: heavy tails, subnormal numbers, aligned, colinear, equal and zero rows, sizes far apart.
+"""Awkward tensors: heavy tails, subnormal numbers, aligned, colinear, equal and zero rows, and very different
+magnitudes.
 
-A manner is a way to draw all tensors of a call together: what is huge in one of them may be tiny in another.
+A manner is a way to draw all tensors of a call together: large entries of one tensor may meet tiny entries of another.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True)
 class Shapes:
-    """Of a call: query (*batch, queries, d), keys and values (*key_batch, lengths[m], d or d_v)."""
+    """The shapes of a call: query (*batch, queries, d), keys and values (*key_batch, lengths[m], d or d_v)."""
 
     batch: tuple[int, ...]
     key_batch: tuple[int, ...]
@@ -34,14 +35,14 @@ class Shapes:
 
 @dataclass
 class Tokens:
-    """The tensors of a call before they are rounded to its type."""
+    """The tensors of a call before they are rounded to its dtype."""
 
     query: Array
     keys: Sets
     values: Sets
 
     def as_type(self, dtype: torch.dtype) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Rounded; what is beyond the type is its largest number."""
+        """Round to the dtype; numbers beyond its range become its largest number."""
         return _rounded(self.query, dtype), *([_rounded(x, dtype) for x in part] for part in (self.keys, self.values))
 
 
@@ -51,7 +52,7 @@ def _rounded(x: Array, dtype: torch.dtype) -> Tensor:
 
 
 def normal(rng: Generator, shapes: Shapes) -> Tokens:
-    """Normal numbers, each tensor with a size of its own."""
+    """Normal numbers, with a random magnitude for each tensor."""
 
     def draw(batch: Sequence[int], length: int, width: int) -> Array:
         return rng.standard_normal((*batch, length, width)) * 10 ** rng.uniform(-1.5, 0.3)
@@ -64,7 +65,7 @@ def normal(rng: Generator, shapes: Shapes) -> Tokens:
 
 
 def each(change: Callable[[Generator, Array], Array]) -> Callable[[Generator, Shapes], Tokens]:
-    """Normal numbers, every tensor changed in the same manner."""
+    """Normal numbers, with every tensor changed in the same way."""
 
     def manner(rng: Generator, shapes: Shapes) -> Tokens:
         made = normal(rng, shapes)
@@ -86,42 +87,42 @@ def sparse(rng: Generator, x: Array) -> Array:
 
 
 def equal_rows(rng: Generator, x: Array) -> Array:
-    """One row, over and over."""
+    """All rows are equal."""
     return np.broadcast_to(x[..., :1, :], x.shape).copy()
 
 
 def colinear_rows(rng: Generator, x: Array) -> Array:
-    """Multiples of one row."""
+    """All rows are multiples of one row."""
     return x[..., :1, :] * rng.standard_normal((*x.shape[:-1], 1))
 
 
 def zero_rows(rng: Generator, x: Array) -> Array:
-    """Some rows zero."""
+    """Some rows are zero."""
     return x * (rng.random((*x.shape[:-1], 1)) < 0.6)
 
 
 def columns_far_apart(rng: Generator, x: Array) -> Array:
-    """Coordinates of sizes from 10^-8 to 1."""
+    """Coordinates with magnitudes from 10^-8 to 1."""
     return x * 10.0 ** rng.uniform(-8, 0.2, x.shape[-1])
 
 
 def positive(rng: Generator, x: Array) -> Array:
-    """No signs, so that nothing cancels."""
+    """Positive entries, so that nothing cancels."""
     return np.abs(x)
 
 
 def whole_numbers(rng: Generator, x: Array) -> Array:
-    """Small whole numbers: ties and exact cancellations."""
+    """Small integers: ties and exact cancellations."""
     return rng.integers(-2, 3, x.shape).astype(np.float64)
 
 
 def tiny(rng: Generator, x: Array) -> Array:
-    """All of it far below 1."""
+    """All entries are far below 1."""
     return x * 10.0 ** rng.uniform(-30, -5)
 
 
 def aligned(rng: Generator, shapes: Shapes) -> Tokens:
-    """Keys along the query: scores are as large as Hoelder's inequality lets them be."""
+    """Keys parallel to the query: scores are as large as Hoelder's inequality allows."""
     made = normal(rng, shapes)
     if made.query.size:
         direction = made.query.reshape(-1, shapes.d)[0]
@@ -134,7 +135,7 @@ def aligned(rng: Generator, shapes: Shapes) -> Tokens:
 
 
 def few_directions(rng: Generator, shapes: Shapes) -> Tokens:
-    """Query and keys with all but a few directions next to nothing, in no basis that is theirs."""
+    """Query and keys that are almost zero in all but a few directions of a random basis."""
     made = normal(rng, shapes)
     d = shapes.d
     mixing = rng.standard_normal((d, d)) @ np.diag(10.0 ** rng.uniform(-5, 0, d)) @ rng.standard_normal((d, d)) / d
@@ -150,7 +151,7 @@ def far_from_zero(rng: Generator, shapes: Shapes) -> Tokens:
 
 
 def constant_values(rng: Generator, shapes: Shapes) -> Tokens:
-    """Values of which all averages are the same."""
+    """Values whose averages are all equal."""
     made = normal(rng, shapes)
     made.values = [np.full_like(x, 10 ** rng.uniform(-3, 1)) for x in made.values]
     return made
@@ -164,7 +165,7 @@ def nearly_constant_values(rng: Generator, shapes: Shapes) -> Tokens:
 
 
 def values_far_apart(rng: Generator, shapes: Shapes) -> Tokens:
-    """Value sets, and at times single values, of sizes up to 10^18 apart."""
+    """Value sets, and sometimes single values, with magnitudes that differ by factors up to 10^18."""
     made = normal(rng, shapes)
     made.values = [x * 10.0 ** rng.uniform(-9, 9) for x in made.values]
     if rng.random() < 0.5:
@@ -173,7 +174,7 @@ def values_far_apart(rng: Generator, shapes: Shapes) -> Tokens:
 
 
 def moved_powers(rng: Generator, shapes: Shapes) -> Tokens:
-    """What is huge in the query is tiny in a key, by a power of two."""
+    """Large entries of the query meet tiny entries of a key, by a power of two."""
     made = normal(rng, shapes)
     power = 2.0 ** int(rng.integers(-100, 100))
     which = int(rng.integers(len(made.keys)))
@@ -182,7 +183,7 @@ def moved_powers(rng: Generator, shapes: Shapes) -> Tokens:
 
 
 def subnormal(rng: Generator, shapes: Shapes) -> Tokens:
-    """Keys or values whose entries are subnormal in float32 or float16, with large queries beside such keys."""
+    """Keys or values that are subnormal in float32 or float16, with large queries for such keys."""
     made = normal(rng, shapes)
     power = 2.0 ** -int(rng.integers(120, 148)) if rng.random() < 0.6 else 2.0 ** -int(rng.integers(14, 24))
     which = int(rng.integers(len(made.keys)))

@@ -1,4 +1,4 @@
-"""What became of a case."""
+"""The outcome of a case."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ HELD, BROKEN, REFUSED, UNPROMISED = "held", "broken", "refused", "unpromised"
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a case of some kind ended.
+    """The outcome of a case of some kind.
 
-    `how` is HELD or BROKEN, or REFUSED where the library answered with one of its errors, or UNPROMISED where it gave
-    a result without a certificate or with an infinite one. `ratio` is the largest error over its certificate. `told`
-    says which case it was and, of a broken one, what was found. `recipes` are the kinds of polynomials that its calls
-    were computed by.
+    `how` is HELD or BROKEN, or REFUSED where the library answered with one of its errors, or UNPROMISED where it gave a
+    result without a certificate or with an infinite one. `ratio` is the largest error over its certificate. `told`
+    describes the case and, if it is broken, the failure. `recipes` are the kinds of polynomials that its calls were
+    computed by.
     """
 
     kind: str

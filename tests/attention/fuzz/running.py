@@ -1,4 +1,4 @@
-"""Many cases in several processes, in parts that are kept as they are done: a run that was stopped goes on."""
+"""Many cases in several processes, in parts that are saved when they finish: an interrupted run can be resumed."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from tests.attention.fuzz.tally import Tally
 from tests.contracts.interpreter import interpreting
 
 PART = 200
-"""Cases in a part."""
+"""The number of cases in a part."""
 PART_OF_TRITON = 20
-"""Cases in a part in Triton's interpreter, which takes seconds for each."""
+"""The number of cases in a part in Triton's interpreter, which takes seconds for each."""
 
 
 def run_part(seed: int, first: int, last: int, triton: bool = False) -> Tally:
     """The cases of a seed from `first` up to but not including `last`, on one thread.
 
-    With `triton`, whatever there are kernels in Triton for is computed by these, in its interpreter; a call takes the
-    place of shards, whose ranks are threads, and of threads that share a state: the interpreter keeps one program's
-    index for all threads.
+    With `triton`, everything that has a Triton kernel runs on it, in the interpreter; a plain call replaces shards,
+    whose ranks are threads, and threads that share a state, because the interpreter has one program index for all
+    threads.
     """
     torch.set_num_threads(1)
     tally = Tally(parts=[[seed, first, last]])
@@ -46,7 +46,7 @@ def missing(tally: Tally, seed: int, cases: int, size: int = PART) -> Iterator[t
 
 
 def run(cases: int, seed: int, processes: int, out: Path, tell: Callable[[Tally], None], triton: bool = False) -> Tally:
-    """Run what is missing of so many cases of a seed, and keep the tally in a file, part by part."""
+    """Run the missing ones of this number of cases of a seed, and save the tally to a file after each part."""
     tally = Tally.load(out)
     parts = missing(tally, seed, cases, PART_OF_TRITON if triton else PART)
     context = multiprocessing.get_context("spawn")

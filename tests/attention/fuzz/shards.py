@@ -1,4 +1,4 @@
-"""Shards of one sequence on ranks that are threads of this process, against the attention to the whole sequence."""
+"""Shards of one sequence on ranks that are threads of this process, against attention to the whole sequence."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PATIENCE = 60.0
 
 @contextmanager
 def threads_as_ranks() -> Iterator[None]:
-    """Let process groups be groups of threads, until the end of the block."""
+    """Replace process groups by groups of threads until the end of the block."""
     multi_threaded_pg._install_threaded_pg()
     torch._C._distributed_c10d._set_thread_isolation_mode(True)
     try:
@@ -37,7 +37,7 @@ def threads_as_ranks() -> Iterator[None]:
 
 
 def on_ranks(count: int, work: Callable[[int], Any]) -> list[Any]:
-    """What `work` gives on each rank; the error of the first rank that has one."""
+    """The results of `work` on each rank; raise the error of the first rank that has one."""
     store = dist.HashStore()
     found: dict[int, Any] = {}
     failed: dict[int, BaseException] = {}
@@ -65,11 +65,11 @@ def on_ranks(count: int, work: Callable[[int], Any]) -> list[Any]:
 
 
 def fuzz_shards(rng: Generator) -> Outcome:
-    """Draw a sequence and how it is cut, and check the outputs of all ranks against the tolerance."""
+    """Draw a sequence and its shards, and check the outputs of all ranks against the tolerance."""
     order = int(rng.integers(2, 5))
     options, (query, keys, values), manner = draw_bounded(rng, order, str(rng.choice(["entries", "order"])))
     is_causal = rng.random() < 0.4
-    if is_causal:  # one length for all
+    if is_causal:  # the same length for all
         least = min(len(x) for x in (query, *keys))
         query, keys, values = query[:least], [x[:least] for x in keys], [x[:least] for x in values]
     count = int(rng.integers(2, 5))

@@ -1,4 +1,4 @@
-"""States: tokens appended in pieces, some of them to another state that is merged, saved and loaded on the way."""
+"""States: tokens are appended in pieces, some to a second state that is merged, saved and loaded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.attention.fuzz.outcomes import REFUSED, UNPROMISED, Outcome, judged
 
 
 def within(x: Tensor, bound: float, norm: str, order: int) -> Tensor:
-    """Vectors scaled down to the bound where they exceed it, and rounded so that no entry does."""
+    """Vectors scaled down to the bound if they exceed it, and rounded so that no entry exceeds it."""
     wide = x.double()
     largest = wide.abs().amax(-1, keepdim=True)
     scaled = wide / torch.where(largest == 0, 1.0, largest)
@@ -38,7 +38,7 @@ def within(x: Tensor, bound: float, norm: str, order: int) -> Tensor:
 def draw_bounded(
     rng: Generator, order: int, norm: str
 ) -> tuple[dict[str, Any], tuple[Tensor, list[Tensor], list[Tensor]], str]:
-    """The arguments of a state (or of shards), tokens within its bound, and the manner they were drawn in."""
+    """The arguments of a state (or of shards), tokens within its bound, and the manner in which they were drawn."""
     dtype = TYPES[rng.choice(4, p=[0.4, 0.3, 0.15, 0.15])]
     d, bound = int(rng.integers(1, 7)), float(2 ** rng.uniform(-2, 1))
     radius = 10 ** rng.uniform(-1, 0.4 if rng.random() < 0.8 else 1.0)
@@ -47,7 +47,7 @@ def draw_bounded(
     shapes = Shapes((), (), int(rng.integers(1, 4)), draw_lengths(rng, order - 1, 200), d, int(rng.integers(1, 4)))
     query, keys, values = MANNERS[manner](rng, shapes).as_type(dtype)
     stretch = float(10 ** rng.uniform(-0.5, 1))  # many vectors at the bound, or none
-    # The rounding of a vector at the bound is allowed for: at times all of it is used.
+    # The bound allows for the rounding of a vector: sometimes all of this allowance is used.
     most = bound * (1 + torch.finfo(dtype).eps * float(rng.choice([0.0, 0.99])))
     query, keys = (
         within(query * stretch, most, norm, order),
@@ -58,25 +58,25 @@ def draw_bounded(
 
 
 def draw_relative_tolerance(rng: Generator, dtype: torch.dtype) -> float:
-    """From what the type can just keep on; at times less than it can."""
+    """A tolerance from the precision of the dtype upwards; sometimes a smaller one."""
     finest = max(torch.finfo(dtype).eps * (1 if rng.random() < 0.8 else 0.01), 1e-10)
     return float(10 ** rng.uniform(math.log10(finest), -0.5))
 
 
 def can_keep(tolerance: float, dtype: torch.dtype) -> bool:
-    """Whether results of a type are held to the tolerance that was asked for, and not to a certificate alone."""
+    """Whether results of a dtype must be within the requested tolerance, and not only within their certificate."""
     if dtype in (torch.bfloat16, torch.float16):
         return "tolerance of a half type" not in KNOWN_TO_BREAK
     return dtype == torch.float64 or tolerance >= 1e-5 or "tolerance of float32" not in KNOWN_TO_BREAK
 
 
 def promised(tolerance: float, values: list[Tensor], dtype: torch.dtype) -> Tensor:
-    """The error that a tolerance allows, which is relative to the product of the values' largest magnitudes.
+    """The error that a tolerance allows: relative to the product of the values' largest magnitudes.
 
-    It is infinite where that product is beyond the type of the output, and never below the type's smallest number.
+    It is infinite if that product overflows the dtype of the output, and at least the smallest positive number.
     """
     sizes = [Fraction(float(value.double().abs().max())) if value.numel() else Fraction(0) for value in values]
-    magnitude, type_ = math.prod(sizes), torch.finfo(dtype)  # a fraction, which neither overflows nor underflows
+    magnitude, type_ = math.prod(sizes), torch.finfo(dtype)  # a Fraction, which neither overflows nor underflows
     if magnitude * (1 + Fraction(tolerance)) >= Fraction(type_.max):
         return torch.tensor(math.inf, dtype=torch.float64)
     bound = float(Fraction(tolerance) * magnitude) + type_.smallest_normal * type_.eps
@@ -84,7 +84,7 @@ def promised(tolerance: float, values: list[Tensor], dtype: torch.dtype) -> Tens
 
 
 def fuzz_state(rng: Generator) -> Outcome:
-    """Draw a state, what is done to it and a query, and check every output against its certificate."""
+    """Draw a state, the operations on it and a query, and check every output against its certificate."""
     order = int(rng.integers(2, 5) if rng.random() < 0.8 else rng.integers(5, 8))
     norm = str(rng.choice(["entries", "order"]))
     options, (query, keys, values), manner = draw_bounded(rng, order, norm)
@@ -114,7 +114,7 @@ def _filled(
     values: list[Tensor],
     told: str,
 ) -> tuple[sx.TensorAttentionState, str]:
-    """A state with all the tokens, and how they came into it."""
+    """A state with all tokens, and how they were appended."""
 
     def fresh(dtype: torch.dtype) -> sx.TensorAttentionState:
         return sx.TensorAttentionState(order, query.shape[1], values[0].shape[1], dtype=dtype, **options)

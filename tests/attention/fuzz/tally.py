@@ -1,4 +1,4 @@
-"""Counts of what became of many cases: they add up over runs and processes, and the median can be read off."""
+"""Counts of the outcomes of many cases: they add up over runs and processes, and give the median."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.attention.fuzz.outcomes import BROKEN, HELD, REFUSED, UNPROMISED, Outcome
 
 _BINS = 20
-"""To a factor of ten: the median is good to 12%."""
+"""The number of bins for a factor of ten: the median has an error of at most 12%."""
 
 
 def _bin(ratio: float) -> str:
@@ -21,7 +21,8 @@ def _bin(ratio: float) -> str:
 
 @dataclass
 class Count:
-    """Of one kind: how many cases ended how, the largest ratio of error to certificate, and how ratios are spread.
+    """For one kind: the number of cases by outcome, the largest ratio of error to certificate, and the ratios'
+    histogram.
 
     `spread` counts ratios by the floor of 20 times their decimal logarithm, and `recipes` calls by the kind of the
     polynomial that they were computed by.
@@ -37,7 +38,7 @@ class Count:
 
     @property
     def answered(self) -> int:
-        """Cases in which there was a certificate to check."""
+        """Cases that had a certificate to check."""
         return self.held + self.broken
 
     def add(self, outcome: Outcome) -> None:
@@ -70,7 +71,7 @@ class Count:
 
 @dataclass
 class Tally:
-    """Counts by kind, the broken cases in words, and which parts of which seeds are in them: [seed, first, last]."""
+    """Counts by kind, descriptions of the broken cases, and the included parts of seeds: [seed, first, last]."""
 
     kinds: dict[str, Count] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
@@ -94,14 +95,14 @@ class Tally:
         return sum(count.answered + count.refused + count.unpromised for count in self.kinds.values())
 
     def total(self) -> Count:
-        """All kinds together."""
+        """The counts of all kinds together."""
         total = Count()
         for count in self.kinds.values():
             total.merge(count)
         return total
 
     def save(self, path: Path) -> None:
-        """Write, with the medians, by way of a file beside it: what is there is always whole."""
+        """Write the tally with its medians to a temporary file and rename it: the file is always complete."""
         ordered = Tally(dict(sorted(self.kinds.items())), self.broken, sorted(self.parts))
         for count in ordered.kinds.values():
             count.spread = dict(sorted(count.spread.items(), key=lambda item: float(item[0])))
@@ -115,14 +116,14 @@ class Tally:
 
     @staticmethod
     def load(path: Path) -> Tally:
-        """What was saved; nothing if there is no file."""
+        """The saved tally; an empty one if there is no file."""
         if not path.exists():
             return Tally()
         said = json.loads(path.read_text())
         return Tally({kind: Count(**count) for kind, count in said["kinds"].items()}, said["broken"], said["parts"])
 
     def lines(self) -> list[str]:
-        """A line for each kind, one for all, and one for the polynomials that calls were computed by."""
+        """A line for each kind, one for all, and one for the kinds of polynomials."""
         total = self.total()
         rows = [*sorted(self.kinds.items()), ("all", total)]
         recipes = ", ".join(f"{name} {number}" for name, number in sorted(total.recipes.items()))

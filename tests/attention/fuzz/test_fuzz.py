@@ -1,6 +1,6 @@
 """Certificates are promises: a few hundred drawn cases in each test run, and a hundred thousand in a soak.
 
-See `manners` for what is drawn and `kinds` for what is done with it; every answer is checked by ball arithmetic.
+`manners` describes what is drawn and `kinds` what is done with it; every answer is checked by ball arithmetic.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def test_no_certificate_is_broken(kind):
 @pytest.mark.soak
 @pytest.mark.timeout(4 * 3600)
 def test_no_certificate_is_broken_in_a_hundred_thousand_cases(tmp_path, capsys):
-    """`python -m tests.attention.fuzz` is the same by hand, and adds its counts to a file."""
+    """`python -m tests.attention.fuzz` runs the same cases by hand, and adds their counts to a file."""
 
     def tell(tally):
         with capsys.disabled():
@@ -101,7 +101,7 @@ def test_no_certificate_is_broken_in_a_hundred_thousand_cases(tmp_path, capsys):
 
 
 def off(result):
-    """A result whose output is beyond its certificate, in every entry."""
+    """A result whose output exceeds its certificate in every entry."""
     return replace(result, output=result.output + 1.5 * result.certificate.total)
 
 
@@ -114,7 +114,7 @@ KINDS_OF_OUTPUTS = ["call", "climb", "state", "threads", "layer", "value ranges"
 
 @pytest.mark.parametrize("kind", KINDS_OF_OUTPUTS)
 def test_the_fuzz_finds_what_is_broken(kind, monkeypatch):
-    """Every kind that checks outputs, with outputs that are wrong on purpose."""
+    """Every kind that checks outputs, with outputs that are deliberately wrong."""
     right, attend = sx.certified_attention, state.TensorAttentionState.attend
     monkeypatch.setattr(sx, "certified_attention", lambda *given, **options: off(right(*given, **options)))
     monkeypatch.setattr(state.TensorAttentionState, "attend", lambda self, query: too_far(attend(self, query)))
@@ -124,7 +124,7 @@ def test_the_fuzz_finds_what_is_broken(kind, monkeypatch):
     monkeypatch.setattr(windows, "check_backward", check_call)
     found = tallied(kind, 8).total()
     assert found.broken > 0
-    assert found.held <= 2  # with no queries, nothing to attend, or values beyond the type
+    assert found.held <= 2  # without queries, with nothing to attend, or with values that overflow the dtype
 
 
 @pytest.mark.parametrize("kind", ["gradient", "incoming gradient"])
@@ -150,7 +150,7 @@ def test_the_fuzz_finds_weights_that_do_not_sum_to_one(name, monkeypatch):
 
 
 def test_the_fuzz_finds_threads_that_disturb_each_other(monkeypatch):
-    """What another thread than the main one attends is off in its last bit."""
+    """Attention on any thread except the main thread is wrong in its last bit."""
     attend = state.TensorAttentionState.attend
 
     def disturbed(self, query):
@@ -235,11 +235,11 @@ def test_counts_add_up_and_are_kept(tmp_path):
 
 
 def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
-    """In this process: parts that are in the file are not run again."""
+    """Run in this process: parts that are in the file are not rerun."""
     ran = []
 
     class Here:
-        """Runs at once what is submitted."""
+        """Run submitted work immediately."""
 
         def __init__(self, *given, **options):
             pass

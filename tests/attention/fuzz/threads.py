@@ -1,4 +1,4 @@
-"""States that threads share: each thread attends one state with its own queries, or appends to its own copy of it."""
+"""States that threads share: each thread attends the state with its own queries, or appends to its own copy."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tests.attention.fuzz.states import draw_bounded, promised
 
 THREADS = 3
 ROUNDS = 4
-"""How often each thread does its work."""
+"""How often each thread repeats its work."""
 
 
 def fuzz_threads(rng: Generator) -> Outcome:
-    """Draw a state; threads must give the bits of one thread, and these must keep the tolerance."""
+    """Draw a state; threads must give the bits of a single thread, within the tolerance."""
     order = int(rng.integers(2, 5))
     options, (query, keys, values), manner = draw_bounded(rng, order, str(rng.choice(["entries", "order"])))
     told = f"order {order}, {query.dtype}, {[len(key) for key in keys]} tokens, {manner}, {options}"
@@ -56,7 +56,7 @@ def fuzz_threads(rng: Generator) -> Outcome:
 def _work(
     state: sx.TensorAttentionState, query: Tensor, keys: list[Tensor], values: list[Tensor], appends: bool
 ) -> Callable[[], Tensor]:
-    """What a thread does with the shared state: attend it, or copy it, append to the copy and attend that."""
+    """The work of a thread: attend the shared state, or copy it, append to the copy and attend with it."""
 
     def attend() -> Tensor:
         if not appends:

@@ -1,4 +1,4 @@
-"""Weights of attention: those of a query sum to 1 however large its scores are, in every function that gives them."""
+"""Weights of attention: those of a query sum to 1 for scores of any size, in every function that returns weights."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.attention.fuzz.calls import draw_call
 from tests.attention.fuzz.outcomes import BROKEN, HELD, REFUSED, Outcome
 
 ROUNDINGS = 32
-"""Roundings of a weight and of the sum of some hundred weights, in units of the type: blocks are added pairwise."""
+"""Roundings of a weight and of a sum of some hundred weights, in units of the dtype: blocks are summed pairwise."""
 
 
 def fuzz_weights(rng: Generator) -> Outcome:
-    """Draw a call with scores up to 10^8 times as large, and add up the weights of every query."""
+    """Draw a call with scores up to 10^8 times as large, and sum the weights of every query."""
     call = draw_call(rng, tuples=100, kind="weights")
     scale = (call.options["scale"] or 1.0) * float(10 ** (rng.uniform(0, 8) if rng.random() < 0.7 else 0.0))
     call = replace(call, options={**call.options, "scale": scale})
@@ -35,7 +35,7 @@ def fuzz_weights(rng: Generator) -> Outcome:
 
 
 def weight_sums(rng: Generator, query: Tensor, keys: list[Tensor], options: dict) -> tuple[Tensor, Tensor]:
-    """The sums of the weights of each query, and what they have to be: 1, or 0 where there is nothing to attend."""
+    """The sums of each query's weights, and the expected sums: 1, or 0 if there is nothing to attend."""
     most = math.prod(key.shape[-2] for key in keys)
     top = sx.top_tuples(query, keys, k=max(most, 1), **options)
     expected = (top.lse > -math.inf).double()

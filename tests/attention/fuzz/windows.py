@@ -1,4 +1,4 @@
-"""Exact attention of orders up to 9 with windows, over sets far longer than what a query may attend, with gradients."""
+"""Exact attention of orders up to 9 with windows, over sets far longer than the windows, with gradients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.attention.fuzz.outcomes import Outcome
 
 HIGHEST_ORDER = 9
 LONGEST = 512
-"""How many tokens more than a query attends of it a long set has."""
+"""The number of tokens that a long set has beyond those that a query attends."""
 
 
 def draw_windowed(rng: Generator) -> Call:

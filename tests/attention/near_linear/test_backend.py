@@ -1,4 +1,4 @@
-"""What every backend of near-linear attention computes, against the form that defines it, and which one is chosen."""
+"""Every backend of near-linear attention against the defining form, and the choice of the backend."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def drawn(index_set, heads, n, columns, dtype=torch.float64):
 
 
 def form(index_set, x, W, M):
-    """sum_n sum_alpha x_n^alpha <M_alpha, W_n>, literally."""
+    """The literal sum_n sum_alpha x_n^alpha <M_alpha, W_n>."""
     powers = [(x ** torch.tensor(alpha).reshape(-1, 1)).prod(1) for alpha in index_set.alphas.tolist()]
     return torch.einsum("han,hac,hcn->", torch.stack(powers, 1), M, W)
 
 
 def check_products(module, index_set, heads, n, columns, dtype):
-    """States, sums and gradients of random tokens are the derivatives of the form that defines them."""
+    """States, sums and gradients of random tokens are the derivatives of the defining form."""
     x, W, M = (tensor.requires_grad_() for tensor in drawn(index_set, heads, n, columns, dtype))
     grad_x, grad_W, grad_M = torch.autograd.grad(form(index_set, x.double(), W.double(), M.double()), (x, W, M))
     x, W, M = x.detach(), W.detach(), M.detach()
@@ -71,12 +71,12 @@ def test_states_of_narrow_monomials_are_summed_in_float64(module):
     module.add(index_set, state, x, 2.0**24 * W)
     for _ in range(16):
         module.add(index_set, state, x, W)
-    assert float(state[0, 0, 0]) == 2.0**24 + 16  # 2^24 + 1 is no float32
+    assert float(state[0, 0, 0]) == 2.0**24 + 16  # float32 does not represent 2^24 + 1
 
 
 @needs_kernels
 def test_attention_by_kernels_is_attention_by_pytorch(monkeypatch):
-    """Lengths that tiles and chunks do not divide, key masks, outputs and gradients; and any number of threads."""
+    """Lengths that are not multiples of tiles and chunks, key masks, outputs, gradients, and any number of threads."""
     generator = torch.Generator().manual_seed(0)
     shapes = (1, 1301, 4), (1, 1537, 4), (1, 1024, 4), (1, 1537, 3), (1, 1024, 3)
     inputs = [torch.randn(*shape, dtype=torch.float64, generator=generator).mul(0.4) for shape in shapes]
@@ -91,7 +91,7 @@ def test_attention_by_kernels_is_attention_by_pytorch(monkeypatch):
     monkeypatch.setattr(backend, "BACKENDS", (in_pytorch,))
     plain = run()
     for ours, theirs in zip(by_kernels, plain, strict=True):
-        assert not torch.equal(ours, theirs)  # another order of summation: kernels were used
+        assert not torch.equal(ours, theirs)  # another order of summation, so that kernels were used
         torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     assert all(torch.equal(a, b) for a, b in zip(plain, run(), strict=True))
@@ -106,7 +106,7 @@ def test_which_backend_is_chosen():
     assert chosen(x) == "native"
     assert chosen(x, sets=16) == "torch"
     assert chosen(x, x.to("meta")) == "torch"
-    with FlopCounterMode(display=False):  # it counts the operators of PyTorch
+    with FlopCounterMode(display=False):  # the mode counts the operators of PyTorch
         assert chosen(x) == "torch"
     with torch._subclasses.FakeTensorMode() as mode:
         fake = mode.from_tensor(x)

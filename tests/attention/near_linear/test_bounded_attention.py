@@ -1,4 +1,4 @@
-"""The contract of attention for bounded attention: by its plan alone, and exactly where that is cheaper."""
+"""The attention contract for bounded attention: by its plan alone, and exactly where that is cheaper."""
 
 from __future__ import annotations
 

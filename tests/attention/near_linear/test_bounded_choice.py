@@ -1,4 +1,4 @@
-"""A bounded call is computed exactly where that is cheaper, and then errs by no more than its certificate says."""
+"""A bounded call is computed exactly where that is cheaper, and its error is then within its certificate."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_a_crossover_of_no_heads(heads):
 
 
 def saved_bytes(layer, x, is_causal):
-    """Bytes of all storages that a call saves for its backward pass."""
+    """The bytes of all storages that a call saves for its backward pass."""
     storages = {}
 
     def pack(tensor):
@@ -168,7 +168,7 @@ def saved_bytes(layer, x, is_causal):
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_exact_attention_below_the_crossover_saves_no_states(is_causal, compiled):
-    """A state of this plan is far larger than all tokens; the layer without a tolerance saves what is needed."""
+    """A state of this plan is far larger than all tokens; the layer without a tolerance saves only what it needs."""
     x = torch.randn(3, 8, 16, generator=torch.Generator().manual_seed(0))
     kept = []
     for tolerance in (None, 1e-3):
@@ -181,7 +181,7 @@ def test_exact_attention_below_the_crossover_saves_no_states(is_causal, compiled
 
 
 def test_gradients_are_the_same_whether_states_are_saved_or_computed_again():
-    """Beyond the crossover a call saves its states, but for a compiled graph, which may be run at any length."""
+    """Above the crossover length a call saves its states, except in a compiled graph, which may run at any length."""
     layer = TensorAttention(8, 2, bound=0.5, tolerance=1e-1, generator=torch.Generator().manual_seed(0))
     length = layer.plan.crossover(2) + 5
     x = torch.randn(1, length, 8, generator=torch.Generator().manual_seed(1))

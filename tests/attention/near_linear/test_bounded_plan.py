@@ -1,4 +1,4 @@
-"""Tolerances of states and layers, with the rounding of the output: kept in every type, or refused."""
+"""Tolerances of states and layers include the rounding of the output: they are kept in every dtype, or refused."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def largest_error(output, truth):
     [(torch.bfloat16, 1e-5), (torch.bfloat16, 3.9e-3), (torch.float16, 1e-5), (torch.float32, 1e-8)],
 )
 def test_a_tolerance_that_the_type_cannot_keep_is_refused(dtype, tolerance):
-    """By the state, by the layer and by the plan, with what the type could keep."""
+    """The state, the layer and the plan raise an error that names the achievable tolerance."""
     message = (
         rf"^tolerance: expected more than 0?\.?[0-9.e-]+ of the values' magnitude, .* in {dtype} .*, got {tolerance:g}"
     )
@@ -73,9 +73,9 @@ def test_the_default_type_of_a_layer_counts():
 @pytest.mark.parametrize("times", [1.1, 2.0, 30.0])
 @pytest.mark.parametrize("order", [2, 3, 5])
 def test_a_planned_tolerance_has_room_for_all_errors(dtype, times, order):
-    """Whatever is left by the rounding of the output is divided between truncation and the rounding of float64."""
+    """The tolerance minus the rounding of the output is divided between truncation and the rounding of float64."""
     if dtype == torch.float64:
-        times *= 1e6  # float64 sums have to be rounded too, and a bound counts thousands of roundings
+        times *= 1e6  # float64 sums are rounded too, and a bound counts thousands of roundings
     plan = plan_bounded(order, 2, 1.0, times * UNIT[dtype], dtype)
     truncation, rounding = plan.relative_error(plan.roundings)
     assert truncation + rounding + UNIT[dtype] * (1 + truncation + rounding) <= plan.tolerance
@@ -85,7 +85,7 @@ def test_a_planned_tolerance_has_room_for_all_errors(dtype, times, order):
 @pytest.mark.parametrize("dtype", [*HALF, torch.float32])
 @pytest.mark.parametrize("order", [2, 3, 4])
 def test_states_keep_tolerances_next_to_the_rounding_of_their_type(dtype, order):
-    """Values that differ by one digit of the type: their averages lie halfway between two numbers of it."""
+    """Values that differ by one unit of the dtype: their averages are halfway between two of its numbers."""
     tolerance, eps = 1.3 * UNIT[dtype], torch.finfo(dtype).eps
     generator = torch.Generator().manual_seed(order)
     state = sx.TensorAttentionState(order, 2, 3, bound=1.0, tolerance=tolerance, dtype=dtype)
@@ -141,11 +141,11 @@ def test_the_certificate_of_a_layer():
     assert here.per_query.shape == (3, 2, 7)
     assert here.total == float(here.per_query.max()) == here.truncation + here.rounding
     assert layer.certificate(x[0]).per_query.shape == (2, 7)
-    # It is proportional to the values of both sets, whose biases are zero.
+    # The gradient is proportional to the values of both sets, whose biases are zero.
     assert layer.certificate(x, x, 10 * x).total == pytest.approx(100 * here.total)
     values = [project(x).detach().abs().max() for project in layer.v_proj]
     assert 0 < here.total <= 1e-3 * float(values[0] * values[1])
-    # What is hidden does not count, and need not be a number.
+    # Hidden values do not count, and may be NaN.
     mask = torch.zeros(3, 7, dtype=torch.bool)
     mask[1, 5:] = True
     spoilt = x.clone()
@@ -183,7 +183,7 @@ def test_nothing_is_promised_of_values_beyond_the_range():
 
 @pytest.fixture
 def _near_linear(monkeypatch):
-    """Near-linear attention even of a few tokens, of which exact attention is cheaper."""
+    """Use near-linear attention even for a few tokens, for which exact attention is cheaper."""
     monkeypatch.setattr("separatrix.attention.near_linear.bounded_attention.exact_dtype", lambda *given: None)
 
 
@@ -205,7 +205,7 @@ def test_a_layer_that_is_cast_plans_anew(cast):
 
 
 def test_a_cast_to_a_type_that_cannot_keep_the_tolerance_is_refused():
-    """Also where weights of that type are assigned, which is no cast; by every call, until the type is another."""
+    """Also if parameters of that dtype are assigned without a cast; every call raises it, until the dtype changes."""
     refused = pytest.raises(sx.ArgumentError, match=r"^tolerance: expected more than 0.00396 .* torch.bfloat16")
     layer = TensorAttention(8, 2, bound=1.0, tolerance=1e-3)
     with refused:
@@ -223,7 +223,7 @@ def test_a_cast_to_a_type_that_cannot_keep_the_tolerance_is_refused():
 
 @pytest.mark.usefixtures("_near_linear")
 def test_more_tokens_than_the_digits_of_float64_allow_are_refused(monkeypatch):
-    """By a layer's call, from the lengths alone, as a state does from what was appended."""
+    """A layer's call raises it from the lengths alone, a state from the tokens that were appended."""
     layer = TensorAttention(2, 1, 2, bound=1.0, tolerance=1e-9, dtype=torch.float64)
     x = torch.zeros(1, 3, 2, dtype=torch.float64)
     layer(x)
@@ -236,7 +236,7 @@ def test_more_tokens_than_the_digits_of_float64_allow_are_refused(monkeypatch):
 @pytest.mark.parametrize("tolerance", [1e-3, 1e-9, 1e-14])
 @pytest.mark.parametrize("d", [1, 2, 6])
 def test_few_polynomials_are_made_for_a_bounded_plan(d, radius, tolerance, monkeypatch):
-    """The plan is that of the lowest degree of all, but polynomials that cannot keep the tolerance are not made."""
+    """The plan has the lowest degree of all, but polynomials that cannot keep the tolerance are not constructed."""
     made, minimax = [], bounded_plan.minimax
 
     def counted(*given):
@@ -259,9 +259,9 @@ def test_few_polynomials_are_made_for_a_bounded_plan(d, radius, tolerance, monke
 
 @pytest.mark.parametrize(("radius", "tolerance"), [(0.3, 1e-2), (1.0, 1e-2), (1.0, 1e-3), (2.0, 0.3), (4.0, 1e-2)])
 def test_the_bound_on_the_error_is_attained(radius, tolerance):
-    """Tokens at the two scores where the polynomial is too large and too small by most, with opposite values.
+    """Tokens at the two scores with the largest positive and negative error of the polynomial, with opposite values.
 
-    There are so many of each that their total weights are alike, up to one in a hundred.
+    Their numbers are chosen so that the total weights are equal, up to one in a hundred.
     """
     state = sx.TensorAttentionState(2, 1, 1, bound=1.0, scale=radius, tolerance=tolerance, dtype=torch.float64)
     s = torch.linspace(-radius, radius, 20001, dtype=torch.float64)

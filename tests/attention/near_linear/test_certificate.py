@@ -1,4 +1,4 @@
-"""The certificate is a promise, at inputs that once broke it or were made to; `fuzz` draws many more."""
+"""Certificates hold on inputs that once violated them or were designed to; `fuzz` draws many more."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_balanced_factors_are_within_a_factor_of_three(logs, zero, all_of_them):
 
 
 def certified_and_error(query, keys, values, **options):
-    """A certified call and its error, over the reference in float64."""
+    """A certified call, and its error relative to the reference in float64."""
     found = sx.certified_attention(query, keys, values, **options)
     shown = {name: options[name] for name in ("key_masks", "scale") if name in options}
     wide = [x.double() for x in (query, *keys, *values)]
@@ -61,7 +61,7 @@ def certified_and_error(query, keys, values, **options):
 
 @pytest.mark.parametrize("foreseen", [True, False])
 def test_more_tuples_than_float32_counts(foreseen, monkeypatch):
-    """70,000^8 tuples: a denominator in float32 would be infinite, and the output 0; not to be, foreseen or not."""
+    """70,000^8 tuples: a denominator in float32 would be infinite, and the output 0; this must be planned for."""
     if not foreseen:
         monkeypatch.setattr(bounds.ValueRange, "in_range", lambda *_: True)
     generator = torch.Generator().manual_seed(0)
@@ -127,7 +127,7 @@ def test_outputs_beyond_the_type_are_refused():
 
 @pytest.mark.parametrize("constant", ["query", "keys"])
 def test_gradients_where_all_scores_are_equal(constant):
-    """A constant keeps any tolerance there, and has no gradient."""
+    """A constant polynomial keeps every tolerance there, and has no gradient."""
     x = torch.randn(3, 50, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     x[0 if constant == "query" else 1] = 0.0 if constant == "query" else x[1, :1].clone()
     leaves = [part.clone().requires_grad_() for part in x]
@@ -140,7 +140,7 @@ def test_gradients_where_all_scores_are_equal(constant):
 
 
 def test_the_log_sum_exp_keeps_the_tolerance_where_it_is_asked_for():
-    """Constant values are averaged right by any weights; their log-sum-exp is not."""
+    """All weights average constant values correctly; their log-sum-exp depends on the weights."""
     x = torch.rand(3, 400, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 2 - 1
     values = torch.ones(400, 2, dtype=torch.float64)
     options = {"scale": 0.25, "tolerance": 1e-4, "method": "polynomial"}
@@ -184,9 +184,9 @@ def test_every_carried_state_of_a_causal_call_is_an_addition():
 
 @cache
 def drawn_and_exact(seed, scale, uniform):
-    """Five inputs with n = 300, d = 8, uniform in [-1, 1] or normal, times `scale`; and attention of order 3.
+    """Five inputs with n = 300, d = 8, uniform in [-1, 1] or normal, times `scale`, and attention of order 3.
 
-    That is exact attention in float64, and for some of the queries the definition, which takes ten times as long.
+    The reference is exact attention in float64, and for some queries the definition, which takes ten times as long.
     """
     generator = torch.Generator().manual_seed(seed)
     x = torch.rand(5, 300, 8, generator=generator) * 2 - 1 if uniform else torch.randn(5, 300, 8, generator=generator)
@@ -212,7 +212,7 @@ def test_certificates_are_useful(seed, scale, uniform, tolerance, rank):
 
 
 def test_greedy_tail_is_what_is_left_out():
-    """W_e summed over coordinates and e is exp(R) minus what the set has, the constant aside."""
+    """The sum of W_e over coordinates and e is exp(R) minus the terms of the set, except the constant."""
     b = [0.9, 0.05, 0.3, 1.7]
     alphas = greedy_alphas(b, 60)
     tail = greedy_tail(alphas, b)
@@ -240,7 +240,7 @@ def forecast_of(x):
 
 
 def test_centring_the_keys_at_order_two():
-    """Keys far from the origin but close to each other: their mean does not matter, to outputs and gradients alike."""
+    """Keys far from the origin but close to each other: their mean changes neither outputs nor gradients."""
     query, keys, values = inputs(2, 6, [9], d=3)
     keys = [keys[0] * 0.1 + 20.0]
     leaves = [x.requires_grad_() for x in (query, *keys, *values)]
@@ -268,7 +268,9 @@ def test_a_tolerance_finer_than_the_dtype_is_refused():
 @pytest.mark.parametrize("power", [-130, -76, -73, -70, -20])
 @pytest.mark.parametrize("balance", [0, 60])
 def test_values_whose_products_underflow_float32(method, power, balance):
-    """Products of the two value sets are about 2^(2 power): below 2^-149 float32 has none, above it a few digits."""
+    """Products of the two value sets are about 2^(2 power): below 2^-149 they underflow float32, just above they lose
+    digits.
+    """
     generator = torch.Generator().manual_seed(power)
     for _ in range(20):
         query, key1, key2, value1, value2 = 2 * torch.rand(5, 2, 2, generator=generator) - 1
@@ -291,7 +293,7 @@ def test_values_that_underflow_float64_are_refused(method):
 
 
 def uniform_calls(sizes, dtype=torch.float64, n=8, d=4, seed=0):
-    """Query and keys uniform in [0, 1] times `sizes`, and values of their own."""
+    """Query and keys uniform in [0, 1] times `sizes`, and independent values."""
     x = torch.rand(2 * len(sizes) - 1, n, d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     given = [(part * size).to(dtype) for part, size in zip(x, sizes, strict=False)]
     return given[0], given[1:], [part.to(dtype) for part in x[len(sizes) :]]
@@ -311,7 +313,7 @@ def uniform_calls(sizes, dtype=torch.float64, n=8, d=4, seed=0):
     ],
 )
 def test_factors_of_very_different_size(method, sizes, scale, dtype):
-    """Products leave the range on the way to scores that do not: the certificate holds, or the call is refused."""
+    """Intermediate products overflow although the scores do not: the certificate holds, or the call raises an error."""
     query, keys, values = uniform_calls(sizes, dtype)
     try:
         result = sx.certified_attention(query, keys, values, tolerance=0.05, scale=scale, method=method)
@@ -346,7 +348,7 @@ def test_what_hidden_keys_hold_does_not_matter(method, padding):
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("what", ["query", "key"])
 def test_coordinates_that_are_zero_have_gradients(order, is_causal, what):
-    """A projection may start at zero: scores do not see the coordinate, its gradient does."""
+    """A projection may be initialised to zero: scores do not depend on the coordinate, but its gradient does."""
     x = torch.rand(2 * order - 1, 12, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     x[0 if what == "query" else 1, :, 1] = 0.0
     leaves = [part.clone().requires_grad_() for part in x]
@@ -360,7 +362,7 @@ def test_coordinates_that_are_zero_have_gradients(order, is_causal, what):
 
 
 def test_small_amplitudes_have_gradients():
-    """A set shaped by the amplitudes would leave out monomials whose gradient is not small."""
+    """An index set shaped by the amplitudes would exclude monomials whose gradient is not small."""
     x = torch.rand(5, 20, 6, generator=torch.Generator().manual_seed(0), dtype=torch.float64) - 0.5
     x[0] *= 10.0 ** -torch.arange(6)
     leaves = [part.clone().requires_grad_() for part in x]
@@ -398,7 +400,7 @@ def test_terms_of_high_degree_in_float32():
 
 
 def test_gradients_of_queries_far_apart_in_what_comes_in():
-    """Near-linear attention too gives the gradient of a query next to what comes in for that query."""
+    """Near-linear attention also gives the gradient of a query relative to that query's incoming gradient."""
     leaves = [draw(m, 1, 300, 3).float().requires_grad_() for m in range(5)]
     result = sx.certified_attention(leaves[0], leaves[1:3], leaves[3:], tolerance=1e-2, method="polynomial")
     incoming = draw(9, 1, 300, 3).float() * torch.where(torch.arange(300) % 2 == 0, 2.0**90, 2.0**-62).reshape(

@@ -1,4 +1,4 @@
-"""Deviations of the values in certificates: their squares, the sums of the second pass, and what they prove."""
+"""Deviations of the values in certificates: their squares, the sums of the second pass, and the bounds."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def draw(order, n, d, d_v, seed=0, dtype=torch.float64, scale=1.0):
 
 
 def literal(call):
-    """Scores (H, L_q, tuples), products of values (H, tuples, d_v) and which tuples are attended, literally."""
+    """Scores (H, L_q, tuples), products of values (H, tuples, d_v) and the mask of attended tuples, literally."""
     heads, length, d = call.query.shape
     tuples = torch.cartesian_prod(*(torch.arange(n) for n in call.key_lengths)).reshape(-1, len(call.keys))
     products, values = torch.ones(heads, len(tuples), d).double(), torch.ones(heads, len(tuples), 1).double()
@@ -47,7 +47,7 @@ def literal(call):
 @pytest.mark.parametrize("size", [1e-150, 1e-20, 1.0, 1e20])
 @pytest.mark.parametrize("order", [2, 3])
 def test_squares_are_never_too_small(order, size):
-    """Values of sizes far apart, far from 0 and constant: deviations are at most scale times roots of squares."""
+    """Values of very different magnitudes, far from 0 and constant: deviations are at most scale times the roots."""
     generator = torch.Generator().manual_seed(1)
     for spread in (0.0, 1e-12, 1e-6, 1.0, 1e6):
         x = torch.randn(order, 40, 3, generator=generator, dtype=torch.float64)
@@ -75,7 +75,7 @@ def test_the_second_pass_gives_the_sums_of_the_definition(order, is_causal, mask
     masks = [torch.arange(7) % 3 != m for m in range(order - 1)] if masked else None
     keys, values = sets[: order - 1], sets[order - 1 :]
     if masked:
-        values[0][~masks[0]] = math.nan  # what is hidden reaches no sum
+        values[0][~masks[0]] = math.nan  # hidden tokens reach no sum
     call = check_call(query, keys, values, is_causal=is_causal, key_masks=masks, scale=0.3)
     analysis = analyse(call)
     recipe = Recipe(total_degree(analysis.frame.width, 2), taylor(2), torch.float64)
@@ -98,14 +98,14 @@ def test_the_second_pass_gives_the_sums_of_the_definition(order, is_causal, mask
 
 
 def hostile(name, seed):
-    """A query, keys and values of order 2 or 3 for which parts of the bound matter in turn."""
+    """Query, keys and values of order 2 or 3 for which different parts of the bound dominate."""
     generator = torch.Generator().manual_seed(seed)
     n, d, d_v = 24, 2, 3
     x = torch.randn(5, n, d, generator=generator, dtype=torch.float64)
     v = torch.randn(2, n, d_v, generator=generator, dtype=torch.float64)
     if name == "outlier":  # the largest value is where the scores are largest
         x[1, 0], v[0, 0] = 3.0, 100.0
-    elif name == "far from the centre":  # large scores have values at the centre, and the output is far from it
+    elif name == "far from the centre":  # large scores have values at the centre, and the output is far from the centre
         x[1], v[0] = 0.0, 1.0
         x[1, ::2], v[0, 0::4], v[0, 2::4] = -4.0 * x[0, :1].sign(), 0.0, -1.0
     elif name == "aligned":
@@ -126,7 +126,7 @@ def hostile(name, seed):
     "name", ["normal", "outlier", "far from the centre", "aligned", "offset", "tiny scores", "sizes"]
 )
 def test_certificates_by_deviations_hold(name, order, is_causal):
-    """For every polynomial, level and number of columns the bound holds, and is never above that by the range."""
+    """For every polynomial, level and number of columns the bound holds, and is at most the bound from the range."""
     lowered = 0
     for seed in range(3):
         x, v = hostile(name, seed)
@@ -151,7 +151,7 @@ def test_certificates_by_deviations_hold(name, order, is_causal):
 
 
 def test_the_distance_from_the_centre_is_needed():
-    """Large scores at the centre, and an output far from it: deviations alone would promise less than the error."""
+    """Large scores at the centre, and an output far from it: deviations alone would give a bound below the error."""
     n = 1000
     key, value = torch.zeros(n, 1, dtype=torch.float64), torch.ones(n, 1, dtype=torch.float64)
     key[:2], value[:2] = torch.tensor([[-3.0], [3.0]]).double(), 0.0  # order 3: the centre is 0
@@ -178,12 +178,12 @@ def test_an_odd_degree_gains_by_the_power_beyond_it():
     assert taylor(3).weighted_levels == (4,)
     weighted = certify(analysis, weigh_deviations(analysis, run, Weighting(4, 1)))
     assert weighted.truncation * 20 < certify(analysis, run).truncation
-    assert weighted.lse * 5 < certify(analysis, run).lse  # the sum of all errors is smaller too, whatever the values
+    assert weighted.lse * 5 < certify(analysis, run).lse  # the sum of all errors is smaller too, for all values
 
 
 @pytest.mark.parametrize(("d", "tolerance", "rank"), [(6, 1e-2, 84), (6, 1e-3, 210), (8, 1e-2, 165), (8, 1e-3, 495)])
 def test_causal_ranks(d, tolerance, rank):
-    """Ranks of causal calls that a forecast by the largest term of the sample put at 462, 924, 495 and 1,287."""
+    """Ranks of causal calls, for which a forecast by the sample's largest term gave 462, 924, 495 and 1,287."""
     generator = torch.Generator().manual_seed(0)
     query, key, value = (torch.rand(3, 400, d, generator=generator) * 2 - 1) * 1.2
     result = sx.certified_attention(query, key, value, is_causal=True, tolerance=tolerance, method="polynomial")
@@ -200,7 +200,7 @@ def test_gradients_have_no_second_pass():
 
 
 def test_a_second_pass_after_a_miss_keeps_the_limits_on_rank_and_time():
-    """Degree 3 in 64 dimensions would take a pass of rank 814,385."""
+    """Degree 3 in 64 dimensions would need a pass of rank 814,385."""
 
     def second_pass(d, limit=math.inf):
         generator = torch.Generator().manual_seed(0)

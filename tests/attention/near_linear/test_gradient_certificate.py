@@ -1,4 +1,4 @@
-"""Certificates of gradients: what they promise, compared with gradients of the definition in float64."""
+"""Certificates of gradients, compared with the errors of gradients against the definition in float64."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from separatrix.attention.arithmetic.incoming import Power
 from separatrix.attention.near_linear.approximation import remainder
 
 TINY = 2**-148
-"""Twice the smallest number of float32, which every promise on float32 gradients leaves aside."""
+"""Twice the smallest number of float32, which every bound on float32 gradients allows in addition."""
 
 
 def leaves(*tensors):
@@ -19,7 +19,7 @@ def leaves(*tensors):
 
 
 def ratios(result, inputs, incoming, **options):
-    """The errors of the gradients of query, keys and values over what is promised, the largest of each kind."""
+    """The largest error of the gradients of query, keys and values over its bound."""
     _, *rest = inputs
     sets = len(rest) // 2
     got = torch.autograd.grad(result.output, inputs, incoming, retain_graph=True)
@@ -55,7 +55,7 @@ def test_gradients_are_within_their_certificate(method, order, is_causal, dtype)
 
 
 def test_constant_values_say_nothing_of_the_gradient_of_values():
-    """Any weights average constant values to the constant, so that only a bound on the weights themselves helps."""
+    """All weights average constant values to the constant, so that only a bound on the weights themselves helps."""
     query, key = uniform(2, 200, 4, seed=3)
     inputs = leaves(2 * query, 2 * key, torch.ones(200, 2, dtype=torch.float64))
     result = sx.certified_attention(*inputs, tolerance=1e-3, method="polynomial")
@@ -78,7 +78,7 @@ def test_small_values_do_not_make_gradients_of_weights_accurate():
 
 
 def test_what_is_kept_is_said():
-    """A gradient in bfloat16 is rounded by 2^-9 of itself, which no algorithm can make less."""
+    """A gradient in bfloat16 is rounded by 2^-9 of itself, which no algorithm can avoid."""
     inputs = leaves(*uniform(3, 50, 4, dtype=torch.bfloat16))
     small = [inputs[0], inputs[1], inputs[2] * 1e-3]
     result = sx.certified_attention(*small, tolerance=1e-4)
@@ -89,7 +89,7 @@ def test_what_is_kept_is_said():
 
 
 def test_a_polynomial_whose_gradients_miss_is_used_where_it_is_asked_for():
-    """Keys of size 100 and queries of size 0.01: small scores, and a large derivative by the query."""
+    """Keys of magnitude 100 and queries of magnitude 0.01: small scores, and a large derivative by the query."""
     query, key, value = uniform(3, 60, 4, seed=5, dtype=torch.float32)
     inputs = leaves(1e-5 * query, 1e5 * key, value)
     named = sx.certified_attention(*inputs, tolerance=1e-4, method="polynomial")
@@ -102,7 +102,7 @@ def test_a_polynomial_whose_gradients_miss_is_used_where_it_is_asked_for():
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("power", [-140, -60, 60])
 def test_incoming_gradients_of_any_size(method, is_causal, power):
-    """In float32 products with gradients of 2^-140 would be 0; powers of two bring them near 1."""
+    """In float32 products with gradients of 2^-140 would underflow to 0; powers of two scale them to about 1."""
     inputs = leaves(*uniform(5, 20, 3, seed=6, dtype=torch.float32))
     result = sx.certified_attention(
         inputs[0], inputs[1:3], inputs[3:], tolerance=1e-3, method=method, is_causal=is_causal
@@ -134,7 +134,7 @@ def test_a_power_of_two_changes_no_digit():
 @pytest.mark.parametrize("radius", [0.3, 1.0, 6.0])
 @pytest.mark.parametrize("degree", [1, 2, 5, 8])
 def test_the_derivative_of_a_polynomial_is_as_near_as_it_says(radius, degree):
-    """For one score at a time, s^moment being its own sum; the rounding of coefficients is counted elsewhere."""
+    """For a single score s^moment is the whole sum; the rounding of coefficients is counted elsewhere."""
     s = torch.linspace(-radius, radius, 401, dtype=torch.float64)
     family = [remainder.taylor(degree), *(remainder.chebyshev(degree, m, radius) for m in range(0, degree, 2))]
     for polynomial in family:

@@ -1,4 +1,4 @@
-"""The bytes that a computation holds at once."""
+"""The peak number of bytes that a computation holds."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ def test_live_bytes_are_those_of_a_computation_done_by_hand() -> None:
     x = torch.ones(50, 20, dtype=torch.float64)
     with LiveBytes([x]) as counted:
         y = x @ x.T  # 20,000 bytes
-        z = y + y  # as many again: the peak
+        z = y + y  # the same number again: the peak
         del y
-        z.mul_(2)  # in place, a view: nothing new
+        z.mul_(2)  # in place, or a view: no new bytes
         row = z[0]
         total = z.sum(1)  # 400
         del z, row

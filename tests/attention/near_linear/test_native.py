@@ -1,4 +1,4 @@
-"""Products by the kernels in C++: their roundings, strides, bits on several threads, and tables of monomials."""
+"""Products by the C++ kernels: rounding, strides, equal bits on several threads, and tables of monomials."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.attention.near_linear.test_backend import SETS, drawn
 pytestmark = pytest.mark.skipif(installed().library is None, reason="this installation has no kernels")
 
 SMALL, LARGE = total_degree(4, 3), total_degree(24, 3)
-"""Index sets of one block, and of several with 25 columns; with 8 heads, blocks are tasks of their own."""
+"""Index sets of one block, and of several blocks with 25 columns; with 8 heads, each block is a task."""
 
 
 @pytest.fixture(params=SETS, ids=list(SETS))
@@ -28,9 +28,9 @@ def index_set(request):
     [(SMALL, 3, 1, 5000), (SMALL, 3, 3, 2047), (SMALL, 3, 20, 130), (LARGE, 25, 1, 2100), (LARGE, 25, 8, 70)],
 )
 def test_many_tokens_round_as_little_as_was_counted(index_set, columns, heads, n, dtype):
-    """Against the same sums in float64, within the roundings that `Summing` counts for a chunk, the monomials' besides.
+    """Compared with the same sums in float64, within the roundings that `Summing` counts, and those of the monomials.
 
-    The bound is a thousandth of the sums' size in float32; a tile that was left out or counted twice would be more.
+    The bound is a thousandth of the sums in float32; a tile that is omitted or counted twice would exceed it.
     """
     x, W, M = drawn(index_set, heads, n, columns, dtype)
     features = monomials(x.double(), index_set)

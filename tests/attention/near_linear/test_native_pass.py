@@ -1,4 +1,4 @@
-"""One pass over tokens as they lie, against the products of chunks that it stands for."""
+"""One pass over tokens in their memory layout, against the products of chunks that it replaces."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(native().library is None, reason="this installat
 
 
 def made(heads, lengths, d, d_v, given, computed, *, masked=False, turned=False):
-    """A call, and an expansion of degree 3 with a moment, its coefficients drawn."""
+    """A call, and an expansion of degree 3 with a moment and random coefficients."""
     generator = torch.Generator().manual_seed(d + d_v)
 
     def draw(length, width):
@@ -47,7 +47,7 @@ def run(call, expansion):
 
 @pytest.fixture
 def taken(monkeypatch):
-    """How many passes were taken."""
+    """The number of passes."""
     count = []
     true = kernels.NativePass
     monkeypatch.setattr(kernels, "NativePass", lambda *given: (count.append(1), true(*given))[1])
@@ -126,9 +126,9 @@ def test_tokens_whose_columns_are_apart_go_another_way(taken):
 @pytest.mark.parametrize("architecture", runnable(native().library) if native().library else [])
 @pytest.mark.parametrize("by_chunks", [False, True])
 def test_a_token_shares_its_sum_in_float32_with_no_more_tokens_than_promised(architecture, by_chunks, monkeypatch):
-    """In float32, 2^24 + 1 is 2^24: a one is lost exactly if it is added to the same sum in float32 as 2^24 is.
+    """In float32, 2^24 + 1 is 2^24: a 1 is lost exactly if it is added to the same float32 sum as 2^24.
 
-    Head j has 2^24 at one token and 1 at token j. The sum that counts is that of the values with the monomial 1.
+    Head j has 2^24 at one token and 1 at token j. The relevant sum is that of the values with the monomial 1.
     """
     library, length = native().library, 700
     if by_chunks:
@@ -154,7 +154,7 @@ def test_a_token_shares_its_sum_in_float32_with_no_more_tokens_than_promised(arc
 
 @pytest.mark.parametrize("architecture", runnable(native().library) if native().library else [])
 def test_a_factor_that_is_subnormal_in_float32_rounds_no_coordinate_more_often(architecture):
-    """A token's coordinate is its monomial of degree 1; the factor has three significant bits in float32."""
+    """The coordinate of a token is its monomial of degree 1; the factor has three significant bits in float32."""
     library = native().library
     chosen = library.separatrix_chosen()
     assert library.separatrix_choose(architecture.encode()) == 0

@@ -1,4 +1,4 @@
-"""The causal scan in C++ against the definition and against plain PyTorch, and the order in which it adds up."""
+"""The causal scan in C++ against the definition and plain PyTorch, and its order of summation."""
 
 from __future__ import annotations
 
@@ -77,12 +77,12 @@ def draw(case: Case) -> tuple[Call, Expansion, list[Tensor] | None]:
 
 
 def powers(x: Tensor, index_set: IndexSet) -> Tensor:
-    """The monomials (H, n, rank) of coordinates (H, n, d), each by itself."""
+    """The monomials (H, n, rank) of coordinates (H, n, d), each computed separately."""
     return (x.unsqueeze(2) ** torch.from_numpy(index_set.alphas)).prod(-1)
 
 
 def by_definition(call: Call, expansion: Expansion, before: list[Tensor] | None) -> tuple[Tensor, Tensor]:
-    """The sums (H, L_q, d_v + 1) and the moments, each query's states being the sum over the keys that it attends."""
+    """The sums (H, L_q, d_v + 1) and the moments; a query's states are the sums over the keys that it attends."""
     factors, index_set = expansion.frame.factors, expansion.index_set
     query = powers(call.query * factors[0].unsqueeze(1) * SCALE, index_set)
     product = torch.ones((), dtype=torch.float64)
@@ -110,7 +110,7 @@ def close(found: Tensor, expected: Tensor, error: float = 1e-12) -> None:
 
 
 def incoming(sums: Sums) -> tuple[Tensor, Tensor]:
-    """Gradients of the output and of the log-sum-exp, the latter zero where nothing is attended."""
+    """Gradients of the output and of the log-sum-exp, the latter zero if nothing is attended."""
     generator = torch.Generator().manual_seed(1)
     grad_out, grad_lse = (torch.randn(x.shape, dtype=x.dtype, generator=generator) for x in (sums.output, sums.moment))
     return grad_out, grad_lse.masked_fill(sums.denominator == 0, 0.0)
@@ -118,7 +118,7 @@ def incoming(sums: Sums) -> tuple[Tensor, Tensor]:
 
 @pytest.fixture(params=runnable(native().library) if native().library else [])
 def architecture(request):
-    """Each architecture that this processor runs, chosen for a test."""
+    """Each architecture that this processor supports, selected for a test."""
     library = native().library
     assert library.separatrix_choose(request.param.encode()) == 0
     yield request.param
@@ -206,7 +206,7 @@ def test_it_gives_what_plain_pytorch_gives_whatever_the_chunks(case, size, in_py
 
 
 def test_where_nothing_is_attended_and_no_coordinate_is_left_sums_are_zero():
-    """As where a key set is hidden throughout: all its coordinates are zero, and are dropped."""
+    """If a key set is entirely hidden, all its coordinates are zero, and are dropped."""
     expansion = Expansion(expansion_frame(), total_degree(0, 2), torch.ones(1, dtype=torch.float64), None)
     x = torch.empty(2, 0, 5, dtype=torch.float64)
     ones, nothing = torch.ones(2, 3, 5, dtype=torch.float64), torch.zeros(2, 1, 3, dtype=torch.float64)
@@ -248,11 +248,11 @@ def test_hidden_tokens_may_hold_anything():
 
 
 LOST = 0.75 * 2.0**-53
-"""Added to 1 it is rounded away, every time; added to numbers of its own size it is not."""
+"""Added to 1 the number is lost in each addition; added to numbers of its own magnitude it is not."""
 
 
 def one_by_one(n: int) -> tuple[Expansion, Tensor, Tensor]:
-    """A linear polynomial, n coordinates 0, and n values: 1, and then numbers that are lost when 1 is there."""
+    """A linear polynomial, n zero coordinates, and n values: 1, and then numbers that are lost when added to 1."""
     index_set = total_degree(1, 1)
     coefficients = torch.ones(index_set.rank, dtype=torch.float64)
     values = torch.full((1, 1, n), LOST, dtype=torch.float64)
@@ -266,7 +266,7 @@ def expansion_frame() -> Frame:
 
 
 def test_tokens_are_added_one_by_one_and_counted_so():
-    """The error comes near what is counted, and is more than what sums by chunks would have."""
+    """The error is close to the counted bound, and larger than that of sums by chunks."""
     n = 60_000
     expansion, x, values = one_by_one(n)
     before = torch.zeros(1, 2, 1, dtype=torch.float64)

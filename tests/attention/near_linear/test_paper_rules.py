@@ -1,4 +1,4 @@
-"""What the theorems of Alman and Song name: ranks, orders and thresholds."""
+"""The ranks, orders and thresholds in the theorems of Alman and Song."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans of calls: the cheapest algorithm, its cost, and the sentence when there is none."""
+"""Plans of calls: the cheapest algorithm, its cost, and the error message if there is none."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_auto_runs_what_is_planned():
     ("scale", "order", "lengths"), [(1e-3, 3, 60), (0.3, 3, 60), (1.6, 3, 60), (2.2, 3, 6), (4.0, 2, 6)]
 )
 def test_polynomials_out_of_reach_have_forecasts_above_the_target(scale, order, lengths, is_causal, output_only):
-    """What is passed over without a forecast could not have been taken, and most of what could not is passed over."""
+    """Candidates that are skipped without a forecast could not have been chosen, and most of the others are skipped."""
     query, keys, values = uniform(lengths, 3, order, scale)
     query, keys, values = query.double(), [x.double() for x in keys], [x.double() for x in values]
     call = check_call(query, keys, values, is_causal=is_causal, scale=1 / 3)
@@ -107,7 +107,7 @@ def test_polynomials_out_of_reach_have_forecasts_above_the_target(scale, order, 
     ],
 )
 def test_a_refusal_makes_few_polynomials(order, d, size, tolerance, differentiable, monkeypatch):
-    """Up to 3,700 polynomials could be tried for six tokens: few are made, for the plan and for the message."""
+    """Up to 3,700 polynomials could be tried for six tokens: few are constructed, for the plan and for the message."""
     generator = torch.Generator().manual_seed(0)
     query, *sets = (size * torch.randn(6, d, generator=generator, dtype=torch.float64) for _ in range(2 * order - 1))
     made = []
@@ -127,9 +127,9 @@ def test_a_refusal_makes_few_polynomials(order, d, size, tolerance, differentiab
 
 @pytest.mark.parametrize("order", [2, 3, 4])
 def test_flops_are_those_counted(order):
-    """The plan's flops are the matrix products' of the run, counted by PyTorch; planning has a few of its own."""
+    """The plan's flops are those of the run's matrix products, counted by PyTorch; planning adds a few."""
     arguments = uniform(700, 4, order)
-    assert float32_products_are_float32()  # found out once in a process, by products that would be counted
+    assert float32_products_are_float32()  # measured once per process, by products that would be counted
     with FlopCounterMode(display=False) as planning:
         sx.plan_attention(*arguments, tolerance=1e-3, method="polynomial")
     with FlopCounterMode(display=False) as counter:
@@ -144,7 +144,7 @@ def test_flops_are_those_counted(order):
 
 
 def test_a_certificate_that_misses_raises_the_degree(monkeypatch):
-    """A forecast that is a thousand times too small leads to a degree too low, which is then raised."""
+    """A forecast that is 1,000 times too small leads to a degree that is too low, which is then raised."""
     honest = Forecast._output_error
     monkeypatch.setattr(Forecast, "_output_error", lambda *a: honest(*a) / 1000)
     monkeypatch.setattr(Forecast, "moments_in_reach", lambda *a: list(range(0, a[1], 2)))
@@ -174,7 +174,7 @@ def test_out_of_reach_says_what_would_do():
 
 
 def test_the_bound_that_would_work_does():
-    """Entries up to the bound that the error names have a worst-case rank within reach."""
+    """Entries up to the bound in the error message have a worst-case rank within the limit."""
     query, keys, values = uniform(100_000, 16, scale=6.0)
     with pytest.raises(sx.SeparatrixError) as caught:
         sx.certified_attention(query, keys, values, tolerance=1e-6)
@@ -205,7 +205,7 @@ def test_polynomial_needs_a_tolerance():
 
 
 def test_the_plan_says_what_was_run(monkeypatch):
-    """A polynomial whose certificate misses gives way to exact attention, and the plan says so."""
+    """If the certificate of a polynomial exceeds the tolerance, exact attention is used, and the plan says so."""
     monkeypatch.setattr(Forecast, "error", lambda *arguments, **options: 0.0)
     monkeypatch.setattr(Forecast, "moments_in_reach", lambda *arguments: [])
     query, keys, values = uniform(300, 8)
@@ -230,7 +230,7 @@ def test_the_plan_says_what_was_run(monkeypatch):
 )
 @pytest.mark.parametrize("installed", [True, False])
 def test_bytes_bound_those_counted(n, d, order, heads, tolerance, is_causal, installed, monkeypatch):
-    """What is alive at once beside inputs and output, counted as PyTorch dispatches it, is within the plan's bytes."""
+    """The peak memory in addition to inputs and output, counted by dispatch, is within the plan's bytes."""
     if not installed:
         monkeypatch.setattr(backend, "BACKENDS", (in_pytorch,))
         monkeypatch.setattr(cost, "native", lambda: replace(native(), library=None))

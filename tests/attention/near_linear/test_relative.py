@@ -1,4 +1,4 @@
-"""Certified calls by polynomials whose error is relative to exp: the bound holds, is near the error, and saves rank."""
+"""Certified calls by polynomials with an error relative to exp: the bound holds, is tight, and saves rank."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_certificate_holds_at_extreme_scores(order, d, radius, tolerance, is
 
 
 def test_the_bound_is_near_the_error(monkeypatch):
-    """With a third of the total variation the certificate is broken."""
+    """With a third of the total variation the certificate would be violated."""
     inputs = extreme(40, 3, 2, 1.0)
     exact, _ = reference.tensor_attention(*inputs, is_causal=True)
     result = sx.certified_attention(*inputs, tolerance=0.1, is_causal=True, method="polynomial")
@@ -52,7 +52,7 @@ def test_the_bound_is_near_the_error(monkeypatch):
 
 
 def test_a_larger_error_than_is_stated_breaks_the_certificate(monkeypatch):
-    """A polynomial with another coefficient than the one whose error was proved."""
+    """A polynomial with one coefficient changed after its error was proved."""
 
     def wrong(degree, radius, largest_error):
         right = relative_minimax(degree, radius, largest_error)
@@ -79,7 +79,7 @@ def test_extreme_scores_take_lower_degrees_than_chebyshevs(monkeypatch):
 
 @pytest.mark.parametrize("tolerance", [0.9, 2.0, 1e6])
 def test_any_tolerance_has_a_certificate(tolerance):
-    """However large the tolerance is, a relative error stays below 1, where weights are positive."""
+    """For every tolerance the relative error stays below 1, so that weights are positive."""
     inputs = extreme(40, 3, 2, 4.0)
     result = sx.certified_attention(*inputs, tolerance=tolerance, is_causal=True, method="polynomial")
     exact, _ = reference.tensor_attention(*inputs, is_causal=True)
@@ -101,7 +101,7 @@ def test_shapes_that_were_out_of_reach():
 
 @pytest.mark.parametrize("tolerance", [5.5e-3, 1.5e-4, 2.1e-2, 0.11, 0.5])
 def test_shapes_promise_no_lower_rank_than_calls_with_the_largest_entries_take(tolerance):
-    """In a causal call, whose basis is not changed: in another one, scores of +-1 take one coordinate."""
+    """In a causal call, whose basis is not changed: in a balanced basis, scores of +-1 need one coordinate."""
     shapes = sx.plan_shapes(10**7, 4, 1.0, 2, tolerance)
     call = sx.plan_attention(*extreme(40, 4, 2, 1.0), tolerance=tolerance, is_causal=True, method="polynomial")
     assert call.rank <= shapes.rank

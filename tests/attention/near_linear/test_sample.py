@@ -1,4 +1,4 @@
-"""The samples of a forecast: the first queries of a causal call are in them, with all of their tuples."""
+"""The samples of a forecast contain the first queries of a causal call, with all of their tuples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The polynomial method: the contract at a certified tolerance, and what is its own."""
+"""The polynomial method: the attention contract at a certified tolerance, and its own tests."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.contracts.attention_contract import ORDERS, AttentionContract, draw, 
 
 
 class TestPolynomial(AttentionContract):
-    """The tolerance is on the output; how far the log-sum-exp may be is what the certificates say."""
+    """The tolerance bounds the output; the certificates bound the error of the log-sum-exp."""
 
     error = 1e-10
 
@@ -59,7 +59,8 @@ def test_gradient_is_that_of_the_exact_output(order, options, masked):
 def test_gradient_is_exact_at_a_loose_tolerance(is_causal, monkeypatch):
     """gradcheck at a tolerance of 0.3: the gradient is that of the polynomial, not of exp.
 
-    The polynomial is Taylor's: Chebyshev's depends on the largest score, and finite differences would see it change.
+    The polynomial is the Taylor polynomial: The Chebyshev polynomial depends on the largest score, and finite
+    differences would see it change.
     """
     monkeypatch.setattr(planning, "_polynomials", lambda analysis, degree, *_: [taylor(degree)])
     query, keys, values = inputs(3, 3, [3, 3], d=2, batch=(1,))
@@ -112,7 +113,9 @@ def test_too_extreme_magnitudes_are_refused():
 
 
 def test_memory_does_not_grow_with_the_length():
-    """Forward and backward hold inputs, outputs, gradients, one float64 number a query for D and the certificate."""
+    """Forward and backward passes hold inputs, outputs, gradients, one float64 number per query for D, and the
+    certificate.
+    """
     from tests.attention.exact.test_operators import peak_bytes
 
     def work(n):
@@ -126,15 +129,15 @@ def test_memory_does_not_grow_with_the_length():
         return peak_bytes(run)
 
     small, large = work(20_000), work(80_000)
-    assert (large - small) / 60_000 < 400  # bytes a token: inputs and gradients alone are 160, outputs 48
+    assert (large - small) / 60_000 < 400  # bytes per token: inputs and gradients alone are 160, outputs 48
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings(
     "ignore:The .grad attribute of a Tensor:UserWarning"
-)  # Dynamo's own, where it leaves a graph
+)  # Dynamo's own warning at a graph break
 def test_compiled():
-    """What runs depends on the numbers, so a compiled model leaves its graph here, and gives the same."""
+    """The algorithm depends on the numbers, so a compiled model has a graph break here, and gives the same result."""
     query, keys, values = inputs(3, 5, [4, 6])
 
     def model(q, k1, k2):
@@ -168,7 +171,9 @@ def _gradients(factor, is_causal):
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("exponent", [-1060, -1040, -700, 1000])
 def test_gradients_are_linear_in_incoming_gradients_of_any_size(is_causal, exponent):
-    """A power of two is exact, so the gradients scale with it, up to one rounding to a subnormal number."""
+    """Multiplication by a power of two is exact, so the gradients scale with it, up to one rounding of subnormal
+    numbers.
+    """
     half = exponent // 2
     expected = [grad * 2.0**half * 2.0 ** (exponent - half) for grad in _gradients(1.0, is_causal)]
     for x, y in zip(_gradients(math.ldexp(1.0, exponent), is_causal), expected, strict=True):

@@ -1,4 +1,4 @@
-"""Plans for shapes alone: the worst case over all entries, by numbers, as tensors give it and without torch."""
+"""Plans for shapes alone: the worst case over all entries, computed with numbers as with tensors, without torch."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, worst_ca
 @pytest.mark.parametrize("radius", [0.1, 1.0, 5.0])
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-6])
 def test_worst_case_degree_is_enough(radius, tolerance):
-    """One coordinate, scores spread over [-R, R], values +-1: the degree of the worst case is never exceeded."""
+    """One coordinate, scores spread over [-R, R], values +-1: the worst-case degree is always enough."""
     degree = worst_case_degree(radius, tolerance)
     keys = torch.linspace(-1, 1, 41, dtype=torch.float64).reshape(-1, 1)
     values = torch.sign(keys) + (keys == 0)
@@ -36,7 +36,7 @@ def test_plan_shapes():
 
 
 def test_plan_shapes_says_when_neither_method_is_in_reach_and_what_would_bring_one_there():
-    """Rank 11,238,513 is more than is ever tried, and so are the flops of exact attention."""
+    """Rank 11,238,513 exceeds the largest rank that is tried, and so do the flops of exact attention."""
     n, d = 100_000, 64
     beyond = sx.plan_shapes(n, d, 1.0, 3, 1e-3)
     assert (beyond.method, beyond.rank) == ("none", None)
@@ -97,7 +97,7 @@ def test_shapes_beyond_them_are_refused(what):
 
 
 def errors_by_tensors(degree, radii):
-    """The bounds of the worst case on |exp - P|, from tensors as those of a call are: Taylor's, or Chebyshev's."""
+    """The worst-case bounds on |exp - P|, from tensors as in a call: The Taylor or the Chebyshev polynomial."""
     polynomial = taylor(degree)
     errors = polynomial.factors(radii) * radii**polynomial.moment
     best = torch.tensor(
@@ -107,7 +107,7 @@ def errors_by_tensors(degree, radii):
 
 
 def test_degrees_are_those_of_tensors():
-    """The planner of shapes computes with numbers, that of calls with tensors: they agree on the degree."""
+    """The planner of shapes computes with numbers, the planner of calls with tensors: they choose the same degree."""
     generator = torch.Generator().manual_seed(0)
     drawn = 10 ** (6 * torch.rand(8, dtype=torch.float64, generator=generator) - 4)
     radii = torch.cat([drawn[drawn <= LARGEST_RADIUS], torch.tensor([0.0, 0.25, 8.0, 50.0], dtype=torch.float64)])
@@ -140,7 +140,7 @@ print("torch" in sys.modules)
 
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_plans_are_the_same_whether_torch_is_imported_or_not(run, threads):
-    """In every number and word: the memory of a plan too, part of which each thread takes."""
+    """Plans agree in every number and word, also in their memory, part of which is per thread."""
     found = [run(PLANS, when, OMP_NUM_THREADS=threads) for when in ("without torch", "after torch")]
     assert [(one.returncode, one.stderr) for one in found] == [(0, ""), (0, "")]
     (*without, no), (*after, yes) = (one.stdout.splitlines() for one in found)
@@ -150,7 +150,7 @@ def test_plans_are_the_same_whether_torch_is_imported_or_not(run, threads):
 
 
 def test_torch_works_after_a_plan_without_it(run):
-    """Its library is loaded by then, and lends its threads to the kernels."""
+    """PyTorch's library is loaded by then, and the kernels use its threads."""
     code = """
 import sys, separatrix as sx
 sx.plan_shapes(10**6, 8, 0.9, 3, 1e-3)

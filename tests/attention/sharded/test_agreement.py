@@ -1,7 +1,7 @@
-"""Ranks that fail, skip a call or a backward pass, hang or die: every rank says so and names who it was.
+"""Ranks that fail, skip a call or a backward pass, hang or die: every rank raises an error that names the rank.
 
-A group of three is started once: every rank goes through all cases and saves what it was told, and the process that
-started them compares. After each case that leaves the group usable, a good call must give the numbers of one process.
+A group of three ranks is started once: every rank runs all cases and saves the messages it gets, and the parent process
+compares them. After each case that leaves the group usable, a correct call must give the numbers of one process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tests.ranks import start_ranks
 COUNT, TOKENS = 3, 4
 KINDS = [(exact, is_causal) for exact in (False, True) for is_causal in (False, True)]
 PATIENCE = 15.0
-"""Seconds that the ranks which are there wait for one that is not."""
+"""The seconds that ranks wait for an absent rank."""
 NOTHING = "nothing was raised"
 
 
@@ -72,7 +72,7 @@ def expected(is_causal: bool) -> list[torch.Tensor]:
 
 
 def is_right(exact: bool, is_causal: bool, rank: int, **options: Any) -> bool:
-    """Whether a good call now gives the rows of one process."""
+    """Whether a correct call now gives the rows of one process."""
     found = forward_and_backward(exact, is_causal, rank, **options)
     mine = [x[rank * TOKENS : (rank + 1) * TOKENS] for x in expected(is_causal)]
     return all(torch.allclose(a, b, atol=1e-4, rtol=0) for a, b in zip(found, mine, strict=True))
@@ -98,7 +98,7 @@ def replaced(module: Any, name: str, value: Any) -> Iterator[None]:
 
 @contextmanager
 def failing_at(number: int) -> Iterator[None]:
-    """The `number`-th time that a rank does its work alone, it runs out of memory."""
+    """The `number`-th local computation of a rank runs out of memory."""
     attempted, counted = agreement._attempted, [0]
 
     def attempt(work: Callable[[], Any]) -> Any:
@@ -113,7 +113,7 @@ def failing_at(number: int) -> Iterator[None]:
 
 
 def every_failure(rank: int, exact: bool, is_causal: bool) -> list[str]:
-    """What this rank is told when rank 1 fails at its first work alone, its second, and so on until none is left."""
+    """The errors of this rank if rank 1 fails at its first local computation, its second, and so on until the last."""
     heard: list[str] = []
     while not heard or heard[-1] != NOTHING:
         with failing_at(len(heard) + 1 if rank == 1 else 0):
@@ -123,7 +123,7 @@ def every_failure(rank: int, exact: bool, is_causal: bool) -> list[str]:
 
 
 def spoilt_call(name: str, exact: bool, rank: int) -> None:
-    """A call that one rank makes with what cannot be sent, or that breaks what checks it."""
+    """A call of one rank with an argument that cannot be sent, or that breaks the checks."""
     tensors = [x[rank * TOKENS : (rank + 1) * TOKENS] for x in tokens()]
     options: dict[str, Any] = {}
     module = parallel_exact if exact else parallel
@@ -157,13 +157,13 @@ SPOILT = {
 
 
 def beyond_range(rank: int) -> None:
-    """Rank 1 has queries whose scores no type holds."""
+    """Rank 1 has queries whose scores overflow every dtype."""
     tensors = [x[rank * TOKENS : (rank + 1) * TOKENS] for x in tokens()]
     attended(True, False, [tensors[0] * (1e300 if rank == 1 else 1.0), *tensors[1:]], scale=1.0)
 
 
 def many_roundings(rank: int) -> None:
-    """Rank 1 has added up its tokens in so many pieces that no tolerance is kept any more."""
+    """Rank 1 has summed its tokens in so many pieces that no tolerance can be kept."""
     tensors = [x[rank * TOKENS : (rank + 1) * TOKENS] for x in tokens()]
     pieces = property(lambda state: ((1 << 40) if rank == 1 else 10,) * 2)
     with replaced(TensorAttentionState, "roundings", pieces):
@@ -171,14 +171,14 @@ def many_roundings(rank: int) -> None:
 
 
 def skipped_backward(rank: int) -> str:
-    """Rank 1 runs no backward pass, and calls again instead."""
+    """Rank 1 skips its backward pass, and makes another call."""
     tensors = [x[rank * TOKENS : (rank + 1) * TOKENS].clone().requires_grad_() for x in tokens()]
     out = attended(False, False, tensors)
     return told(lambda: attended(False, False, tensors) if rank == 1 else out.sum().backward())
 
 
 def skipped_call(rank: int) -> str:
-    """Rank 1 is interrupted in a call, leaves it, and makes its next one, while the others wait for it in the first."""
+    """Rank 1 is interrupted in a call and makes its next call, while the other ranks still wait in the first."""
     if rank == 1:
 
         def interrupted(*_: object, **__: object) -> None:
@@ -203,7 +203,7 @@ def other_plan(rank: int) -> None:
 
 
 def other_version(exact: bool, rank: int) -> None:
-    """Rank 2 runs another version of the library, whose reports end in what this one does not know."""
+    """Rank 2 runs another version of the library, whose reports have a field that this version does not know."""
     tensors = [x[rank * TOKENS : (rank + 1) * TOKENS] for x in tokens()]
     with (
         replaced(agreement, "__version__", "9.9" if rank == 2 else agreement.__version__),
@@ -222,7 +222,7 @@ def inference_then_training(exact: bool, rank: int) -> bool:
 
 
 def stopped(rank: int, folder: Path) -> str:
-    """Rank 2 is stopped in the exchange that follows a barrier, and continued when the others are done."""
+    """Rank 2 is stopped in the exchange after a barrier, and continued when the others are done."""
     group = dist.new_group(list(range(COUNT)))
     forward_and_backward(False, False, rank, group=group)
     done = [folder / f"{other}.saw-a-stopped-rank" for other in (0, 1)]
@@ -246,7 +246,7 @@ def stopped(rank: int, folder: Path) -> str:
 
 
 def absent(rank: int, group: dist.ProcessGroup, folder: Path) -> list[str]:
-    """Rank 2 does not call, and goes on when the others have given up."""
+    """Rank 2 does not call, and continues when the others have timed out."""
     done = [folder / f"{other}.gave-up" for other in (0, 1)]
     if rank == 2:
         while not all(one.exists() for one in done):
@@ -283,10 +283,10 @@ def work(rank: int, folder: str) -> None:
     Path(folder, f"{rank}.json").write_text(json.dumps(heard))
     dist.barrier()
     if rank == 2:
-        os._exit(0)  # as a process that is killed
+        os._exit(0)  # like a killed process
     heard["died"] = told(lambda: forward_and_backward(False, True, rank, timeout=PATIENCE))
     Path(folder, f"{rank}.json").write_text(json.dumps(heard))
-    os._exit(0)  # without its third rank the group cannot be left in order
+    os._exit(0)  # without its third rank the group cannot shut down
 
 
 @pytest.mark.timeout(2400)
@@ -363,7 +363,7 @@ def at(store: dist.Store, rank: int) -> GroupState:
 
 
 def test_who_is_absent_after_all_had_met() -> None:
-    """Rank 1 says that it lost the others; rank 2 died on the way, and says nothing any more."""
+    """Rank 1 reports that it lost the others; rank 2 died before, and reports nothing."""
     store, place = dist.HashStore(), Barrier(4, backward=True, index=2)
     for rank in range(3):
         at(store, rank).arrive(place)
@@ -382,7 +382,7 @@ def test_who_is_absent_after_all_had_met() -> None:
 
 
 class Clock:
-    """A clock that goes on only when somebody sleeps; what is to happen at a time happens then."""
+    """A clock that advances only in sleeps; scheduled events happen at their times."""
 
     def __init__(self, events: dict[float, Callable[[], object]]) -> None:
         self.now, self.events = 0.0, events
@@ -400,7 +400,7 @@ class Clock:
 def test_a_rank_that_gives_up_later_is_not_blamed_for_one_that_stopped(
     met: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rank 2 stops at a place where rank 0 has waited for ten seconds, and rank 1, which was slower, for four."""
+    """Rank 2 stops at a barrier where rank 0 has waited for ten seconds, and rank 1, which was slower, for four."""
     store, place = dist.HashStore(), Barrier(4, backward=True, index=2)
     ranks, patience = [at(store, rank) for rank in range(3)], timedelta(seconds=10)
     said: list[str] = []
@@ -419,7 +419,7 @@ def test_a_rank_that_gives_up_later_is_not_blamed_for_one_that_stopped(
 
 
 def test_a_rank_that_has_passed_the_place_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rank 1 has heard all at a barrier, and waits at the next one; rank 0 has not heard from rank 2, which stopped."""
+    """Rank 1 passed a barrier and waits at the next one; rank 0 has not heard from rank 2, which stopped."""
     store, clock = dist.HashStore(), Clock({})
     monkeypatch.setattr(rank_progress, "time", clock)
     ranks = [at(store, rank) for rank in range(3)]
@@ -434,7 +434,7 @@ def test_a_rank_that_has_passed_the_place_is_not_blamed(monkeypatch: pytest.Monk
 
 
 def test_a_store_that_ends_with_rank_0_hides_no_verdict() -> None:
-    """Rank 0, which keeps the store, has said who is absent and ended before the others could read the store again."""
+    """Rank 0, which hosts the store, named the absent rank and exited before the others could read the store again."""
 
     class Ends(dist.HashStore):  # type: ignore[misc]
         def set(self, key: str, value: str) -> None:

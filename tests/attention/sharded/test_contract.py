@@ -1,4 +1,4 @@
-"""The contract of attention for sharded attention on two ranks, each a process that computes one call after another."""
+"""The attention contract for sharded attention on two ranks, which are processes that compute call after call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ FUNCTIONS = {"exact": sharded_exact_attention, "near-linear": sharded_attention}
 
 
 def serve(rank: int, folder: str, pipe: Connection) -> None:
-    """Run the passes that come through the pipe, until it is closed, and send the results of this rank back.
+    """Run the passes that arrive through the pipe until it is closed, and send the results of this rank back.
 
     A forward pass is (name of the function, order, tensors, options), a backward pass the gradient of the output. A
     call that fails sends its error.
@@ -55,7 +55,7 @@ class Group:
         self.pipes = pipes
 
     def run(self, requests: list[object]) -> list:
-        """What each rank sends for its request; an error of a rank is raised here."""
+        """The response of each rank to its request; an error of a rank is raised here."""
         for pipe, request in zip(self.pipes, requests, strict=True):
             pipe.send(request)
         results = [pipe.recv() for pipe in self.pipes]
@@ -67,7 +67,7 @@ class Group:
 
 @pytest.fixture(scope="module")
 def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
-    """Ranks for all tests of this module: starting them takes seconds."""
+    """Ranks shared by all tests of this module, because starting them takes seconds."""
     folder = str(tmp_path_factory.mktemp("ranks"))
     set_forkserver_preload(IMPORTED)
     context = get_context("forkserver")
@@ -84,7 +84,7 @@ def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
 
 
 class Sharded(torch.autograd.Function):
-    """Attention by the ranks as a function of whole tensors, which are cut along the sequence for them."""
+    """Attention by the ranks as a function of whole tensors, which are split along the sequence."""
 
     @staticmethod
     def forward(ctx, group, name, order, options, *tensors):

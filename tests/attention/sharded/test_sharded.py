@@ -1,7 +1,7 @@
-"""Attention to a sequence in shards, on 2 and 4 ranks, against the same attention in one process.
+"""Attention to a sharded sequence, on 2 and 4 ranks, against the same attention in one process.
 
-Starting ranks takes seconds, so a group is started once: every rank runs all cases and saves what it finds, and the
-process that started them compares.
+Starting ranks takes seconds, so a group is started once: every rank runs all cases and saves its results, and the
+parent process compares them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ D, D_V, BATCH = 3, 2, (2,)
 
 @pytest.fixture(scope="module", autouse=True)
 def _near_linear():
-    """In one process too attention is near-linear, even of a few tokens, of which exact attention is cheaper."""
+    """Use near-linear attention in one process too, even for a few tokens, for which exact attention is cheaper."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("separatrix.attention.near_linear.bounded_attention.exact_dtype", lambda *given: None)
         yield
@@ -43,7 +43,9 @@ def _near_linear():
 
 @dataclass(frozen=True)
 class Case:
-    """lengths[0] are those of the query shards, lengths[m] of key set m - 1; a causal call has one row for all."""
+    """lengths[0] are the lengths of the query shards, lengths[m] those of key set m - 1; a causal call has one row for
+    all.
+    """
 
     name: str
     exact: bool
@@ -61,7 +63,7 @@ class Case:
         return self.lengths[m % len(self.lengths)]
 
     def tensors(self):
-        """Query, keys and values of the whole sequence, and what the output is multiplied by to make a loss."""
+        """Query, keys and values of the whole sequence, and the factors of the output in the loss."""
         generator = torch.Generator().manual_seed(self.order)
 
         def uniform(m, width):
@@ -165,7 +167,7 @@ REFUSED = ("far", "nan", "bound", "dtype", "lengths", "reach", "function")
 
 
 def refused_call(name, rank, count):
-    """A call that is refused on every rank for what one of them does."""
+    """A call that every rank refuses because of one rank's arguments."""
     query, key, value = (x[..., :3, :] for x in Case("", False, 2, False, ((9,) * count,)).shard(rank)[:3])
     bound = 1.0
     if name == "far" and rank == 1:
@@ -204,7 +206,7 @@ COUNTED = {
 
 
 def work(rank, count, folder):
-    """What every rank does."""
+    """The function that every rank runs."""
     torch.set_num_threads(1)
     rendezvous, patience = f"file://{folder}/rendezvous", timedelta(hours=1)
     dist.init_process_group("gloo", init_method=rendezvous, rank=rank, world_size=count, timeout=patience)
@@ -278,7 +280,8 @@ def check_counts(name, count, said):
         if not exact:
             kind = "all_gather" if is_causal else "all_reduce"
             assert few == many
-            # The report's numbers and text; then before and after each exchange, the causal one's with a sum between.
+            # The report's numbers and text, then one barrier before and after each exchange; the causal exchange has a
+            # sum between.
             assert few["calls"] == {"agreement": 8 if is_causal else 6, kind: 2}
             rank_of_plan = plan_bounded(order, D, (1 + 2.0**-52) ** order, 1e-4).rank
             heads = math.prod(BATCH)
@@ -316,7 +319,7 @@ def test_ranks(count, tmp_path, subtests):
 
 @pytest.mark.parametrize("order", [2, 3])
 def test_the_gradient_of_the_states_before(order, monkeypatch):
-    """Of a shard of three chunks, to all tensors and to the states before it."""
+    """The derivatives of a shard of three chunks, by all tensors and by the states before it."""
     monkeypatch.setattr(cost, "CAUSAL_BYTES", 1)
     case = Case("", False, order, True, ((5, 17),))
     first, second = (case.shard(rank)[:-1] for rank in (0, 1))
@@ -342,7 +345,7 @@ def test_the_gradient_of_the_states_before(order, monkeypatch):
     seed=st.integers(0, 1000),
 )
 def test_merged_parts_are_the_whole(sizes, largest, seed):
-    """Softmax over a list of scores, from that over its pieces: some empty, some with scores that exp cannot take."""
+    """Softmax over a list of scores, from its pieces: some are empty, and some have scores whose exp overflows."""
     generator = torch.Generator().manual_seed(seed)
     scores = largest * (2 * torch.rand(1, 3, sum(sizes), generator=generator, dtype=torch.float64) - 1)
     values = torch.rand(1, sum(sizes), 2, generator=generator, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Tokens drawn for the tests of streams, and which of them are seen."""
+"""Random tokens for the tests of streams, and masks of visible tokens."""
 
 from __future__ import annotations
 
@@ -22,4 +22,4 @@ def part(sets, *where):
 
 
 SEEN = torch.tensor([[[True, False, True, True, False, True]], [[False, False, False, True, True, True]]])
-"""Of six tokens those that each of two sequences sees, whatever the head."""
+"""The mask of six tokens for each of two sequences, the same for all heads."""

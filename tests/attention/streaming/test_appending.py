@@ -1,4 +1,4 @@
-"""Tokens that are appended to a state: what is refused, and what masks hide."""
+"""Tokens that are appended to a state: which are refused, and the effect of masks."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_bad_tokens_are_named():
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, 3.0])
 def test_hidden_tokens_may_be_anything_and_are_not_added(order, wrong):
-    """Each sequence has the sums of the tokens that it sees, appended alone, and the certificate of their values."""
+    """Each sequence has the sums of its visible tokens, appended alone, and the certificate of their values."""
     query, keys, values = tokens(0, order, 6, 3, 2, (2, 2))
     spoilt = [[x.masked_fill(~SEEN.unsqueeze(-1), wrong) for x in sets] for sets in (keys, values)]
     options = {"bound": 1.0, "tolerance": 1e-4, "dtype": torch.float64}

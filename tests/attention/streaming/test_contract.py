@@ -1,4 +1,4 @@
-"""The contract of attention for the state of a token stream."""
+"""The attention contract for the state of a token stream."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ def in_batch(tensors, batch):
 
 
 class TestState(AttentionContract):
-    """Tokens are appended in two parts, or for causal calls one by one between the queries that attend them.
+    """Tokens are appended in two parts, or one by one between the queries of causal calls.
 
-    The leading dimensions of a state are given once, so that inputs are broadcast to them here.
+    The leading dimensions of a state are fixed, so that inputs are broadcast to them here.
     """
 
     error = 1e-5
@@ -65,7 +65,7 @@ class TestState(AttentionContract):
 
 
 class TestExtendedState(TestState):
-    """Causal calls of equal lengths by `extend`, which appends tokens and attends with their queries at once."""
+    """Causal calls of equal lengths by `extend`, which appends tokens and attends with their queries in one call."""
 
     test_causal_with_an_offset = None
 

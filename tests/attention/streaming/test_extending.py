@@ -1,4 +1,4 @@
-"""Tokens that are appended and asked at once, against the causal call."""
+"""Appending tokens and attending in one call, against the causal call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from tests.attention.streaming.drawn_tokens import SEEN, part, tokens
 @pytest.mark.parametrize("order", [2, 3, 4])
 @pytest.mark.parametrize("batch", [(), (2, 3)])
 def test_decoding_equals_the_causal_call(order, batch):
-    """Token by token, and a prefill in chunks before it: to rounding of each other, within the certificate of exact."""
+    """Token by token, and after a prefill in chunks: equal up to rounding, and within the certificate of exact
+    attention.
+    """
     n, d, d_v = 23, 3, 4
     query, keys, values = tokens(0, order, n, d, d_v, batch)
 
@@ -49,7 +51,7 @@ def test_tokens_whose_outputs_would_be_refused_for_rounding_are_not_appended(len
     state = sx.TensorAttentionState(3, 3, 2, bound=1.0, tolerance=1e-9, dtype=torch.float64)
     state.extend(query[:20], part(keys, 20), part(values, 20))
     before, held = state.tokens, [z.clone() for z in state.states]
-    state.ledger.roundings[0] = largest_that_is_kept(state)  # as after many tokens one by one; one more is one too many
+    state.ledger.roundings[0] = largest_that_is_kept(state)  # as after many single tokens; one more exceeds the limit
     values = [x.requires_grad_(wants_gradient) for x in values]
     with pytest.raises(sx.SeparatrixError, match=r"tokens the error bound .* exceeds the tolerance"):
         state.extend(query[20 : 20 + length], part(keys, 20, 20 + length), part(values, 20, 20 + length))
@@ -67,7 +69,7 @@ def refused(state, roundings, counts):
 
 
 def largest_that_is_kept(state):
-    """How many roundings the first set's tokens may have gone through, so that the state still attends."""
+    """The number of roundings of the first set's tokens at which the state still attends."""
     low, high = 0, 2**60
     while high - low > 1:
         middle = (low + high) // 2
@@ -78,7 +80,7 @@ def largest_that_is_kept(state):
 @pytest.mark.parametrize("cuts", [[6], [1] * 6, [2, 3, 1]], ids=str)
 @pytest.mark.parametrize("shared", [False, True])
 def test_causal_attention_with_masks_goes_on(cuts, shared):
-    """As the causal call with the same masks, another for each set; where nothing is seen yet the output is zero."""
+    """Equal to the causal call with the same masks, one for each set; zero while nothing is visible."""
     query, keys, values = tokens(0, 3, 6, 3, 2, (2, 2))
     other = SEEN.roll(1, -1)
     queries = torch.stack([query, -query], -3) if shared else query

@@ -1,4 +1,4 @@
-"""A few tokens by the kernels in C++: against PyTorch, exact attention and the certificate."""
+"""A few tokens by the C++ kernels: against PyTorch, exact attention and the certificate."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_narrow_types_and_norms(dtype, norm, calls):
 
 
 def test_tokens_at_the_bound_are_taken_and_beyond_it_refused(calls):
-    """A norm that rounding leaves undecided is looked at twice, by the kernels and by PyTorch."""
+    """A norm that is too close to the bound for rounding is checked twice, by the kernels and by PyTorch."""
     state = sx.TensorAttentionState(3, 2, 2, bound=1.0, tolerance=1e-2, norm="order", dtype=torch.float64)
     value = torch.ones(1, 2, dtype=torch.float64)
     key = torch.tensor([[state.largest_token, 0.0]], dtype=torch.float64)  # its k-th power is 1, which is not below 1
@@ -192,7 +192,7 @@ def test_the_same_bits_with_one_thread_and_two():
 
 
 def test_roundings_are_counted_call_by_call():
-    """Sums of 2^-53 and 1 in which every addition that is counted rounds down."""
+    """Sums of 2^-53 and 1 in which every counted addition rounds down."""
     state = sx.TensorAttentionState(2, 1, 1, bound=1.0, tolerance=1e-2, dtype=torch.float64)
     zero, one, small = (torch.full((1, 1), x, dtype=torch.float64) for x in (0.0, 1.0, 2.0**-53))
     state.append(zero, one)

@@ -1,4 +1,4 @@
-"""A few tokens by the kernels in Triton, in its interpreter: against PyTorch, exact attention and the certificate."""
+"""A few tokens by the Triton kernels, in the interpreter: against PyTorch, exact attention and the certificate."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def test_they_are_pytorchs_sums(order, d, d_v, batch):
 
 
 def check_stream(order, d, d_v, batch, sizes):
-    """States and outputs of random tokens, appended so many at a time, against exact attention and plain PyTorch."""
+    """States and outputs of random tokens, appended in pieces of this length, against exact attention and plain
+    PyTorch.
+    """
     query, keys, values = tokens(order, sum(sizes), d, d_v, batch)
 
     def run():
@@ -96,7 +98,7 @@ def test_what_is_beyond_the_bound_is_refused_before_anything_is_added():
 
 
 def test_a_step_reads_numbers_twice(monkeypatch):
-    """A look at numbers of a GPU stops its queue: one to append a token, and one to ask."""
+    """Reading a number from a GPU synchronises: once to append a token, and once to attend."""
     query, keys, values = tokens(3, 2, 2, 2)
     state = sx.TensorAttentionState(3, 2, 2, bound=1.0, tolerance=1e-2, dtype=torch.float64)
     state.append(part(keys, 0, 1), part(values, 0, 1))
@@ -117,7 +119,7 @@ def test_outputs_beyond_the_type_are_refused():
 
 
 def test_roundings_are_counted_call_by_call():
-    """Sums of 2^-53 and 1 in which every addition that is counted rounds down."""
+    """Sums of 2^-53 and 1 in which every counted addition rounds down."""
     state = sx.TensorAttentionState(2, 1, 1, bound=1.0, tolerance=1e-2, dtype=torch.float64)
     zero, one, small = (torch.full((1, 1), x, dtype=torch.float64) for x in (0.0, 1.0, 2.0**-53))
     state.append(zero, one)

@@ -1,4 +1,4 @@
-"""States saved and loaded: what their certificate rests on is compared, and sums that no tokens have are refused."""
+"""States saved and loaded: the settings of their certificate are compared, and impossible sums are refused."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def state(count=9, **changed):
 
 
 def test_a_saved_state_goes_on_as_it_was(tmp_path):
-    """Through a file of safetensors, which has tensors alone, into a state that had other tokens."""
+    """Through a safetensors file, which contains tensors alone, into a state that had other tokens."""
     first = state()
     save_file(first.state_dict(), tmp_path / "state.safetensors")
     again = state(4)
@@ -58,7 +58,7 @@ def test_the_configuration_can_be_read_by_people():
 
 
 def state_of_degree(monkeypatch, degree, **changed):
-    """A state whose plan has another degree than is needed, as earlier versions planned it."""
+    """A state whose plan has a different degree from today's, as in earlier versions."""
 
     def plan(*given):
         planned = plan_bounded(*given)
@@ -72,7 +72,7 @@ def state_of_degree(monkeypatch, degree, **changed):
 @pytest.mark.parametrize("degree", [5, 7])
 @pytest.mark.parametrize("masked", [False, True])
 def test_a_state_of_a_higher_degree_is_loaded_without_the_sums_beyond_the_plan(degree, masked, monkeypatch):
-    """Earlier versions planned higher degrees: the sums of all lower degrees are among theirs."""
+    """Earlier versions planned higher degrees: their sums contain those of all lower degrees."""
     before, expected = state_of_degree(monkeypatch, degree, batch_shape=(2,)), state(batch_shape=(2,))
     assert before.plan.degree == degree > expected.plan.degree
     mask = torch.tensor([[True, False, True, True, True], [True] * 5])
@@ -88,9 +88,9 @@ def test_a_state_of_a_higher_degree_is_loaded_without_the_sums_beyond_the_plan(d
     assert loaded.certificate.total == expected.certificate.total
     assert loaded.state_dict().keys() == expected.state_dict().keys()
     again = sx.TensorAttentionState(**GOOD, batch_shape=(2,))
-    again.load_state_dict(loaded.state_dict())  # saved anew, it has the degree of the plan
+    again.load_state_dict(loaded.state_dict())  # saved again, it has the degree of the plan
     spoilt = before.state_dict()
-    spoilt["states.0"][0, -1, 0] += 1  # among the sums that are left out
+    spoilt["states.0"][0, -1, 0] += 1  # among the omitted sums
     with pytest.raises(sx.ArgumentError, match="saved: expected tensors that match their checksum"):
         again.load_state_dict(spoilt)
 
@@ -126,7 +126,7 @@ OTHER = {
 
 @pytest.mark.parametrize("name", OTHER)
 def test_what_differs_is_named(name):
-    """Loading and merging say the same."""
+    """Loading and merging raise the same error."""
     here, there = state(batch_shape=(3, 2)), state(**({"batch_shape": (3, 2)} | OTHER[name]))
     before = here.state_dict()
     with pytest.raises(sx.ArgumentError, match=rf"saved: expected a state with {name} = .*, got {name} = "):
@@ -137,7 +137,7 @@ def test_what_differs_is_named(name):
 
 
 def attention(query, keys, values, scale):
-    """Outputs of one column by mpmath, in 60 digits, from the definition: d = 1, all sets of one length."""
+    """Outputs of one column by mpmath, to 60 digits, from the definition: d = 1, all sets of one length."""
     with mpmath.workdps(60):
         rows = []
         for q in query.flatten().tolist():
@@ -152,7 +152,9 @@ def attention(query, keys, values, scale):
 
 @pytest.mark.parametrize("order", [4, 6])
 def test_a_state_of_bfloat16_is_not_taken_for_one_of_float64(order):
-    """A token of 1.0078 is within the bound of 1 in bfloat16, and not in float64, whose certificate is for less."""
+    """A token of 1.0078 is within the bound of 1 in bfloat16, but not in float64, whose certificate is for smaller
+    tokens.
+    """
     arguments = {"order": order, "head_dim": 1, "value_dim": 1, "bound": 1.0, "tolerance": 1e-2, "scale": -8.0}
     narrow = sx.TensorAttentionState(**arguments, dtype=torch.bfloat16)
     wide = sx.TensorAttentionState(**arguments, dtype=torch.float64)
@@ -207,7 +209,7 @@ def test_numbers_that_no_tokens_have(what):
 
 
 def test_a_flipped_bit_is_refused_wherever_it_is():
-    """Most of them leave sums that other tokens could have, whose outputs would be beyond the certificate."""
+    """Most of them leave sums that other tokens could have, whose outputs would violate the certificate."""
     here, saved, draw = state(4), state().state_dict(), random.Random(0)
     for name, x in saved.items():
         for _ in range(60):
@@ -270,7 +272,7 @@ def test_a_list_is_no_saved_state():
 @pytest.mark.parametrize("bound", [1e-3, 1.0, 1e3])
 @pytest.mark.parametrize("norm", ["entries", "order"])
 def test_states_of_tokens_at_the_bound_are_loaded(order, bound, norm):
-    """What can be reached is not refused: all tokens at the bound, in thousands of pieces, merged with themselves."""
+    """Reachable sums are accepted: all tokens at the bound, in thousands of pieces, merged with themselves."""
     made = [
         sx.TensorAttentionState(
             order, 2, 1, bound=bound, tolerance=1e-2, scale=0.5 * bound**-order, norm=norm, dtype=torch.float64
@@ -298,7 +300,7 @@ def test_states_that_have_seen_nothing_are_saved_too():
 
 
 def test_hidden_tokens_are_counted_and_the_counts_are_checked():
-    """A state of nine tokens, of which masks hid two from one head and none from the other."""
+    """A state of nine tokens, two of which are masked for one head and none for the other."""
     masks = torch.ones(2, 9, dtype=torch.bool)
     masks[0, 3:5] = False
     made = sx.TensorAttentionState(**GOOD, batch_shape=(2,))

@@ -1,4 +1,4 @@
-"""States that several threads use: any number of them attend, and a change while another thread is at it is refused."""
+"""States shared by threads: any number of threads may attend, and a concurrent change is refused."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def filled():
 @pytest.mark.skipif(native().library is None, reason="this installation has no kernels")
 @pytest.mark.parametrize("lengths", [(3, 3, 3, 3), (1, 2, 5, 8)])
 def test_threads_attend_one_state(lengths):
-    """Each thread has queries of its own, and every output has the bits that one thread alone computes."""
+    """Each thread has its own queries, and every output has the bits that a single thread computes."""
     state = filled()
     queries = [uniform(seed, 3, length, 4) for seed, length in enumerate(lengths)]
     expected = [state.attend(query) for query in queries]
@@ -43,7 +43,7 @@ def test_threads_attend_one_state(lengths):
 
 
 class Pause:
-    """Lets one thread stop within a function of a module until another thread says that it may go on."""
+    """Pause one thread inside a function of a module until another thread releases it."""
 
     def __init__(self, monkeypatch, module, name):
         self.reached, self.released = threading.Event(), threading.Event()
@@ -58,7 +58,7 @@ class Pause:
         monkeypatch.setattr(module, name, paused)
 
     def during(self, work, meanwhile):
-        """What `work` returns on another thread; `meanwhile` runs here while it is paused."""
+        """The result of `work` on another thread; `meanwhile` runs here while it is paused."""
         with ThreadPoolExecutor(1) as pool:
             future = pool.submit(work)
             try:
@@ -101,7 +101,7 @@ def test_no_change_while_another_thread_attends(change, length, monkeypatch):
         assert torch.equal(state.attend(x), expected)  # reading is allowed
 
     assert torch.equal(pause.during(lambda: state.attend(x), meanwhile), expected)
-    CHANGES[change](state, x)  # and now nothing is in the way
+    CHANGES[change](state, x)  # now the state is not in use
 
 
 READINGS = {

@@ -30,7 +30,7 @@ from tests.attention.streaming.drawn_tokens import SEEN, part, tokens, uniform
     seed=st.integers(0, 10_000),
 )
 def test_the_certificate_holds(order, d, lengths, bound, norm, tolerance, corners, dtype, magnitude, seed):
-    """Against the reference in float64, whose own error is a thousandth of the least that is promised or less."""
+    """Against the reference in float64, whose error is at most a thousandth of the smallest bound."""
     lengths = lengths[: order - 1]
     made = [uniform(seed + m, length, d) for m, length in enumerate([4, *lengths])]
     if corners:
@@ -41,7 +41,7 @@ def test_the_certificate_holds(order, d, lengths, bound, norm, tolerance, corner
     values = [(magnitude * uniform(seed + 9 + m, length, 2)).to(dtype) for m, length in enumerate(lengths)]
     scale = 1.0 if norm == "order" else None
     state = sx.TensorAttentionState(order, d, 2, bound=bound, tolerance=tolerance, scale=scale, norm=norm, dtype=dtype)
-    for m in range(1 if order == 2 else 0):  # one set: also in two pieces
+    for m in range(1 if order == 2 else 0):  # one set, also in two pieces
         state.append(keys[m][:1], values[m][:1])
         state.append(keys[m][1:], values[m][1:])
     if order > 2:
@@ -98,7 +98,7 @@ def test_merged_states_are_the_state_of_all_tokens():
 
 @pytest.mark.parametrize("order", [2, 3])
 def test_gradients(order):
-    """Of all that was appended, in pieces, and of the query."""
+    """The dtype and shape errors of everything that is appended, and of the query."""
     query, keys, values = tokens(5, order, 6, 2, 3)
     inputs = [x.requires_grad_() for x in (query[:2].clone(), *keys, *values)]
 
@@ -133,7 +133,7 @@ def test_nothing_is_promised_of_values_that_underflow():
 
 @pytest.mark.parametrize(("bound", "scale"), [(1e80, 5e-161), (1e10, 1e-20), (1e-9, 1e17)])
 def test_bounds_far_from_one(bound, scale):
-    """Powers of such coordinates would leave the range unless they are brought together first."""
+    """Powers of such coordinates would overflow or underflow unless they are rescaled first."""
     x = 2 * torch.rand(3, 50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) - 1
     state = sx.TensorAttentionState(2, 2, 2, bound=bound, tolerance=1e-6, scale=scale, dtype=torch.float64)
     state.append(x[0] * bound, x[1])
@@ -148,7 +148,7 @@ def test_values_that_leave_the_range_have_no_certificate():
         state.append(keys, [torch.full((3, 2), 10.0**power, dtype=dtype) for power in powers])
         return state.certificate.total
 
-    assert certificate(-102, -220, 85, 62) == math.inf  # the first two multiply to less than any number
+    assert certificate(-102, -220, 85, 62) == math.inf  # the product of the first two underflows
     assert certificate(200, 200, -300) == math.inf
     assert certificate(-102, 85) < 1e-18
     assert certificate(3, 3, dtype=torch.float16) == math.inf  # outputs of 1e6
@@ -177,13 +177,13 @@ def test_outputs_that_rounding_may_spoil_are_refused():
     state = sx.TensorAttentionState(2, 2, 2, bound=1.0, tolerance=1e-6)
     state.append(torch.ones(3, 2), torch.ones(3, 2))
     state.attend(torch.ones(1, 2))
-    state.ledger.roundings = [10**9]  # as after so many tokens one by one
+    state.ledger.roundings = [10**9]  # as after this number of single tokens
     with pytest.raises(sx.SeparatrixError, match="exceeds the tolerance"):
         state.attend(torch.ones(1, 2))
 
 
 def test_scores_too_large_for_the_digits_of_float64_are_refused():
-    """Weights from exp(-20) to exp(20) at 1e-6: truncation could be kept, rounding not."""
+    """Weights from exp(-20) to exp(20) at 1e-6: the truncation bound could be kept, the rounding bound could not."""
     with pytest.raises(sx.SeparatrixError, match="digits"):
         sx.TensorAttentionState(2, 1, 1, bound=math.sqrt(20.0), scale=1.0, tolerance=1e-6)
 
@@ -200,7 +200,7 @@ def test_a_bound_whose_power_is_no_number():
 
 
 def test_gradients_with_masks():
-    """Hidden tokens have none, and a query that sees nothing has none either."""
+    """Hidden tokens have no gradient, and neither has a query that attends nothing."""
     query, keys, values = tokens(0, 3, 4, 2, 2, (2,))
     seen = torch.tensor([[True, False, True, True], [False, False, False, False]])
 
@@ -220,7 +220,7 @@ def test_gradients_with_masks():
 
 
 def test_a_merged_state_counts_one_more_rounding():
-    """That of the sum of the two states; tokens and largest values are those of both."""
+    """The result is that of the sum of the two states; tokens and largest values are those of both."""
     ledger, other = StreamLedger([3, 4], [0.5, 2.0], [7, 1], None), StreamLedger([1, 0], [0.7, 0.0], [2, 5], None)
     ledger.merge(other)
     assert ledger == StreamLedger([4, 4], [0.7, 2.0], [8, 6], None)
@@ -232,7 +232,7 @@ def test_merged_states_with_masks():
     whole, *parts = (sx.TensorAttentionState(3, 3, 2, **options) for _ in range(4))
     whole.append(keys, values, key_masks=[SEEN, SEEN])
     for state, here, masked in zip(parts, (slice(0, 3), slice(3, 4), slice(4, 6)), (True, False, True), strict=True):
-        masks = [SEEN[..., here]] * 2 if masked else None  # both sequences see the fourth token
+        masks = [SEEN[..., here]] * 2 if masked else None  # the fourth token is visible to both sequences
         state.append(part(keys, here.start, here.stop), part(values, here.start, here.stop), key_masks=masks)
     first, second, third = parts
     second.merge(first)

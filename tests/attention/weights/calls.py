@@ -1,4 +1,4 @@
-"""Calls for those who look at weights: every option, awkward shapes, and numbers whose scores are exact."""
+"""Calls for the tests of weights: every option, awkward shapes, and inputs whose scores are exact."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import Tensor
 def calls(draw: Any, whole: bool) -> tuple[Tensor, list[Tensor], dict[str, Any]]:
     """A query, key sets and options of order 2 to 4, in float64.
 
-    With `whole` the numbers are whole and few, so that scores are exact in any order of summation, and many are equal.
+    With `whole` the inputs are small integers, so that scores are exact in any order of summation, and many are equal.
     """
     sets = draw(st.integers(1, 3))
     d = draw(st.integers(1, 4))

@@ -21,7 +21,7 @@ from tests.pairwise import pairwise
 
 @pytest.fixture(params=["whole", "cut"])
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks as they are, and so small that every call is cut in all its dimensions."""
+    """The default blocks, and blocks so small that every call is split in all its dimensions."""
     if request.param == "cut":
         monkeypatch.setattr(scores, "BLOCK", 12)
         monkeypatch.setattr(scores, "ROWS", 2)
@@ -61,7 +61,9 @@ def test_narrow_types_are_computed_in_float32(dtype: torch.dtype) -> None:
     indirect=["sizes"],
 )
 def test_weights_of_large_scores_sum_to_one(dtype: torch.dtype, size: float, lead: str) -> None:
-    """Scores are about `size`, and differ so little that many tuples have weight, or so much that one has all of it."""
+    """Scores are about `size`, with differences so small that many tuples have weight, or so large that one has all of
+    it.
+    """
     query, keys = draw(0, 2, 5, 3).to(dtype), [1 + draw(1, 2, 8, 3) / 64, 1 + draw(2, 2, 7, 3) / 64]
     if lead != "spread":
         keys[0][:, 0 if lead == "first" else -1] *= 2

@@ -98,7 +98,7 @@ def test_bad_arguments_are_refused(change: dict, message: str) -> None:
 
 
 def pixels(svg: str) -> Tensor:
-    """The picture inside an SVG: eight bits of red, green, blue and opacity, lines without a filter."""
+    """The image inside an SVG: eight bits of red, green, blue and opacity, rows without a PNG filter."""
     data = base64.b64decode(re.search(r"data:image/png;base64,([^\"]+)", svg).group(1))  # type: ignore[union-attr]
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     chunks, at = {}, 8

@@ -1,4 +1,4 @@
-"""The tuples that queries attend most, against the sorted list of all of them."""
+"""The tuples with the largest weights of each query, against the sorted list of all tuples."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.contracts.attention_contract import draw
 
 @pytest.fixture(params=["whole", "cut"])
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks as they are, and so small that every call is cut in all its dimensions."""
+    """The default blocks, and blocks so small that every call is split in all its dimensions."""
     if request.param == "cut":
         monkeypatch.setattr(scores, "BLOCK", 12)
         monkeypatch.setattr(scores, "ROWS", 3)
@@ -30,7 +30,7 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 @given(calls(whole=True), st.integers(1, 30))
 @settings(max_examples=150)
 def test_equals_the_sorted_list_with_its_ties(call: tuple[Tensor, list[Tensor], dict[str, Any]], k: int) -> None:
-    """Whole numbers: all scores are exact, so that tuples, ties and the order of ties are the definition's."""
+    """Integers: all scores are exact, so that tuples, ties and the order of ties are those of the definition."""
     query, keys, options = call
     found = sx.top_tuples(query, keys, k, **options)
     indices, weights, lse = reference.top_tuples(query, keys, k, **options)
@@ -49,7 +49,7 @@ def test_equals_the_largest_weights(call: tuple[Tensor, list[Tensor], dict[str, 
     torch.testing.assert_close(found.weights, weights, rtol=1e-10, atol=1e-14)
     torch.testing.assert_close(found.lse, lse, rtol=1e-10, atol=1e-10)
     assert torch.equal(found.indices == -1, indices == -1)
-    # Two tuples may change places only if their scores differ by a rounding.
+    # Two tuples may be exchanged only if their scores differ by a rounding error.
     all_weights = reference.attention_weights(query, keys, **options).flatten(-len(keys))
     flat = torch.zeros_like(found.indices[..., 0])
     for m, key in enumerate(keys):
@@ -93,7 +93,7 @@ def test_narrow_types_are_computed_in_float32(dtype: torch.dtype) -> None:
 
 
 def test_the_weights_are_those_of_tensor_attention() -> None:
-    """All tuples listed, weighted and added up, are the output."""
+    """The weighted sum of the values over all listed tuples is the output."""
     query, keys, values = draw(0, 2, 6, 3), [draw(1, 2, 4, 3), draw(2, 2, 5, 3)], [draw(3, 2, 4, 3), draw(4, 2, 5, 3)]
     top = sx.top_tuples(query, keys, 20)
     heads = torch.arange(2)[:, None, None]
@@ -105,7 +105,7 @@ def test_the_weights_are_those_of_tensor_attention() -> None:
 
 @pytest.mark.parametrize("power", [-30, 30])
 def test_factors_whose_products_leave_the_range(power: int) -> None:
-    """10^30 times 10^30 is no float32, but the scores of query / 10^60 are moderate."""
+    """10^30 times 10^30 overflows float32, but the scores of query / 10^60 are moderate."""
     query, keys = draw(0, 5, 3), [draw(1, 6, 3), draw(2, 7, 3)]
     plain = sx.top_tuples(query, keys, 4, scale=3.0)
     scaled = [key.float() * 2.0 ** (3 * power) for key in keys]

@@ -1,4 +1,4 @@
-"""Definition 4.2: what its experiments and checks must see, beside the tests of all claims."""
+"""Tests of Definition 4.2 in addition to the tests of all claims."""
 
 from __future__ import annotations
 

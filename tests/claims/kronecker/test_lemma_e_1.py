@@ -1,4 +1,4 @@
-"""Lemma E.1: what its experiments and checks must see, beside the tests of all claims."""
+"""Tests of Lemma E.1 in addition to the tests of all claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Section 1.1: what its experiments and checks must see, beside the tests of all claims."""
+"""Tests of Section 1.1 in addition to the tests of all claims."""
 
 from __future__ import annotations
 

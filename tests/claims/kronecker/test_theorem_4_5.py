@@ -1,4 +1,4 @@
-"""Theorem 4.5: what its experiments and checks must see, beside the tests of all claims."""
+"""Tests of Theorem 4.5 in addition to the tests of all claims."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_the_experiment_sees_a_word_that_is_not_in_the_code(monkeypatch: pytest.
 
 
 def _unchecked(made: Protocol, sets: Any) -> Any:
-    """A word that lies at one place alone; it is not in C'."""
+    """A word that is wrong at one place only; it is not in C'."""
     mu = list(made.honest(*sets))
     mu[: made.r] = [0] * made.r
     word = tuple(mu)

@@ -1,4 +1,4 @@
-"""Theorem B.2: what its experiments and checks must see, beside the tests of all claims."""
+"""Tests of Theorem B.2 in addition to the tests of all claims."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.claims.cells import ran
 
 
 def test_the_curves_of_the_constant_gap_keep_their_ratio() -> None:
-    """16 ln n = B^3 in the limit."""
+    """The limit is 16 ln n = B^3."""
     rows = [cell.result for cell in ran("kronecker/theorem-b.2") if "cube_root" in cell.result]
     assert rows[-1]["constant_exact"] / rows[-1]["cube_root"] == pytest.approx(16 ** (1 / 3), rel=1e-3)
     assert all(row["constant_exact"] <= row["constant_rule"] for row in rows)

@@ -1,4 +1,4 @@
-"""Appendix A.2: what its experiments and checks must see, beside the tests of all claims."""
+"""Tests of Appendix A.2 in addition to the tests of all claims."""
 
 from __future__ import annotations
 

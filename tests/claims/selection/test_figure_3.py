@@ -1,4 +1,4 @@
-"""Figure 3: what would change its verdict, on the short runs of Figure 8."""
+"""Figure 3: results that change its verdict, on the short runs of Figure 8."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tests.claims.changes import HOLDS, NOT_REPRODUCED, UNDECIDED
 
 
 def test_the_whole_run_runs() -> None:
-    """With few steps nothing is learnt, and the check says so instead of breaking."""
+    """With few steps nothing is learned, and the check says so instead of raising an error."""
     finding = figure_3.figure_3.judged(shortened("selection/figure-3"))
     assert finding.verdict in (NOT_REPRODUCED, HOLDS, UNDECIDED)
     assert finding.numbers
 
 
 def test_a_start_that_leans_to_the_truth_is_not_that_of_the_figure() -> None:
-    """The end is put where the whole run has it; the start is that of the seed."""
+    """Replace the end of a run by that of the full run; the start is that of the seed."""
     cells = []
     for cell in ran("selection/figure-8/first-1-000-steps"):
         ends = {"cosine_W": 0.999, "cosine_V": 0.999, "off_W": 0.01, "off_V": 0.01}

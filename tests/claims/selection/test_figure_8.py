@@ -1,4 +1,4 @@
-"""Figure 8: what its experiments and checks must see, beside the tests of all claims."""
+"""Tests of Figure 8 in addition to the tests of all claims."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_the_first_columns_stay_unless_every_example_has_its_own_token() -> None
 
 
 def test_the_whole_run_runs() -> None:
-    """With few steps nothing is learnt, and the check says so instead of breaking."""
+    """With few steps nothing is learned, and the check says so instead of raising an error."""
     finding = figure_8.figure_8.judged(shortened("selection/figure-8"))
     assert finding.verdict in (NOT_REPRODUCED, HOLDS, UNDECIDED)
     assert finding.numbers

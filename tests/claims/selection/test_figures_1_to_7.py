@@ -1,4 +1,4 @@
-"""Figures 1, 2 and 4 to 7: what their runs and checks must see, beside the tests of all claims."""
+"""Tests of Figures 1, 2 and 4 to 7 in addition to the tests of all claims."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ FULL = sorted(id for id, claim in OURS.items() if claim.profile == "full")
 
 @pytest.mark.parametrize("id", FULL)
 def test_a_full_claim_runs(id: str) -> None:
-    """With few steps nothing is learnt, and a check says so instead of breaking."""
+    """With few steps nothing is learned, and a check says so instead of raising an error."""
     finding = OURS[id].judged(shortened(id))
     assert finding.verdict in (HOLDS, UNDECIDED, NOT_REPRODUCED)
     assert finding.numbers
 
 
 def _edited(id: str, encoding: str, edit: Callable[[dict[str, Any]], None]) -> Finding:
-    """The verdict after the result of one architecture's runs was edited."""
+    """The verdict after the result of one architecture's runs was changed."""
     cells = []
     for cell in ran(id):
         result = {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in cell.result.items()}
@@ -53,7 +53,9 @@ def test_the_checks_of_the_runs_see_what_they_speak_of() -> None:
 def _pair(
     free: float, fixed: float, tasks: Sequence[str], seeds: int = 1, growth: float = 0.1, **more: Any
 ) -> list[CellResult]:
-    """Runs of both architectures that fall from 1 to the given ends and stay there, each task above the one before."""
+    """Runs of both architectures that fall from 1 to the given final losses and stay there, each task above the one
+    before.
+    """
     cells = []
     for encoding, end in (("stochastic", free), ("fixed", fixed)):
         for seed in range(seeds):

@@ -1,4 +1,4 @@
-"""Lemma E.7: what its experiments and checks must see, beside the tests of all claims."""
+"""Tests of Lemma E.7 in addition to the tests of all claims."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from separatrix.claims.selection import lemma_e_7
 
 
 def test_the_experiment_sees_a_code_that_is_not_symmetric(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A code that is shifted by one fixed vector lets the gradient leave the lemma's directions."""
+    """A subset code with one fixed vector added makes the gradient leave the lemma's directions."""
     code = lemma_e_7.codes
     monkeypatch.setattr(lemma_e_7, "codes", lambda stack, subset: code(stack, subset) + 0.1)
     assert lemma_e_7.stochastic_step(T=3, q=2, width=4, d=1, alpha=0.9, C=1.0, seed=0)["strays"] > 1e-4

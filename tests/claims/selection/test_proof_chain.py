@@ -1,4 +1,4 @@
-"""The chain of the proofs of Theorems D.4 and E.6: its quotients move with the constants, and its time is descent's."""
+"""The chain of the proofs of Theorems D.4 and E.6: quotients depend on the constants, and time is descent's."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SMALL = Chain(T=9, q=2, d=1, epsilon=6.3e-3, eta=1 / 20, slow=1 / 8, fast=1 / 8,
 
 
 def test_the_induction_needs_kappa_and_the_rate() -> None:
-    """(S2) is in proportion to eta and fails at a rate that is large enough; the induction follows kappa."""
+    """(S2) is proportional to eta and fails at a large enough learning rate; the induction depends on kappa."""
     found = steps(SMALL)
     assert all(quotient <= 1 for quotient in found.values())
     faster = steps(replace(SMALL, eta=256 * SMALL.eta))
@@ -37,9 +37,9 @@ def test_the_time_is_that_of_descent() -> None:
 
 
 def test_literal_steps_stay_below_the_proved_bounds() -> None:
-    """At sizes from the smallest to T = 10^7 the quotients of literal steps are at most the bounds for all sizes.
+    """At sizes from the smallest to T = 10^7 the quotients of actual steps are at most the bounds for all sizes.
 
-    The mean weight moves with one weight for all encodings, by twice the step of C, or as that of three encodings.
+    The mean weight changes as with equal encodings, by twice the step of C, or as with three encodings.
     """
     bounds = {step: 1.5 * attained for step, attained in (("(S2)", 0.4), ("induction above alpha*", 0.35157))}
     largest = dict.fromkeys(bounds, 0.0)
@@ -57,7 +57,7 @@ def test_literal_steps_stay_below_the_proved_bounds() -> None:
 
 
 def test_the_log_odds_of_the_mean_weight_move_by_at_most_twice_the_step() -> None:
-    """Where all overlaps are near -1, steps use nearly the factor 1 + c; none exceeds it, and C never moves u back."""
+    """If all overlaps are near -1, steps nearly reach the factor 1 + c; none exceeds it, and C never decreases u."""
     for T, q in ((9, 2), (41, 10), (1000, 2)):
         chain = Chain(T, q, 1, 1e-3, 1.0, 1.0, 1.0, 1.0)
         late = (np.linspace(1.02 * q / T, 0.999, 200) / q)[:, None]
@@ -74,12 +74,12 @@ Move = Callable[[Floats, Floats], Floats]
 
 
 def twice_as_far(chain: Chain) -> Move:
-    """Move s by twice the step of C, as far as overlaps below 1 allow."""
+    """Change s by twice the step of C, the most that overlaps below 1 allow."""
     return lambda s, gain: chain.moved(s, 2 * gain)
 
 
 def mean_moved(chain: Chain, overlaps: Sequence[float] = MIXED) -> Move:
-    """Move the mean weight of several encodings, each with one overlap for all positions outside of the subset."""
+    """Change the mean weight of several encodings, each with one overlap for all positions outside the subset."""
 
     def mean(C: Floats) -> Floats:
         weights = 1 / (chain.q + (chain.T - chain.q) * np.exp(-C[..., None] * (1 - np.array(overlaps))))
@@ -97,7 +97,7 @@ def mean_moved(chain: Chain, overlaps: Sequence[float] = MIXED) -> Move:
 
 
 def induction_quotients(chain: Chain, move: Move) -> dict[str, float]:
-    """The two quotients of the induction at or above alpha*, by literal steps at the fast speed."""
+    """The two quotients of the induction at or above alpha*, by actual steps at the largest rate."""
     turn = 1 / math.sqrt(chain.T * chain.q)
     late = ((1 - np.geomspace(1 - chain.q * turn, 1e-3, 300)) / chain.q)[:, None]
     share = np.linspace(0, 1, 21)[None]

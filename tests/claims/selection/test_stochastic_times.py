@@ -1,4 +1,4 @@
-"""Times with stochastic encodings: drawn products are those of encodings, and the flow is descent at a small rate."""
+"""Times with stochastic encodings: random products are those of encodings, and the flow is descent at a small rate."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from separatrix.selection.overlap_table import overlap_table
 
 
 def test_the_drawn_overlaps_are_those_of_encodings() -> None:
-    """At a width where four of ten candidates are rejected; the two means differ by chance alone, by four errors."""
+    """At a width where four of ten candidates are rejected; the two means differ by at most four standard errors."""
     T, width, threshold = 24, 256, 0.14
     C, w, slope = drawn_weights(T, width, threshold=threshold, subsets=4000, seed=1)
     table = overlap_table(
@@ -25,7 +25,7 @@ def test_the_drawn_overlaps_are_those_of_encodings() -> None:
 
 
 def test_the_flow_is_descent_at_a_small_rate() -> None:
-    """With no overlaps w is that of one-hot encodings, whose recursion moves C by d / (T - 1) instead of d / width."""
+    """Without overlaps w is that of one-hot encodings, whose recursion changes C by d / (T - 1), not d / width."""
     T, q, d = 12, 2, 3
     C = np.linspace(0, 16, 257)
     odds = (T - q) / q * np.exp(-C)
@@ -34,7 +34,8 @@ def test_the_flow_is_descent_at_a_small_rate() -> None:
     lr = 0.01
     run = population_dynamics(T, q, d, lr, 400_000)
     counted = [int(np.flatnonzero(run.loss <= epsilon)[0]) * lr for epsilon in epsilons]
-    # On the plane the gradient in C of one-hot encodings is over T - 1, as |W*|^2 is: the same with width = T - 1.
+    # On the plane the gradient in C of one-hot encodings is divided by T - 1, as |W*|^2 is: the same with width = T -
+    # 1.
     flow = times_in_the_flow((C, w, -w * (1 - w)), T, d, T - 1, epsilons)
     assert population_loss(run.alpha, run.C, T, q, d)[-1] < epsilons[-1]
     assert flow == pytest.approx(counted, rel=2e-3)

@@ -1,4 +1,4 @@
-"""Theorem 3.1: what its experiments and checks must see, beside the tests of all claims."""
+"""Tests of Theorem 3.1 in addition to the tests of all claims."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Theorem 3.5: what its experiments and checks must see, beside the tests of all claims."""
+"""Tests of Theorem 3.5 in addition to the tests of all claims."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.claims.changes import FAILS, HOLDS
 
 
 def test_the_transformer_must_go_below_the_nets_with_fewer_parameters() -> None:
-    """After twenty steps it has learned nothing; of what twenty steps leave of the nets the rest is true."""
+    """After twenty steps the transformer has learned nothing, but the statement about the nets is true."""
     cells = shortened("selection/theorem-3.5/trained-nets")
     check = theorem_3_5.theorem_3_5_trained.check
 
@@ -25,7 +25,7 @@ def test_the_transformer_must_go_below_the_nets_with_fewer_parameters() -> None:
 
 
 def test_trained_nets_may_come_near_the_infimum() -> None:
-    """A net at its floor stays above it, and not a twentieth above."""
+    """A net at its infimum stays above it, but not a twentieth above."""
     cells = [
         replace(cell, result={**cell.result, "squared_error": cell.result["floor"], "standard_error": 0.005})
         if "floor" in cell.result

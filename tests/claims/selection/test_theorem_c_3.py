@@ -1,4 +1,4 @@
-"""Theorem C.3: what its experiments and checks must see, beside the tests of all claims."""
+"""Tests of Theorem C.3 in addition to the tests of all claims."""
 
 from __future__ import annotations
 

@@ -16,9 +16,9 @@ CLAIMS = {claim.id: claim for claim in claims("separation")}
 ENTRIES = [id for id, claim in CLAIMS.items() if "entry_bounds" in claim.figures]
 ROWS = [id for id, claim in CLAIMS.items() if "row_chances" in claim.figures]
 SPECIAL = [f"separation/lemma-{place}" for place in ("d.4", "e.3", "f.4")]
-"""Lemmas by which the special row often reaches its threshold."""
+"""Lemmas in which the special row often reaches its threshold."""
 CENTRED = [f"separation/lemma-{place}" for place in ("d.8", "d.12", "d.16")]
-"""Lemmas whose proof puts the sum near +c."""
+"""Lemmas whose proof places the sum near +c."""
 FIRES = [(f"separation/theorem-{place}", "exp_fires_on_d1") for place in ("d.5", "e.4", "f.5")]
 """Theorems that F_exp > 0 on D1, which needs enough sign vectors."""
 SILENT = [
@@ -32,12 +32,12 @@ SILENT = [
 ]
 PATHS = [f"separation/theorem-{place}/paths" for place in ("6.2", "e.4", "f.5")]
 BOUNDED = [f"separation/{place}" for place in ("lemma-d.12", "theorem-d.13", "theorem-6.2", "lemma-f.12")]
-"""Places that need a_1 = O(1) and do not say so."""
+"""Places that require a_1 = O(1) without saying so."""
 EXISTENCE = ["separation/theorem-1.1", "separation/theorem-1.2"]
 
 
 def with_part(cell: CellResult, part: str, counts: list[object]) -> CellResult:
-    """A cell with other counts of a part of its lemma: entries compared, those against it, entry over bound."""
+    """A cell with other counts for a part of its lemma: entries compared, violations, entry over bound."""
     return replace(cell, result={**cell.result, "right": {**cell.result["right"], part: counts}})
 
 

@@ -1,4 +1,4 @@
-"""Figures 3, 4, 5 and 7: what their runs and checks must see, beside the tests of all claims."""
+"""Tests of Figures 3, 4, 5 and 7 in addition to the tests of all claims."""
 
 from __future__ import annotations
 

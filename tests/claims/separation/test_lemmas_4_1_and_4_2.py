@@ -1,4 +1,4 @@
-"""Lemma 4.1 and Lemma 4.2: what its experiments and checks must see, beside the tests of all claims."""
+"""Tests of Lemma 4.1 and Lemma 4.2 in addition to the tests of all claims."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def all_signs(n: int) -> Tensor:
 
 
 def share_beyond(u: Tensor, C: float) -> float:
-    """The share of all sign vectors with |sum f_lin sigma| > C sqrt(log(n / delta) / n), for one data set."""
+    """The fraction of all sign vectors with |sum f_lin sigma| > C sqrt(log(n / delta) / n), for one data set."""
     n = len(u)
     return float(((all_signs(n) @ (u / u.sum())).abs() > C * math.sqrt(math.log(n / 0.01) / n)).double().mean())
 
@@ -52,7 +52,7 @@ def test_the_constants_against_all_sign_vectors(n: int) -> None:
 @pytest.mark.parametrize("n", [2, 5, 6, 30, 57, 150])
 @pytest.mark.parametrize("special", [0, 1])
 def test_the_largest_sum_of_squares_is_nearly_reached(n: int, special: int) -> None:
-    """Data at the ends of their ranges are as far below as the sum of the entries can be from the best one."""
+    """Data at the ends of their ranges are below the maximum by as much as the sum of the entries allows."""
     most = lemmas_4_1_and_4_2.most_squares(n, special)
     fixed = [Fraction(4)] * special
     data = [

@@ -1,4 +1,4 @@
-"""Theorem 6.2: what its experiments and checks must see, beside the tests of all claims."""
+"""Tests of Theorem 6.2 in addition to the tests of all claims."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_success_along_a_path_is_that_of_the_setting() -> None:
 
 
 def test_the_printed_counterexample_with_a_large_a1() -> None:
-    """Definition D.1 and Theorem 6.2 allow the setting, and F_lin = 0 on D1 has a chance of 10^-5."""
+    """Definition D.1 and Theorem 6.2 allow the setting, and F_lin = 0 on D1 has probability 10^-5."""
     setting = SelfAttention(10**4, 102, 40, a0=0.01, a1=100, b=0.2, c=0.8, weights="ones")
     assert setting.broken_hypotheses() == ()
     assert setting.success_probability().lin_silent_on_d1 == pytest.approx(0.75**40, rel=1e-12)

@@ -1,4 +1,4 @@
-"""Boxes against the mask of the reference, pair by pair."""
+"""Compare boxes with the reference mask, pair by pair."""
 
 from __future__ import annotations
 

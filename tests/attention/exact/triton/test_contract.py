@@ -1,4 +1,4 @@
-"""The contract of attention with the kernels in Triton, in its interpreter, and what bounds on their error say."""
+"""The attention contract for the Triton kernels, in Triton's interpreter, and their error bounds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.
 
 
 class TestTriton(AttentionContract):
-    """Orders from 3 on are computed by the kernels in Triton; order 2 goes where it would on a machine without."""
+    """Orders from 3 on run on the Triton kernels; order 2 runs as on a machine without Triton."""
 
     def attend(self, query, keys, values, **options):
         call = check_call(query, keys, values, **options)
@@ -31,12 +31,12 @@ class TestTriton(AttentionContract):
 
     @pytest.mark.parametrize("order", [2, 3])
     def test_causal_is_a_prefix_call(self, order):
-        """A call for each query: at order 4 the interpreter takes seconds, and `test_programs` has causal calls."""
+        """One call per query: at order 4 the interpreter takes seconds, and `test_programs` has causal calls."""
         super().test_causal_is_a_prefix_call(order)
 
     @pytest.mark.parametrize("options", [{"is_causal": True}, {"windows": [2, 3], "masked": True}])
     def test_gradients(self, options):
-        """Along random directions: the interpreter takes seconds for all entries, which `test_programs` looks at."""
+        """Derivatives along random directions: all entries take seconds in the interpreter (see `test_programs`)."""
         leaves = [x.requires_grad_() for x in draw(0, 5, 1, 3, 2)]
         masks = [torch.tensor([True, False, True])] * 2 if options.get("masked") else None
         options = {name: option for name, option in options.items() if name != "masked"}
@@ -54,7 +54,7 @@ def test_order_2_is_computed_elsewhere():
 
 
 def test_steps_and_places_that_32_bits_do_not_hold_are_computed_elsewhere():
-    """Three sets of 1290 keys make 1290^3 < 2^31 steps for a fourth, and with windows a block of queries makes more."""
+    """Three sets of 1290 keys have 1290^3 < 2^31 prefixes for a fourth set; with windows a block has more."""
     n = 1290
 
     def call_of(length, **options):
@@ -114,7 +114,7 @@ def test_no_bound_is_given_for_half_types(dtype):
 
 
 def test_a_tolerance_widens_half_types():
-    """The certificate is for float32, in which the call is then computed, and not for the matrix units."""
+    """The certificate is for float32, in which the call is then computed, and not for matrix units."""
     query, keys, values = inputs(3, 3, [3, 4])
     query, keys, values = query.bfloat16(), [x.bfloat16() for x in keys], [x.bfloat16() for x in values]
     found = sx.certified_attention(query, keys, values, tolerance=1e-1, method="exact")
@@ -134,7 +134,7 @@ def test_a_gradient_is_certified():
 
 
 def test_a_pass_reads_numbers_once(monkeypatch):
-    """A look at numbers of a GPU stops its queue: one for a forward pass, and one for a backward pass."""
+    """Reading a number from a GPU synchronises: once in a forward pass, and once in a backward pass."""
     looks = []
     monkeypatch.setattr(device_reads, "read", lambda x: (looks.append(x.shape), x.tolist())[1])
     query, keys, values = inputs(3, 3, [3, 4])

@@ -1,4 +1,4 @@
-"""Errors planted in the kernels of exact attention in Triton: the checks of the other tests see each of them."""
+"""Errors planted in the Triton kernels of exact attention: the other tests' checks detect each of them."""
 
 from __future__ import annotations
 

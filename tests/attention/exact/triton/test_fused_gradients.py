@@ -1,4 +1,4 @@
-"""Gradients of queries and windowed prefix keys by one kernel in Triton, in its interpreter, against the definition.
+"""Gradients of queries and windowed prefix keys by one Triton kernel, in the interpreter, against the definition.
 
 Query heads share keys, and windows cross blocks of queries, so that several partial sums belong to one prefix key.
 """
@@ -33,13 +33,13 @@ SHAPES = {
 
 @pytest.fixture(autouse=True)
 def fused_here(monkeypatch):
-    """The kernel runs in the interpreter as on its architectures."""
+    """Run the kernel in the interpreter as on its architectures."""
     monkeypatch.setattr(configurations, "FUSED_ON", (vendor(),))
 
 
 @contextmanager
 def poisoned():
-    """Memory that is not initialised is NaN."""
+    """Uninitialised memory is NaN."""
     torch.use_deterministic_algorithms(True)
     try:
         yield
@@ -82,12 +82,12 @@ def test_fused_gradients_are_those_of_the_definition(shape, masked):
 
 
 def test_low_scores_do_not_overflow_where_a_query_may_not_attend():
-    """All scores are -150: a weight of a key that does not exist would be e^150, which float32 does not hold."""
+    """All scores are -150: the weight of a nonexistent key would be e^150, which overflows float32."""
     query, keys = torch.full((1, 3, 1), 15.0), [torch.ones(1, 17, 1), torch.full((1, 17, 1), -10.0)]
     values = [torch.ones(1, 17, 1), torch.ones(1, 17, 1)]
     call = check_call(query, keys, values, windows=[2, 60], query_offset=16)
     assert launch.is_fused(call, "ieee")
-    with np.errstate(over="ignore", invalid="ignore"):  # in weights that are dropped
+    with np.errstate(over="ignore", invalid="ignore"):  # of weights that are dropped
         out, lse = triton.forward(call)
         by_query, by_keys, by_values = triton.backward(call, out, lse, torch.ones_like(out), torch.zeros_like(lse))
     assert torch.allclose(out.flatten(), torch.tensor([1.0, 1.0, 0.0]))
@@ -124,7 +124,7 @@ def test_query_gradients_have_the_same_bits_without_fusion(dtype, monkeypatch):
     ],
 )
 def test_which_calls_are_fused(lengths, options, fused, monkeypatch):
-    """With blocks of 16 queries, and on architectures that the kernel was compiled for."""
+    """With blocks of 16 queries, and on the architectures that the kernel is compiled for."""
     query, keys, values, _ = drawn(0, 3, lengths, 2, 2)
     call = check_call(query, keys, values, **options)
     assert launch.is_fused(call, "ieee") == fused

@@ -1,4 +1,4 @@
-"""The kernels in Triton, in its interpreter, against the definition: outputs and gradients at small, awkward sizes."""
+"""The Triton kernels, in the interpreter, against the definition: outputs and gradients at small, awkward sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """Blocks of 16, so that short sequences have several, and loops without comparisons in every type."""
+    """Blocks of 16, so that short sequences have several blocks, and loops without comparisons in every dtype."""
     small = (Configuration(16, 16, 4, 1),) * len(configurations.WIDTHS)
     shipped = dict.fromkeys(configurations.SHIPPED, small)
     monkeypatch.setattr(configurations, "SHIPPED", shipped)
@@ -115,7 +115,7 @@ def test_the_kernels_compute_the_definition_and_its_gradients(case, masked):
 
 @pytest.mark.parametrize("case", [case for case in CASES if "whole" in case or "within" in case])
 def test_loops_without_comparisons_have_the_same_bits(case, monkeypatch):
-    """Blocks without masked scores give the same bits as the loops with comparisons, outputs and gradients."""
+    """Blocks without masked scores give the same bits as loops with comparisons, for outputs and gradients."""
     peeled, _ = checked(case, False, torch.float64)
     monkeypatch.setattr(launch, "peeled", lambda call, precision: False)
     plain, _ = checked(case, False, torch.float64)
@@ -148,7 +148,7 @@ def test_tensors_that_are_not_contiguous(masked):
     ("dtype", "error"), [(torch.float32, 2e-6), (torch.bfloat16, 2e-2), (torch.float16, 3e-3)], ids=str
 )
 def test_other_types(case, dtype, error):
-    """Half types round the rows of products and the weights to their own digits, and sum up in float32."""
+    """Half types round the rows of products and the weights to their precision, and sum in float32."""
     found, expected = checked(case, True, dtype)
     assert [x.dtype for x in found] == [dtype, torch.float32, *[dtype] * 5]
     agree(found, expected, error)
@@ -156,7 +156,7 @@ def test_other_types(case, dtype, error):
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 def test_large_scores_need_their_maximum_subtracted(dtype):
-    """Scores of hundreds, of both signs: 2^s alone would leave the range of float32."""
+    """Scores of hundreds, of both signs: 2^s alone would overflow or underflow float32."""
     found, expected = checked("all", False, dtype, size=9.0)
     assert expected[1].max() > 150
     agree(found, expected, 1e-11 if dtype == torch.float64 else 1e-3)
@@ -169,7 +169,9 @@ def test_large_scores_need_their_maximum_subtracted(dtype):
     ids=["all", "windows", "order 4"],
 )
 def test_heads_that_share_keys(lengths, options, of_queries):
-    """Two heads of queries to one of keys: their gradients add up inside, whatever sizes come in for each."""
+    """Two query heads share one key head: their gradients are summed in the kernel, for incoming gradients of any
+    magnitude.
+    """
     query, keys, values, generator = drawn(3, 5, lengths, 4, 3, heads=2, shared=2)
     masks = tuple(torch.rand(4 if of_queries else 2, key.shape[1], generator=generator) < 0.7 for key in keys)
     for mask in masks:
@@ -217,7 +219,7 @@ def test_what_a_mask_hides_may_be_anything(dtype):
 
 
 def test_float16_that_leaves_its_range_is_computed_in_float32():
-    """A row of query times prefix key of 2^18 is no operand of float16; the scores are small all the same."""
+    """A row of query times prefix key of 2^18 overflows float16, although the scores are small."""
     query, keys, values, _ = drawn(5, 3, [2, 5], 4, 2, dtype=torch.float16)
     query, keys = query * 2.0**9, [keys[0] * 2.0**9, keys[1] * 2.0**-14]
     call = check_call(query, keys, values, scale=0.5)
@@ -230,7 +232,7 @@ def test_float16_that_leaves_its_range_is_computed_in_float32():
 
 
 def test_weights_that_float16_cannot_hold_keep_their_gradients():
-    """Weights of 2^-5 times differences of 2^-24: float16 ends at 2^-24, so weights are multiplied by 2^14."""
+    """Weights of 2^-5 times differences of 2^-24: float16 underflows below 2^-24, so weights are multiplied by 2^14."""
     query, keys = torch.ones(1, 1, 1).half(), [torch.ones(1, 1, 1).half(), torch.zeros(1, 32, 1).half()]
     values = [torch.full((1, 1, 1), 2.0**-7).half(), torch.full((1, 32, 1), 2.0**-7).half()]
     values[1][0, ::2] += 2.0**-17
@@ -248,7 +250,7 @@ def test_the_same_bits_every_time():
 
 @pytest.mark.parametrize("case", ["causal, whole blocks", "windows, whole blocks", "order 5", "windows"])
 def test_blocks_without_comparisons_have_the_same_bits(case):
-    """A call with masks compares positions in every block, and one without them only where a comparison may hide."""
+    """A call with masks compares positions in every block; a call without masks only where a position may be hidden."""
     shape, options = CASES[case]
     query, keys, values, generator = drawn(7, *shape, dtype=torch.float32)
     grad = torch.rand(*query.shape[:2], shape[3], generator=generator)
@@ -266,7 +268,7 @@ def test_blocks_without_comparisons_have_the_same_bits(case):
 
 
 def test_long_sums_keep_the_count_of_roundings():
-    """Equal weights, and values whose products are rounded up each time: the worst that sums of this length can do."""
+    """Equal weights, and values whose products are rounded up each time: the worst case for sums of this length."""
     query, keys = torch.zeros(1, 1, 1), [torch.zeros(1, 5, 1), torch.zeros(1, 70, 1)]
     for value in (1 + 2.0**-23, 0.7):
         values = [torch.full((1, 5, 1), value), torch.full((1, 70, 1), value)]
@@ -279,7 +281,7 @@ def test_long_sums_keep_the_count_of_roundings():
 
 
 def test_positions_decide_what_is_visited():
-    """A NaN that no query may attend by its position is not read into any output."""
+    """A NaN that no query may attend by its position does not reach any output."""
     query, keys, values, _ = drawn(6, 20, [20, 20], 3, 2)
     expected = triton.forward(check_call(query[:, :4], keys, values, windows=[2, 3]))
     keys[0][0, 16:], values[1][0, 16:] = math.nan, math.nan

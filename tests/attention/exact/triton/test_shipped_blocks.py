@@ -1,4 +1,4 @@
-"""The blocks that ship, run in Triton's interpreter on sequences of several blocks, against the definition.
+"""The shipped block sizes, run in Triton's interpreter on sequences of several blocks, against the definition.
 
 Causality, windows and masks end inside blocks, and every loop of every kernel makes several steps.
 """
@@ -32,7 +32,7 @@ TYPES = {
     "tf32": (torch.float32, "tf32", 5e-6),
     "float64": (torch.float64, "ieee", 1e-12),
 }
-"""For each kind of product the type, the precision that is asked for, and the error that is allowed."""
+"""For each kind of product the dtype, the requested precision, and the allowed error."""
 CASES = {
     "causal": ((LENGTH, [4, LENGTH]), {"is_causal": True}, False),
     "causal, later queries": ((LENGTH, [4, LENGTH]), {"is_causal": True, "query_offset": 37}, True),
@@ -47,13 +47,13 @@ ALL = [
     for of, kind, width, case in product(sorted({key[0] for key in SHIPPED}), TYPES, WIDTHS, CASES)
     if (of, KERNELS[0], kind_of(TYPES[kind][0], TYPES[kind][1]), 3) in SHIPPED
 ]
-"""The blocks of both vendors, and those of architectures that have their own."""
+"""The block sizes of both vendors, and those of architectures that have their own."""
 SOME = [
     ("cuda", "float32", 16, "causal, later queries"),
     ("sm_80", "bfloat16", 128, "windows"),
     ("sm_90", "bfloat16", 64, "windows"),
 ]
-"""What runs in every run of the tests; the soak runs all."""
+"""The cases of every test run; the soak runs all cases."""
 
 
 def by_definition(leaves, sets, masks, options):
@@ -81,11 +81,11 @@ def by_definition(leaves, sets, masks, options):
 def check(of, kind, width, case, monkeypatch):
     """Compare outputs and gradients of the kernels, with the blocks of an architecture, with those of the definition.
 
-    Where an architecture has no blocks of its own, it has those of its vendor.
+    An architecture without blocks of its own has those of its vendor.
     """
     (queries, lengths), options, masked = CASES[case]
     dtype, precision, error = TYPES[kind]
-    # The interpreter has small blocks for float64, and asks for those of this build's vendor.
+    # The interpreter has small blocks for float64, and uses those of this build's vendor.
     blocks = {}
     for owner in ("hip" if of == "hip" else "cuda", of):
         blocks |= {(vendor(), *key[1:]): block for key, block in SHIPPED_AT_FIRST.items() if key[0] == owner}

@@ -1,4 +1,4 @@
-"""The kernels that run before the others: bounds on products of factors, and the rows of a backward pass."""
+"""The kernels that run first: bounds on products of factors, and the rows of a backward pass."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.
 
 TYPES = [torch.float64, torch.float32, torch.float16]
 SPREAD = {torch.float64: 300, torch.float32: 30, torch.float16: 8, torch.bfloat16: 30}
-"""The exponents, base 2, of the factors that are drawn."""
+"""The base-2 exponents of the factors that are drawn."""
 
 
 def drawn(seed, dtype, *, order=3, masked=False, spread=None, shared=1):
-    """A call with factors of all sizes, some of them zero, and heads that share keys."""
+    """A call with factors of all magnitudes, some of them zero, and heads that share keys."""
     generator = torch.Generator().manual_seed(seed)
     spread = SPREAD[dtype] if spread is None else spread
 
@@ -42,7 +42,7 @@ def drawn(seed, dtype, *, order=3, masked=False, spread=None, shared=1):
 
 
 def literal_bounds(call):
-    """The bounds by their definition, over the exponents that `math.frexp` gives."""
+    """The bounds by their definition, from the exponents of `math.frexp`."""
     heads, shared, sets = call.keys[0].shape[0], call.shared, len(call.keys)
     inner = launch.inner_of(call)
     tensors = [call.query.reshape(heads, -1, call.query.shape[2]), *call.keys, *call.values]
@@ -150,7 +150,7 @@ def test_what_is_not_finite_is_out_of_range_unless_a_mask_hides_it(dtype, bad):
 
 @pytest.fixture
 def no_looks(monkeypatch):
-    """Fail if a number is read on the host."""
+    """Fail if the host reads a number."""
 
     def read(x):
         raise AssertionError("A number was read on the host.")
@@ -159,7 +159,7 @@ def no_looks(monkeypatch):
 
 
 def run(call):
-    """Output and gradients of a call, all by the kernels; NumPy warns of maxima and of exponents that are NaN."""
+    """Output and gradients of a call, all by the kernels; ignore NumPy's warnings about NaN maxima and exponents."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "All-NaN slice|invalid value encountered in cast", RuntimeWarning)
         out, lse = guarded.forward(call)
@@ -168,7 +168,7 @@ def run(call):
 
 
 def heads_of_nan(results):
-    """For each result, which heads are NaN; no head is so in part."""
+    """For each result, which heads are NaN; a head is NaN in all of its entries or in none."""
     for x in results:
         nan = x.isnan().flatten(1)
         assert torch.equal(nan.any(1), nan.all(1))
@@ -200,7 +200,7 @@ def test_bfloat16_reads_no_number_and_a_head_that_is_not_finite_is_nan():
     ],
 )
 def test_bfloat16_out_of_range_is_nan(which, exponent, forward, backward):
-    """Products of values and of queries and keys beyond the limits; a gradient has the narrower ones."""
+    """Products of values, and of queries and keys, beyond the limits; the limits of a gradient are narrower."""
     call = drawn(2, torch.bfloat16, spread=0)
     for tensor in call.tensors:
         tensor.copy_(tensor.sign() + (tensor == 0))
@@ -241,7 +241,7 @@ def rows_agree(dtype, shared):
 @pytest.mark.parametrize("shared", [1, 3])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
 def test_the_rows_of_a_backward_pass(dtype, shared):
-    """They are those that plain PyTorch makes for other backends."""
+    """The rows are those that plain PyTorch computes for other backends."""
     rows_agree(dtype, shared)
 
 

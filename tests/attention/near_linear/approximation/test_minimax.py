@@ -1,4 +1,4 @@
-"""Minimax polynomials of exp: their proved errors against mpmath, their optimality, and what is not proved."""
+"""Minimax polynomials of exp: their proved errors against mpmath, their optimality, and unproved cases."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SAMPLES = 2000
 
 
 def residuals(coefficients, radius):
-    """P(s) exp(-s) - 1 in 60 digits, at points of [-radius, radius] that are dense at both ends."""
+    """P(s) exp(-s) - 1 to 60 digits, at points of [-radius, radius] that are dense at both ends."""
     with mpmath.workdps(60):
         series = [mpmath.mpf(a) for a in reversed(coefficients)]
         points = [-mpmath.mpf(radius) * mpmath.cos(mpmath.pi * i / SAMPLES) for i in range(SAMPLES + 1)]
@@ -54,7 +54,7 @@ def test_none_says_that_the_degree_is_too_low(degree, radius):
 
 @pytest.mark.parametrize(("degree", "radius"), [(20, 1.0), (30, 8.0), (24, 4.0)])
 def test_coefficients_in_float64_are_part_of_the_error(degree, radius):
-    """Where the polynomial errs by less than its coefficients are rounded by, as no plan needs."""
+    """The polynomial's error is below the rounding of its coefficients, which no plan needs."""
     found = minimax(degree, radius)
     _, values = residuals(found.coefficients, radius)
     assert max(map(abs, values)) <= found.error <= 2.0**-52 * math.exp(2 * radius)
@@ -81,7 +81,7 @@ def proved(coefficients, intervals, R):
 
 
 def test_an_error_is_proved_by_all_zeros_of_the_derivative_alone():
-    """1 + s + s^2 / 2 is flat at 0 alone, twice: no interval changes sign. 1 + s - s^2 / 2 is not, at -1 and 4 - 1."""
+    """1 + s + s^2 / 2 has a double zero of its derivative at 0 only: no sign change. 1 + s - s^2 / 2 has two."""
     around = (Decimal("-0.001"), Decimal("0.001"))
     assert proved((1, 1, 0.5), [around], 1) == Decimal("Infinity")
     # P = 2 s^2 + 1: Q = -2 s^2 + 4 s - 1 vanishes at 1 - sqrt(1/2) and 1 + sqrt(1/2).
@@ -90,11 +90,11 @@ def test_an_error_is_proved_by_all_zeros_of_the_derivative_alone():
     )
     largest = max(abs((2 * s * s + 1) * math.exp(-s) - 1) for s in (-2.0, 2.0, float(low[0]), float(high[0])))
     assert largest < proved((1, 0, 2), [low, high], 2) < largest + 1e-5
-    assert proved((1, 0, 2), [low], 2) == Decimal("Infinity")  # a zero is missing
+    assert proved((1, 0, 2), [low], 2) == Decimal("Infinity")  # one zero is missing
     assert proved((1, 0, 2), [high, low], 2) == Decimal("Infinity")  # not in order
     assert proved((1, 0, 2), [low, low], 2) == Decimal("Infinity")  # twice the same
     assert proved((1, 0, 2), [low, high], 1) == Decimal("Infinity")  # beyond the interval
-    assert proved((1, 0, 2), [low, around], 2) == Decimal("Infinity")  # no zero in one of them
+    assert proved((1, 0, 2), [low, around], 2) == Decimal("Infinity")  # one of the intervals has no zero
 
 
 def test_signs_below_the_digits_of_the_arithmetic_prove_nothing():

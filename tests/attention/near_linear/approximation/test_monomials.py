@@ -33,7 +33,7 @@ def test_total_degree_is_all_of_it(d, degree):
     assert index_set.rank == len(expected) == math.comb(d + degree, degree)
 
 
-# Whole numbers among them: where an amplitude is a power, weights are equal.
+# Integers are included: where an amplitude is a power, weights are equal.
 amplitudes = st.lists(st.floats(1e-4, 12.0) | st.sampled_from([0.0, 1.0, 2.0, 3.0]), min_size=1, max_size=4).filter(any)
 
 
@@ -49,7 +49,7 @@ def test_greedy_sets_are_closed_downward(b, rank):
 
 @given(b=st.lists(st.floats(1e-3, 1.0), min_size=1, max_size=3), rank=st.integers(1, 40))
 def test_greedy_sets_take_the_largest(b, rank):
-    """For amplitudes up to 1 every alpha left out weighs no more than the least taken."""
+    """For amplitudes up to 1 no excluded alpha has a larger weight than the smallest included one."""
 
     def weight(alpha):
         return math.prod(x**power / math.factorial(power) for x, power in zip(b, alpha, strict=True))

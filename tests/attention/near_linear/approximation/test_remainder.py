@@ -1,4 +1,4 @@
-"""Every bound on |exp - P| against 50 digits."""
+"""Every bound on |exp - P| against a computation with 50 digits."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def test_taylor_factor_is_the_tail(degree, radius):
 
 @pytest.mark.parametrize("degree", [0, 1, 2, 3, 7, 20, 61, 120])
 def test_taylor_factor_of_a_number_is_that_of_a_tensor(degree):
-    """But for multiply-adds rounded once or twice; a tensor takes as many terms as its largest radius needs."""
+    """Except for multiply-adds that are rounded once or twice; a tensor takes as many terms as its largest radius
+    needs.
+    """
     radii = torch.cat([torch.zeros(1), torch.logspace(-6, math.log10(50.0), 150)]).to(torch.float64)
     for moment in {0, degree // 2, degree - degree % 2, degree}:
         numbers = radii.new_tensor([taylor_factor_of_number(degree, moment, R) for R in radii.tolist()])
@@ -52,7 +54,7 @@ def test_taylor_factor_of_a_number_is_that_of_a_tensor(degree):
 @pytest.mark.parametrize("degree", [0, 1, 2, 5, 8])
 @pytest.mark.parametrize("radius", [0.01, 0.7, 3.0, 12.0])
 def test_taylor_bounds_the_error(degree, radius):
-    """The coefficients are rounded, which the certificate counts as rounding: 1e-15 exp(R) in all."""
+    """The certificate counts the rounding of the coefficients as rounding: 1e-15 exp(R) in total."""
     polynomial = taylor(degree)
     bound = polynomial.factors(torch.tensor([radius], dtype=torch.float64)).item()
     slack = 1e-15 * math.exp(radius) / (radius / 200) ** polynomial.moment
@@ -67,7 +69,7 @@ def test_chebyshev_bounds_the_error(degree, moment, radius):
     found = worst(polynomial, radius)
     head = 1e-15 * math.exp(radius) / (radius / 200) ** moment if moment else 0
     assert found <= polynomial.factor + head
-    if moment == 0 and degree <= 20 and found > 1e-9:  # beyond, the rounding of the coefficients is the larger part
+    if moment == 0 and degree <= 20 and found > 1e-9:  # beyond this degree the rounding of the coefficients dominates
         assert polynomial.factor <= 3 * found
 
 

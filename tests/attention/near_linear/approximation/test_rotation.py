@@ -1,4 +1,4 @@
-"""The balanced basis of order 2: what it is, what it saves, and that its rounding is within the drift."""
+"""The balanced basis of order 2: its definition, the rank that it saves, and its rounding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WIDE = np.longdouble
 
 
 def draw(seed: int, heads: int = 1, n: int = 200, d: int = 8, decay: float = 0.5, size: float = 1.0):
-    """Query and keys that vary along few directions, none of them a coordinate's; scores deviate by `size`."""
+    """Query and keys that vary along few directions, none of them a coordinate axis; scores deviate by `size`."""
     generator = torch.Generator().manual_seed(seed)
 
     def normal(*shape: int) -> torch.Tensor:
@@ -43,7 +43,7 @@ def test_moments_become_equal_and_diagonal_and_scores_stay():
     C_q, C_k = x @ x.mT, y @ y.mT
     diagonal = C_q.diagonal(dim1=1, dim2=2)
     assert (C_q - torch.diag_embed(diagonal)).abs().max() < 1e-4 * diagonal.max()  # the ridge is 1e-6 of the moments
-    # Powers of two make the largest magnitudes alike, so that the moments agree in their geometric mean only.
+    # Powers of two equalise the largest magnitudes, so that only the geometric means of the moments agree.
     assert (diagonal[:, :-1] * C_k.diagonal(dim1=1, dim2=2)[:, :-1]).diff(dim=1).max() < 0
     centred = tokens.keys[0] - tokens.keys[0].mean(1, keepdim=True)
     assert torch.allclose(x.mT @ y, tokens.query @ centred.mT, atol=1e-12)
@@ -115,7 +115,7 @@ def test_outputs_and_gradients_are_those_of_exact_attention(dtype, masked):
 
 
 def test_coordinates_without_directions_of_their_own_are_left_alone():
-    """Independent normal entries have no better basis: nothing is tried, and nothing paid."""
+    """Independent normal entries have no better basis: the search is skipped."""
     generator = torch.Generator().manual_seed(0)
     query, key, value = torch.randn(3, 1, 20000, 8, generator=generator, dtype=torch.float64)
     assert frames(query, key, value)[2] is None
@@ -133,7 +133,7 @@ def test_causal_attention_keeps_its_coordinates():
 
 
 def test_coordinates_that_do_not_matter_are_left_out():
-    """Twelve tokens span eleven directions once they are centred: of 32 coordinates no more are kept."""
+    """Twelve centred tokens span eleven directions: at most that many of 32 coordinates are kept."""
     generator = torch.Generator().manual_seed(9)
     query, key, value = 0.2 * torch.randn(3, 1, 12, 32, generator=generator, dtype=torch.float64)
     tokens, _, frame = frames(query, key, value, slack=1e-4)

@@ -1,4 +1,4 @@
-"""Errors planted in the kernels of near-linear attention in Triton: the checks of the other tests see each of them."""
+"""Errors planted in the Triton kernels of near-linear attention: the other tests' checks detect each of them."""
 
 from __future__ import annotations
 

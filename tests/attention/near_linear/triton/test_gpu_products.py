@@ -1,4 +1,4 @@
-"""Products with monomials by the kernels in Triton, in its interpreter, against the form that defines them."""
+"""Products with monomials by the Triton kernels, in the interpreter, against the defining form."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SETS = {
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    """Blocks of 16, so that few monomials and tokens make several; what ships is compiled in another test."""
+    """Blocks of 16, so that few monomials and tokens have several blocks; another test compiles the shipped sizes."""
     shipped = launch.block_of
 
     def small(kernel, dtype, columns, of=None):
@@ -50,7 +50,7 @@ def test_they_are_the_derivatives_of_the_form(index_set, heads, n, columns, dtyp
 
 
 def check_derivatives(index_set, heads, n, columns, dtype):
-    """States, sums and gradients of random tokens, against the derivatives of the form that defines them."""
+    """States, sums and gradients of random tokens, against the derivatives of the defining form."""
     check_products(triton, index_set, heads, n, columns, dtype)
 
 
@@ -63,7 +63,7 @@ def test_which_tensors_are_taken():
     assert not takes(torch.empty(0), 129)
     assert not takes(torch.empty(0), 4, 16)
     assert not takes(torch.empty(0, device="meta"), 4)
-    with FlopCounterMode(display=False):  # it counts the operators of PyTorch
+    with FlopCounterMode(display=False):  # the mode counts the operators of PyTorch
         assert not takes(torch.empty(0), 4)
     taken = []
     torch.func.vmap(lambda x: (taken.append(takes(x, 4)), x)[1])(torch.ones(2, 3))
@@ -72,7 +72,7 @@ def test_which_tensors_are_taken():
 
 @pytest.mark.parametrize("options", [{}, {"masked": True}], ids=["all", "masked"])
 def test_certificates_hold(options, monkeypatch):
-    """Certified attention of order 3 with all its products by the kernels: the error is within the certificate."""
+    """Certified attention of order 3 with all products by the kernels: the error is within the certificate."""
     used = []
     monkeypatch.setattr(backend, "BACKENDS", (triton,))
     plain = launch.launch

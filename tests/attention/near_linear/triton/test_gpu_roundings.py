@@ -1,4 +1,4 @@
-"""How often the kernels in Triton round: run with counts in place of numbers, against what certificates count."""
+"""Rounding counts of the Triton kernels, which run on counts in place of numbers, against those of certificates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The causal scan by the kernels in Triton, in its interpreter, against the definition and against plain PyTorch."""
+"""The causal scan by the Triton kernels, in the interpreter, against the definition and plain PyTorch."""
 
 from __future__ import annotations
 

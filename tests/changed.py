@@ -1,5 +1,4 @@
-"""`python -m tests.changed [BASE]`: print the tests of the files that changed since a commit (default HEAD), one per
-line.
+"""`python -m tests.changed [BASE]`: print the tests of the files changed since a commit (default HEAD).
 
 A source file has the test file of its name in the mirrored folder, or the folder of its name there, or else all tests
 of that folder, and its own docstrings. A file of claims or drawings of a paper also has the tests of all claims or

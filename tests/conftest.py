@@ -94,8 +94,7 @@ def forks() -> Iterator[Forks]:
 
 @pytest.fixture
 def forked(tmp_path: Path, forks: Forks) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run Python code as `run` does, in a fork of an interpreter that has imported torch, SciPy and none of our
-    modules.
+    """Run Python code as `run` does, in a fork of an interpreter that has imported torch and SciPy only.
 
     Tests of imports, and tests that set variables that torch reads at import, use `run`.
     """

@@ -1,8 +1,8 @@
-"""Interpreters that have imported torch: forks of a server that did so once, and otherwise as good as fresh ones.
+"""Interpreters that have imported torch: forks of a server that imported it once, otherwise like fresh ones.
 
-To import torch takes a second and a half of a processor; a fork of a process that has done it takes milliseconds. As
-long again takes what torch itself imports at the first backward pass and at the first step of an optimiser: the server
-imports that too, and SciPy.
+Importing torch takes 1.5 s of CPU time; a fork of a process that has done it takes milliseconds. The modules that torch
+imports at the first backward pass and the first optimiser step take as long again: the server imports them too, and
+SciPy.
 """
 
 from __future__ import annotations
@@ -64,15 +64,15 @@ sys.stdout.flush()
 sys.stderr.flush()
 os._exit(status)
 """
-"""It forks for each line it reads and writes how the fork ended; a fork leaves the loop, and ends as a program does.
+"""It forks for each line that it reads and writes the exit status; a fork leaves the loop, and exits like a program.
 
-That is with its threads, what it registered and its own objects, but without taking apart all that was imported, which
-takes the interpreter a second.
+It joins its threads, runs its exit handlers and frees its own objects, but does not tear down the imported modules,
+which takes a second.
 """
 
 
 class Forks:
-    """A server in a process of its own, which starts when it is first needed."""
+    """A server in its own process, which starts when it is first needed."""
 
     def __init__(self, imported: Sequence[str] = IMPORTED) -> None:
         self.imported = imported
@@ -81,9 +81,10 @@ class Forks:
     def run(
         self, code: str, arguments: tuple[str, ...], folder: Path, environment: Mapping[str, str]
     ) -> subprocess.CompletedProcess[str]:
-        """Run code as `python -W error -c` does, in a folder, where torch has been imported already.
+        """Run code as `python -W error -c` does, in a folder, in a process that has already imported torch.
 
-        What is read from the environment while torch is imported, as the number of threads is, is that of the server.
+        Environment variables that are read while torch is imported, such as the number of threads, are those of the
+        server.
         """
         with TemporaryDirectory() as made:
             files = [os.devnull, *(str(Path(made, name)) for name in ("out", "err"))]
@@ -100,12 +101,12 @@ class Forks:
         try:
             print(request, file=self.server.stdin, flush=True)
             return int(self.server.stdout.readline())
-        except BaseException:  # a test that is stopped here leaves an answer that the next one would read
+        except BaseException:  # a test that is interrupted here leaves a response that the next one would read
             self.end()
             raise
 
     def end(self) -> None:
-        """End the server; a fork that is at work does not stop it."""
+        """Stop the server; a running fork does not prevent it."""
         if self.server is not None:
             self.server.kill()
             self.server.communicate()

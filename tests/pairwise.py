@@ -1,7 +1,8 @@
 """Pairwise coverings: few cases in which every two values of two different parameters occur together.
 
 A mistake that tests of several parameters find usually depends on the values of one or two of them. A covering of all
-pairs has about as many cases as the product of the two longest parameters, where the product of all has hundreds.
+pairs has about as many cases as the product of the two longest parameters, while the product of all parameters has
+hundreds.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def pairwise(*parameters: Iterable[Any]) -> list[tuple[Any, ...]]:
 
 
 def _pairs_with(case: dict[int, int], column: int, index: int) -> list[tuple[int, int, int, int]]:
-    """The pairs of a value of `column` with the values chosen already."""
+    """The pairs of a value of `column` with the values that are already chosen."""
     return [
         (other, chosen, column, index) if other < column else (column, index, other, chosen)
         for other, chosen in case.items()

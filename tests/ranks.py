@@ -1,4 +1,4 @@
-"""Processes that are the ranks of a group, for tests of what spans several of them."""
+"""Processes that are the ranks of a group, for tests that span several of them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ IMPORTED = [
     "hypothesis",
     "separatrix.attention.sharded",
 ]
-"""What a server imports once; every rank is a fork of that server, which has done nothing else."""
+"""The modules that a server imports once; every rank is a fork of that server, which has done nothing else."""
 
 
 def start_ranks(work: Callable[..., None], *arguments: Any, count: int) -> None:
-    """Run `work(rank, *arguments)` in `count` processes to their end; an error in one of them is raised here."""
+    """Run `work(rank, *arguments)` in `count` processes until they end; an error in one of them is raised here."""
     set_forkserver_preload(IMPORTED)
     mp.start_processes(work, arguments, nprocs=count, start_method="forkserver")

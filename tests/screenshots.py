@@ -1,7 +1,8 @@
-"""`make screenshots`: pictures of the explorer, the report and the documents, to be looked at by a person.
+"""`make screenshots`: screenshots of the explorer, the report and the documents, for a person to look at.
 
-Every page is taken at two widths, in light and in dark, at one and at two device pixels per CSS pixel. What is wider
-than its window is named. `python -m tests.screenshots --only learn` takes the pages whose names contain a word.
+Screenshots of every page at two widths, in light and dark mode, at one and two device pixels per CSS pixel. Pages that
+are wider than their window are named. `python -m tests.screenshots --only learn` takes the pages whose names contain a
+word.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ WIDTHS = {"desktop": 1440, "phone": 390}
 SCHEMES = ("light", "dark")
 SCALES = (1, 2)
 TALLEST = 6000
-"""The most CSS pixels of a page that a picture shows, from the top."""
+"""The most CSS pixels of a page in a screenshot, from the top."""
 PATIENCE = 600_000
 """The most milliseconds that a page may take."""
 VIEWS = {
@@ -44,13 +45,13 @@ READY = """() => (!document.querySelector("#react-entry-point") || document.quer
   && [...document.querySelectorAll(".slide")].every((slide) => slide.querySelector("[role=slider]"))
   && [...document.querySelectorAll(".results .plot")].every((plot) => plot.closest("[hidden]")
   || plot.querySelector(".main-svg"))"""
-"""Whether the page is loaded: in the explorer also its tab, its sliders and its figures, which come later."""
+"""Whether the page is loaded, in the explorer including its tab, its sliders and its figures, which load later."""
 DOCUMENTS = ("index", "start", "guide/is-it-for-me", "guide/evidence", "errata", "papers/kronecker", "gallery")
 
 
 @dataclass(frozen=True)
 class Page:
-    """A page by its name in the files of the pictures, its address, and a script that prepares it."""
+    """A page: its name in the file names, its address, and a script that prepares it."""
 
     name: str
     address: str
@@ -59,7 +60,7 @@ class Page:
 
 @contextmanager
 def explorer(store: Path) -> Iterator[str]:
-    """Serve the explorer to this machine without a token; the address."""
+    """Serve the explorer to this machine without a token; yield the address."""
     server, address = bound(make_app(store), Endpoint("127.0.0.1", 0))
     Thread(target=server.run, daemon=True).start()
     yield address
@@ -67,7 +68,7 @@ def explorer(store: Path) -> Iterator[str]:
 
 
 def results(store: Path, folder: Path) -> Path:
-    """The folder of results, or where there is none a folder with the results of the report's highlights."""
+    """The folder of results or, if there is none, a folder with the results of the report's highlights."""
     if has_store(store):
         return store
     command = [sys.executable, "-m", "separatrix", "reproduce", "--store", str(folder)]
@@ -78,8 +79,8 @@ def results(store: Path, folder: Path) -> Path:
 
 
 def pages(address: str, report: Path, built: Path) -> list[Page]:
-    """Every page that is taken."""
-    # The claims begin below the part of the page that a picture shows: what is above them is removed.
+    """All pages."""
+    # The claims begin below the part of the page that a screenshot shows: the content above them is removed.
     opened = (
         "document.querySelectorAll('#findings, #summary').forEach((section) => section.remove());"
         "document.querySelectorAll('article > details').forEach((details, i) => { details.open = i < 12; })"
@@ -92,7 +93,7 @@ def pages(address: str, report: Path, built: Path) -> list[Page]:
 
 
 def take(browser: Any, page: Page, out: Path, width: str, scheme: str, scale: int) -> None:
-    """Take one picture, and name what is wider than the window."""
+    """Take one screenshot, and print if the page is wider than the window."""
     viewport = {"width": WIDTHS[width], "height": 900}
     context = browser.new_context(viewport=viewport, color_scheme=scheme, device_scale_factor=scale)
     window = context.new_page()

@@ -1,4 +1,4 @@
-"""The arithmetic of the benchmarks, and that each runs: at a tiny size, and nothing here depends on a time."""
+"""The arithmetic of the benchmarks, and that each runs at a tiny size; nothing here depends on a time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_rows_of_a_name_and_two_times():
 
 @pytest.mark.parametrize(("seconds", "rounds"), [(0.0, 3), (100.0, 3), (25.0, 1)])
 def test_alternating(monkeypatch, seconds, rounds):
-    """On a clock that only the functions move: the best of each, the first round left out, every other one reversed."""
+    """With a simulated clock: the best time of each, without the first round, every other round reversed."""
     now, calls = 0.0, []
     times = {"a": [1.0, 9.0, 7.0, 8.0], "b": [1.0, 6.0, 6.5, 5.0]}
 
@@ -132,7 +132,7 @@ def test_what_the_einsum_holds():
 
 @pytest.fixture
 def small(monkeypatch):
-    """The sizes of the table by name, on tensors of a few numbers, one round each."""
+    """The named sizes of the table, on tensors of a few numbers, one round each."""
     draw, alternate = exact.draw, timing.alternate
     monkeypatch.setattr(exact, "draw", lambda order, n, d, heads=1: draw(order, 4, 2, heads))
     monkeypatch.setattr(exact, "alternate", lambda functions, **_: alternate(functions, seconds=0.0, rounds=1))
@@ -183,7 +183,7 @@ ROWS = [
 
 @pytest.fixture
 def invoke(monkeypatch, tmp_path):
-    """Run the command on one benchmark, `fake`, in a folder of its own and a machine of the given load."""
+    """Run the command on one benchmark, `fake`, in a separate folder and on a machine with the given load."""
     monkeypatch.setattr(
         __main__, "found", lambda: {"fake": types.SimpleNamespace(__doc__="Title.", rows=lambda: iter(ROWS))}
     )
@@ -288,7 +288,7 @@ def test_the_causal_peers_compute_the_same(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # dynamo's own
 def test_a_compiled_step_is_compared_with_an_eager_one():
-    """Of the smallest case, without the code generator: one graph is counted."""
+    """The smallest case, without the code generator: one graph is counted."""
     row = compiled.row(compiled.Case("exact", 1, 4), seconds=0.0, backend="aot_eager")
     assert (row.name, row.peer, row.note) == ("step of training, exact, batch 1 x 4 tokens", "eager", "graphs: 1")
     assert row.ratio > 0

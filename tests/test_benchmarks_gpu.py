@@ -1,4 +1,4 @@
-"""The kernels in Triton, compiled ahead of time: the saved table is of the sources, and all that is in it may ship."""
+"""The Triton kernels, compiled ahead of time: the saved table matches the sources, and all its rows may ship."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_docstrings(module):
 
 @needs_triton
 def test_the_table_is_of_these_sources():
-    """Otherwise: python -m benchmarks gpu --compile, which compiles the rows that have changed."""
+    """If this fails, run python -m benchmarks gpu --compile, which compiles the changed rows."""
     assert [row.of for row in compiled.load()["rows"] if row.digest != compiled.digest(*row.of)] == []
 
 
@@ -63,7 +63,7 @@ def test_only_rows_that_have_changed_are_compiled(monkeypatch):
             patch.setattr(tiles, "NOWHERE", type(tiles.NOWHERE)(7))
             assert changed()
         with monkeypatch.context() as patch:
-            patch.setattr(tiles, "NOTHING", type(tiles.NOTHING)(7))  # which `attend` does not read
+            patch.setattr(tiles, "NOTHING", type(tiles.NOTHING)(7))  # `attend` does not read it
             assert not changed()
     finally:
         compiled.code_of.cache_clear()
@@ -111,7 +111,7 @@ def test_everything_in_the_table_may_ship():
 
 
 def test_the_architectures_of_certificates_are_in_the_table():
-    """For all of them, every kernel of float32 and float64 is compiled: `faults` looks for matrix instructions."""
+    """All float32 and float64 kernels are compiled for all architectures: `faults` detects matrix instructions."""
     assert set(targets.TARGETS) == {name for names in ARCHITECTURES.values() for name in names}
     compiled_for = {name: set() for name in targets.TARGETS}
     for name, kernel, kind, width, way in compiled.configurations():
@@ -128,7 +128,7 @@ def test_the_architectures_of_certificates_are_in_the_table():
 
 
 def row_of(**changes):
-    """A row of a kernel of float32 that may ship, with some changes."""
+    """A row of a float32 kernel that may ship, with some changes."""
     fields = {
         "target": "sm_90", "kernel": "attend", "kind": "float32", "width": 64, "way": "nothing hidden",
         "block": (64, 32, 8, 1), "registers": 128, "spilled": 0, "moved": 0, "shared_bytes": 0, "matrix": 0,
@@ -176,16 +176,16 @@ def test_what_may_not_ship_is_noticed(changes, sentence):
 
 
 LOOPS = {"sm_90": (10.0, 40.0), "sm_80": (15.0, 60.0)}
-"""Targets for the instructions of a score in the innermost loops, forward and backward, at 64 and 128 columns."""
+"""Targets for the instructions per score in the innermost loops, forward and backward, at 64 and 128 columns."""
 MISSED = {("sm_80", 128): (16.3, 60.0)}
-"""Targets that are missed: what is reached."""
+"""Missed targets, with the reached numbers."""
 WHOLE = {
     ("sm_90", 64): (15.2, 38.5),
     ("sm_90", 128): (20.4, 64.3),
     ("sm_80", 64): (17.5, 51.8),
     ("sm_80", 128): (28.6, 91.8),
 }
-"""What is reached in whole kernels, with border tiles and the code around the loops."""
+"""The reached numbers of whole kernels, with border tiles and the code around the loops."""
 
 
 def test_the_whole_forward_and_backward_pass_keep_their_targets():
@@ -203,7 +203,7 @@ def test_the_whole_forward_and_backward_pass_keep_their_targets():
 
 
 def test_half_types_are_for_matrix_units():
-    """A score of a half type is worth as many multiply-adds as its products have columns, and one exponential."""
+    """A score of a half type costs as many multiply-adds as its products have columns, and one exponential."""
     for row in compiled.load()["rows"]:
         if row.kernel in configurations.KERNELS and row.kind in ("bfloat16", "float16", "tf32"):
             assert row.matrix > 0, row
@@ -213,7 +213,7 @@ def test_half_types_are_for_matrix_units():
 
 
 def test_near_linear_kernels_have_no_matrix_units_and_nothing_inexact():
-    """On no target: what certificates assume of them is that sums, products and multiply-adds are rounded correctly."""
+    """On no architecture: certificates assume that sums, products and multiply-adds are rounded correctly."""
     rows = [row for row in compiled.load()["rows"] if row.kernel in compiled.NEAR_LINEAR]
     assert {row.target for row in rows} == set(targets.TARGETS)
     assert {row.kernel for row in rows} == set(compiled.NEAR_LINEAR)
@@ -248,10 +248,10 @@ print(json.dumps([asdict(compiled.compile_one(*one)), sorted(compiled.inexact("c
 @needs_triton
 @pytest.mark.timeout(1200)
 def test_one_configuration_compiles_to_what_the_table_says(run, root, tmp_path):
-    """And in float32 nothing is approximate or flushed but the exponential, the logarithm, and a score rounded up.
+    """In float32 nothing is approximate or flushed except the exponential, the logarithm, and a score rounded up.
 
     The logarithm, after all sums, is the only place with fused operations that flush subnormal numbers. On Blackwell a
-    kernel of float32 that reads masks has no instruction for matrix units.
+    float32 kernel that reads masks has no instruction for matrix units.
     """
     done = run(ONE, str(root), json.dumps(BLACKWELL), TRITON_CACHE_DIR=str(tmp_path / "cache"), TRITON_INTERPRET="0")
     assert done.returncode == 0, done.stderr
@@ -266,7 +266,7 @@ def test_one_configuration_compiles_to_what_the_table_says(run, root, tmp_path):
 
 
 def simplicial(query, *given):
-    """What FBGEMM's kernels compute, by the definition; of (batch, length, heads, columns)."""
+    """The results of FBGEMM's kernels by the definition; tensors are (batch, length, heads, columns)."""
     *sets, first, second = given
     heads, d = query.shape[2:]
     query, *sets = (x[0].transpose(0, 1).double() for x in (query, *sets))
@@ -277,7 +277,7 @@ def simplicial(query, *given):
 
 @needs_triton
 def test_peers_are_timed_where_their_output_is_ours(monkeypatch):
-    """In the interpreter: a peer that computes the same is timed; one that is wrong, or is missing, is not."""
+    """In the interpreter: a peer with the same results is timed; one that is wrong, or is missing, is not."""
     peers = {
         "the same": simplicial,
         "scaled": lambda query, *given: simplicial(2 * query, *given),
@@ -313,7 +313,7 @@ def test_without_a_gpu_the_benchmark_says_so(monkeypatch, tmp_path):
 
 @needs_triton
 def test_the_checks_and_the_peers_of_the_timings(monkeypatch):
-    """In the interpreter: the checks pass, an error is noticed, and fused attention over pairs is of order 3."""
+    """In the interpreter: the checks pass, an error is detected, and fused attention over pairs is of order 3."""
     monkeypatch.setattr(timed, "SHAPES", ((1, 3, (2, 5), 4, 3), (1, 2, (1, 2, 3), 2, 2)))
     monkeypatch.setattr(timed, "NEAR_LINEAR", (3, 1, 1))
     with interpreting():

@@ -1,4 +1,4 @@
-"""Which tests are run for a change at hand."""
+"""Which tests are run for a change."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_what_is_no_finite_number(value: object) -> None:
 
 
 def test_a_string_is_quoted_in_the_message() -> None:
-    """Without its quotes a string such as '1e-3' looks like the number that was expected."""
+    """Without its quotes a string such as '1e-3' looks like the expected number."""
     for check in (checks.positive, checks.finite, checks.flag):
         with pytest.raises(ArgumentError, match=r"got '1e-3'\."):
             check("x", "1e-3")
@@ -85,12 +85,12 @@ def test_what_is_no_flag(value: object) -> None:
 
 
 def test_no_other_file_tells_bools_from_integers(root: Path) -> None:
-    """Each does it by these checks."""
+    """Each module uses these checks."""
     package = root / "src" / "separatrix"
     found = {
         file.relative_to(package).as_posix()
         for file in package.rglob("*.py")
         if re.search(r"isinstance\([^()]+, bool\)", file.read_text())
     }
-    # What is written in the papers may be a decimal or a fraction too.
+    # Numbers of the papers may also be decimals or fractions.
     assert found == {"checks.py", "separation/decimals.py"}

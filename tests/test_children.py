@@ -1,4 +1,4 @@
-"""A working directory from somebody else: its files do not run in the processes that we start."""
+"""A working directory from another person: its files do not run in our child processes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SWEEP = 'experiment = "tests.number"\ntrials = 3\n[axes]\nx = [1.0]\n'
 
 @pytest.fixture
 def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with modules that have the names of others; whichever is imported leaves a mark."""
+    """A working directory with modules that shadow others; an imported one writes a mark."""
     folder = tmp_path / "hostile"
     folder.mkdir()
     for name in NAMES:
@@ -43,7 +43,7 @@ def ran(tmp_path: Path) -> list[str]:
 
 
 def command(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run the command as its script does, from whose folder, and not from the working directory, Python imports."""
+    """Run the command as its script does: Python imports from the script's folder, not the working directory."""
     script = tmp_path / "bin" / "separatrix"
     script.parent.mkdir(exist_ok=True)
     script.write_text("from separatrix.commands.main import main\nif __name__ == '__main__':\n    main()\n")
@@ -90,7 +90,7 @@ def test_the_plan_of_an_uploaded_file(hostile: Path, tmp_path: Path, monkeypatch
 
 
 def test_the_working_directory_is_an_attack(hostile: Path, tmp_path: Path) -> None:
-    """Without our options Python imports from it; with the environment of a child it does not."""
+    """Without our options Python imports from the working directory; with the environment of a child it does not."""
     words = [sys.executable, "-c", "import json"]
     with safe_path():
         subprocess.run(words, check=True)

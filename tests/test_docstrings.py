@@ -1,4 +1,4 @@
-"""Docstrings make sense alone, in an editor's tooltip, and name arguments in sections of Google's style."""
+"""Docstrings make sense alone, in an editor's tooltip, and name arguments in Google-style sections."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ARGUMENT = re.compile(r"(\*{0,2}\w+(?:, \w+)*): \S")
 
 @dataclass(frozen=True)
 class Texts:
-    """Each docstring of a file with the name of what it is of and the names of its arguments or fields; others."""
+    """Each docstring of a file with the name of its object and the names of its arguments or fields; other texts."""
 
     docstrings: list[tuple[str, str, set[str]]]
     after_names: list[str]
@@ -30,7 +30,7 @@ def texts_of(file: Path) -> Texts:
 
 
 def documented(tree: ast.Module) -> Iterator[tuple[str, str, set[str]]]:
-    """Each docstring of a file with the name of what it is of, and the names of its arguments or fields."""
+    """Each docstring of a file with the name of its object, and the names of its arguments or fields."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             given = {x.target.id for x in node.body if isinstance(x, ast.AnnAssign) and isinstance(x.target, ast.Name)}
@@ -40,7 +40,7 @@ def documented(tree: ast.Module) -> Iterator[tuple[str, str, set[str]]]:
 
 
 def strings_after_names(tree: ast.Module) -> Iterator[str]:
-    """The texts that describe a constant, right after it."""
+    """The texts that describe a constant, directly after it."""
     for before, node in pairwise(tree.body):
         described = isinstance(before, ast.Assign | ast.AnnAssign) and isinstance(node, ast.Expr)
         if described and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):

@@ -1,4 +1,4 @@
-"""Files that are whole or absent and private, and locks."""
+"""Files that are complete or absent, and private; and locks."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from separatrix.files import (
 
 @pytest.fixture
 def open_to_all() -> Iterator[None]:
-    """No bit of a mode is taken away by the process's own mask."""
+    """The process's umask removes no bit of a mode."""
     before = os.umask(0)
     yield
     os.umask(before)
 
 
 class Order:
-    """Writes down the calls to the disk that a power cut may come between."""
+    """Record the calls to the disk between which a power failure may occur."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.calls: list[tuple[str, str]] = []
@@ -180,7 +180,7 @@ def test_a_lock_can_be_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_file_is_read_where_no_read_can_be_told_not_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On Windows a file has no such mode, and an attempt to set it is an error."""
+    """On Windows a file has no such mode, and setting it is an error."""
     (tmp_path / "note").write_bytes(b"all of it")
     monkeypatch.delattr(os, "O_NONBLOCK")
     monkeypatch.delattr(os, "set_blocking")

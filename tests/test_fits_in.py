@@ -1,4 +1,4 @@
-"""`nn.TensorAttention` among PyTorch's own tools: under autocast, saved, exported, and where warnings are errors.
+"""`nn.TensorAttention` with PyTorch's own tools: autocast, saving, export, and warnings as errors.
 
 Compiled layers are in `tests/nn/test_compiled.py` and `tests/attention/dispatch/test_transforms.py`.
 """
@@ -36,7 +36,7 @@ def step(run, layer, x):
 
 @kinds
 def test_a_training_step_under_autocast(kind):
-    """Close to the step in float32, with gradients of the parameters' own type; off by what bfloat16 rounds, not 0."""
+    """Close to the step in float32, with gradients of the parameters' dtype; equal up to bfloat16 rounding."""
     layer, x = model(kind, torch.float32)
 
     def lowered(*inputs, **options):
@@ -114,6 +114,6 @@ print("trained")
 
 
 def test_training_where_warnings_are_errors(forked):
-    """In an interpreter of its own: what is imported late warns late. `forked` is `python -W error`."""
+    """In a separate interpreter: late imports give late warnings. `forked` runs `python -W error`."""
     done = forked(TRAINING)
     assert (done.returncode, done.stdout, done.stderr) == (0, "trained\n", "")

@@ -29,7 +29,7 @@ def batch(step):
 
 
 def train(net, rows):
-    """The loss is a mean over the rows, all of one length, so that the mean over ranks is the mean over all rows."""
+    """The loss is a mean over rows of equal length, so that the mean over ranks is the mean over all rows."""
     optimiser = torch.optim.SGD(net.parameters(), lr=0.5, momentum=0.9)
     for step in range(STEPS):
         x = batch(step)[rows]
@@ -44,7 +44,7 @@ def work(rank, folder):
     store = dist.FileStore(f"{folder}/store", RANKS)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=RANKS, timeout=timedelta(hours=1))
     for kind in KINDS:
-        net = DistributedDataParallel(model(kind, seed=rank))  # rank 0's weights are everyone's
+        net = DistributedDataParallel(model(kind, seed=rank))  # all ranks have the weights of rank 0
         train(net, slice(rank * BATCH, (rank + 1) * BATCH))
         save_file({name: x.contiguous() for name, x in net.module.state_dict().items()}, f"{folder}/{kind}{rank}")
     dist.destroy_process_group()
@@ -62,5 +62,7 @@ def test_two_processes_train_as_one(tmp_path, subtests):
             for name, x in net.state_dict().items():
                 assert torch.equal(found[0][name], found[1][name]), name
                 torch.testing.assert_close(found[0][name], x, rtol=1e-9, atol=1e-11)
-                if not name.endswith(("k_proj.0.bias", "_extra_state")):  # the latter says what weights mean
+                if not name.endswith(
+                    ("k_proj.0.bias", "_extra_state")
+                ):  # the latter is the configuration of the weights
                     assert not torch.equal(start[name], x), f"{name} was not trained"

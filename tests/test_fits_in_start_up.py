@@ -1,4 +1,7 @@
-"""What is loaded when: slow modules only by what needs them. Times are not tested, the modules that cost them are."""
+"""Which modules are loaded when: slow modules only by code that needs them.
+
+The tests do not measure times.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ def test_help_loads_nothing_slow(run, arguments: list[str]) -> None:
     ],
 )
 def test_commands_that_only_print_load_no_more_than_they_need(run, arguments: list[str], needed: set[str]) -> None:
-    """Recorded verdicts need no claim's code, neither exact probabilities nor plans for shapes a tensor."""
+    """Recorded verdicts need no code of claims, and exact probabilities and plans for shapes need no tensor."""
     slow = SLOW | {"torch._dynamo", "separatrix.claims.kronecker.theorem_1_4", "separatrix.studies"}
     done = run(f"{watching(slow)}{MAIN}", *arguments)
     assert done.stdout
@@ -42,7 +45,7 @@ def test_commands_that_only_print_load_no_more_than_they_need(run, arguments: li
 
 
 def test_operators_load_no_extra(run) -> None:
-    """They need torch, and numpy for their index sets; what the extras bring stays out, and so does the compiler."""
+    """They need torch, and numpy for their index sets, but no extras and no compiler."""
     use = (
         "import torch, separatrix as sx; sx.nn.TensorAttention; q, k, v = torch.rand(3, 9, 4); "
         "sx.tensor_attention(q, [k, k], [v, v]); sx.linear_attention(q, k, v); "
@@ -58,7 +61,8 @@ skipped = ("__main__", "._kernels", ".programs")  # the command, what is no modu
 found = (module.name for module in pkgutil.walk_packages(separatrix.__path__, "separatrix."))
 names = [name for name in found if not any(part in name for part in skipped)]
 """
-# What others import, also where they see that this is no Windows, is there before the system is made to look like one.
+# Modules that others import, also after a check of the platform, are imported before the system is made to look like
+# Windows.
 OTHERS = f"""{EVERY_MODULE}
 import sys
 for name in names:
@@ -81,7 +85,7 @@ there, sys.platform = sys.platform, "win32"
 
 @pytest.mark.timeout(2400)
 def test_no_module_needs_a_unix_to_be_imported(forked) -> None:
-    """Nor does the help of the command: what Windows does not have is imported, or asked for, where it is used."""
+    """Nor does the command's help: modules that Windows does not have are imported where they are used."""
     others = forked(OTHERS)
     assert (others.returncode, others.stderr) == (0, "")
     imports = f"{EVERY_MODULE}\nfor name in names:\n    importlib.import_module(name)\nprint(len(names))\n"

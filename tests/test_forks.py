@@ -1,4 +1,4 @@
-"""What a fork of an interpreter that has imported torch has in common with a fresh one."""
+"""The properties that a fork of an interpreter with torch shares with a fresh interpreter."""
 
 from __future__ import annotations
 

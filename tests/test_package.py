@@ -8,7 +8,7 @@ import pytest
 
 import separatrix as sx
 
-# Imports go one way. What each package may import besides itself; a package that is not named imports nothing.
+# Imports go one way. What each package may import besides itself; an unnamed package imports nothing.
 GROUND = {"errors", "checks", "children", "files", "tensor_files"}
 NATIVE = {"native", "native_tensors", "torch_threads"}
 SCIENCE = GROUND | NATIVE | {"training", "attention", "nn"}
@@ -104,7 +104,7 @@ def test_a_function_brings_torch(run) -> None:
 
 
 def imported(file: Path, package: Path) -> set[str]:
-    """The modules of the package that a file imports, wherever in the file, or names in a string."""
+    """The modules of the package that a file imports, anywhere in the file, or names in a string."""
     here = ["separatrix", *file.relative_to(package).with_suffix("").parts]
     names: set[str] = set()
     tree = ast.parse(file.read_text())
@@ -124,13 +124,13 @@ def imported(file: Path, package: Path) -> set[str]:
 
 
 def room(name: str, package: Path) -> str:
-    """The package or module under `separatrix` that a name is in: `__init__` for a public name of the package."""
+    """The package or module under `separatrix` that contains a name: `__init__` for a public name of the package."""
     first = name.split(".")[1] if "." in name else "__init__"
     return first if (package / first).is_dir() or (package / f"{first}.py").exists() else "__init__"
 
 
 def wrong_ways(package: Path) -> dict[str, set[str]]:
-    """The packages that each file imports though it may not."""
+    """The forbidden imports of each file."""
     wrong = {}
     for file in package.rglob("*.py"):
         own = file.relative_to(package).parts[0].removesuffix(".py")
@@ -168,7 +168,7 @@ def test_a_wrong_way_is_seen(tmp_path: Path, file: str, code: str, beyond: set[s
 
 
 def test_modules_are_imported_by_their_whole_name(root: Path) -> None:
-    """A name that is put together, or comes from outside, could lead anywhere: few files do that."""
+    """A computed name, or one from outside, could refer to any module: few files import by such names."""
     package, found = root / "src" / "separatrix", set()
     for file in package.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):

@@ -1,4 +1,4 @@
-"""What is read from the file in which Linux describes the processor."""
+"""The fields of Linux's description of the processor."""
 
 from __future__ import annotations
 

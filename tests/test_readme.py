@@ -19,7 +19,7 @@ FENCE = re.compile(r"^(`{3,}|~{3,}) *(\w*)[^\n]*\n(.*?)^\1", re.MULTILINE | re.D
 
 
 def python_blocks(text: str) -> list[str]:
-    """The code of every fence whose language is spelt py, python, python3, pycon ..."""
+    """The code of every fence whose language is py, python, python3, pycon ..."""
     return [code for _, language, code in FENCE.findall(text) if language.lower().startswith("py")]
 
 
@@ -52,7 +52,7 @@ def test_it_counts_the_claims_as_the_ledger_does() -> None:
 
 
 def requirements(project: dict[str, Any]) -> dict[str, Version]:
-    """The oldest version of each package that the project asks for."""
+    """The oldest version of each package that the project requires."""
     extras = [each for extra in project["optional-dependencies"].values() for each in extra]
     asked = [Requirement(each) for each in [*project["dependencies"], *extras] if not each.startswith("separatrix[")]
     return {each.name: Version(str(each.specifier).removeprefix(">=")) for each in asked}

@@ -82,7 +82,7 @@ def is_stored(node: ast.Name | ast.Attribute) -> bool:
 
 @dataclass(frozen=True)
 class Source:
-    """A file of the package, by the path from the folder that holds the package."""
+    """A file of the package, by its path from the folder that contains the package."""
 
     path: Path
     text: str
@@ -123,7 +123,7 @@ class Source:
 
     @cached_property
     def imports(self) -> dict[str, str]:
-        """The full name of what each imported name stands for."""
+        """The full name of each imported name."""
         names = {}
         for node in self.nodes:
             if isinstance(node, ast.Import):
@@ -133,7 +133,7 @@ class Source:
         return names
 
     def references(self) -> Iterator[tuple[int, str]]:
-        """What comments and docstrings quote, each with its line."""
+        """The quoted names in comments and docstrings, each with its line."""
         comments = re.search("#.*`", self.text) is not None
         for token in tokenize.generate_tokens(io.StringIO(self.text).readline) if comments else ():
             if token.type == tokenize.COMMENT:
@@ -146,7 +146,7 @@ class Source:
 
 
 class Library:
-    """The files of a package, and what exists outside it."""
+    """The files of a package, and the names that exist outside it."""
 
     def __init__(self, folder: Path, paths: set[str], symbols: set[str]) -> None:
         """Read `folder`; `paths` are those of the repository's files, `symbols` those of its C interface."""
@@ -165,7 +165,7 @@ class Library:
         self.attributes = set().union(*(source.used for source in self.sources))
 
     def stale(self) -> list[str]:
-        """The references to what does not exist, each as `path:line name`."""
+        """The references to names that do not exist, each as `path:line name`."""
         return [
             f"{source.path}:{line} {name}"
             for source in self.sources
@@ -211,12 +211,12 @@ class Library:
         if first in self.classes:
             return self.has_members(first, rest)
         if first in source.used and first not in source.imports:
-            # The first part is a variable or a parameter, of which only the names of attributes are known.
+            # The first part is a variable or a parameter, of which only attribute names are known.
             return all(part in self.attributes for part in rest)
         return full[0] != "separatrix" and any(map(is_in_a_library, (full, [first, *rest], ["torch", first, *rest])))
 
     def has_path(self, parts: list[str]) -> bool:
-        """Whether parts are a module, or one and a name in it, or one and a class and its member."""
+        """Whether the parts name a module, a name in a module, or a member of a class in a module."""
         for cut in range(len(parts), 0, -1):
             prefix = ".".join(parts[:cut])
             for module, source in self.modules.items():
@@ -228,7 +228,7 @@ class Library:
         return False
 
     def has_members(self, name: str, rest: list[str]) -> bool:
-        """Whether a class has a member, of its own or of a class of ours that it inherits from."""
+        """Whether a class has a member, its own or inherited from one of our classes."""
         node = self.classes.get(name)
         if node is None or len(rest) != 1:
             return node is None
@@ -238,7 +238,7 @@ class Library:
 
 
 def above(package: str) -> list[str]:
-    """A package and those that contain it."""
+    """A package and the packages that contain it."""
     parts = package.split(".")
     return [".".join(parts[:count]) for count in range(len(parts), 0, -1)]
 

@@ -1,4 +1,4 @@
-"""SECURITY.md: every row of its table names tests, and they exist."""
+"""Every row of the table in SECURITY.md names tests, and they exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def functions(file: Path) -> set[str]:
 
 
 def missing(text: str, root: Path) -> dict[str, list[str]]:
-    """For each row of the table, the tests that it names and that are not there, or that it names none."""
+    """For each row of the table, the named tests that do not exist, or that it names none."""
     found = {}
     for what, shown_by in ROW.findall(text):
         tests = re.findall(r"`([^`]+)`", shown_by)

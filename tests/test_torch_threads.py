@@ -1,4 +1,4 @@
-"""The library that lends PyTorch's threads."""
+"""The library from which the kernels take PyTorch's threads."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_no_library_where_torch_is_not_found(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_library_that_needs_others_is_loaded_after_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The libraries of GPUs that it is linked to are found by torch's import, where the loader does not find them."""
+    """Its GPU libraries are found by torch's import where the loader does not find them."""
     load, refused = ctypes.CDLL, ["once"]
 
     def first_refuses(name: str) -> ctypes.CDLL:

@@ -1,4 +1,4 @@
-"""The training loop: the updates of Adam written out, records where they are asked for, and runs that end early."""
+"""The training loop: Adam's updates written out, records at the requested steps, and runs that end early."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_every(count: int, steps: int, wanted: set[int]) -> None:
 
 
 def test_generators_are_those_of_the_recorded_runs_and_differ() -> None:
-    """Pinned: stored results were drawn from them."""
+    """Pinned values: stored results were drawn from them."""
     seeds = {(seed, purpose): generator_for(seed, purpose).initial_seed() for seed in range(3) for purpose in range(3)}
     assert seeds[0, 0] == PINNED
     assert len(set(seeds.values())) == len(seeds)

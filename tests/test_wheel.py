@@ -50,7 +50,7 @@ def build(source: Path, folder: Path, **environment: str) -> Path:
 
 @pytest.fixture(scope="module")
 def wheel(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Without kernels: as where no compiler works, and in a second."""
+    """Build without kernels, as if no compiler works; this takes a second."""
     return build(root, tmp_path_factory.mktemp("dist"), CXX="/bin/false")
 
 
@@ -58,12 +58,12 @@ def wheel(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def wheel_with_kernels(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which(os.environ.get("CXX", "c++")) is None:
         pytest.skip("There is no C++ compiler.")
-    # Not optimised, in a fifth of the time: what is in the wheel is tested here, and the kernels by `make native`'s.
+    # Without optimisation, in a fifth of the time: this tests the contents of the wheel, not the kernels.
     return build(root, tmp_path_factory.mktemp("dist_with_kernels"), SKBUILD_CMAKE_BUILD_TYPE="Debug")
 
 
 def sources(root: Path) -> set[str]:
-    """The files of the package, without what is compiled."""
+    """The files of the package, without compiled ones."""
     files = (file.relative_to(root / "src") for file in (root / "src" / "separatrix").rglob("*") if file.is_file())
     return {file.as_posix() for file in files if "__pycache__" not in file.parts and file.suffix != ".so"}
 
@@ -96,7 +96,7 @@ def test_metadata(metadata: Message) -> None:
     assert set(metadata.get_all("Provides-Extra", [])) == extras
     core = [requirement for requirement in metadata.get_all("Requires-Dist", []) if "extra ==" not in requirement]
     assert {requirement.split(">=")[0] for requirement in core} == {"numpy", "safetensors", "torch"}
-    assert "Project-URL" not in metadata  # until there is a home
+    assert "Project-URL" not in metadata  # until the project has a home page
     classifiers = metadata.get_all("Classifier", [])
     assert "Development Status :: 4 - Beta" in classifiers
     assert [each for each in classifiers if each.startswith("Operating")] == ["Operating System :: POSIX :: Linux"]
@@ -109,7 +109,7 @@ def test_command(wheel: Path) -> None:
 
 
 def test_kernels_beside_the_sources_are_not_taken_along(root: Path, tmp_path: Path) -> None:
-    """Those that `make native` left there may be of other sources, and are for one processor."""
+    """The kernels of `make native` may be built from other sources, and are for one processor."""
     copy = tmp_path / "copy"
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         copy.mkdir(exist_ok=True)
@@ -144,7 +144,7 @@ def test_a_source_distribution_holds_what_the_repository_does(root: Path, tmp_pa
 @pytest.mark.soak
 @pytest.mark.timeout(2700)
 def test_kernels_are_compiled_into_the_wheel(run, root: Path, wheel_with_kernels: Path, tmp_path: Path) -> None:
-    """Its tag names the platform and no version of Python; it holds the library and none of its sources, and runs."""
+    """The tag names the platform and no Python version; the wheel has the library and no C++ sources, and runs."""
     name, tag = wheel_with_kernels.name.split("-py3-none-")
     assert name == f"separatrix-{separatrix.__version__}"
     assert tag == f"{sysconfig.get_platform().replace('-', '_').replace('.', '_')}.whl"
@@ -169,7 +169,7 @@ def test_installed_package_runs(run, wheel: Path, tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_empty_environment(root: Path, wheel: Path, tmp_path: Path) -> None:
-    """In an environment with nothing but pip: the core runs without the extras, then the command with `lab`."""
+    """In an environment with only pip: the core runs without the extras, then the command with `lab`."""
     venv.create(tmp_path / "empty", with_pip=True)
     scripts = tmp_path / "empty" / "bin"
     pip = [scripts / "python", "-m", "pip", "install", "--constraint", root / "constraints.txt"]

@@ -1,6 +1,4 @@
-"""Violate every declared constraint in every listed way; the message names the argument, what was expected, and what
-came.
-"""
+"""Violate every declared constraint in every listed way; the message names the argument and both values."""
 
 from __future__ import annotations
 

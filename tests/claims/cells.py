@@ -1,5 +1,4 @@
-"""The cells of claims, run once for all processes of a test run (those of the full profile with few steps), and
-verdicts.
+"""The cells of claims, run once for all processes of a test run, and verdicts; full cells have few steps.
 
 The results of long cells of the quick profile are read from `quick_runs.json`.
 """

@@ -228,9 +228,7 @@ def test_a_check_that_breaks_is_told(empty, store: Store, check: Any, told: str)
 
 
 def test_a_record_in_the_old_word_differs_from_a_claim_that_holds_only_asymptotically(empty) -> None:
-    """Before verdicts had two attributes, such a claim was recorded as "holds corrected": it is read, and is a
-    difference.
-    """
+    """Before verdicts had two attributes, such a claim was recorded as "holds corrected", which is a difference."""
     slip = Erratum("x", "y", "z", shown_by="a", rank=Rank.PROOF)
     declared = claim(paper="kronecker", where="Lemma 1", says="x", cells=list, errata=[slip])(
         lambda cells: Finding(Verdict.HOLDS_ASYMPTOTICALLY, shows={"a": True})

@@ -50,9 +50,7 @@ def test_some_neighbour_is_near() -> None:
 
 @pytest.mark.parametrize("id", QUICK)
 def test_the_check_rejects_every_neighbour(id: str) -> None:
-    """On the results on which the claim has its recorded verdict. The check rejects a neighbour of a decided claim by
-    failing.
-    """
+    """The check rejects a neighbour of a decided claim by failing, on the results of the recorded verdict."""
     rejecting = {Verdict.FAILS_AS_PRINTED, Verdict.NOT_REPRODUCED}
     if recorded()[id] in OPEN:
         rejecting.add(Verdict.UNDECIDED)

@@ -1,9 +1,9 @@
 """Arithmetic that counts roundings in place of computing: it runs an algorithm and counts how often terms are rounded.
 
-Inside `Counting` the entries of tensors are not numbers but counts: of the roundings, in one type, that the most often
-rounded term went through on its way into that entry. A product has the counts of its factors plus one; a sum has the
-largest count of its terms plus one per addition; moved or copied numbers keep their count. A program whose control flow
-does not depend on the numbers then computes, entry by entry, the number that `arithmetic/rounding.py` derives.
+Inside `Counting` the entries of tensors are counts, not numbers: the largest number of roundings, in one dtype, that
+any term of the entry has undergone. A product has the counts of its factors plus one; a sum has the largest count of
+its terms plus one per addition; moved or copied numbers keep their count. A program whose control flow does not depend
+on the numbers then computes, entry by entry, the number that `arithmetic/rounding.py` derives.
 """
 
 from __future__ import annotations
@@ -83,11 +83,11 @@ KEPT = frozenset(
         "narrow",
     ]
 )
-"""Operations that round nothing: on counts they do what they do on numbers."""
+"""Operations that round nothing: they act on counts as on numbers."""
 
 
 class Counting(TorchDispatchMode):
-    """Count the roundings of `dtype`; those of other types are not counted. A conversion to it is one."""
+    """Count the roundings to `dtype`, not to other dtypes. A conversion to the dtype is one rounding."""
 
     def __init__(self, dtype):
         super().__init__()
@@ -173,7 +173,7 @@ class Counting(TorchDispatchMode):
         return self.count_add(x, self.count_bmm(a, b))
 
     def count_exp(self, x):
-        """An exponential starts anew: what its exponent is off by is another matter than roundings."""
+        """An exponential restarts the count: the error of its exponent is bounded separately."""
         return torch.full_like(x, EXPONENTIAL * self._one(x))
 
     def count_clamp(self, x, *bounds):

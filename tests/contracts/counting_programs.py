@@ -1,4 +1,4 @@
-"""Triton's interpreter counting roundings in place of computing, as `counting` does for operators of PyTorch."""
+"""Triton's interpreter counts roundings in place of computing, as `counting` does for PyTorch's operators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.contracts.counting import Counting
 
 @contextmanager
 def counting_programs(dtype: torch.dtype) -> Iterator[None]:
-    """Count the roundings of a type, of PyTorch's operators and of the kernels in Triton of near-linear attention."""
+    """Count the roundings to a dtype in PyTorch's operators and in the Triton kernels of near-linear attention."""
     from triton.runtime import interpreter
 
     builder, handle = interpreter.InterpreterBuilder, interpreter.TensorHandle
@@ -27,7 +27,7 @@ def counting_programs(dtype: torch.dtype) -> Iterator[None]:
         return 1.0 if type.scalar.name == name else 0.0
 
     def exact(self, source, type):
-        """Whole numbers and constants have not been rounded."""
+        """Integers and constants have not been rounded."""
         return handle(np.zeros(source.data.shape, interpreter._get_np_dtype(type)), type.scalar)
 
     def add(self, a, b):
@@ -37,7 +37,7 @@ def counting_programs(dtype: torch.dtype) -> Iterator[None]:
         return handle(a.data + b.data + a.data.dtype.type(one(a.dtype)), a.dtype.scalar)
 
     def dot(self, a, b, sums, *options):
-        """A chain that begins at what is there: each of its terms may go through all additions."""
+        """A chain that starts with an existing sum: each of its terms may undergo all additions."""
         most = (a.data[:, :, None] + b.data[None]).max(1)
         return handle(np.maximum(most, sums.data) + sums.data.dtype.type(one(sums.dtype) * a.data.shape[1]), sums.dtype)
 

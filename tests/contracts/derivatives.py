@@ -1,7 +1,7 @@
-"""Derivatives of a function against those of its definition, which is written in PyTorch's own operators.
+"""Derivatives of a function against those of its definition, which uses PyTorch's own operators.
 
-A derivative is linear in what comes in, so one random direction shows an error in any of its entries. `gradcheck` would
-evaluate the function twice for every entry of every input, and see five digits at most.
+A derivative is linear in the incoming gradient, so one random direction shows an error in any of its entries.
+`gradcheck` would evaluate the function twice for every entry of every input, and resolve at most five digits.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 Function = Callable[..., tuple[Tensor, ...]]
-"""Of tensors in float64, with several outputs, all of them finite."""
+"""The function takes tensors in float64 and returns several outputs, all of them finite."""
 
 
 def _drawn(seed: int, like: Sequence[Tensor]) -> list[Tensor]:
@@ -27,7 +27,7 @@ def _agree(found: Sequence[Tensor], expected: Sequence[Tensor], error: float) ->
 
 
 def same_gradients(function: Function, definition: Function, leaves: Sequence[Tensor], error: float) -> None:
-    """Compare the gradients of every output alone, where none comes in for the others, and of all together."""
+    """Compare the gradients of every output alone, with zero incoming gradients for the others, and of all together."""
     outputs = [one(*leaves) for one in (function, definition)]
     count = len(outputs[0])
     for chosen in (*((at,) for at in range(count)), tuple(range(count))):
@@ -45,7 +45,7 @@ def same_gradients(function: Function, definition: Function, leaves: Sequence[Te
 
 
 def same_second_derivatives(function: Function, definition: Function, leaves: Sequence[Tensor], error: float) -> None:
-    """Compare the gradients of the gradients, by the inputs and by what came in for the outputs."""
+    """Compare the second derivatives, by the inputs and by the incoming gradients of the outputs."""
     results = []
     for one in (function, definition):
         outputs = one(*leaves)
@@ -57,7 +57,7 @@ def same_second_derivatives(function: Function, definition: Function, leaves: Se
 
 
 def same_tangents(function: Function, definition: Function, leaves: Sequence[Tensor], error: float) -> None:
-    """Compare the derivatives in forward mode, along each of the inputs alone and along all of them together."""
+    """Compare the forward-mode derivatives along each of the inputs alone and along all of them together."""
     directions = _drawn(4, leaves)
     every = range(len(leaves))
     for chosen in (*({at} for at in every), set(every)):

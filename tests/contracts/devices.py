@@ -1,6 +1,6 @@
-"""Code run with fake tensors of a GPU: which device each tensor is on is checked, and nothing is computed.
+"""Code run with fake GPU tensors: the device of each tensor is checked, and nothing is computed.
 
-Where the code reads numbers, it gets those that it read at the same place with real tensors of the CPU.
+Where the code reads numbers, it gets those that it read at the same place with real CPU tensors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from separatrix.native import native
 
 
 def _place() -> tuple[str, int]:
-    """The file and the line that asked for numbers, which is above those of `device_reads` and of this file."""
+    """The file and line that read numbers: the caller above `device_reads` and this file."""
     frame = sys._getframe(1)
     while frame.f_code.co_filename in (__file__, device_reads.__file__):
         assert frame.f_back is not None
@@ -32,9 +32,9 @@ def _place() -> tuple[str, int]:
 
 
 class WithoutGuards(TorchFunctionMode):
-    """Index, invert, copy and move fake tensors of a GPU in a build of PyTorch for the CPU.
+    """Index, invert, copy and move fake GPU tensors in a CPU build of PyTorch.
 
-    Its Python bindings look for the GPU in these before any mode is asked; the operators below them do not.
+    Its Python bindings look for a GPU in these functions before any mode is active; the operators below do not.
     """
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
@@ -56,7 +56,7 @@ class WithoutGuards(TorchFunctionMode):
 
 
 def _put_entries(x: Tensor, index: Any, value: Any) -> None:
-    """x[index] = value by operators."""
+    """Compute x[index] = value by operators."""
     view, tensors = _view(x, index)
     value = value if isinstance(value, Tensor) else torch.full((), value, dtype=x.dtype, device=x.device)
     if tensors is None:
@@ -66,13 +66,13 @@ def _put_entries(x: Tensor, index: Any, value: Any) -> None:
 
 
 def _entries(x: Tensor, index: Any) -> Tensor:
-    """x[index] by operators."""
+    """Compute x[index] by operators."""
     view, tensors = _view(x, index)
     return view if tensors is None else torch.ops.aten.index.Tensor(view, tensors)
 
 
 def _view(x: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None] | None]:
-    """The view of x by all of an index but its tensors, and those tensors, each for its dimension."""
+    """The view of x by the parts of an index that are not tensors, and the index tensors with their dimensions."""
     index = index if isinstance(index, tuple) else (index,)
     used = sum(1 for one in index if one is not None and one is not Ellipsis)
     whole = (slice(None),) * (x.dim() - used)
@@ -93,7 +93,7 @@ def _view(x: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None] | None]:
 
 @contextmanager
 def plain_pytorch() -> Iterator[pytest.MonkeyPatch]:
-    """Compute without the kernels in C++: what runs on the CPU is then what runs on every device."""
+    """Compute without the C++ kernels: the CPU then runs the code of every device."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SEPARATRIX_ISA", "none")
         native.cache_clear()
@@ -105,9 +105,9 @@ def plain_pytorch() -> Iterator[pytest.MonkeyPatch]:
 
 
 def on_a_gpu(run: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
-    """What a function gives for fake tensors on a GPU, and how many numbers it reads; it is run on the CPU first.
+    """The result of a function for fake GPU tensors, and how many numbers it reads; it runs on the CPU first.
 
-    Tensors among the arguments, in lists and dictionaries too, become fake; so do tensors that it makes.
+    Tensors among the arguments, also in lists and dictionaries, become fake, and so do new tensors.
     """
     heard: dict[tuple[str, int], deque[Any]] = defaultdict(deque)
     looks = 0

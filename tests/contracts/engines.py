@@ -1,4 +1,4 @@
-"""Tests of exact attention run with each of its engines; a test module takes part by importing `engine`."""
+"""Tests of exact attention run with each of its engines; a test module uses this by importing `engine`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENGINES = ("native", "torch")
 
 @pytest.fixture(scope="module", autouse=True, params=ENGINES)
 def engine(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The name of the engine that computes what is tested."""
+    """The name of the engine under test."""
     if request.param == "native" and native().library is None:
         pytest.skip(f"The kernels do not run. {native().reason}")
     with pytest.MonkeyPatch.context() as patch:

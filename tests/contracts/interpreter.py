@@ -1,7 +1,7 @@
-"""The kernels in Triton run by its interpreter on tensors of the CPU: a test module takes part by importing a fixture.
+"""Run the Triton kernels in the interpreter on CPU tensors: a test module uses this by importing a fixture.
 
-The interpreter is chosen when a kernel is decorated, so the kernels are imported anew with it, and forgotten again.
-Triton's own functions were decorated when Triton was imported, by whomever, and are replaced in the same way.
+The interpreter is chosen when a kernel is decorated, so the kernels are reimported with it, and removed again. Triton's
+own functions were decorated when Triton was imported, and are replaced in the same way.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ needs_triton = pytest.mark.skipif(
 )
 
 SETTLED = {"int1": (), "int32": (int,), "int64": (int,), "fp32": (int, float), "fp64": (int, float)}
-"""Types that two operands of the same type keep, and the plain numbers, of 31 bits, that take them on beside one."""
+"""Types that two operands of the same type keep, and the plain 31-bit integers that take the other operand's type."""
 
 
 @contextmanager
 def interpreting() -> Iterator[None]:
-    """Run the kernels in Triton, interpreted, for calls on the CPU."""
+    """Run the Triton kernels, interpreted, for calls on the CPU."""
     import triton
     import triton.language as tl
     from triton.runtime import interpreter
     from triton.runtime.jit import JITFunction
 
     def call_inside(function, *args, **kwargs):
-        # As it is, but without patching the language once more, and for good, for each function that a kernel calls.
+        # The original, without patching the language again for each function that a kernel calls.
         return function.rewrite()(*args, **kwargs)
 
     before = {name: module for name, module in sys.modules.items() if name.startswith(PROGRAMS)}
@@ -56,9 +56,9 @@ def interpreting() -> Iterator[None]:
         patch.setattr(interpreter.InterpretedFunction, "__call__", call_inside)
         _hurry(patch, tl.core, interpreter)
         patch.setattr(gpu_dispatch, "DEVICES", {"cpu"})
-        for module in (exact_backend, near_linear_backend):  # on the CPU the kernels in C++ come first
+        for module in (exact_backend, near_linear_backend):  # on the CPU the C++ kernels have priority
             patch.setattr(module, "BACKENDS", (module.triton, *module.BACKENDS))
-        patch.setattr(plain_tuples, "_for_kernels", lambda tensors: False)  # small calls ask for the backend, too
+        patch.setattr(plain_tuples, "_for_kernels", lambda tensors: False)  # small calls choose the backend, too
         for kernel, order in product(configurations.KERNELS, configurations.ORDERS):
             small = (configurations.Configuration(16, 16, 4, 1),) * len(configurations.WIDTHS)
             patch.setitem(configurations.SHIPPED, (gpu_dispatch.vendor(), kernel, "64 bits", order), small)
@@ -75,10 +75,10 @@ def interpreting() -> Iterator[None]:
 
 
 def _hurry(patch: pytest.MonkeyPatch, core: ModuleType, interpreter: ModuleType) -> None:
-    """Spare the interpreter what it works out anew for each operation: two thirds of its time.
+    """Cache results that the interpreter recomputes for each operation: two thirds of its time.
 
-    That is which type of NumPy a type is, what shape a tensor has, what two operands become whose types and shapes
-    agree, and whether whole numbers of 32 bits overflow, which those of these small calls cannot.
+    These are the NumPy type of a type, the shape of a tensor, the common type of two operands with equal types and
+    shapes, and whether 32-bit integers overflow, which they cannot in these small calls.
     """
     semantic = type(interpreter.interpreter_semantic)
     alone = core.constexpr(1), core.tuple([])
@@ -148,6 +148,6 @@ def _hurry(patch: pytest.MonkeyPatch, core: ModuleType, interpreter: ModuleType)
 
 @pytest.fixture(scope="module")
 def interpreted() -> Iterator[None]:
-    """The kernels in Triton compute what is tested, in Triton's interpreter."""
+    """Run the code under test on the Triton kernels, in Triton's interpreter."""
     with interpreting():
         yield

@@ -1,4 +1,4 @@
-"""Attention with any score function, literally: the scores of all tuples, a softmax, and a sum over all tuples."""
+"""Attention with any score function by the literal definition: the scores of all tuples, a softmax, and a sum."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from separatrix.attention import reference
 
 Scores = Callable[[Sequence[Tensor]], Tensor]
-"""Scores (..., L_q, L_1, ...) of all tuples of vectors that broadcast: `spread` makes them of query and keys."""
+"""Scores (..., L_q, L_1, ...) of all tuples of vectors that broadcast: `spread` makes them from query and keys."""
 
 
 def spread(query: Tensor, keys: Sequence[Tensor]) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Errors planted in kernels in Triton, one at a time, to show that a check sees each of them."""
+"""Errors planted in Triton kernels, one at a time, to show that a check detects each of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from separatrix.errors import SeparatrixError
 
 @dataclass(frozen=True)
 class Planted:
-    """An error: in which file, what is replaced by what, and the check that sees it."""
+    """An error: its file, the replaced text, the replacement, and the check that detects it."""
 
     file: str
     right: str
@@ -27,7 +27,7 @@ class Planted:
 
 @contextmanager
 def copied(package: str, folder: Path) -> Iterator[Path]:
-    """A copy of the kernels of a package, from which they are imported for a while."""
+    """A copy of a package's kernels, from which they are imported temporarily."""
     copy = folder / "programs"
     shutil.copytree(Path(sys.modules[package].__file__).parent, copy, ignore=shutil.ignore_patterns("__pycache__"))
     with pytest.MonkeyPatch.context() as patch:
@@ -40,7 +40,7 @@ def copied(package: str, folder: Path) -> Iterator[Path]:
 
 
 def assert_seen(planted: Planted, programs: Path) -> None:
-    """Plant an error in a copy of the kernels, and see its check fail."""
+    """Plant an error in a copy of the kernels, and assert that its check fails."""
     file = programs / f"{planted.file}.py"
     source = file.read_text()
     assert planted.right in source
@@ -52,12 +52,11 @@ def assert_seen(planted: Planted, programs: Path) -> None:
 def seen_by(
     package: str, checks: Sequence[Callable[[], None]], errors: Mapping[str, Planted]
 ) -> tuple[Any, Callable[..., None], Callable[..., None]]:
-    """What a module of tests is made of, to be named there as in the code: a fixture and two tests.
+    """The contents of a test module, to be assigned there under these names: a fixture and two tests.
 
     Args:
         package: The package of the kernels.
-        checks: All that is checked; each passes as long as nothing is planted.
-        errors: The errors by what they are.
+        checks: All checks; each passes on the kernels without an error. errors: The errors by their descriptions.
     """
 
     @pytest.fixture

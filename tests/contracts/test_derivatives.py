@@ -1,4 +1,4 @@
-"""The comparison of derivatives sees an error in one entry of one of them."""
+"""The comparison of derivatives detects an error in a single entry."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def definition(x, y):
 
 
 def wrong(x, y):
-    """Only derivatives differ: by 1e-8 in the last entry of the second input, and from the second derivatives on."""
+    """Only derivatives differ: by 1e-8 in the last entry of the second input, from the second derivatives on."""
     entry = torch.zeros_like(y)
     entry[-1] = 1e-8
     first, second = definition(x, y)
     return first + entry * (y - y.detach()), second + 1e-8 * (x[0] - x[0].detach()) ** 2
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # PyTorch's own, in forward mode
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # PyTorch's own warning, in forward mode
 @pytest.mark.parametrize("kind", COMPARED)
 def test_an_error_in_one_entry_is_seen(kind):
     generator = torch.Generator().manual_seed(0)

@@ -1,4 +1,4 @@
-"""What is spared Triton's interpreter changes nothing: operands become the same, to the bit."""
+"""The interpreter's cached shortcuts change nothing: operands are converted to the same bits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OPTIONS = ((), (True, True), (False, False, True, True), (False, False, False, T
 
 
 def operands() -> Iterator[tuple[str, Any, Any]]:
-    """Pairs of tensors, and tensors with plain numbers on either side, each with what to call it."""
+    """Pairs of tensors, and tensors with plain numbers on either side, each with a name."""
     import numpy as np
     import triton.language as tl
     from triton.runtime import interpreter
@@ -39,7 +39,7 @@ def operands() -> Iterator[tuple[str, Any, Any]]:
 
 
 def become() -> dict[str, Any]:
-    """What the interpreter makes of operands: their types, shapes and bits, or the kind of error."""
+    """The interpreter's conversion of operands: their types, shapes and bits, or the kind of error."""
     from triton.runtime import interpreter
 
     found: dict[str, Any] = {}
@@ -68,5 +68,5 @@ def test_operands_become_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(contract, "_hurry", lambda *_: None)
     with contract.interpreting():
         plain = become()
-    assert "ValueError" in plain.values()  # shapes that do not go together
-    assert repr(hurried) == repr(plain)  # in which -0.0 is not 0.0
+    assert "ValueError" in plain.values()  # incompatible shapes
+    assert repr(hurried) == repr(plain)  # here -0.0 differs from 0.0

@@ -1,4 +1,4 @@
-"""The code of a page: its fences, and what they do when they are run in order."""
+"""The code of a page: its fences, and their output when they run in order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FENCE = re.compile(r"^```(?P<language>\w+)\n(?P<code>.*?)^```$", re.MULTILINE | 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 ELSEWHERE = {"dask.md", "hugging-face.md", "torchrun.md"}
-"""Pages of the guide whose commands, in `bash`, need a cluster, a model or several processes: see `tests/examples`."""
+"""Pages of the guide whose `bash` commands need a cluster, a model or several processes: see `tests/examples`."""
 PAGES = [
     page
     for page in [DOCS / "index.md", DOCS / "tour.md", *sorted((DOCS / "guide").glob("*.md"))]
@@ -23,7 +23,7 @@ PAGES = [
 COMMITTED = ("errata", "commands", "gallery", "guide/verifying", "guide/evidence", "derivations/machine-checked")
 MADE = [ROOT / "README.md", *(DOCS / f"{page}.md" for page in COMMITTED)]
 MADE += sorted((DOCS / "papers").glob("*.md"))
-"""Pages with parts that are made from the source and committed."""
+"""Pages with parts that are generated from the source and committed."""
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 RUN_IN_ORDER = """
@@ -39,7 +39,7 @@ print(json.dumps(printed))
 
 @dataclass(frozen=True)
 class Block:
-    """The code of a fence, its language, and what the page says that it prints."""
+    """The code of a fence, its language, and the output that the page prints."""
 
     language: str
     code: str
@@ -47,7 +47,7 @@ class Block:
 
 
 def blocks(text: str) -> list[Block]:
-    """The fences of a page. A fence in `text` that follows right after code is what that code prints."""
+    """The fences of a page. A `text` fence directly after code is the output of that code."""
     found: list[Block] = []
     end = 0
     for fence in FENCE.finditer(text):
@@ -61,7 +61,7 @@ def blocks(text: str) -> list[Block]:
 
 
 def run_in_order(run: Callable[..., CompletedProcess[str]], codes: Sequence[str]) -> list[str]:
-    """What each piece of code prints, all in one interpreter of one thread, where warnings are errors."""
+    """The output of each piece of code, all in one single-threaded interpreter, where warnings are errors."""
     done = run(RUN_IN_ORDER, json.dumps(list(codes)), OMP_NUM_THREADS="1")
     assert (done.returncode, done.stderr) == (0, "")
     printed: list[str] = json.loads(done.stdout)

@@ -1,6 +1,6 @@
-"""`python -m tests.docs.refresh`: write anew what pages and notebooks have from elsewhere. Look at the diff.
+"""`python -m tests.docs.refresh`: regenerate the parts of pages and notebooks that come from code. Review the diff.
 
-That is what their code prints, and the parts that are made from the source: the papers' tables, the errata, the
+These are the outputs of their code, and the parts generated from the source: the papers' tables, the errata, the
 commands, the evidence and its figure, and the index of the ledger. `python -m tests.docs.refresh --made` does the
 latter alone.
 """

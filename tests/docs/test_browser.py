@@ -1,6 +1,6 @@
-"""The style sheet of the documents in a real browser: figures on dark pages, tables on phones, the filter of errata.
+"""The style sheet of the documents in a real browser: figures on dark pages, tables on phones, the errata filter.
 
-The pages are small ones with the structure that the theme gives to those of the documents.
+The pages are small ones with the structure that the theme gives to the documents.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def write_page(folder: Path, content: str, *, name: str = "page.html", dark: boo
 
 @contextmanager
 def visited(browser: Windows, address: str, **options: Any) -> Iterator[Any]:
-    """A page of the browser at this address."""
+    """A browser page at this address."""
     page = browser.open(**options)
     page.goto(address)
     yield page
@@ -48,7 +48,7 @@ def visited(browser: Windows, address: str, **options: Any) -> Iterator[Any]:
 
 
 def pixel(png: bytes, x: int, y: int) -> tuple[int, ...]:
-    """A pixel of a picture by Chromium: a PNG of eight bits a channel, which is not interlaced."""
+    """A pixel of a screenshot by Chromium: a PNG with eight bits per channel, not interlaced."""
     width, _, depth, kind, _, _, interlaced = struct.unpack(">IIBBBBB", png[16:29])
     channels = {2: 3, 6: 4}[kind]
     assert (depth, interlaced) == (8, 0)
@@ -90,7 +90,7 @@ def test_a_pair_map_has_its_own_colours_on_a_dark_page(browser: Any, tmp_path: P
 
 @pytest.mark.parametrize(("figure", "own"), [("gallery/largest_order.svg", True), ("evidence.svg", False)])
 def test_the_colours_of_a_thumbnail_are_not_inverted(browser: Any, tmp_path: Path, figure: str, own: bool) -> None:
-    """Those of the report's figures, which have a transparent background; figures on white are inverted here, too."""
+    """The report's figures have a transparent background; figures on white are inverted here, too."""
     image = f'<div class="gallery"><img src="{(DOCS / "_static" / figure).as_uri()}" alt=""></div>'
     with visited(browser, write_page(tmp_path, image, dark=True), **DESKTOP) as page:
         assert (page.locator("img").evaluate("image => getComputedStyle(image).filter") == "none") == own
@@ -124,14 +124,14 @@ def test_a_figure_of_several_panels_is_readable_on_a_phone(browser: Any, tmp_pat
 
 
 def extras() -> str:
-    """The table of the extras, from the page on the installation."""
+    """The table of the extras, from the installation page."""
     text = (DOCS / "start.md").read_text()
     return text[text.index("| extra |") :].partition("\n\n")[0]
 
 
 @pytest.mark.parametrize("text", [errata_counts().partition("\n\n")[0], extras()], ids=["errata", "extras"])
 def test_a_table_is_readable_on_a_phone(browser: Any, tmp_path: Path, text: str) -> None:
-    """No word of it is broken between letters, and no column of it is cut off."""
+    """No word of the table is broken between letters, and no column is cut off."""
     table = MarkdownIt().enable("table").render(text)
     table = table.replace("<table>", '<div class="table-wrapper"><table class="docutils">')
     address = write_page(tmp_path, table.replace("</table>", "</table></div>"))

@@ -1,4 +1,4 @@
-"""The built documents: no warning, every link leads somewhere, every public name is there, nothing is fetched."""
+"""The built documents: no warning, no broken link, every public name is present, nothing is fetched."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 class Page(HTMLParser):
-    """What a page refers to, and what in it can be referred to."""
+    """The references of a page, and the targets in it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -45,12 +45,12 @@ class Page(HTMLParser):
 
 
 def read(built: Path) -> dict[Path, Page]:
-    """All pages, without the marks that colour code: thousands to a page, with nothing that could be referred to."""
+    """All pages, without the tags of syntax highlighting: thousands per page, which are no targets."""
     return {file: Page(re.sub(r'</?span(?: class="[\w-]+")?>', "", file.read_text())) for file in built.rglob("*.html")}
 
 
 def lost_links(built: Path, pages: dict[Path, Page]) -> list[str]:
-    """The links within the documents that lead to no file, or to no place in it."""
+    """The internal links whose file or anchor does not exist."""
     lost = []
     for file, page in pages.items():
         for link in page.links:
@@ -65,7 +65,7 @@ def lost_links(built: Path, pages: dict[Path, Page]) -> list[str]:
 
 
 def fetched(built: Path, pages: dict[Path, Page]) -> list[str]:
-    """What pages would load from elsewhere."""
+    """The resources that pages would load from other hosts."""
     return [
         f"{file.relative_to(built)}: {address}"
         for file, page in pages.items()
@@ -90,10 +90,10 @@ def test_links_and_loads_are_seen(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(2700)
 def test_documents(tmp_path: Path) -> None:
-    """Built once: without a warning, with every link leading somewhere, every public name there, nothing fetched."""
+    """Build once: no warning, no broken link, every public name present, nothing fetched."""
     built = tmp_path.resolve() / "html"
     command = [sys.executable, "-c", SPHINX, "-W", "--keep-going", "-q", "-b", "html", "-d", tmp_path / "trees"]
-    # Without a line for every function in the contents of its page, a copy of which Sphinx makes for every page.
+    # Without a line for every function in the table of contents, of which Sphinx makes a copy for every page.
     command += ["-D", "toc_object_entries=0"]
     done = subprocess.run([*command, DOCS, built], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -135,7 +135,7 @@ def test_the_colons_before_a_formula_are_one() -> None:
 
 @given(st.text(alphabet="ab_*|`<>\\ (.1:-", max_size=40))
 def test_any_text_is_shown_as_it_is(text: str) -> None:
-    """What is neither code nor bold nor emphasis comes out of reStructuredText as it went in."""
+    """Text that is neither code nor bold nor emphasis passes through reStructuredText unchanged."""
     text = " ".join(text.replace("`", "").replace("**", "").split())
     if docstring_markup._EMPHASIS.search(text) or not text:
         return

@@ -1,4 +1,4 @@
-"""The page of evidence, the readme's table and the figure: from the ledger's recorded numbers, and no others."""
+"""The evidence page, the README's table and the figure have the ledger's recorded numbers, and no others."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_docstrings() -> None:
 
 
 def test_what_is_recorded_is_of_the_claims_as_they_are() -> None:
-    """The verdicts are those of the ledger, and the numbers those of the cells that the claims ask for today."""
+    """The verdicts are those of the ledger, and the numbers those of the claims' current cells."""
     recorded, verdicts = evidence.recorded(), expected()
     assert tuple(recorded) == evidence.CLAIMS
     for one in claims(only=evidence.CLAIMS):
@@ -98,7 +98,7 @@ def test_another_run_would_give_another_table(table: str, id: str, name: str, mo
 
 
 def test_numbers_stand_in_the_tables_alone() -> None:
-    """No decimal number in the prose of the page, which nothing would check; the theorems' have no such check."""
+    """No decimal number in the prose of the page, where nothing would check it; numbers of theorems are exempt."""
     text = FENCE.sub("", EVIDENCE.read_text())
     prose = re.sub(r"^<!-- made: .*?^<!-- end -->$", "", text, flags=re.MULTILINE | re.DOTALL)
     prose = prose.replace("Theorems 1.3 and 1.4", "")
@@ -125,7 +125,7 @@ def test_what_a_store_has_found_is_written(tmp_path: Path, monkeypatch: pytest.M
     assert written["cells"] == evidence.fingerprint(claims(only=[QUICK])[0])
     path.write_text(json.dumps({QUICK: {**written, "verdict": "kept"}}))
     with Store.create(tmp_path / "other") as empty:
-        evidence.write(empty, path)  # what is recorded of the same cells stays
+        evidence.write(empty, path)  # the record of the same cells is kept
     assert json.loads(path.read_text())[QUICK]["verdict"] == "kept"
 
 

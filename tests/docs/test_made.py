@@ -1,4 +1,4 @@
-"""What the pages are filled with from the source."""
+"""The generated parts of the pages."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_table_has_four_columns_in_every_row() -> None:
 
 
 def test_every_erratum_is_listed_once() -> None:
-    """Those that matter first at the top, the others with their paper, under the heading of their rank."""
+    """The most important errata first, the others by paper, under the heading of their rank."""
     pages = {paper: errata_list(paper) for paper in PAPERS_ORDER}
     first = first_errata()
     assert len(re.findall(r"^### \d+\. ", first, re.MULTILINE)) == len(FIRST) == 15
@@ -178,7 +178,7 @@ def test_marks() -> None:
 
 @pytest.mark.parametrize("page", MADE, ids=lambda page: page.stem)
 def test_what_is_committed_is_what_the_source_says(page: Path) -> None:
-    """The papers' tables, the errata and the commands can be read without building anything, and are not stale."""
+    """The papers' tables, the errata and the commands can be read without a build, and are up to date."""
     text = page.read_text()
     assert text.count("<!-- made: ") == text.count("<!-- end -->") > 0
     assert refreshed(text) == text, "python -m tests.docs.refresh --made writes it anew"
@@ -192,7 +192,7 @@ def test_every_mark_is_filled_or_committed() -> None:
 
 
 def test_links_to_the_errata_lead_to_their_headings() -> None:
-    """GitHub and MyST make an anchor of a heading's letters, digits and hyphens, and number those that repeat."""
+    """GitHub and MyST make an anchor from a heading's letters, digits and hyphens, and number repeated ones."""
     taken: Counter[str] = Counter()
     there = set()
     for heading in re.findall(r"^#+ (.*)$", (DOCS / "errata.md").read_text(), re.MULTILINE):
@@ -207,7 +207,7 @@ def test_links_to_the_errata_lead_to_their_headings() -> None:
 
 
 def test_the_table_of_the_fuzz_is_that_of_the_file() -> None:
-    """Every kind has a row, the rows add up, and no case that is recorded is broken."""
+    """Every kind has a row, the rows add up, and no recorded case is broken."""
     head, rule, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in fuzz_counts().splitlines()]
     assert {len(row) for row in (head, rule, *rows)} == {7}
     recorded = json.loads(COUNTS.read_text())
@@ -217,4 +217,4 @@ def test_the_table_of_the_fuzz_is_that_of_the_file() -> None:
         assert total == sum(numbers)
     assert rows[-1][head.index("broken")] == "0"
     assert recorded["broken"] == []
-    assert "1.0000" not in fuzz_counts()  # what is next to 1 is not rounded to it
+    assert "1.0000" not in fuzz_counts()  # a number close to 1 is not rounded to 1

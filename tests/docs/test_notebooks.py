@@ -1,4 +1,4 @@
-"""The notebooks print what is recorded in them."""
+"""The notebooks print their recorded outputs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_prints_what_is_recorded(forked, path: Path) -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_is_plain(path: Path) -> None:
-    """Format 4.5, cells with ids of their own, no outputs but text, no counts and no magics: it can be reviewed."""
+    """Format 4.5, cells with unique ids, only text outputs, no counts and no magics: the notebook can be reviewed."""
     held = json.loads(path.read_text())
     assert (held["nbformat"], held["nbformat_minor"]) == (4, 5)
     assert len({cell["id"] for cell in held["cells"]}) == len(held["cells"])
@@ -42,7 +42,7 @@ def test_is_plain(path: Path) -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_opens_with_its_figure(path: Path) -> None:
-    """Word by word: the places of points may differ in a last digit from machine to machine."""
+    """Compare word by word: coordinates of points may differ in the last digit between machines."""
     first = "".join(json.loads(path.read_text())["cells"][0]["source"])
     assert re.search(rf"!\[[^]]{{40,}}\]\(figures/{path.stem}\.svg\)$", first)
     shown = ElementTree.parse(path.parent / "figures" / f"{path.stem}.svg").getroot()

@@ -1,4 +1,4 @@
-"""The code of the tour and the guide, run as it is printed, and the commands."""
+"""The code of the tour and the guide, run as printed, and the commands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_pages_are_found() -> None:
 
 
 def test_every_block_of_code_is_known() -> None:
-    """Nothing is spelt as code and run by nobody."""
+    """Every code block is run by some test."""
     for page in DOCS.rglob("*.md"):
         if "_build" not in page.parts:
             languages = {block.language for block in blocks(page.read_text())}
@@ -48,7 +48,7 @@ def test_code_prints_what_the_page_says(forked, page: Path) -> None:
 
 
 def _commands() -> list[str]:
-    """Every line of every shell block, each once, in the order of the pages."""
+    """Every line of every shell block once, in the order of the pages."""
     found: dict[str, None] = {}
     for page in COMMANDED:
         for block in blocks(page.read_text()):
@@ -58,7 +58,7 @@ def _commands() -> list[str]:
 
 
 def test_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`separatrix` is run, `make` is looked up, and `pip` would change the environment it runs in."""
+    """`separatrix` commands are run, `make` targets are looked up, and `pip` would change the environment."""
     monkeypatch.chdir(tmp_path)
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     for page in COMMANDED:
@@ -74,7 +74,7 @@ def test_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             assert set(words) <= targets, command
         elif program != "pip":
             assert program == "separatrix", command
-            # Workers would each import the library again; what they run is the same.
+            # Workers would each import the library again, and run the same code.
             words += ["--in-process"] if words[0] in ("reproduce", "sweep") else []
             done = CliRunner().invoke(app, words)
             assert (done.exit_code, done.exception) == (0, None), f"{command}\n{done.output}"

@@ -12,7 +12,7 @@ from tests.docs.pages import DOCS, blocks
 
 
 def test_the_map_of_the_guide_is_what_its_code_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Word by word: the colours and the lengths of bars may differ in a last digit from machine to machine."""
+    """Compare word by word: colours and lengths of bars may differ in the last digit between machines."""
     page = DOCS / "guide" / "seeing.md"
     monkeypatch.chdir(tmp_path)
     program = "\n".join(block.code for block in blocks(page.read_text()) if block.language == "python")

@@ -1,4 +1,4 @@
-"""The page on Dask, done as it says: its own commands, 200 cells, one worker killed and one that joins late."""
+"""The page on Dask, executed: its own commands, 200 cells, one worker killed and one that joins late."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from separatrix.lab.faults import StoreError
 
 distributed = pytest.importorskip("distributed")
 
-PATIENCE = 900  # schedulers and workers take their time to start on a busy machine
+PATIENCE = 900  # schedulers and workers start slowly on a busy machine
 
 
 STARTS = (
@@ -36,7 +36,7 @@ STARTS = (
 
 
 def commands(root: Path) -> dict[str, list[str]]:
-    """The commands of the page by their first words, with a port that is free."""
+    """The commands of the page by their first words, with a free port."""
     text = (root / "docs" / "guide" / "dask.md").read_text()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -49,7 +49,7 @@ def commands(root: Path) -> dict[str, list[str]]:
 
 
 class Terminals:
-    """Starts commands as a reader would, in the checkout's folder of examples, each leading a process group."""
+    """Start commands as a user would, in the folder of examples, each as the leader of a process group."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -66,7 +66,7 @@ class Terminals:
         return process
 
     def said(self) -> str:
-        """What all of them printed, for the message of a failure."""
+        """The output of all commands, for the message of a failure."""
         return "\n".join(f"{log.name}:\n{log.read_text()}" for log in sorted(self.folder.glob("*.log")))
 
     def wait(self, what: Callable[[], bool]) -> None:
@@ -96,7 +96,7 @@ def done(store: Path) -> int:
     try:
         with Store.open(store) as kept:
             return sum(count for (_, status), count in kept.counts().items() if status == "done")
-    except StoreError:  # there is none yet
+    except StoreError:  # there is no store yet
         return 0
 
 
@@ -131,7 +131,7 @@ def test_the_page_on_dask(root: Path, terminals: Terminals) -> None:
     before = done(store)
     assert 0 < before < 200, terminals.said()
     third = terminals.start(worker)
-    # The first is dead and the second stands still: what is done now, the third does.
+    # The first worker is dead and the second is suspended: the third one does all further cells.
     terminals.wait(lambda: done(store) > before + 5)
     os.killpg(second.pid, signal.SIGCONT)
     terminals.wait(lambda: running.poll() is not None)

@@ -1,4 +1,4 @@
-"""The small GPT of the examples learns, and imports nothing of ours but the library."""
+"""The small GPT of the examples learns, and imports only the library and torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example of torchrun, on four processes at a small size, by the command that its page gives."""
+"""The torchrun example, on four processes at a small size, by the command of its page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values that no field may take, made from how the fields are declared."""
+"""Values that fields must refuse, derived from the declarations of the fields."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The explorer served on loopback for a module's tests, and a browser to visit it with."""
+"""The explorer served on the loopback interface for a module's tests, and a browser."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.report import visits
 
 
 def end_run(store: Path, seconds: float = 900.0) -> None:
-    """End the training run that a test left behind, if it did."""
+    """End the training run that a test left behind, if any."""
     if name := alive(store):
         (store / TRAINING / name / STOP).touch()
     deadline = time.monotonic() + seconds
@@ -29,14 +29,14 @@ def end_run(store: Path, seconds: float = 900.0) -> None:
 
 @pytest.fixture(scope="module")
 def serve() -> Iterator[Callable[..., str]]:
-    """Serve a folder of results, as `separatrix explore` does, until the module's tests are done; the address."""
+    """Serve a folder of results, as `separatrix explore` does, until the module's tests end; yield the address."""
     with ExitStack() as ending:
 
         def start(store: Path, token: str | None = None, **options: Any) -> str:
             server, address = bound(make_app(store, **options), Endpoint("127.0.0.1", 0, token))
 
             def run() -> None:
-                with suppress(OSError):  # its sockets are closed under it, which is how it ends
+                with suppress(OSError):  # closing its sockets ends the server
                     server.run()
 
             thread = Thread(target=run)
@@ -56,8 +56,8 @@ def serve() -> Iterator[Callable[..., str]]:
 
 @pytest.fixture(scope="module")
 def browser(serve: Callable[..., str]) -> Iterator[Any]:
-    """Debian's chromium; without it the test is skipped, or fails where one is required.
+    """Debian's chromium; without it the test is skipped, or fails if a browser is required.
 
-    It ends before the server, which waits for connections that are open.
+    The browser closes before the server, which waits for open connections.
     """
     yield from visits.launched()

@@ -1,4 +1,4 @@
-"""A reader without a browser: it opens a view, and asks for what the page's callbacks show, as Dash's script does."""
+"""A client without a browser: it opens a view, and requests the callbacks of the page, as Dash's script does."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CLIENTSIDE = "clientside_function"
 
 
 def components(layout: Any) -> Iterator[dict[str, Any]]:
-    """Every component of a layout in JSON, in the order of the page."""
+    """All components of a layout in JSON, in the order of the page."""
     if isinstance(layout, list):
         for one in layout:
             yield from components(one)
@@ -22,7 +22,7 @@ def components(layout: Any) -> Iterator[dict[str, Any]]:
 
 
 def texts(layout: Any) -> str:
-    """All that a layout says."""
+    """All text of a layout."""
     if isinstance(layout, list):
         return " ".join(map(texts, layout))
     if isinstance(layout, dict):
@@ -31,19 +31,19 @@ def texts(layout: Any) -> str:
 
 
 def spelled(id: Any) -> str:
-    """An id as Dash writes it."""
+    """An id in Dash's format."""
     return id if isinstance(id, str) else json.dumps(id, sort_keys=True, separators=(",", ":"))
 
 
 def matches(pattern: Any, id: Any) -> bool:
-    """Whether an id fits the pattern of a dependency, where ["ALL"] is anything."""
+    """Whether an id matches the pattern of a dependency, where ["ALL"] matches anything."""
     if isinstance(pattern, str) or isinstance(id, str):
         return bool(pattern == id)
     return set(pattern) == set(id) and all(want in (["ALL"], ["MATCH"], id[key]) for key, want in pattern.items())
 
 
 class Reader:
-    """One view. `open` loads it, `changed` sets values and asks again; both give what each output became."""
+    """One view: `open` loads it, `changed` sets values and requests the callbacks; both return the outputs."""
 
     def __init__(self, dependencies: list[dict[str, Any]], frame: Any, post: Post) -> None:
         self._callbacks = [one for one in dependencies if not one.get(CLIENTSIDE)]
@@ -53,14 +53,14 @@ class Reader:
         self.state: dict[str, Any] = {}
 
     def open(self, search: str) -> dict[str, Any]:
-        """The view of an address: the frame's callback, and then all of those that the view has."""
+        """The view of an address: the callback of the frame, then all callbacks of the view."""
         self._shown = list(components(self._frame))
         found = self._ask(next(one for one in self._callbacks if "panel.children" in one["output"]), {"url": search})
         self._shown += components(found["panel.children"])
         return {**found, **self.changed()}
 
     def changed(self, *, changed: str | None = None, **values: Any) -> dict[str, Any]:
-        """Set fields by name in the address, and ask every callback of the view; `changed` is what set them off."""
+        """Set fields by their names in the address, and request every callback; `changed` is what triggers them."""
         found: dict[str, Any] = {}
         for one in self._callbacks:
             if "panel.children" not in one["output"] and self._applies(one):
@@ -68,7 +68,7 @@ class Reader:
         return found
 
     def fields(self) -> dict[str, Any]:
-        """The values of the controls by name in the address."""
+        """The values of the controls by their names in the address."""
         ids = [one["props"] for one in self._shown if isinstance(one["props"].get("id"), dict)]
         return {props["id"]["of"]: props.get("value") for props in ids if props["id"].get("kind") == "field"}
 
@@ -117,7 +117,7 @@ class Reader:
 
 
 def reader(client: Any) -> Reader:
-    """A reader of a Flask test client's app."""
+    """A client of a Flask test client's app."""
 
     def post(sent: dict[str, Any]) -> dict[str, Any]:
         answer = client.post("/_dash-update-component", json=sent)

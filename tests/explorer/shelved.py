@@ -1,4 +1,4 @@
-"""A small ledger of the tests' own, with a figure, and a store that has the results of two of its three claims."""
+"""A small ledger for the tests, with a figure, and a store that has the results of two of its three claims."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from separatrix.claims.ledger import CellResult, Erratum, Finding, Rank, Verdict
 from separatrix.claims.reproduce import reproduce
 from separatrix.explorer.claims import judged_claims
 from separatrix.lab import Store, in_process
-from separatrix.report import figures as _figures  # noqa: F401  its drawings import claims: into the real ledger
+from separatrix.report import figures as _figures  # noqa: F401  the drawings import claims into the real ledger
 from separatrix.report.charts import FIGURES, curve
 from separatrix.report.theme import BLUE, Drawing, figure
 from tests.lab.experiments import number
@@ -57,7 +57,7 @@ def _declare() -> None:
         figures=["line"],
     )
     def lemma_2(found: Sequence[CellResult]) -> Finding:
-        """The largest y against what is right."""
+        """The largest y against the correct value."""
         return Finding(Verdict.HOLDS, {"largest": max(one.result["y"] for one in found)}, shows={slip.shown_by: True})
 
     @claim(
@@ -74,7 +74,7 @@ def _declare() -> None:
 
 @contextmanager
 def declared() -> Iterator[None]:
-    """The ledger holds these three claims and no other, and no verdict on them is recorded."""
+    """A ledger with exactly these three claims, and no recorded verdict on them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ledger, "_REGISTRY", {})
         patch.setattr(studies, "load", lambda paper=None: None)
@@ -85,7 +85,7 @@ def declared() -> Iterator[None]:
 
 
 def filled(folder: Path) -> Path:
-    """A store with the results of the quick ones."""
+    """A store with the results of the quick claims."""
     with Store.create(folder) as store:
         reproduce(ledger.claims(), store, in_process(), profile="quick")
     return folder

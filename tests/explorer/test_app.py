@@ -1,4 +1,4 @@
-"""The frame and the server: what they show, and what they refuse."""
+"""The frame and the server: what they show, and which requests they refuse."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def client(app):
 
 
 def visitor(app, host: str):
-    """A client that asks for the server by this name."""
+    """A client that addresses the server by this host name."""
     made = app.server.test_client()
     asks = made.open
     made.open = lambda *path, **options: asks(*path, **{"base_url": f"http://{host}", **options})
@@ -209,7 +209,7 @@ def test_a_token_is_asked_for_shown_once_and_kept_by_the_browser(tmp_path: Path)
     assert friend.get("/", headers={"Host": "evil.example"}).status_code == 403
     other.set_cookie(cookie.partition("=")[0], "guess", domain="192.168.0.7")
     assert other.get("/").status_code == 403
-    # A program at another port of the host is sent the cookie too, but not what the page has stored.
+    # A program at another port of the host also receives the cookie, but not the page's local storage.
     thief = visitor(made, "192.168.0.7:8050")
     thief.set_cookie(*cookie.partition(";")[0].split("=", 1), domain="192.168.0.7")
     for guess in ({}, {"X-Separatrix-Key": "guess"}):
@@ -245,7 +245,7 @@ def test_an_address_that_is_no_text_is_told(client, caplog: pytest.LogCaptureFix
 
 
 def faulty(error: Exception) -> SimpleNamespace:
-    """A tab whose callback raises."""
+    """A tab whose callback raises an error."""
 
     def register(app, context) -> None:
         @callback_with_alert(

@@ -1,4 +1,4 @@
-"""The first figure of each tab is there in outline before Plotly is, and gives way to what Plotly draws."""
+"""The first figure of each tab has an outline before Plotly is loaded, which the drawn figure replaces."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def test_a_figure_begins_as_its_outline(browser: Any, address: str, tab: str, na
     assert inside["width"] > 0.7 * before["width"]
     assert inside["height"] > 0.5 * before["height"]
     assert page.locator(".main-svg").count() == 0
-    figure.locator("figcaption", has_text=" ").wait_for()  # what is computed does not wait for Plotly either
+    figure.locator("figcaption", has_text=" ").wait_for()  # the computed values do not wait for Plotly either
     for request in held:
         request.continue_()
     figure.locator(".main-svg .trace, .main-svg image").first.wait_for(state="attached")
     outline.wait_for(state="hidden")
     after = figure.locator(".wide").bounding_box()
-    assert after["height"] == pytest.approx(before["height"], abs=2)  # so that what follows stays in its place
+    assert after["height"] == pytest.approx(before["height"], abs=2)  # so that the content below does not move
     context.close()

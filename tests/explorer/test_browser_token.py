@@ -1,4 +1,4 @@
-"""The token in a real browser: the printed link opens the page, a plain address says what to do."""
+"""The token in a real browser: the printed link opens the page, a plain address shows what to do."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_the_printed_link_opens_the_page_and_a_cookie_keeps_it_open(browser: Any
 
 
 def test_a_link_of_another_site_enters_with_the_token_alone(browser: Any, link: str) -> None:
-    """As the file that `separatrix explore` opens in a browser does."""
+    """As with the file that `separatrix explore` opens in a browser."""
     context = browser.new_context(**DESKTOP)
     page = context.new_page()
     with private_link(link) as file:
@@ -52,7 +52,7 @@ def test_a_link_of_another_site_enters_with_the_token_alone(browser: Any, link: 
 
 
 class Thief(BaseHTTPRequestHandler):
-    """A server of somebody else at another port of this machine, which keeps the cookies that it is sent."""
+    """A foreign server at another port of this machine, which records the cookies that it receives."""
 
     cookies: ClassVar[list[str]] = []
 

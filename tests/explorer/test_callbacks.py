@@ -1,4 +1,4 @@
-"""Requests to callbacks that the page's own script would not send: refused with 400, or answered in a sentence."""
+"""Requests to callbacks that the page's own script would not send: status 400, or a sentence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.explorer.reader import Reader
 
 POST = "/_dash-update-component"
 HOSTILE = [None, True, -1, 2**70, 1e308, "", "x" * 300, "\ud800", "../../etc/passwd", [], [[]], {}, {"a": [1]}]
-"""What stands in place of a part of a request, or of a value."""
+"""The replacements for a part of a request, or for a value."""
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def client(tmp_path_factory: pytest.TempPathFactory):
 
 @pytest.fixture(scope="module")
 def genuine(client) -> list[dict[str, Any]]:
-    """A request to every callback, as a reader's page sends it; of files and runs none is started."""
+    """A request to every callback, as the page sends it; no file is planned and no run is started."""
     sent: list[dict[str, Any]] = []
 
     def post(body: dict[str, Any]) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def genuine(client) -> list[dict[str, Any]]:
 
 
 def places(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to every part of a request, itself included."""
+    """The paths to all parts of a request, including the request itself."""
     yield path
     items = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
     for key, one in items:
@@ -52,7 +52,7 @@ def places(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def replaced(body: Any, path: tuple[Any, ...], value: Any) -> Any:
-    """The request with another part in that place; without it, where the value is `...`."""
+    """The request with the part at a path replaced, or removed if the value is `...`."""
     if not path:
         return value
     body = copy.deepcopy(body)
@@ -73,7 +73,7 @@ def test_every_callback_of_the_page_is_tried(client, genuine: list[dict[str, Any
 
 
 def test_no_request_is_a_fault_of_ours(client, genuine: list[dict[str, Any]], caplog: pytest.LogCaptureFixture) -> None:
-    """Any part of any request replaced or taken out: forty of each callback's, by a fixed seed, half of them values."""
+    """Any part of any request replaced or removed: forty changes per callback, by a fixed seed, half of values."""
     chance = random.Random(0)
     found: dict[int, int] = {}
     for body in genuine:
@@ -131,7 +131,7 @@ def test_a_count_is_a_count(client, genuine: list[dict[str, Any]]) -> None:
 
 
 def test_a_request_of_many_parts_is_not_taken_apart(client, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Seven million empty lists would be 500 MB once they are Python's."""
+    """Seven million empty lists would take 500 MB as Python objects."""
     monkeypatch.setattr(json, "loads", lambda *_, **__: pytest.fail("it was taken apart"))
     for body in (b"[" + b"[]," * 10**6 + b"[]]", b"[" * 10**5, b'{"a":' * 10**5):
         answer = client.post(POST, data=body, content_type="application/json")
@@ -146,7 +146,7 @@ def test_a_request_that_is_nested_too_deeply(client) -> None:
 
 
 def test_a_file_is_one_part(client, genuine: list[dict[str, Any]]) -> None:
-    """The largest one that may be sent is not refused for its size, and is looked at by the reader of files."""
+    """The largest allowed request is not refused for its size, and reaches the file reader."""
     body = copy.deepcopy(next(body for body in genuine if body["output"].startswith("..file-alert")))
     body["inputs"][0]["value"] = "data:application/octet-stream;base64," + "AAAA" * (16 * 2**20 // 3)
     answer = client.post(POST, json=body)

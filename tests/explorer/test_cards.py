@@ -1,4 +1,4 @@
-"""Cards: what a figure begins with."""
+"""Cards: the initial content of a figure."""
 
 from __future__ import annotations
 

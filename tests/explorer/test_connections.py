@@ -1,4 +1,4 @@
-"""Slow connections to the page's server: however many there are, a reader gets an answer."""
+"""Slow connections to the page's server: a reader gets an answer, however many there are."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def place(serve: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def slow(place: tuple[str, int]) -> Iterator[Callable[[bytes, int], list[socket.socket]]]:
-    """Opens connections that say no more than the beginning of a request."""
+    """Open connections that send only the beginning of a request."""
     opened: list[socket.socket] = []
 
     def open(beginning: bytes, count: int) -> list[socket.socket]:
@@ -50,7 +50,7 @@ def status(place: tuple[str, int], seconds: float = 900.0) -> int:
 
 
 def ended(one: socket.socket) -> bool:
-    """Whether the server has closed a connection; it may take a moment."""
+    """Whether the server has closed a connection, possibly after a moment."""
     one.settimeout(900)
     try:
         return one.recv(1) == b""
@@ -66,7 +66,7 @@ def ended(one: socket.socket) -> bool:
     ids=["silent", "in its header", "in its body"],
 )
 def test_many_slow_connections_keep_nobody_out(place: tuple[str, int], slow: Callable, beginning: bytes) -> None:
-    """More than there may be: the ones that have waited longest make room, and a reader is answered at once."""
+    """More connections than allowed: the oldest are closed, and a reader is answered immediately."""
     opened = slow(beginning, MOST + 10)
     assert status(place) == 200
     assert ended(opened[0])
@@ -96,7 +96,7 @@ def test_a_reader_who_is_being_served_is_never_closed(
 
 
 class Waiting(Connection):
-    """A connection without a socket, that has waited for so many seconds."""
+    """A connection without a socket that has waited for this number of seconds."""
 
     def __init__(
         self, seconds: float, *, arrived: int = 0, owed: int = 0, left: int = 0, partial: bool = False

@@ -1,4 +1,4 @@
-"""Extreme but legal values: what the page computes for them stays small."""
+"""Extreme but valid values: the page computes them with bounded time and memory."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SECONDS, MEGABYTES = 2.0, 256
 
 
 def ends(field: Field) -> list[str]:
-    """The texts of a field that are at an end of its range, and its default."""
+    """The texts at the ends of a field's range, and its default."""
     if field.choices:
         return [value for value, _ in field.choices]
     if field.scale is None:
@@ -50,7 +50,7 @@ def test_a_sample_is_small_at_every_end() -> None:
 
 @pytest.mark.parametrize("weights", ["ones", "identity"])
 def test_a_curve_at_the_largest_n_computes_no_long_powers(weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """n^e has 30,000 bits there, and none of the settings needs them all."""
+    """n^e has 30,000 bits there, and no setting needs all of them."""
     for cached in (self_attention._mixture, radicals.power):
         cached.cache_clear()
     bits: list[int] = []
@@ -65,7 +65,7 @@ def test_a_curve_at_the_largest_n_computes_no_long_powers(weights: str, monkeypa
 
 
 def inside(field: Field, chance: random.Random) -> str:
-    """A text from anywhere in a field's range, or at an end of it."""
+    """A random text in a field's range, or at an end of it."""
     if field.choices or field.scale is None or chance.random() < 0.4:
         return chance.choice(ends(field))
     low, high = field.scale.low, field.scale.high
@@ -84,13 +84,13 @@ def memory(kind: str) -> int:
 @pytest.mark.skipif(sys.platform != "linux", reason="the most memory a request took is read from /proc")
 @pytest.mark.parametrize("name", NAMES)
 def test_no_request_takes_long_or_much(name: str, tmp_path: Path) -> None:
-    """400 views of each tab, of one setting and of two, at random values and at the ends; CPU time, not the clock's."""
+    """400 views of each tab, with one setting and two, at random values and at the ends; CPU time, not wall time."""
     page = tabs()[name]
     client = make_app(tmp_path, pages={name: page}).server.test_client()
     state: dict[str, str] = {}
 
     def post(sent: dict[str, Any]) -> dict[str, Any]:
-        Path("/proc/self/clear_refs").write_text("5")  # the most so far is forgotten
+        Path("/proc/self/clear_refs").write_text("5")  # the recorded peak is reset
         before, begun = memory("VmRSS"), time.process_time()
         answer = client.post("/_dash-update-component", json=sent)
         assert answer.status_code in (200, 204)
@@ -104,7 +104,7 @@ def test_no_request_takes_long_or_much(name: str, tmp_path: Path) -> None:
     def unwatched(sent: dict[str, Any]) -> dict[str, Any]:
         return client.post("/_dash-update-component", json=sent).get_json() or {}
 
-    Reader(dependencies, frame, unwatched).open(f"?tab={name}")  # what is imported, timed or cached once
+    Reader(dependencies, frame, unwatched).open(f"?tab={name}")  # imports, timings and caches that happen once
     view = Reader(dependencies, frame, post)
     chance = random.Random(0)
     for turn in range(400):

@@ -26,7 +26,7 @@ def test_first_figures_speeds_and_verdicts_are_computed(monkeypatch: pytest.Monk
     assert phase_here.diagram.cache_info().currsize == 1
     assert dynamics.descended.cache_info().currsize == 1
     with monkeypatch.context() as broken:
-        broken.setattr(judged_claims, "judge", None)  # nothing is left to be judged
+        broken.setattr(judged_claims, "judge", None)  # no claim is left to judge
         assert len(judged_claims.shelf_of(tmp_path).judgements()) == len(claims())
     assert list(tmp_path.iterdir()) == []
 
@@ -47,7 +47,7 @@ def test_a_failure_is_logged_and_ends_nothing(
 
 
 class _Now:
-    """A thread that runs when it is started."""
+    """A thread that runs immediately when it is started."""
 
     def __init__(self, target) -> None:
         self.start = target

@@ -1,4 +1,4 @@
-"""Fifty readers at once for a minute: every tab, good values and bad, without an error and without growth."""
+"""Fifty concurrent readers for a minute: every tab, good and bad values, without an error or memory growth."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tests.explorer.reader import Reader
 
 CLIENTS, SECONDS = 50, 60
 GROWTH = 48 * 2**20
-"""Caches fill in the first third; what comes after must stay below this, in bytes."""
+"""Caches fill in the first third; growth after that must stay below this number of bytes."""
 
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[str, int]]:
-    """The command itself, in a process of its own: its address and its id."""
+    """The command itself in its own process: its address and its process id."""
     command = [sys.executable, "-W", "error::ResourceWarning", "-m", "separatrix",
                "explore", "--port", "0", "--store", str(tmp_path / "results")]  # fmt: skip
     log = (tmp_path / "log").open("w+")
@@ -67,13 +67,13 @@ def some_text(field: Field, chance: random.Random) -> str:
 
 
 class Asked:
-    """A connection that has shown the token, and how often it asked."""
+    """A connection that has presented the token, and the number of its requests."""
 
     def __init__(self, address: str) -> None:
         host = urlsplit(address)
         self.connection = HTTPConnection(host.hostname or "", host.port, timeout=1800)
         self.count = 0
-        self.connection.request("GET", f"{host.path}?{host.query}")  # the link that carries the token
+        self.connection.request("GET", f"{host.path}?{host.query}")  # the link with the token
         shown = self.connection.getresponse()
         [key] = re.findall('data-key="([^"]+)"', shown.read().decode())
         self.token = {"Cookie": shown.headers["Set-Cookie"].partition(";")[0], "X-Separatrix-Key": key}
@@ -90,7 +90,7 @@ class Asked:
 
 
 def read(address: str, seed: int, until: float) -> Counter[str]:
-    """One reader: views of every tab, and changes in them, until it is time."""
+    """One reader: views of every tab, and changes in them, until the time is over."""
     chance, ask = random.Random(seed), Asked(address)
     done: Counter[str] = Counter()
     dependencies, frame = ask("GET", "/_dash-dependencies"), ask("GET", "/_dash-layout")
@@ -114,7 +114,7 @@ def read(address: str, seed: int, until: float) -> Counter[str]:
 @pytest.mark.timeout(1500)
 def test_fifty_readers_for_a_minute(served: tuple[str, int]) -> None:
     address, pid = served
-    read(address, 0, time.monotonic() + 5)  # what is imported on first use is
+    read(address, 0, time.monotonic() + 5)  # imports on first use are done
     with ThreadPoolExecutor(CLIENTS) as crowd:
         start = time.monotonic()
         readers = [crowd.submit(read, address, seed, start + SECONDS) for seed in range(CLIENTS)]
@@ -129,7 +129,7 @@ def test_fifty_readers_for_a_minute(served: tuple[str, int]) -> None:
 
 
 def upload(address: str) -> None:
-    """Four of the largest files, one after the other; they hold no tensors."""
+    """Four of the largest files, one after the other; they contain no tensors."""
     ask = Asked(address)
     [plan] = [one for one in ask("GET", "/_dash-dependencies") if "file-found" in one["output"]]
     contents = "data:;base64," + base64.b64encode(bytes(UPLOAD_BYTES)).decode()
@@ -155,7 +155,7 @@ def upload(address: str) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(1500)
 def test_memory_is_given_back_after_uploads(served: tuple[str, int]) -> None:
-    """Thirty-two files, eight at a time, whose requests have 22 MB each; 550 MiB of them would be kept for each thread.
+    """Thirty-two files, eight at a time, in requests of 22 MB each; 550 MiB of them would be kept for each thread.
 
     Meanwhile some 200 MiB of libraries are imported.
     """
@@ -165,6 +165,6 @@ def test_memory_is_given_back_after_uploads(served: tuple[str, int]) -> None:
     with ThreadPoolExecutor(8) as crowd:
         for reader in [crowd.submit(upload, address) for _ in range(8)]:
             reader.result()
-    # Blocks are freed with the objects of the last answers, a moment after they were read here.
+    # Blocks are freed with the objects of the last answers, a moment after this read.
     while resident(pid) - before > 400 * 2**20:
         time.sleep(0.5)

@@ -1,4 +1,4 @@
-"""Fields and addresses: what a reader may write, and what becomes of what they may not."""
+"""Fields and addresses: valid input, and the handling of invalid input."""
 
 from __future__ import annotations
 

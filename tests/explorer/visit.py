@@ -1,4 +1,4 @@
-"""A visit to the explorer in a browser, with all that the page asked for and complained of."""
+"""A visit to the explorer in a browser, with all requests and complaints of the page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["DESKTOP", "PHONE", "Visit", "go_to", "state"]
 
 
 class Visit(Seen):
-    """A visit to the explorer: it complains of nothing, and asks nobody but its server."""
+    """A visit to the explorer: no complaints, and requests to its own server only."""
 
     def __init__(self, browser: Windows, address: str, view: str = "", **options: Any) -> None:
         super().__init__(browser, address + view, **options)
@@ -26,10 +26,10 @@ class Visit(Seen):
 
 
 def state(page: Any) -> dict[str, str]:
-    """What the address of a page holds."""
+    """The values in the address of a page."""
     return dict(parse_qsl(urlsplit(page.evaluate("location.href")).query, keep_blank_values=True))
 
 
 def go_to(page: Any, view: str) -> None:
-    """Give a page another address, as going back to it does: nothing is loaded, and the server reads the address."""
+    """Give a page another address, as the back button does: nothing is loaded, and the server reads the address."""
     page.evaluate("view => { history.pushState({}, '', view); dispatchEvent(new PopStateEvent('popstate')); }", view)

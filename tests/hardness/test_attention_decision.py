@@ -45,7 +45,7 @@ def test_outputs_are_the_formula(pad: int | None, blanks: tuple[int, int] | None
 
 
 def test_the_values_are_a_column_wise_kronecker_product() -> None:
-    """1 on the pairs of vectors, 0 on every pair with a blank, in the order of Definition 2.4."""
+    """1 for pairs of vectors, 0 for every pair with a blank, in the order of Definition 2.4."""
     a, b, c = drawn(2, 3, 0)
     padded = pad_for_attention(GapMaxIP(a, b, c, 3, 0.5), 1.0)
     v = column_kronecker(*padded.values)[:, 0]
@@ -61,7 +61,7 @@ def test_log_outputs_where_the_outputs_underflow() -> None:
     padded = pad_for_attention(instance, beta)
     S = mpmath.exp(3 * beta / 80)
     exact = mpmath.log(S / (S + 2 + mpmath.exp(beta / 2)))
-    assert exact < math.log(5e-324)  # No float64 is so small.
+    assert exact < math.log(5e-324)  # The number underflows float64.
     assert padded.log_outputs().item() == pytest.approx(float(exact), rel=1e-12)
     assert padded.log_outputs().item() > log_threshold(instance, beta, 40) + math.log(2)
 
@@ -102,7 +102,7 @@ def test_the_outputs_keep_their_margins() -> None:
 
 
 def test_a_smaller_beta_decides_wrongly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With exp((h - l) y) = P / 16 all pairs just below the gap weigh more than one at it."""
+    """With exp((h - l) y) = P / 16 all pairs just below the gap outweigh one pair at the threshold."""
     sizes = attention_decision.attention_sizes
 
     def small(*inputs):
@@ -137,7 +137,7 @@ def test_some_instances_of_that_test_are_yes_and_some_no() -> None:
 
 @pytest.mark.parametrize(("n_b", "n_c", "where"), [(30, 1, "row 0 of a: "), (5, 5, "row 0 of a with row 0 of b: ")])
 def test_a_broken_promise_is_said(n_b: int, n_c: int, where: str) -> None:
-    """Many pairs at 4, in a gap from 1 to 10, weigh as one at the threshold; fewer do not."""
+    """Many pairs at 4, in a gap from 1 to 10, weigh as much as one at the threshold; fewer weigh less."""
     instance = GapMaxIP(torch.arange(10)[None] < 4, torch.ones(n_b, 10), torch.ones(n_c, 10), 10, 0.9)
     assert gap_maxip(instance) == [None]
     assert decide(instance).item()

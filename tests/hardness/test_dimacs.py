@@ -1,4 +1,4 @@
-"""The strict reader of DIMACS, against python-sat's where both accept, and on files that python-sat lets pass."""
+"""The strict DIMACS reader, against python-sat's where both accept, and on files that only python-sat accepts."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_malformed_files_are_refused_with_the_line(tmp_path: Path, text: str, li
 
 @pytest.mark.filterwarnings("ignore")
 def test_python_sat_accepts_what_is_refused_here() -> None:
-    """Why the oracle is not the reader."""
+    """The reason why python-sat is not used as the reader."""
     assert CNF(from_string="p cnf 2 3\n1 0\n2 0\n").clauses == [[1], [2]]
     assert CNF(from_string="p cnf 2 1\n1 5 0\n").clauses == [[1, 5]]
 
@@ -126,7 +126,7 @@ def test_a_file_and_its_text_are_read_alike(tmp_path_factory, formula: Formula, 
 
 
 def test_a_large_file_is_refused_unread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sparse: it takes no disk, and would take a gigabyte of memory if it were read."""
+    """A sparse file: it takes no disk space, and would take a gigabyte of memory if it were read."""
     file = tmp_path / "large.cnf"
     with file.open("wb") as sparse:
         sparse.truncate(LARGEST_FILE + 1)
@@ -180,7 +180,7 @@ def test_a_named_pipe_is_read_if_someone_writes_it_and_refused_if_not(
         def write(end: int = writer, early: bool = early) -> None:
             if early:
                 os.write(end, dimacs(formula).encode())
-            opened.wait()  # what is written and closed before anyone reads it is lost
+            opened.wait()  # data written and closed before anyone reads it is lost
             if not early:
                 os.write(end, dimacs(formula).encode())
             os.close(end)
@@ -190,7 +190,7 @@ def test_a_named_pipe_is_read_if_someone_writes_it_and_refused_if_not(
 
 
 def calls_of(function: Callable[[], object]) -> int:
-    """How many functions are called, of Python or of C."""
+    """The number of function calls, in Python or in C."""
     count = 0
 
     def note(frame: object, event: str, argument: object) -> None:
@@ -206,7 +206,7 @@ def calls_of(function: Callable[[], object]) -> int:
 
 
 def test_a_clause_of_many_literals_takes_as_many_steps_as_one_of_few() -> None:
-    """A step for each literal would make long clauses take seconds."""
+    """One step per literal would make long clauses take seconds."""
     texts = [f"p cnf 9 1\n{'1 -2 ' * count}0\n" for count in (10, 50_000)]
     assert parse_dimacs(texts[1]).clauses == ((1, -2) * 50_000,)
     read = [calls_of(lambda text=text: parse_dimacs(text)) for text in texts]

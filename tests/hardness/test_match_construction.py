@@ -1,4 +1,4 @@
-"""The head that matches: its form, its numbers, and every decision it makes."""
+"""The matching head: its form, its numbers, and every decision."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_the_cosine_of_a_sum_is_a_form_of_k_coordinates(order: int) -> None:
 
 
 def test_two_coordinates_are_too_few_for_three_angles() -> None:
-    """Were cos(a + b + c) a form of 2 coordinates, the quotient of its slices would have real eigenvalues."""
+    """If cos(a + b + c) were a form of 2 coordinates, the quotient of its slices would have real eigenvalues."""
     at_cosine, at_sine = torch.tensor([[1.0, 0.0], [0.0, -1.0]]), torch.tensor([[0.0, -1.0], [-1.0, 0.0]])
     b, c = (torch.tensor([math.cos(x), math.sin(x)]) for x in (0.3, 1.1))
     for a in (0.7, 2.0):
@@ -69,7 +69,7 @@ def test_two_coordinates_are_too_few_for_three_angles() -> None:
 
 @pytest.mark.parametrize("order", [2, 3, 4, 5])
 def test_the_terms_of_a_score_add_up_to_no_more_than_sigma(order: int) -> None:
-    """sigma is reached where all angles are equal, at orders 2 to 5 for some angle on a fine grid, and never passed."""
+    """sigma is reached where all angles are equal, at orders 2 to 5 for some angle on a grid, and never exceeded."""
     generator = torch.Generator().manual_seed(0)
     equal = torch.linspace(0, math.pi, 20_001, dtype=torch.float64).expand(order, -1)
     free = 7 * torch.rand(order, 50_000, generator=generator, dtype=torch.float64)
@@ -223,9 +223,10 @@ def test_the_layer_with_the_weights_written_in_is_the_head(order: int, count: in
 
 @pytest.mark.parametrize(("order", "modulus"), [(2, 51), (3, 50), (3, 100), (4, 51)])
 def test_a_higher_temperature_would_not_do(order: int, modulus: int) -> None:
-    """At 0.97 (k-1) ln n / mu an instance without a match has a larger output than one with: no threshold is right.
+    """At 0.97 (k-1) ln n / mu an instance without a match can have a larger output than one with a match.
 
-    The first has near misses only, n^(k-1) of weight exp(-beta mu); the second one match, and the rest weighs nothing.
+    The first instance has only near misses, n^(k-1) tuples of weight exp(-beta mu); the second has one match, and the
+    other tuples have negligible weight.
     """
     n = 40 if order < 4 else 16
     beta = 0.97 * (order - 1) * math.log(n) / margin(modulus)
@@ -241,7 +242,7 @@ def test_a_higher_temperature_would_not_do(order: int, modulus: int) -> None:
 
 
 def test_the_rounding_of_scores_is_within_its_bound() -> None:
-    """In float32 against float64, at the largest modulus: rho (ln N + L), of the tuples and the blank together."""
+    """Float32 against float64, at the largest modulus: rho (ln N + L), of the tuples and the blank together."""
     for order, count in ((2, 1), (3, 1), (3, 2), (4, 1)):
         modulus = largest_modulus(order, count, torch.float32)
         sharp = sharpness(50, modulus, order, count, torch.float32)

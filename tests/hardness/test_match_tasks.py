@@ -1,4 +1,4 @@
-"""Matching: the labels against the definition, and the laws of the instances."""
+"""Matching: the labels against the definition, and the distributions of the instances."""
 
 from __future__ import annotations
 
@@ -68,9 +68,11 @@ def test_the_seed_decides_the_instances() -> None:
 
 @pytest.mark.parametrize(("order", "modulus"), [(3, 7), (3, 10), (2, 5)])
 def test_the_law_of_a_planted_pair(order: int, modulus: int) -> None:
-    """Order 3: (x_0, x_j) is uniform over the admitted pairs under both labels, so no pair tells the label. Order 2:
-    it is so for the single tokens. Each cell against its binomial law, two-sided; all tests together err with
-    probability below 1e-7."""
+    """At order 3 no pair, and at order 2 no token, determines the label: their distribution is the same.
+
+    Order 3: (x_0, x_j) is uniform over the admitted pairs under both labels. Each cell is compared with its binomial
+    distribution, two-sided; all tests together fail with probability below 1e-7.
+    """
     x, label = planted_instances(60_000, 4, modulus, order, generator=torch.Generator().manual_seed(5))
     starts = [v for v in range(modulus) if order * v % modulus]
     if order == 3:

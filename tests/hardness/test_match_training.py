@@ -1,4 +1,4 @@
-"""Training on planted matches: equal parameters, the same inputs, seeds that decide, and what is learned."""
+"""Training on planted matches: equal parameters, equal inputs, deterministic seeds, and the learned accuracy."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_both_orders_see_the_same_inputs(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_model_reads_a_set() -> None:
-    """Position 0 and the multiset of the others decide."""
+    """The label depends on position 0 and the multiset of the others."""
     run = short()
     model = MatchModel(run, torch.Generator().manual_seed(0))
     x = torch.tensor([[1, 2, 3, 4, 5, 6], [1, 6, 4, 2, 5, 3], [2, 1, 3, 4, 5, 6]])
@@ -73,7 +73,7 @@ def test_the_model_reads_a_set() -> None:
 
 
 def test_pairs_are_learned_by_order_two() -> None:
-    """Fixed seeds; after 150 steps an untrained or broken model would be near one half."""
+    """Fixed seeds; after 150 steps an untrained or broken model would have an accuracy near one half."""
     records = list(train_match(MatchTraining(2, 2, 6, 7, steps=150, evaluate_every=150, batch=64)))
     assert abs(records[0].accuracy - 0.5) < 0.1
     assert records[-1].accuracy > 0.95

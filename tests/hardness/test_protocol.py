@@ -1,4 +1,4 @@
-"""The protocol: codes, completeness, the best cheating Merlin against all of his words, and the vectors it makes."""
+"""The protocol: codes, completeness, the best cheating Merlin against all of his words, and the resulting vectors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from separatrix.hardness.reed_solomon import ReedSolomon, evaluate, next_prime
 
 
 def subsets(m: int, seed: int, *, disjoint: bool) -> tuple[tuple[int, ...], ...]:
-    """Three subsets of [m], with a common element or without."""
+    """Three subsets of [m], with or without a common element."""
     draw = random.Random(seed)
     columns = [draw.choice([bits for bits in product((0, 1), repeat=3) if not all(bits)]) for _ in range(m)]
     if not disjoint:
@@ -110,7 +110,7 @@ def test_soundness_against_length(length: int) -> None:
 
 
 def test_a_longer_prime_is_needed_above_the_parts() -> None:
-    """With p = T ones that add up to 0 would hide a common element."""
+    """With p = T, ones that sum to 0 would hide a common element."""
     with pytest.raises(ArgumentError, match="a prime above the 7 parts"):
         Protocol(14, 7, 6, p=7)
     everything = (1,) * 14

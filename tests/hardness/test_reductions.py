@@ -29,7 +29,7 @@ FORMULAS = st.lists(st.lists(LITERALS, max_size=4).map(tuple), max_size=12).map(
 
 
 def solvable(formula: Formula) -> bool:
-    """By python-sat, which takes an empty clause for no clause."""
+    """The decision of python-sat, which treats an empty clause as no clause."""
     with Cadical153(bootstrap_with=[list(clause) for clause in formula.clauses if clause]) as solver:
         return all(formula.clauses) and bool(solver.solve())
 
@@ -106,7 +106,7 @@ def test_the_gap_of_one_step_is_seen_at_every_threshold(m: int) -> None:
 
 @pytest.mark.parametrize("tenths", range(1, 10))
 def test_decimal_gaps_mean_what_they_say(tenths: int) -> None:
-    """(1 - 0.9) * 10 is a little less than 1 in floating point."""
+    """(1 - 0.9) * 10 is slightly less than 1 in floating point."""
     assert levels(10, tenths / 10) == (10 - tenths, 10)
 
 

@@ -1,4 +1,4 @@
-"""The whole chain: formulas decided by attention, against python-sat, with the sizes told and the input checked."""
+"""The whole chain: formulas decided by attention, against python-sat, with the reported sizes and checked input."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_the_border_solves_its_equation(n: int, d: int, low: int, high: int) -> 
 @pytest.mark.parametrize(("n", "d", "low", "high"), SHAPES)
 @pytest.mark.parametrize("share", [0.3, 0.7, 1.0])
 def test_no_rule_of_any_kind_where_outputs_are_equal(n: int, d: int, low: int, high: int, share: float) -> None:
-    """Below the border too, at the beta where M pairs at the lower level weigh as one at the threshold."""
+    """Also below the border, at the beta where M pairs at the lower level weigh as much as one at the threshold."""
     some = max(2, round(share * n))
     border = beta_on_exact_outputs(some * n, low, high, 2 * d)
     yes, no = least_of_case_1(n, d, low, high), largest_of_case_2(n, d, low, high, pairs=(some, n))
@@ -65,7 +65,7 @@ def test_no_rule_of_any_kind_where_outputs_are_equal(n: int, d: int, low: int, h
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 3), st.integers(2, 5), st.data())
 def test_above_the_border_every_multiset_of_products_is_on_its_side(n: int, d: int, data: st.DataObject) -> None:
-    """All multisets of n^2 inner products up to d, more than vectors can have, with no attention in between."""
+    """All multisets of n^2 inner products up to d, more than vectors can have, without computing attention."""
     high = data.draw(st.integers(1, d))
     low = data.draw(st.integers(0, high - 1))
     pairs = n * n if n < 3 else 4
@@ -78,7 +78,7 @@ def test_above_the_border_every_multiset_of_products_is_on_its_side(n: int, d: i
 
 @pytest.mark.parametrize(("n", "d", "low", "high"), SHAPES)
 def test_the_rule_holds_above_its_border_and_fails_just_below(n: int, d: int, low: int, high: int) -> None:
-    """The error that hurts most: + t tilde in case 2, - t tilde in case 1."""
+    """The worst error: + t tilde in case 2, - t tilde in case 1."""
     border = beta_of_the_rule(n * n, low, high, d, 2 * d)
     no = largest_of_case_2(n, d, low, high)
     for factor, right in ((1 + CLOSE, True), (1 - CLOSE, False)):
@@ -122,7 +122,7 @@ def test_bad_arguments_are_refused() -> None:
 
 
 def test_the_ratio_to_the_paper_is_ten() -> None:
-    """40 ln n C / (C_0 eps) against 4: n large, all else fixed."""
+    """The ratio of 40 ln n C / (C_0 eps) to 4: n large, all else fixed."""
     n, d, t = 10**9, 80, 40
     exact = beta_on_exact_outputs(n * n, t // 2, t, 2 * d)
     assert 40 * d / (t * 0.5) * math.log(n) / exact == pytest.approx(10, rel=1e-3)

@@ -1,4 +1,4 @@
-"""Models of `transformers`, tiny and randomly initialised, with our attention against their own `sdpa`."""
+"""Tiny, randomly initialised models of `transformers`, with our attention against their own `sdpa`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SMALL = {"num_hidden_layers": 2, "intermediate_size": 24, "vocab_size": 31}
 
 
 def seeded(make):
-    """A model in float64 for evaluation, without moving the global generator."""
+    """A model in float64 for evaluation, without changing the state of the global generator."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return make().double().eval()
@@ -48,7 +48,7 @@ def make_llama(spread):
 
 MAKE = {"bert": make_bert, "llama": make_llama}
 LARGE, LITTLE = 0.3, 0.1
-"""The spread of the weights: scores that tell masks apart, and scores that near-linear attention reaches cheaply."""
+"""The spread of the weights: scores that distinguish masks, and scores for which near-linear attention is cheap."""
 
 
 def tokens(batch, length):
@@ -66,7 +66,7 @@ def padding(kind, batch, length):
 
 
 def both(model, name, inputs, pick):
-    """What the model gives with its `sdpa` and with ours."""
+    """The model's outputs with its `sdpa` and with our attention."""
     found = []
     for implementation in ("sdpa", name):
         model.set_attn_implementation(implementation)
@@ -104,7 +104,7 @@ def test_gradients_equal_those_of_sdpa(model_name):
 @pytest.mark.parametrize("prefer", ["cheapest", "near-linear"])
 @pytest.mark.parametrize("model_name", ["bert", "llama"])
 def test_certified_keeps_its_tolerance_in_every_layer(model_name, prefer, monkeypatch):
-    """Each layer's output against exact attention on the very tensors it was given."""
+    """Each layer's output against exact attention of the layer's own inputs."""
     model = MAKE[model_name](LITTLE)
     tolerance, errors = 1e-2, []
     name = register(tolerance=tolerance, prefer=prefer)
@@ -275,9 +275,9 @@ def test_a_head_out_of_reach_is_reported_as_such():
 
 
 def test_a_plan_in_another_basis_is_found_at_a_few_tokens():
-    """Six centred keys span five directions of 32: only in a basis of their own does a polynomial keep the tolerance.
+    """Six centred keys span five directions of 32: a polynomial keeps the tolerance only in a basis of these.
 
-    Exact attention is cheaper at this length, and a report says nonetheless which plan there is.
+    Exact attention is cheaper at this length, but a report names the plan that exists.
     """
     config = BertConfig(hidden_size=64, num_attention_heads=2, initializer_range=0.15, **SMALL)
     bert = seeded(lambda: BertModel(config))

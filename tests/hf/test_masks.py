@@ -1,4 +1,4 @@
-"""Masks read back: whatever pattern a mask was made from is found, and nothing else is taken for one."""
+"""Masks that are parsed: the pattern of a mask is found, and other masks are not accepted."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CPU = torch.device("cpu")
 
 @st.composite
 def masks(draw):
-    """A mask written entry by entry, and its sizes."""
+    """A mask defined entry by entry, and its sizes."""
     batch, heads = draw(st.integers(1, 3)), draw(st.integers(1, 2))
     queries, keys = draw(st.integers(1, 6)), draw(st.integers(1, 7))
     offset = draw(st.none() | st.integers(-1, 7))
@@ -44,12 +44,13 @@ def masks(draw):
 
 @given(masks())
 def test_a_pattern_gives_its_mask_or_is_refused(mask):
-    """Padding may hide what would tell two patterns apart: another that makes the same mask is as good."""
+    """Padding may hide the difference between two patterns: another pattern with the same mask is equally good."""
     queries, keys = mask.shape[-2:]
     try:
         found = read_mask(mask, queries, keys)
     except ArgumentError:
-        # A window whose upper end no visible key shows is not found. It must be one: the rest always is.
+        # A window whose upper end is not visible in any key is not found. It must be a pattern, because every other
+        # part is one.
         seen = mask.any(-2, keepdim=True)
         assert not torch.equal(mask, seen.expand_as(mask)), "a mask of padding alone was refused"
         assert (mask.int().diff(dim=-2) < 0).any(), "a causal mask was refused"
@@ -59,7 +60,7 @@ def test_a_pattern_gives_its_mask_or_is_refused(mask):
 
 @given(masks(), st.data())
 def test_one_entry_changed_is_another_mask(mask, data):
-    """Whatever is found is the mask, also after a change that no pattern may have."""
+    """Any pattern that is found gives the mask, also after a change that no pattern has."""
     changed = mask.clone()
     where = data.draw(st.integers(0, mask.numel() - 1))
     changed.view(-1)[where] ^= True
@@ -102,7 +103,7 @@ def test_padding_is_one_row(skip):
     assert torch.equal(read_mask(made, 500, 3).seen, attention.unsqueeze(1))
     nothing_hidden = make_mask(2, 500, 3, attention_mask=torch.ones_like(attention), **options)
     assert (nothing_hidden is None) == skip
-    short = make_mask(2, 4, 5, attention_mask=attention, **options)  # a cache that is longer than what was given
+    short = make_mask(2, 4, 5, attention_mask=attention, **options)  # a cache that is longer than the input
     assert short[0, 0, 0].tolist() == [True, True, False, False, False]
 
 

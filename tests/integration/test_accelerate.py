@@ -1,4 +1,4 @@
-"""Accelerate with a model of our layers: prepared, accumulating gradients, saved in the middle and continued."""
+"""Accelerate with a model of our layers: prepared, with accumulated gradients, saved during training and resumed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROWS, BATCH = 12, 2
 
 @pytest.fixture(autouse=True)
 def _fresh_state() -> Any:
-    """Accelerate keeps one state a process."""
+    """Accelerate has one state per process."""
     from accelerate.state import AcceleratorState, GradientState
 
     yield
@@ -57,7 +57,7 @@ def plain_loop(kind: str, batch: int) -> nn.Module:
 
 
 def accelerated(kind: str, folder: Path, accumulate: int) -> nn.Module:
-    """Training by Accelerate that is saved halfway, and goes on from there in objects that are made anew."""
+    """Training by Accelerate that is saved halfway, and resumed in new objects."""
     saved = folder / "halfway"
     for part in range(2):
         machine = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=accumulate)
@@ -94,7 +94,7 @@ def test_accelerate_trains_as_a_plain_loop(kind: str, accumulate: int, tmp_path:
 
 
 def test_bfloat16_autocast() -> None:
-    """Mixed precision: projections in bfloat16, weights and what the layer returns in float32."""
+    """Mixed precision: projections in bfloat16, weights and the layer's output in float32."""
     machine = accelerate.Accelerator(cpu=True, mixed_precision="bf16")
     layer = TensorAttention(8, 2, generator=torch.Generator().manual_seed(0))
     x = rows().float()

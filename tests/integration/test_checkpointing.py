@@ -1,4 +1,4 @@
-"""Gradient checkpointing: the gradients are those without it, in every way that PyTorch and Transformers have."""
+"""Gradient checkpointing: the gradients are those without it, for every method of PyTorch and Transformers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def reentrant(layer: nn.Module, x: Tensor) -> Tensor:
 
 
 def selective(layer: nn.Module, x: Tensor) -> Tensor:
-    """What attention gives is saved, and the projections are computed again."""
+    """The outputs of attention are saved, and the projections are recomputed."""
     saved = [torch.ops.separatrix.attend.default, torch.ops.separatrix.attend_within_bound.default]
     contexts = partial(create_selective_checkpoint_contexts, saved)
     return checkpoint(layer, x, is_causal=True, use_reentrant=False, context_fn=contexts)
@@ -99,7 +99,7 @@ def test_selective_checkpointing_does_not_attend_again(monkeypatch):
 
 @pytest.mark.parametrize("is_causal", [True, False])
 def test_attention_with_a_certificate(is_causal):
-    """The plan depends on the numbers alone, so it is the same when it is computed again."""
+    """The plan depends on the numbers alone, so the recomputed plan is the same."""
     tensors = torch.rand(5, 300, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
     def attend(x: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from tests.integration.models import KINDS, LanguageModel, batch
 
-pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the exporter's and the compiler's own
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # warnings of the exporter and the compiler
 OTHER_SHAPES = [(1, 2), (5, 13), (2, 31)]
 
 
@@ -66,7 +66,7 @@ with torch.no_grad():
 
 
 class Both(nn.Module):
-    """A model of exact layers and one of near-linear ones, compiled together."""
+    """A model of exact layers and a model of near-linear layers, compiled together."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class Both(nn.Module):
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")  # the compiler's own
 @pytest.mark.parametrize("dynamic", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_compiled_ahead_of_time_and_loaded_by_another_process(dynamic, forked, tmp_path, monkeypatch):
-    """With CI set, where Inductor refuses operators that PyTorch's table decomposes."""
+    """With the variable CI set, where Inductor refuses operators that PyTorch's table decomposes."""
     monkeypatch.setenv("CI", "true")
     model = Both().eval() if dynamic else LanguageModel("order 3", 1).eval()
     shapes = [(3, 7), *(OTHER_SHAPES if dynamic else [])]

@@ -26,7 +26,7 @@ def literal_tuples(lengths: tuple[int, ...], options: dict[str, object]) -> int:
 @pytest.mark.parametrize("order", [3, 4])
 @pytest.mark.parametrize("call", CALLS)
 def test_against_a_literal_count(call, order):
-    """Forward: a score and an output for each tuple. Backward: the score again, and a product for each gradient."""
+    """Forward: one score and one output for each tuple. Backward: the score, and one product for each gradient."""
     options = dict(CALLS[call])
     if order == 4 and "windows" in options:
         options["windows"] = [*options["windows"], 4]
@@ -52,7 +52,7 @@ def test_against_a_literal_count(call, order):
 
 
 def test_order_2_is_counted_as_pytorch_counts():
-    """With the log-sum-exp, which our own operator computes: by PyTorch's formulas for its fused attention."""
+    """With the log-sum-exp, which our own operator computes: counted by PyTorch's formulas for its fused attention."""
     x = torch.randn(3, 2, 4, 6, 8, generator=torch.Generator().manual_seed(0), requires_grad=True)
     with FlopCounterMode(display=False) as forward:
         out, _ = sx.tensor_attention(x[0], x[1], x[2], return_lse=True)
@@ -78,7 +78,7 @@ print(counts)
 
 
 def test_a_counter_imported_after_the_layer(forked):
-    """Formulas are registered when a counter is first active; without gradients too."""
+    """Formulas are registered when a counter is first active, also without gradients."""
     done = forked(BEFORE_AND_AFTER)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"{[2 * 4 * 5**3 * (4 + 4)] * 3}\n"

@@ -1,4 +1,4 @@
-"""Models in ONNX: exported by `torch.onnx.export(dynamo=True)`, and the same numbers in onnxruntime."""
+"""Models in ONNX: exported by `torch.onnx.export(dynamo=True)`, with the same numbers in onnxruntime."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.filterwarnings(  # the exporter's own
 
 
 class InOnnx:
-    """A model as onnxruntime runs it, in standard operators alone."""
+    """A model as onnxruntime runs it, with standard operators only."""
 
     def __init__(self, model: nn.Module, inputs: tuple[Tensor, ...], **options: object) -> None:
         program = torch.onnx.export(model.eval(), inputs, dynamo=True, verbose=False, **options)
@@ -34,7 +34,7 @@ class InOnnx:
 
 @pytest.mark.parametrize("kind", ["rotary, grouped", "near-linear"])
 def test_a_model_for_all_batch_sizes_and_lengths(kind):
-    """With padding, so that some queries may have nothing to attend."""
+    """With padding, so that some queries may attend nothing."""
     model = LanguageModel(kind, blocks=1).eval()
     in_onnx = InOnnx(model, batch(3, 7), dynamic_shapes=DYNAMIC)
     for shape in OTHER_SHAPES:
@@ -43,7 +43,7 @@ def test_a_model_for_all_batch_sizes_and_lengths(kind):
 
 
 class Calls(nn.Module):
-    """Calls of `tensor_attention` that differ in what they hide, in one model."""
+    """Calls of `tensor_attention` with different masks, windows and causality, in one model."""
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         q, k1, k2, k3, v1, v2, v3 = x
@@ -59,7 +59,7 @@ class Calls(nn.Module):
 
 
 def test_calls_in_double_precision():
-    """With a scale of 1/4: PyTorch's exporter rounds the numbers of a graph to float32."""
+    """With a scale of 1/4: PyTorch's exporter rounds the constants of a graph to float32."""
     x = torch.randn(7, 2, 2, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     mask = torch.tensor([True, False, True, True, False])
     found = InOnnx(Calls(), (x, mask))(x, mask)
@@ -67,7 +67,7 @@ def test_calls_in_double_precision():
 
 
 def test_what_the_range_does_not_hold_is_nan():
-    """A graph cannot raise an error: where PyTorch's compiled graph does, the output in ONNX is NaN."""
+    """A graph cannot raise an error: if PyTorch's compiled graph does, the output in ONNX is NaN."""
     layer = TensorAttention(8, 2, order=2, generator=torch.Generator().manual_seed(0))
     x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(1))
     in_onnx = InOnnx(layer, (x,))

@@ -1,4 +1,4 @@
-"""LoRA of PEFT on the projections of our layers: only its weights are trained, and merging them changes nothing."""
+"""LoRA of PEFT on the projections of our layers: only its weights are trained, and merging them changes no output."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ KINDS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch points to torchao
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch recommends torchao
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_layer_with_projections_in_8_bits(kind):
@@ -28,7 +28,7 @@ def test_a_layer_with_projections_in_8_bits(kind):
     assert not isinstance(quantised.q_proj, nn.Linear)
     with torch.no_grad():
         found, expected = quantised(x, is_causal=True), layer(x, is_causal=True)
-        # Both round inputs and weights to 8 bits: off by some percent, and not by nothing.
+        # Both round inputs and weights to 8 bits: the errors are some percent, and not zero.
         difference = (found - expected).abs().max()
         assert 0 < difference < 0.1 * expected.abs().max()
         cache = quantised.cache(batch_size=2)

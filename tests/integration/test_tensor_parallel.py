@@ -1,6 +1,6 @@
-"""Tensor parallelism by PyTorch's own `parallelize_module`: two ranks, each with half of the heads of every layer.
+"""Tensor parallelism by PyTorch's `parallelize_module`: two ranks, each with half of the heads of every layer.
 
-The ranks train and decode with the same inputs and save what they computed, and the test compares it with one process.
+The ranks train and decode with the same inputs and save their results, and the test compares them with one process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PLAN = {
 
 
 class Block(nn.Module):
-    """A residual block, whose attention `PLAN` divides between ranks."""
+    """A residual block, whose attention `PLAN` splits between ranks."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__()
@@ -60,12 +60,12 @@ def inputs() -> Tensor:
 
 
 def whole(x: Tensor) -> Tensor:
-    """A copy of x with the parts of all ranks; a sum, unlike a clone, waits for what is on its way from other ranks."""
+    """A copy of x with the parts of all ranks; a sum, unlike a clone, waits for pending communication."""
     return (x.full_tensor() if isinstance(x, DTensor) else x).detach() + 0
 
 
 def results(block: Block) -> dict[str, Any]:
-    """Outputs of a call and of decoding, with a beam that moves on the way; gradients; and weights after a step."""
+    """Outputs of a call and of decoding, with a reordered beam; gradients; and weights after a step."""
     x = inputs()
     optimiser = torch.optim.SGD(block.parameters(), lr=0.1)
     out = block(x)
@@ -84,7 +84,7 @@ def results(block: Block) -> dict[str, Any]:
         alone = whole(layer.decode(x[0], single))
     optimiser.step()
     if isinstance(layer, FSDPModule):
-        layer.reshard()  # the weights of the last call are from before the step
+        layer.reshard()  # the weights of the last call are those before the step
     weights = {name: whole(parameter) for name, parameter in block.named_parameters()}
     decoded = [torch.cat(parts[:2], 1), torch.cat(parts[2:], 1), alone]
     heads = (cache.batch_shape[-1], single.batch_shape[-1])

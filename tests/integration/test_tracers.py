@@ -1,4 +1,4 @@
-"""`torch.fx` sees a layer as one node, and TorchScript is refused by name."""
+"""`torch.fx` traces a layer as one node, and TorchScript raises an error that names it."""
 
 from __future__ import annotations
 

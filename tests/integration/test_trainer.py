@@ -1,4 +1,4 @@
-"""`Trainer` of transformers with a model of our layers: it takes the steps that a plain loop takes."""
+"""`Trainer` of transformers with a model of our layers: its steps are those of a plain loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ATTENTION = {
 
 
 class Copies(Dataset[dict[str, torch.Tensor]]):
-    """Sequences of random tokens that repeat themselves after six."""
+    """Sequences of random tokens that repeat after six tokens."""
 
     def __len__(self) -> int:
         return STEPS * BATCH
@@ -32,7 +32,7 @@ class Copies(Dataset[dict[str, torch.Tensor]]):
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         tokens = torch.randint(1, 11, (6,), generator=torch.Generator().manual_seed(index)).repeat(2)
         labels = tokens.clone()
-        labels[0] = -100  # which nothing predicts, and which Trainer of transformers 5.4 would count
+        labels[0] = -100  # nothing predicts the first token, and Trainer of transformers 5.4 would count it
         return {"input_ids": tokens, "labels": labels, "attention_mask": torch.ones_like(tokens)}
 
 
@@ -90,7 +90,7 @@ def test_trainer_takes_the_steps_of_a_plain_loop(kind: str, tmp_path: Path) -> N
     trainer = train(lm, tmp_path, save_strategy="no")
     expected = plain_loop(other)
     losses = [record["loss"] for record in trainer.state.log_history if "loss" in record]
-    assert losses == pytest.approx(expected, abs=2e-3)  # which Trainer rounds to four digits
+    assert losses == pytest.approx(expected, abs=2e-3)  # Trainer rounds the losses to four digits
     for (name, ours), theirs, start in zip(
         lm.named_parameters(), other.parameters(), model(kind).parameters(), strict=True
     ):

@@ -1,6 +1,6 @@
 """`nn.MultiheadTensorAttention` in PyTorch's own transformer layers.
 
-At order 2, with PyTorch's scale and weights, whole encoders and decoders must give what PyTorch's own give.
+At order 2, with PyTorch's scale and weights, whole encoders and decoders must give PyTorch's results.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def draw(seed: int, *shape: int) -> Tensor:
 
 
 def twin(theirs: nn.MultiheadAttention) -> MultiheadTensorAttention:
-    """Our layer of order 2 with the weights and the scale of a layer of PyTorch."""
+    """Our layer of order 2 with the weights and the scale of a PyTorch layer."""
     ours = MultiheadTensorAttention(
         theirs.embed_dim,
         theirs.num_heads,
@@ -57,7 +57,7 @@ def with_twins(model: nn.Module) -> nn.Module:
 
 
 def randomised(model: nn.Module, seed: int = 0) -> nn.Module:
-    """The model with all parameters drawn, biases too."""
+    """The model with all parameters random, including biases."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -70,7 +70,7 @@ def laid_out(x: Tensor, batch_first: bool) -> Tensor:
 
 
 def test_the_signatures_are_pytorchs():
-    """The same names in the same order with the same defaults; the constructor then takes options of its own."""
+    """The same names in the same order with the same defaults, followed by the constructor's own options."""
 
     def described(function):
         parameters = inspect.signature(function).parameters.values()
@@ -118,7 +118,7 @@ def test_an_encoder_layer_gives_what_pytorchs_gives(batch_first, training, norm_
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor is True:UserWarning")
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
 def test_an_encoder_with_padding_and_a_mask(batch_first):
-    """Also where the encoder has been made of PyTorch's layers and would turn padding into nested tensors."""
+    """Also if the encoder was built from PyTorch's layers and would convert padding to nested tensors."""
     layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 16, 0.0, batch_first=batch_first, dtype=torch.float64)
     theirs = randomised(nn.TransformerEncoder(layer, 2)).eval()
     ours = with_twins(theirs)
@@ -132,7 +132,7 @@ def test_an_encoder_with_padding_and_a_mask(batch_first):
                 expected = theirs(x, **options)
                 for model in (ours, made_of_ours):
                     found = model(x, **options)
-                    if "src_key_padding_mask" in options:  # PyTorch's fast path puts zeros where there is padding
+                    if "src_key_padding_mask" in options:  # PyTorch's fast path writes zeros at padding
                         shown = ~laid_out(padding.unsqueeze(-1), batch_first)
                         found, expected = found * shown, expected * shown
                     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
@@ -157,7 +157,7 @@ def test_a_decoder_and_its_gradients(batch_first):
 @both_layouts
 @pytest.mark.parametrize("training", [True, False])
 def test_order_3_in_an_encoder_layer(batch_first, training):
-    """What the layer computes by itself, example by example, put where PyTorch puts it."""
+    """The results of the layer alone, example by example, in PyTorch's layout."""
     encoder_layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 16, 0.0, batch_first=batch_first, dtype=torch.float64)
     encoder_layer.self_attn = MultiheadTensorAttention(WIDTH, HEADS, batch_first=batch_first, dtype=torch.float64)
     randomised(encoder_layer).train(training)
@@ -222,7 +222,7 @@ def test_dropout_is_refused():
 
 @pytest.mark.parametrize("training", [True, False])
 def test_the_plain_layer_is_refused_in_an_encoder_layer(training):
-    """It returns no pair: PyTorch would take the first example of the batch for the output."""
+    """It does not return a pair: PyTorch would take the first example of the batch as the output."""
     encoder_layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 16, batch_first=True).train(training)
     encoder_layer.self_attn = TensorAttention(WIDTH, HEADS)
     with pytest.raises(ArgumentError, match="MultiheadTensorAttention") as caught:

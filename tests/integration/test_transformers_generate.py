@@ -1,4 +1,4 @@
-"""`generate` of transformers with a model of our layers: with a `LayerCache` it gives what it gives without a cache."""
+"""`generate` of transformers with a model of our layers: a `LayerCache` gives the results without a cache."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ MODES: dict[str, dict[str, Any]] = {
 
 
 def model(kind: str, *, seed: int = 0) -> TensorAttentionForCausalLM:
-    """A model in float64 whose logits are spread enough that most sequences differ."""
+    """A model in float64 with logits so spread that most sequences differ."""
     config = TensorAttentionConfig(
         vocab_size=VOCABULARY,
         hidden_size=16,
@@ -107,7 +107,7 @@ def test_prompts_padded_on_the_left_are_continued_as_they_are_alone(kind: str) -
 
 
 def test_tokens_that_were_guessed_in_vain_are_taken_back() -> None:
-    """Prompt lookup guesses tokens, runs them at once and crops the cache to those that were right."""
+    """Prompt lookup guesses tokens, runs them in one call and crops the cache to the correct ones."""
     lm = model("order 3")
     inputs = {"input_ids": torch.tensor([[3, 4, 5, 6, 3, 4, 5, 6, 3, 4]])}
     options = {"max_new_tokens": 12, "do_sample": False, "eos_token_id": VOCABULARY - 1}
@@ -118,7 +118,7 @@ def test_tokens_that_were_guessed_in_vain_are_taken_back() -> None:
 
 @pytest.mark.parametrize("kind", ["order 3", "near-linear"])
 def test_generation_goes_on_from_a_cache(kind: str) -> None:
-    """A prompt that several continuations share is decoded once; a copy of its cache is continued."""
+    """A prompt shared by several continuations is decoded once; a copy of its cache is continued."""
     lm = model(kind)
     tokens = torch.randint(1, VOCABULARY, (2, 11), generator=torch.Generator().manual_seed(4))
     with torch.no_grad():

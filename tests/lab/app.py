@@ -1,4 +1,4 @@
-"""The lab's commands as one program, for tests that need a process of their own: `python -m tests.lab.app ...`."""
+"""The lab's commands as one program, for tests that need a separate process: `python -m tests.lab.app ...`."""
 
 from __future__ import annotations
 

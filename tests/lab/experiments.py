@@ -23,13 +23,13 @@ def walk(steps: int, drift: float = 0.0, pause: float = 0.0, *, seed: int) -> di
 
 @experiment(version=1, name="tests.number")
 def number(x: float, *, seed: int) -> dict[str, float]:
-    """A number and no more."""
+    """Return a single number."""
     return {"y": x + seed}
 
 
 @experiment(version=1, name="tests.fails")
 def fails(when: int, *, seed: int) -> dict[str, int]:
-    """Raises where the seed says."""
+    """Raise an error for some seeds."""
     if seed == when:
         raise ZeroDivisionError(f"seed {seed} was told to fail")
     return {"seed": seed}
@@ -37,7 +37,7 @@ def fails(when: int, *, seed: int) -> dict[str, int]:
 
 @experiment(version=1, name="tests.kills_worker")
 def kills_worker(folder: str, times: int, victim: int = 0, pause: float = 0.0, *, seed: int) -> dict[str, int]:
-    """Kills its own process the first `times` times it is run, if the seed is the victim's; counts its runs."""
+    """Kill its own process the first `times` times if the seed is the victim's; count the runs."""
     with Path(folder, f"{seed}.runs").open("a") as file:
         file.write("run\n")
     if seed == victim and len(Path(folder, f"{seed}.runs").read_text().split()) <= times:
@@ -48,7 +48,7 @@ def kills_worker(folder: str, times: int, victim: int = 0, pause: float = 0.0, *
 
 @experiment(version=1, name="tests.interrupts_worker")
 def interrupts_worker(seed: int) -> dict[str, int]:
-    """Sends its own process what Ctrl-C sends to all of a terminal's."""
+    """Send its own process the signal that Ctrl-C sends to all processes of a terminal."""
     os.kill(os.getpid(), signal.SIGINT)
     time.sleep(0.01)
     return {"seed": seed}
@@ -56,7 +56,7 @@ def interrupts_worker(seed: int) -> dict[str, int]:
 
 @experiment(version=1, name="tests.counts_runs")
 def counts_runs(folder: str, pause: float = 0.0, *, seed: int) -> dict[str, int]:
-    """Leaves a line for each time it is run."""
+    """Append a line to a file for each run."""
     with Path(folder, f"{seed}.runs").open("a") as file:
         file.write("run\n")
     time.sleep(pause)
@@ -65,7 +65,7 @@ def counts_runs(folder: str, pause: float = 0.0, *, seed: int) -> dict[str, int]
 
 @experiment(version=1, name="tests.leaves_traces")
 def leaves_traces(folder: str, pause: float, *, seed: int) -> dict[str, int]:
-    """Writes down which process begins it, and whether it ended."""
+    """Record the process that starts it, and whether it ended."""
     with Path(folder, f"{seed}.begun").open("a") as file:
         file.write(f"{os.getpid()}\n")
     time.sleep(pause)

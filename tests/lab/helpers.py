@@ -1,4 +1,4 @@
-"""What the tests of the lab share."""
+"""Helpers of the lab's tests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def contents(folder: Path) -> dict[str, tuple[str, str | None, tuple[bytes, ...]]]:
-    """All that a store holds but provenance, arrays as the bytes of their files."""
+    """The contents of a store without provenance; arrays are the bytes of their files."""
     with Store.open(folder) as store:
         return {
             record.key: (
@@ -43,7 +43,7 @@ def do(folder: Path, cells: Iterable[Cell], crew: Crew | None = None, **options:
 
 
 def fill(folder: Path, cells: Iterable[Cell], result: str) -> None:
-    """Put cells with a result into a store without running them."""
+    """Write cells with a result into a store without running them."""
     keyed = [(cell.key, cell) for cell in cells]
     with Store.create(folder) as store, Lease(store) as lease:
         lease.take(keyed, failed_too=False)
@@ -52,7 +52,7 @@ def fill(folder: Path, cells: Iterable[Cell], result: str) -> None:
 
 @contextmanager
 def read_only_copy(folder: Path) -> Iterator[Path]:
-    """A copy of a folder on which this user can write nothing, also when the tests are run by root."""
+    """A copy of a folder in which this user can write nothing, also if the tests run as root."""
     with TemporaryDirectory() as above:
         copy = shutil.copytree(folder, Path(above, "copy"), ignore=shutil.ignore_patterns("*-shm"))
         inside = [copy, *copy.rglob("*")]
@@ -72,17 +72,17 @@ def read_only_copy(folder: Path) -> Iterator[Path]:
 
 
 def environment(warnings: str = "error") -> dict[str, str]:
-    """Where another Python finds this package and these tests; Dask's own processes warn, and need `default`."""
+    """The environment in which another Python finds this package and these tests; Dask's processes may warn."""
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "PYTHONWARNINGS": warnings}
 
 
 def command(*arguments: str | Path) -> list[str]:
-    """A command of the lab, to be run in a process of its own."""
+    """A command of the lab, for a separate process."""
     return [sys.executable, "-m", "tests.lab.app", *map(str, arguments)]
 
 
 def start(*arguments: str | Path, warnings: str = "error") -> subprocess.Popen[str]:
-    """Start such a command, leading a process group, with its output caught."""
+    """Start such a command as the leader of a process group, with its output captured."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(command(*arguments), env=environment(warnings), start_new_session=True, **pipes)
 
@@ -95,7 +95,7 @@ def finish(*arguments: str | Path, warnings: str = "error") -> subprocess.Comple
 
 
 def group_is_gone(group: int) -> bool:
-    """Whether no process of a process group is left, zombies aside."""
+    """Whether no process of a process group is left, except zombies."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             state, _, pgrp = stat.read_text().rpartition(")")[2].split()[:3]

@@ -21,7 +21,7 @@ values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.di
 
 
 def exactly(value: Any) -> Any:
-    """A form in which values are equal only if they are the same in type and in every bit."""
+    """A form in which values are equal only if their types and all bits are equal."""
     match value:
         case float():
             return "float", value.hex()

@@ -1,8 +1,8 @@
-"""A store whose file is damaged: every flipped bit, cut end or swapped page is harmless, or told and mended.
+"""A store with a damaged file: every flipped bit, truncation or swapped page is harmless, or is reported and repaired.
 
-For each damage the commands are run as a user runs them. `store verify` says either nothing, and then every result is
-the one that was written, or a sentence, and then what it advises works: after `store gc --damaged` the store is sound,
-and the next run brings it back to what it was.
+For each damage the commands run as a user runs them. If `store verify` prints nothing, every result is the one that was
+written; if it prints a sentence, its advice works: after `store gc --damaged` the store is valid, and the next run
+restores the lost results.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Contents = dict[str, tuple[str, str | None, tuple[bytes, ...]]]
 
 @pytest.fixture(scope="module")
 def shelf() -> Iterator[Path]:
-    """A folder in memory where there is one: thousands of stores are made here, and each waits for its disk."""
+    """A folder in memory if possible: thousands of stores are created here, and each waits for its disk."""
     memory = Path("/dev/shm")
     with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         yield Path(folder)
@@ -45,7 +45,7 @@ def shelf() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def sound(shelf: Path) -> tuple[Path, Contents]:
-    """A store of cells that are done, failed, with arrays, and with a result that takes several pages."""
+    """A store of cells that are done, failed, with arrays, and with a result of several pages."""
     folder = shelf / "sound"
     do(folder, CELLS)
     fill(folder, [LARGE], f'{{"y":"{"0123456789" * 2000}"}}')
@@ -54,7 +54,7 @@ def sound(shelf: Path) -> tuple[Path, Contents]:
 
 @pytest.fixture(scope="module")
 def unfinished(shelf: Path) -> tuple[Path, Contents]:
-    """The same as a run that was killed leaves it: most of the cells are in SQLite's log."""
+    """The same store after a killed run: most of the cells are in SQLite's write-ahead log."""
     folder = shelf / "going on"
     with Store.create(folder) as store:
         store.connection.execute("PRAGMA wal_autocheckpoint = 0")
@@ -65,12 +65,12 @@ def unfinished(shelf: Path) -> tuple[Path, Contents]:
 
 
 def told_or_harmless(folder: Path, before: Contents, *, whole: bool) -> str:
-    """Check that a damage is told, or harmless; the answer is which. `whole`: to lose a cell in silence is not."""
+    """Check that a damage is reported or harmless; return which. `whole`: silently losing a cell is an error."""
     verified = command("verify", folder)
     if verified.exit_code == 0:
         found = {key: what for key, what in contents(folder).items() if what[0] != "running"}  # of the killed run
         assert found == before if whole else found.items() <= before.items()
-        do(folder, [ANOTHER])  # a sound store can also be written
+        do(folder, [ANOTHER])  # a valid store can also be written
         return "harmless" if found == before else "harmless, and run again"
     assert verified.exit_code == 1, verified.output
     assert f"gc --damaged --store {folder}" in verified.output
@@ -102,7 +102,7 @@ Damages = Iterator[bytes]
 
 
 def flipped(data: bytes, count: int, seed: int) -> Damages:
-    """The bytes with one bit flipped, anywhere."""
+    """The bytes with one bit flipped at a random place."""
     draw = random.Random(seed)
     for _ in range(count):
         bit = draw.randrange(8 * len(data))
@@ -112,7 +112,7 @@ def flipped(data: bytes, count: int, seed: int) -> Damages:
 
 
 def cut(data: bytes, count: int, seed: int) -> Damages:
-    """The bytes up to anywhere, often to the end of a page."""
+    """The bytes truncated at a random place, often at the end of a page."""
     draw = random.Random(seed)
     yield b""
     for _ in range(count - 1):
@@ -120,7 +120,7 @@ def cut(data: bytes, count: int, seed: int) -> Damages:
 
 
 def swapped(data: bytes, count: int, seed: int) -> Damages:
-    """The bytes with two pages in each other's place."""
+    """The bytes with two pages exchanged."""
     draw = random.Random(seed)
     pages = [data[at : at + PAGE] for at in range(0, len(data), PAGE)]
     for _ in range(count):
@@ -133,7 +133,7 @@ def swapped(data: bytes, count: int, seed: int) -> Damages:
 def fates(
     shelf: Path, store: tuple[Path, Contents], file: str, damages: Damages, *, whole: bool = True
 ) -> Counter[str]:
-    """Do each damage to a file of a copy of the store; how many had which end."""
+    """Apply each damage to a file of a copy of the store; count the outcomes."""
     counted: Counter[str] = Counter()
     for data in damages:
         folder = shelf / "damaged"
@@ -157,7 +157,7 @@ def test_a_damaged_file(shelf: Path, sound: tuple[Path, Contents], kind: str) ->
 
 
 def test_a_flipped_bit_in_the_header(shelf: Path, sound: tuple[Path, Contents]) -> None:
-    """SQLite reads the rows, or refuses the whole file, and then all cells are run again."""
+    """SQLite reads the rows, or refuses the whole file, and then all cells are rerun."""
     data = (sound[0] / "store.sqlite").read_bytes()
     headers = flipped(data[:100], 20, seed=2)
     counted = fates(shelf, sound, "store.sqlite", (head + data[100:] for head in headers))
@@ -166,7 +166,7 @@ def test_a_flipped_bit_in_the_header(shelf: Path, sound: tuple[Path, Contents]) 
 
 
 def test_a_file_that_says_it_must_not_be_written(shelf: Path, sound: tuple[Path, Contents]) -> None:
-    """Bytes 18 and 19 are the versions for writing and for reading; one that SQLite does not know forbids it."""
+    """Bytes 18 and 19 are the versions for writing and for reading; an unknown version forbids access."""
     data = (sound[0] / "store.sqlite").read_bytes()
     headers = (bytes([*data[:byte], data[byte] ^ 1 << bit, *data[byte + 1 :]]) for byte in (18, 19) for bit in range(8))
     counted = fates(shelf, sound, "store.sqlite", headers)
@@ -175,7 +175,7 @@ def test_a_file_that_says_it_must_not_be_written(shelf: Path, sound: tuple[Path,
 
 
 def test_a_damaged_log(shelf: Path, unfinished: tuple[Path, Contents]) -> None:
-    """SQLite drops what comes after the damage, as if the run had been killed earlier."""
+    """SQLite drops the log after the damage, as if the run had been killed earlier."""
     data = (unfinished[0] / "store.sqlite-wal").read_bytes()
     assert len(data) > 10 * PAGE
     damages = chain(flipped(data, 10, seed=3), cut(data, 5, seed=3))

@@ -1,4 +1,4 @@
-"""Runs on a real Dask scheduler, with workers that are processes of their own."""
+"""Runs on a real Dask scheduler, with workers in separate processes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from tests.lab.helpers import contents, do, environment, finish
 dask = pytest.importorskip("dask")
 distributed = pytest.importorskip("distributed")
 
-# Closing a cluster leaves sockets to the collector, which pytest would report as errors of ours.
+# Closing a cluster leaves sockets to the garbage collector, which pytest would report as our errors.
 pytestmark = [
-    pytest.mark.timeout(1800),  # schedulers and workers take their time to start on a busy machine
+    pytest.mark.timeout(1800),  # schedulers and workers start slowly on a busy machine
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -101,7 +101,7 @@ def test_a_worker_is_killed_and_one_joins_late(cluster: Cluster, tmp_path: Path)
     cells = [leaves_traces.cell(seed=seed, folder=str(tmp_path), pause=0.2) for seed in range(40)]
 
     class Killer:
-        """Kills a worker in the middle of a cell when the first results are in, and starts another."""
+        """Kill a worker in the middle of a cell when the first results have arrived, and start another."""
 
         def __init__(self) -> None:
             self.killed_at = 0
@@ -110,9 +110,9 @@ def test_a_worker_is_killed_and_one_joins_late(cluster: Cluster, tmp_path: Path)
         def show(self, tally) -> None:
             if tally.done < 6 or self.killed_at:
                 return
-            victim.send_signal(signal.SIGSTOP)  # so that the cell it has cannot end between the look and the kill
+            victim.send_signal(signal.SIGSTOP)  # so that its cell cannot end between the check and the kill
             self.struck = max((seed for seed in range(40) if unfinished(seed)), default=-1)
-            if self.struck < 0:  # it was between two cells
+            if self.struck < 0:  # the worker was between two cells
                 victim.send_signal(signal.SIGCONT)
                 return
             self.killed_at = tally.done
@@ -159,7 +159,7 @@ def test_a_scheduler_that_dies_ends_the_run_with_a_sentence_and_nothing_is_lost(
     class Killer:
         def show(self, tally) -> None:
             if tally.done >= 3:
-                monkeypatch.setattr(executors, "CONNECT_SECONDS", 1)  # nobody will answer, however long one waits
+                monkeypatch.setattr(executors, "CONNECT_SECONDS", 1)  # nobody will respond, however long one waits
                 os.kill(cluster.processes[0].pid, signal.SIGKILL)
 
         def note(self, text: str) -> None:
@@ -184,7 +184,7 @@ def test_dask_local_and_a_cell_that_kills_its_workers(tmp_path: Path) -> None:
 
 @pytest.fixture
 def local() -> Iterator[executors._OnDask]:
-    """A cluster of one worker here, as `--dask local` starts it."""
+    """A cluster of one local worker, as `--dask local` starts it."""
     made = executors._OnDask("local", 1)
     try:
         yield made
@@ -193,12 +193,12 @@ def local() -> Iterator[executors._OnDask]:
 
 
 def where() -> tuple[list[str], str]:
-    """What a worker imports from first, and where it keeps what does not fit in memory."""
+    """The first import path of a worker, and the folder for data that does not fit in memory."""
     return sys.path, distributed.get_worker().local_directory
 
 
 def test_nobody_talks_to_a_local_cluster_without_its_credentials(local: executors._OnDask) -> None:
-    """Neither to its scheduler nor to its worker nor to the worker's nanny: each would run any code it is sent."""
+    """The scheduler, the worker and the worker's nanny refuse it: each would run any code that it is sent."""
     assert local.submit(sum, [1, 2]).result(900) == 3
     [(place, worker)] = local._client.scheduler_info()["workers"].items()
     for address in (local._cluster.scheduler_address, place, worker["nanny"]):
@@ -213,14 +213,14 @@ def test_nobody_talks_to_a_local_cluster_without_its_credentials(local: executor
 
 
 async def greet(address: str, security: object) -> None:
-    """Ask a process of Dask's who it is, as anybody may who is let in."""
+    """Request the identity of a Dask process, as any client with access may."""
     options = security.get_connection_args("client") if security else {}
     async with distributed.core.rpc(address, connection_args=options, timeout=900) as remote:
         await remote.identity()
 
 
 def test_a_local_cluster_imports_from_no_folder_of_others(local: executors._OnDask) -> None:
-    """Dask puts its scratch folder first in the path of modules, in this process as in the workers'."""
+    """Dask puts its scratch folder first on the module path, in this process and in the workers."""
     paths, kept = local.submit(where).result(900)
     folder = Path(kept).parents[1]
     assert folder.parent == Path(tempfile.gettempdir())
@@ -229,7 +229,7 @@ def test_a_local_cluster_imports_from_no_folder_of_others(local: executors._OnDa
     strange = [one for one in (*paths, *sys.path) if "dask-scratch-space" in one and not one.startswith(f"{folder}/")]
     assert strange == []
     still = local.submit(time.sleep, 0.5)
-    local.shutdown()  # which waits for what runs
+    local.shutdown()  # which waits for running cells
     assert still.result(0) is None
     assert not folder.exists()
 
@@ -255,7 +255,7 @@ def test_a_scheduler_with_credentials_and_none_of_ours(local: executors._OnDask)
 
 
 def test_a_scheduler_that_blames_bystanders(tmp_path: Path) -> None:
-    """Dask counts the death of a worker against all cells that it had; only the one to blame is marked failed."""
+    """Dask counts the death of a worker against all of its cells; only the cell that caused it is marked failed."""
     from distributed.scheduler import KilledWorker
 
     tried: list[int] = []
@@ -290,7 +290,7 @@ def test_no_scheduler_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("address", ["nonsense", "tls://127.0.0.1:9"])
 def test_an_address_that_is_none_is_refused_in_a_sentence(address: str, tmp_path: Path, root: Path) -> None:
-    """In a process of its own, since it is at the end that a client which never was connected would wait."""
+    """In a separate process, because a client that was never connected would wait at exit."""
     sweep = root / "examples" / "dask_sweep.toml"
     done = finish("sweep", sweep, "--store", tmp_path / "results", "--dask", address, warnings="default")
     assert done.returncode == 2

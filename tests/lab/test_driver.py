@@ -45,7 +45,7 @@ def test_every_executor_gives_the_same_store(tmp_path: Path, crew: str) -> None:
 
 @pytest.mark.parametrize("crew", ["in this process", "two processes", "threads"])
 def test_a_cell_has_one_thread_of_torch_and_of_blas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crew: str) -> None:
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # which the tests set for what they start
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # which the tests set for child processes
     cells = [matmul.cell(seed=seed, n=400) for seed in range(3)]
     do(tmp_path / "one", cells)
     before = torch.get_num_threads()
@@ -156,7 +156,7 @@ def test_a_pool_that_broke_while_idle_is_rebuilt(tmp_path: Path, monkeypatch: py
                 (worker,) = made[0]._processes.values()
                 os.kill(worker.pid, signal.SIGKILL)
                 worker.join()
-                while not made[0]._broken:  # the pool has not noticed yet
+                while not made[0]._broken:  # the pool has not noticed it yet
                     time.sleep(0.01)
             yield from [number.cell(seed=seed * 1000 + k, x=0.0) for k in range(10)]
 
@@ -176,7 +176,7 @@ def test_workers_that_never_start_end_the_run_with_a_sentence(tmp_path: Path) ->
 
 
 class Forgetful(ThreadPoolExecutor):
-    """An executor that loses what it is given, as a connection that breaks does."""
+    """An executor that loses its work, as with a broken connection."""
 
     def submit(self, fn, /, *args, **kwargs):
         if len(args) < 2:
@@ -212,7 +212,7 @@ def test_ctrl_c_keeps_what_is_done_and_leaves_nothing_taken(tmp_path: Path) -> N
     cells = [counts_runs.cell(seed=seed, folder=str(tmp_path), pause=0.05) for seed in range(100)]
 
     class Presses:
-        """Presses Ctrl-C once, when a few cells are done."""
+        """Press Ctrl-C once, when a few cells are done."""
 
         def show(self, tally: Tally) -> None:
             if tally.done >= 5 and not tally.stopped:
@@ -250,7 +250,7 @@ def test_ctrl_c_in_a_worker_is_none_of_its_business(tmp_path: Path) -> None:
 
 def test_what_had_come_back_before_ctrl_c_is_kept(tmp_path: Path) -> None:
     class Interrupted(ThreadPoolExecutor):
-        """Does its work at once, until Ctrl-C is pressed."""
+        """Do the work immediately, until Ctrl-C is pressed."""
 
         def submit(self, fn, /, *args, **kwargs):
             if len(args) == 2 and args[1].seed == 3:

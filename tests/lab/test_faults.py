@@ -1,4 +1,4 @@
-"""Killed runs, full disks: what was done is kept, and the run can be finished."""
+"""Killed runs, full disks: finished cells are kept, and the run can be completed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ steps = [10, 1000]
 
 @pytest.fixture
 def sweep(tmp_path: Path) -> Path:
-    """A sweep of 300 cells, 10 ms each, with arrays of two sizes."""
+    """A sweep of 300 cells of 10 ms each, with arrays of two sizes."""
     file = tmp_path / "sweep.toml"
     file.write_text(SWEEP.format(trials=150, pause=0.01))
     return file
@@ -46,13 +46,13 @@ def arguments(sweep: Path, folder: Path) -> list[str]:
 
 
 def check_sound(folder: Path) -> int:
-    """The store opens clean and nothing in it is damaged; the answer is how many cells are done."""
+    """Assert that the store opens and nothing in it is damaged; return how many cells are done."""
     if not (folder / "store.sqlite").exists():
         return 0
     connection = sqlite3.connect(folder / "store.sqlite")
     assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
     connection.close()
-    with Store.create(folder) as store:  # also where the creation was cut short
+    with Store.create(folder) as store:  # also if the creation was interrupted
         assert list(verify(folder)) == []
         return store.counts().get(("tests.walk", "done"), 0)
 
@@ -65,20 +65,20 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 
 def count_done(folder: Path) -> int:
-    """How many cells are done, seen from outside while a run goes on."""
+    """The number of done cells, read by another process during a run."""
     if not (folder / "store.sqlite").exists():
         return 0
     connection = sqlite3.connect(folder / "store.sqlite", timeout=900)
     try:
         return connection.execute("SELECT count(*) FROM cells WHERE status = 'done'").fetchone()[0]
     except sqlite3.OperationalError:
-        return 0  # the table is not there yet
+        return 0  # the table does not exist yet
     finally:
         connection.close()
 
 
 def kill_and_finish(sweep: Path, folder: Path, kills: int, seed: int) -> list[int]:
-    """Kill a run so many times, at random moments, checking each time; then finish it. How many were done each time."""
+    """Kill a run at random moments and check the store each time, then finish it; the done cells after each."""
     moments = random.Random(seed)
     done = [0]
     for _ in range(kills):
@@ -120,7 +120,7 @@ def test_killed_two_hundred_times_and_finished(tmp_path: Path) -> None:
 
 
 def test_a_killed_run_with_a_killed_creation(tmp_path: Path, sweep: Path) -> None:
-    """Kill while the store is being made: early, at many moments."""
+    """Kill during the creation of the store: early, at many moments."""
     for i in range(6):
         started = start(*arguments(sweep, tmp_path / "early"))
         time.sleep(0.15 + 0.05 * i)
@@ -137,7 +137,7 @@ def test_ctrl_c_ends_at_once_says_how_to_go_on_and_leaves_no_process(tmp_path: P
     sweep.write_text(SWEEP.format(trials=40, pause=0.1))
     started = start(*arguments(sweep, tmp_path / "results"), *dask, warnings="default" if dask else "error")
     wait_until(lambda: count_done(tmp_path / "results") > 0, "the run does not move")
-    os.killpg(started.pid, signal.SIGINT)  # as a terminal does: to the workers too
+    os.killpg(started.pid, signal.SIGINT)  # as a terminal does: the signal goes to the workers too
     _, told = started.communicate(timeout=900)
     assert started.returncode == 130
     assert "Traceback" not in told
@@ -152,7 +152,7 @@ def test_ctrl_c_ends_at_once_says_how_to_go_on_and_leaves_no_process(tmp_path: P
 
 
 def test_a_store_that_may_not_grow(tmp_path: Path) -> None:
-    """SQLite's own limit on pages: the run ends with a sentence, and goes on when there is room."""
+    """SQLite's own limit on pages: the run ends with a sentence, and can be resumed when there is space."""
     cells = [walk.cell(seed=seed, steps=100) for seed in range(120)]
     with Store.create(tmp_path) as store:
         pages = store.connection.execute("PRAGMA page_count").fetchone()[0]
@@ -171,7 +171,7 @@ def test_a_store_that_may_not_grow(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("limit", "steps"), [(1_000, 10), (30_000, 10), (60_000, 8_000), (100_000, 8_000)])
 def test_a_limit_on_the_size_of_files(tmp_path: Path, limit: int, steps: int) -> None:
-    """The system's limit is met by the new database, by a row, by an array, and by a row beside arrays that fit."""
+    """The system's file size limit hits the new database, a row, an array, or a row with arrays that fit."""
     file = tmp_path / "sweep.toml"
     file.write_text(f'experiment = "tests.walk"\ntrials = 100\n[axes]\nsteps = [{steps}]')
     folder = tmp_path / "results"

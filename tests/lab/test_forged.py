@@ -1,4 +1,4 @@
-"""Stores from somebody else whose rows have right checksums over anything: such rows are damaged rows."""
+"""Stores from other people with correct checksums over arbitrary rows: such rows count as damaged."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def invoke(folder: Path, *words: str) -> Result:
 
 
 def forge(folder: Path, **fields: Any) -> None:
-    """Change fields of a row, and give it a right checksum, as far as JSON can say what is in the row."""
+    """Change fields of a row, and give it a correct checksum, as far as JSON can represent the row."""
     connection = sqlite3.connect(folder / "store.sqlite")
     connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
     for name, value in fields.items():
@@ -67,7 +67,7 @@ def forge(folder: Path, **fields: Any) -> None:
 def cell_fields(
     experiment: Any = "tests.number", version: Any = 1, parameters: Any = '{"x":1.0}', seed: Any = 1
 ) -> Any:
-    """The fields of a cell with the key that belongs to them."""
+    """The fields of a cell with their matching key."""
     key = sha256(f"{json.dumps([experiment, version, seed], separators=(',', ':'))}{parameters}".encode()).hexdigest()
     return {"key": key, "experiment": experiment, "version": version, "parameters": parameters, "seed": seed}
 
@@ -155,7 +155,7 @@ def test_forged_facts_about_an_origin_cost_no_result(folder: Path, facts: str) -
 
 
 def put_array(folder: Path, data: bytes, dtype: str = "float64", shape: tuple[int, ...] = (2,)) -> None:
-    """Put a file among the arrays under its right name, and a row that names it."""
+    """Add an array file under its correct name, and a row that names it."""
     digest = sha256(data).hexdigest()
     arrays.put(folder / "arrays", digest, data)
     forge(folder, **mark(sha256=digest, dtype=dtype, shape=list(shape)))
@@ -194,7 +194,7 @@ TRICK = "\x1b]0;title\x07\x1b[2J\rAll is well\n\u202e\x9b31m\ud800"
 
 
 def test_nothing_that_a_terminal_obeys_is_printed(folder: Path) -> None:
-    """In a name, a text of a result, a traceback and the facts of an origin."""
+    """Control characters in a name, a text of a result, a traceback and the facts of an origin."""
     name = TRICK.replace("\ud800", "")
     forge(folder, **cell_fields(experiment=name), result=json.dumps({name: TRICK}))
     key = next(key for key in contents(folder) if key != SOUND.key)
@@ -255,7 +255,7 @@ def test_a_file_with_other_tables_is_refused(folder: Path, statements: list[str]
 
 
 def test_a_table_without_end_is_given_up(tmp_path: Path) -> None:
-    """Each of a few pages leads to the one after it hundreds of times, so that a scan would not end in a lifetime."""
+    """Each of a few pages refers to the next one hundreds of times, so that a scan would take forever."""
     fill(tmp_path, [number.cell(seed=seed, x=1.0) for seed in range(30)], '{"y":1.0}')
     path = tmp_path / "store.sqlite"
     connection = sqlite3.connect(path)
@@ -286,7 +286,7 @@ def test_a_table_without_end_is_given_up(tmp_path: Path) -> None:
 
 
 def interior_page(child: int) -> bytes:
-    """An interior page of a table with 400 cells that all lead to the same page."""
+    """An interior page of a table with 400 cells that all refer to the same page."""
     count = 400
     cells = b"".join(child.to_bytes(4, "big") + bytes([n % 127 + 1]) for n in range(count))
     start = PAGE - len(cells)
@@ -296,7 +296,7 @@ def interior_page(child: int) -> bytes:
 
 
 def test_export_is_complete_or_fails(tmp_path: Path) -> None:
-    """For every two pages of a file that change places, and with single rows changed."""
+    """For every two exchanged pages of a file, and with single rows changed."""
     fill(tmp_path / "sound", [number.cell(seed=seed, x=1.0) for seed in range(120)], '{"y":1.0}')
     data = (tmp_path / "sound" / "store.sqlite").read_bytes()
     pages = [data[at : at + PAGE] for at in range(0, len(data), PAGE)]

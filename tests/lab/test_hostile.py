@@ -1,4 +1,4 @@
-"""Stores from somebody else: made to run, delete, hang, hide or break something, with right checksums."""
+"""Stores from other people: made to execute, delete, hang, hide or break something, with correct checksums."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def change(folder: Path, *statements: str) -> None:
 
 
 def test_gc_does_not_follow_a_symlink_among_the_arrays(filled: Path, tmp_path: Path) -> None:
-    """The link has the name of a shelf of arrays, and the other folder has files of all names that `gc` clears."""
+    """The link has the name of an array folder, and the other folder has files of all names that `gc` removes."""
     other = tmp_path / "other"
     other.mkdir()
     names = ["thesis.tex", f"{'0' * 64}.safetensors", f"thesis.{'0' * 32}.draft"]
@@ -73,7 +73,7 @@ def test_gc_does_not_follow_a_symlink_to_all_arrays(filled: Path, tmp_path: Path
 
 
 def test_gc_deletes_only_names_that_the_store_makes(filled: Path) -> None:
-    """A user may keep other files in the folder of the store, or have made a store in a folder of other files."""
+    """A user may keep other files in the folder of the store, or create a store in a folder with other files."""
     mine = [
         filled / "thesis.draft",
         filled / "book.draft" / "chapter.tex",
@@ -121,7 +121,7 @@ def test_a_symlink_in_the_place_of_the_file_is_not_followed(filled: Path, tmp_pa
 
 
 def test_a_lock_that_is_a_symlink_is_not_opened(filled: Path, tmp_path: Path) -> None:
-    """A run counts in its lock, which would overwrite the beginning of the file that the link leads to."""
+    """A run writes a counter to its lock file, which would overwrite the beginning of the link's target."""
     mine = tmp_path / "thesis.tex"
     mine.write_text("mine")
     with Store.create(filled) as store:
@@ -134,7 +134,7 @@ def test_a_lock_that_is_a_symlink_is_not_opened(filled: Path, tmp_path: Path) ->
 
 @pytest.mark.skipif(os.name != "posix", reason="makes a named pipe")
 def test_pipes_do_not_make_a_command_wait(filled: Path) -> None:
-    """To open or to read a pipe waits for a program at its other end."""
+    """Opening or reading a pipe waits for a program at its other end."""
     array = next(filled.glob("arrays/*/*"))
     array.unlink()
     os.mkfifo(array)
@@ -153,7 +153,7 @@ def test_pipes_do_not_make_a_command_wait(filled: Path) -> None:
 
 
 def super_journal(path: Path, named: Path) -> bytes:
-    """A rollback journal without pages, which SQLite would replay, and at whose end it would delete a file."""
+    """A rollback journal without pages, which SQLite would replay, and then delete the file that it names."""
     pages = path.stat().st_size // PAGE
     header = bytes.fromhex("d9d505f920a163d7") + struct.pack(">5I", 0, 0, pages, 512, PAGE)
     name = os.fsencode(named)

@@ -1,4 +1,4 @@
-"""Ctrl-C at every moment of a run, and what becomes of it elsewhere."""
+"""Ctrl-C at every moment of a run, and its handling elsewhere."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def handler_is_left_as_it_was() -> Iterator[None]:
 
 
 class Pressing:
-    """Presses Ctrl-C before the line of the lab that comes `at`-th in this thread."""
+    """Press Ctrl-C before the `at`-th line of the lab in this thread."""
 
     def __init__(self, at: int) -> None:
         self.at = at
@@ -46,7 +46,7 @@ class Pressing:
 
 
 def lines_until_the_end(store: Store, at: int) -> tuple[int, bool]:
-    """Run the cells with Ctrl-C at a line: how many lines it took, and whether it was stopped."""
+    """Run the cells with Ctrl-C at a line; return how many lines were executed, and whether the run stopped."""
     pressing, tracing = Pressing(at), sys.gettrace()
     sys.settrace(pressing)
     try:

@@ -77,7 +77,7 @@ def test_what_is_done_is_never_overwritten(two) -> None:
 
 
 def holder(folder: Path) -> subprocess.Popen[str]:
-    """A process that has taken the four cells and waits."""
+    """A process that has claimed the four cells and waits."""
     code = (
         "import sys; from separatrix.lab import Store; from separatrix.lab.lease import Lease\n"
         "from tests.lab.test_lease import KEYED\n"
@@ -104,7 +104,7 @@ def test_a_killed_run_lets_go_at_once(tmp_path: Path) -> None:
 
 
 class Clock:
-    """Two clocks that are set by hand."""
+    """Two clocks that are set manually."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -139,7 +139,7 @@ def test_a_clock_that_jumps_declares_no_run_dead(two, clock: Clock) -> None:
 
 
 def test_a_frozen_run_is_taken_over_and_told(tmp_path: Path, clock: Clock) -> None:
-    """One that holds its lock and does not count up, for as long as another watches it."""
+    """A run that holds its lock but does not increment its counter while another run watches it."""
     with Store.create(tmp_path) as store, Store.create(tmp_path) as again, Lease(store) as frozen:
         frozen.take(KEYED[:2], failed_too=False)
         with Lease(again) as other:
@@ -151,7 +151,7 @@ def test_a_frozen_run_is_taken_over_and_told(tmp_path: Path, clock: Clock) -> No
             assert other.take(KEYED[:1], failed_too=False) == {}
             with pytest.raises(StoreError, match=r"another run on .* took over its cells"):
                 frozen.take(KEYED[2:], failed_too=False)
-            # What the frozen run had finished is as good as the other's, and is kept whoever is first.
+            # Results of the frozen run are as valid as those of the other, and are kept whichever is first.
             frozen.record([(key, cell, CellOutcome(result='{"by":"frozen"}')) for key, cell in KEYED[:2]])
             other.record([(*KEYED[0], CellOutcome(result='{"by":"other"}'))])
             other.take(KEYED[:2], failed_too=False)
@@ -191,7 +191,7 @@ def test_trouble_of_the_heartbeat_reaches_the_run(tmp_path: Path, monkeypatch: p
 
 
 def test_the_run_of_a_damaged_row_is_no_path(tmp_path: Path) -> None:
-    """What stands where the name of a run was is never used as one unless it is one."""
+    """A value in the place of a run's name is never used as a name unless it is one."""
     victim = tmp_path / "victim.lock"
     victim.touch()
     with Store.create(tmp_path / "results") as store:
@@ -230,7 +230,7 @@ def test_two_runs_at_once_do_each_cell_once(tmp_path: Path) -> None:
 
 def test_a_run_waits_for_the_cells_of_another_and_takes_them_when_it_dies(tmp_path: Path) -> None:
     class Killer:
-        """Kills the other run when this one has looked after its cells a few times, and has none of its own."""
+        """Kill the other run after this one has checked its cells a few times without cells of its own."""
 
         def __init__(self) -> None:
             self.looks = 0

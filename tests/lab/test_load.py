@@ -1,4 +1,4 @@
-"""Large stores: the memory that a command takes does not grow with them. Times are printed, never judged."""
+"""Large stores: the memory of a command does not grow with them. Times are printed, never judged."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from tests.lab.experiments import number
 from tests.lab.helpers import environment, fill
 
-# Not getrusage, which also knows of the process that this one was forked from.
+# Not getrusage, which also counts the process from which this one was forked.
 PEAK = """
 import atexit, re, sys
 from pathlib import Path
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads the peak 
 
 
 def peak(*arguments: str | Path) -> tuple[float, str]:
-    """The most memory, in MiB, that a command of the lab took, and what it printed; its time is printed."""
+    """The peak memory of a lab command in MiB, and its output; its time is printed."""
     started = time.perf_counter()
     done = subprocess.run(
         [sys.executable, "-c", PEAK, *map(str, arguments)],
@@ -40,7 +40,7 @@ def peak(*arguments: str | Path) -> tuple[float, str]:
 
 
 def store_of(folder: Path, count: int) -> tuple[Path, Path]:
-    """A sweep of so many cells, all of them done."""
+    """A sweep of this number of cells, all of them done."""
     folder.mkdir()
     sweep = folder / "sweep.toml"
     sweep.write_text(

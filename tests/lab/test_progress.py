@@ -1,4 +1,4 @@
-"""How far a run is, as lines and as bars."""
+"""The progress of a run, as lines and as bars."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from separatrix.lab.progress import Bars, Lines, Tally, Work
 
 
 class Clock:
-    """A clock that is set by hand."""
+    """A clock that is set manually."""
 
     now = 0.0
 
@@ -41,7 +41,7 @@ def test_lines_come_now_and_then(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_the_time_left_follows_what_the_cells_cost(tmp_path: Path, clock: Clock) -> None:
-    """Ninety cells of a second each, then ten of a minute: 690 seconds, whatever the number of cells that are done."""
+    """Ninety cells of one second, then ten of one minute: 690 seconds, independent of the number of done cells."""
     work = Work(90 * 1.0 + 10 * 60.0, workers=1)
     with (tmp_path / "log").open("w") as stream, progress.on(100, stream, work) as lines:
         for done, now in ((1, 1), (45, 45), (90, 90), (95, 390), (100, 690)):

@@ -44,7 +44,7 @@ def test_the_state_of_a_checkout(tmp_path: Path) -> None:
     git("add", "README")
     git("commit", "--quiet", "-m", "one")
     (package / "code.py").write_text("x = 1")
-    assert provenance.git_state(package) is None  # it lies in a checkout that does not know it
+    assert provenance.git_state(package) is None  # the file is in a checkout, but not tracked by it
     git("add", "package")
     git("commit", "--quiet", "-m", "two")
     commit = git("rev-parse", "HEAD").strip()

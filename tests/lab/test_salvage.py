@@ -1,4 +1,4 @@
-"""A store whose file is damaged: the rows that SQLite can read are kept, and the damaged file is kept aside."""
+"""A store with a damaged file: the rows that SQLite can read are kept, and the damaged file is set aside."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def filled(tmp_path: Path) -> Path:
 
 
 def pages_of(path: Path, kind: int) -> list[int]:
-    """The places of the pages of a kind in the file of a store: 13 for leaves of tables, 10 for leaves of indices."""
+    """The offsets of the pages of a kind in the file of a store: 13 for leaves of tables, 10 for leaves of indices."""
     data = path.read_bytes()
     return [at for at in range(PAGE, len(data), PAGE) if data[at] == kind]
 
@@ -40,7 +40,7 @@ def overwrite(path: Path, places: list[int]) -> None:
 
 
 def test_rows_of_readable_pages_are_kept(tmp_path: Path) -> None:
-    """Two leaves of the table are destroyed: exactly the rows that lay in them are lost."""
+    """Two leaves of the table are destroyed: exactly their rows are lost."""
     cells = [number.cell(seed=seed, x=1.0) for seed in range(400)]
     fill(tmp_path, cells, '{"y":1.0}')
     before, path = contents(tmp_path), tmp_path / "store.sqlite"

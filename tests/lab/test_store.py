@@ -20,7 +20,7 @@ from tests.lab.helpers import contents, do, environment, read_only_copy
 
 @pytest.fixture
 def filled(tmp_path: Path) -> Path:
-    """A store with 30 walks, done."""
+    """A store with 30 walks, all done."""
     do(tmp_path / "results", [walk.cell(seed=seed, steps=5) for seed in range(30)])
     return tmp_path / "results"
 
@@ -152,7 +152,7 @@ def test_many_processes_may_create_one_store_at_once(tmp_path: Path) -> None:
 
 
 def test_a_reader_sees_a_whole_store_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader looks before and after every statement by which a store is made."""
+    """A reader looks before and after every statement that creates a store."""
     connect, seen = schema.connect, []
 
     def look(_: object = None) -> None:
@@ -196,7 +196,7 @@ def test_a_store_that_another_process_is_making_is_waited_for(tmp_path: Path, ho
 def test_a_store_that_appears_while_one_looks_is_not_taken_for_anothers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether the file is ours and which tables it has must be one look."""
+    """Whether the file is a store and which tables it has must be read in one transaction."""
     look, others = schema.pragma, []
 
     def slow_look(connection: sqlite3.Connection, name: str) -> str:
@@ -250,7 +250,7 @@ def test_a_store_that_cannot_be_written_can_be_read(filled: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
 def test_what_a_killed_run_left_can_be_read_from_a_medium_that_cannot_be_written(filled: Path) -> None:
-    """Most of it is in SQLite's log, which SQLite itself reads only where it can write the log's index."""
+    """Most of it is in SQLite's write-ahead log, which SQLite reads only if it can write the log's index."""
     last = number.cell(seed=0, x=1.0)
     with Store.create(filled) as store:
         do(filled, [last])
@@ -287,9 +287,9 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
 
 
 def test_no_connection_is_robbed_of_its_locks_by_another_of_the_same_process(filled: Path) -> None:
-    """A system drops all of a process's locks on a file when the process closes it once, however often it has it open.
+    """The system drops all locks of a process on a file when the process closes any of its descriptors.
 
-    Without them another process may take SQLite's log away under a run.
+    Without the locks another process may remove SQLite's log during a run.
     """
     code = (
         "import fcntl, sys; file = open(sys.argv[1], 'r+b')\n"

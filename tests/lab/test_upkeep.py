@@ -82,7 +82,7 @@ def test_a_field_that_is_changed_makes_its_cell_count_as_not_run(filled: Path, c
 
 
 class Notes:
-    """What a run has to say besides its numbers."""
+    """The messages of a run besides its numbers."""
 
     def __init__(self) -> None:
         self.told: list[str] = []
@@ -186,12 +186,12 @@ def test_gc_waits_for_no_run_and_clears_after_killed_ones(filled: Path) -> None:
 
 
 def test_gc_takes_no_array_that_a_row_is_about_to_name(tmp_path: Path) -> None:
-    """A run that others gave up, because it stood still, wakes after its arrays were cleared away."""
+    """A run that others took over because it was suspended wakes up after its arrays were removed."""
     cell = walk.cell(seed=0, steps=5)
     text, files = results.encode(walk(5, seed=0))
     with Store.create(tmp_path) as store, Lease(store) as frozen:
         frozen.take([(cell.key, cell)], failed_too=False)
-        alive.forget(tmp_path, frozen.id)  # as a run does that takes over
+        alive.forget(tmp_path, frozen.id)  # as a run does when it takes over
         put = arrays.put
 
         def put_and_clear(folder: Path, digest: str, data: bytes) -> None:

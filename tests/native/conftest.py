@@ -1,4 +1,4 @@
-"""The kernels for the tests of them: each architecture in turn, or a skip that says why it cannot run here."""
+"""The kernels for their tests: each architecture in turn, or a skip with the reason why it cannot run here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from separatrix.native import native, runnable
 
 ARCHITECTURES = ("avx512", "avx2", "lowered", "baseline", "neon")
 HERE = [] if native().library is None else runnable(native().library)
-"""The architectures whose kernels this processor runs."""
+"""The architectures whose kernels this processor supports."""
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def library() -> ctypes.CDLL:
 
 @pytest.fixture(params=ARCHITECTURES)
 def architecture(request: pytest.FixtureRequest, library: ctypes.CDLL) -> Iterator[str]:
-    """The name of an architecture whose kernels run until the end of the test."""
+    """The name of an architecture whose kernels are used until the end of the test."""
     before = library.separatrix_chosen()
     if library.separatrix_choose(request.param.encode()) != 0:
         pytest.skip(f"This library has no kernels for {request.param}, or this processor does not run them.")

@@ -1,4 +1,4 @@
-"""Which kernels run, in interpreters that have loaded none: those SEPARATRIX_ISA names, or the best, or none."""
+"""Which kernels run, in fresh interpreters: those that SEPARATRIX_ISA names, the best, or none."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def told(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def test_the_best_runs_where_nothing_is_asked(forked, library: ctypes.CDLL) -> None:
-    """Intel's processors run the kernels of avx512_bf16, slowly: they are chosen on AMD's alone."""
+    """Intel's processors run the avx512_bf16 kernels slowly: they are chosen on AMD processors only."""
     slow = {"lowered"} | ({"avx512_bf16"} if "AuthenticAMD" not in Path("/proc/cpuinfo").read_text() else set())
     best = next(name for name in runnable(library) if name not in slow)
     assert told(forked(TELL, SEPARATRIX_ISA="")) == [best, "True", "It is the best that this processor runs."]
@@ -78,7 +78,7 @@ def test_plain_pytorch_is_asked_for(forked) -> None:
 
 
 def test_the_kernels_of_the_named_architecture_are_called(forked, library: ctypes.CDLL) -> None:
-    """Where a product and a sum are not fused a result has other digits, and attention is computed all the same."""
+    """Without fused multiply-adds a result has other digits, and attention is still computed."""
     code = """
 import torch, separatrix as sx
 torch.manual_seed(0)
@@ -92,7 +92,7 @@ print(sx.tensor_attention(Q, [K, K], [V, V], method="exact").double().sum().item
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    """The package without its kernels, on a path of its own."""
+    """The package without its kernels, on a separate path."""
     target = tmp_path / "copied" / "separatrix"
     shutil.copytree(Path(separatrix.__file__).parent, target, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
     return target
@@ -172,7 +172,7 @@ def test_a_choice_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler to ask for the sizes")
 def test_structures_are_those_of_the_header(root: Path, tmp_path: Path) -> None:
-    """Every field of every structure at its place, and no field more."""
+    """Every field of every structure has the right offset, and there are no other fields."""
     mirrors = {
         "separatrix_tensor": TensorAddress,
         "separatrix_call": ExactCall,

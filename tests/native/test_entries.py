@@ -1,4 +1,4 @@
-"""What the kernels of each architecture find in tensors, against its definition: extremes, norms, what is not sound."""
+"""Statistics of tensors by the kernels of each architecture: extremes, norms, and entries that are invalid."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SHAPES = ((1, 1, 1), (2, 5, 3), (1, 4097, 8), (3, 100, 17), (1, 9000, 2), (2, 0,
 
 
 def drawn(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Tokens whose rows do not lie side by side, and a mask that hides some of them."""
+    """Tokens whose rows are not contiguous, and a mask that hides some of them."""
     generator = torch.Generator().manual_seed(sum(shape))
     x = torch.randn(*shape[:2], shape[2] + 3, generator=generator, dtype=torch.float64).to(dtype)[..., 1 : shape[2] + 1]
     return x, torch.rand(shape[:2], generator=generator) < 0.7
@@ -59,7 +59,7 @@ def test_what_is_not_finite_is_seen(architecture: str, place: int) -> None:
     indirect=["architecture"],
 )
 def test_norms(architecture: str, shape: tuple[int, ...], dtype: torch.dtype, power: int) -> None:
-    """Sums of positive terms: each is rounded some times for each column, so that they differ by so much at most."""
+    """Sums of positive terms: the number of roundings is proportional to the columns, which bounds the difference."""
     x, mask = drawn(shape, dtype)
     heads, length, d = shape
     generator = torch.Generator().manual_seed(power)
@@ -90,7 +90,7 @@ def test_norms(architecture: str, shape: tuple[int, ...], dtype: torch.dtype, po
     indirect=["architecture"],
 )
 def test_a_tensor_is_sound(architecture: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
-    """Any entry that is not finite, and any zero of the first column, is seen; the largest numbers are sound."""
+    """Every non-finite entry, and every zero of the first column, is detected; the largest numbers are accepted."""
     most = torch.finfo(dtype).max
     x = torch.full(shape, 1.0, dtype=dtype)
     x[..., 1:] = 0.0

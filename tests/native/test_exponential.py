@@ -1,14 +1,14 @@
-"""Two to a power, as the kernels compute it: its error is proved, and looked at for every float there is.
+"""The kernels' powers of two: their error is proved, and measured for every float.
 
-With n next to x and f = x - n in [-1/2, 1/2], what is computed is 2^n p(f) (see csrc/exponential.hpp). Three things
-make its error:
+With n nearest to x and f = x - n in [-1/2, 1/2], the result is 2^n p(f) (see csrc/exponential.hpp). Its error has three
+sources:
 
-- n and f have none. x + ROUNDER lies where numbers are whole, so it is rounded to a whole number; n and f are
-  differences of multiples of one unit, and no larger than x. The product with 2^n has none where it is normal.
-- p differs from 2^f. Taylor's formula about the middle of short intervals, in ball arithmetic, encloses by how much.
-- Horner's scheme rounds: once for each coefficient where multiplication and addition are fused, twice elsewhere. A step
-  that had the error E has E|f| after its product, u (|p f| + E|f|) more where that is rounded, and u times what it
-  gives for the sum; what underflow takes comes to that.
+- n and f have no error. x + ROUNDER is in the range where floats are integers, so it is rounded to an integer; n and f
+are differences of multiples of one unit, and no larger than x. The product with 2^n has no error if it is normal. - p
+differs from 2^f. Taylor's formula about the middle of short intervals, in ball arithmetic, encloses this difference. -
+Horner's scheme rounds: once per coefficient with fused multiply-adds, twice without. A step with the error E has E|f|
+after its product, u (|p f| + E|f|) more if that is rounded, and u times the result of the sum; underflow is added to
+that.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from separatrix.attention.arithmetic.assumptions import EXP
 
 SOURCE = Path(__file__).resolve().parents[2] / "csrc" / "exponential.hpp"
 TYPES = {"float": np.float32, "double": np.float64}
-PARTS = 128  # intervals that [-1/2, 1/2] is cut into
+PARTS = 128  # the number of intervals of [-1/2, 1/2]
 DIGITS = 192
 
 
 @dataclass(frozen=True)
 class Source:
-    """What the C++ source says of a type: coefficients as the compiler rounds them, and the ends of the range."""
+    """The C++ source's constants for a type: coefficients as the compiler rounds them, and the ends of the range."""
 
     coefficients: tuple[Fraction, ...]
     rounder: int
@@ -58,7 +58,7 @@ def source(name: str) -> Source:
 
 
 def nearest(literal: str, name: str) -> Fraction:
-    """The number of a type next to a decimal one, without the detour by float64."""
+    """The number of a type nearest to a decimal one, without intermediate rounding to float64."""
     near = TYPES[name](float(literal))
     with_neighbours = [near, np.nextafter(near, TYPES[name](-9)), np.nextafter(near, TYPES[name](9))]
     return min((Fraction(float(x)) for x in with_neighbours), key=lambda x: abs(x - Fraction(literal)))
@@ -104,7 +104,7 @@ def of_rounding(c: list[arb], f: arb, u: arb, smallest: arb, fused: bool) -> arb
 
 @cache
 def bound(name: str, fused: bool) -> float:
-    """Proved: no power of two of a type errs by more units than this."""
+    """The proved bound on the error of a power of two of a type, in units in the last place."""
     before, ctx.prec = ctx.prec, DIGITS
     try:
         c, u = [exact(x) for x in source(name).coefficients], unit(name)
@@ -128,7 +128,7 @@ def test_the_error_is_proved(name: str, fused: bool) -> None:
 
 
 def test_a_worse_polynomial_is_found_out() -> None:
-    """The fifth coefficient of the Taylor series: a polynomial that is not the best on the interval."""
+    """The fifth coefficient of the Taylor series: a polynomial that is not optimal on the interval."""
     before, ctx.prec = ctx.prec, DIGITS
     try:
         c = [exact(x) for x in source("float").coefficients]
@@ -141,14 +141,14 @@ def test_a_worse_polynomial_is_found_out() -> None:
 
 @pytest.mark.parametrize("name", TYPES)
 def test_the_whole_part_is_found_without_an_error(name: str) -> None:
-    """Sums with ROUNDER are whole numbers, and end in n and the bias: what the proof rests on."""
+    """Sums with ROUNDER are integers, and their last bits are n and the bias: the proof assumes this."""
     told, info = source(name), np.finfo(TYPES[name])
     bias, highest = info.maxexp - 1, info.maxexp - 1
     assert 2**told.mantissa <= told.rounder + told.lowest
     assert told.rounder + highest + 1 < 2 ** (told.mantissa + 1)
     assert told.mantissa == info.nmant
     assert (told.rounder - bias) % 2 ** (info.bits - told.mantissa) == 0
-    # 2^n times at least 2^-1/2 and a few units is normal, and n + bias never reaches the sign.
+    # 2^n times at least 2^-1/2 minus a few units is normal, and n + bias never reaches the sign bit.
     assert info.minexp + 1 < round(told.lowest) < highest + bias < 2 ** (info.bits - 1 - told.mantissa) - 1
 
 
@@ -165,7 +165,7 @@ def is_fused(architecture: str) -> bool:
 
 
 def units_of_floats(found: np.ndarray, truth: np.ndarray) -> float:
-    """The largest error of floats beside numbers of float64, which add some 2^-28 units of their own."""
+    """The largest error of floats relative to float64 results, whose own error is about 2^-28 units."""
     return float(np.max(np.abs(found / truth - 1))) * 2**24
 
 
@@ -179,7 +179,7 @@ def float_blocks(size: int) -> Iterator[np.ndarray]:
 
 
 def test_a_sample_of_floats(library: ctypes.CDLL, architecture: str) -> None:
-    """Two million floats of all sizes, and those about halves of whole numbers, where n changes."""
+    """Two million floats of all magnitudes, and those near half-integers, where n changes."""
     random = np.random.default_rng(0)
     drawn = random.integers(0, 1 << 32, 1 << 21, dtype=np.uint32).view(np.float32)
     spread = random.uniform(-114, 127, 1 << 20).astype(np.float32)
@@ -240,7 +240,7 @@ def test_the_ends_of_the_range_are_normal_numbers(library: ctypes.CDLL, architec
 
 @pytest.mark.parametrize("name", TYPES)
 def test_what_is_not_a_number_stays_so(library: ctypes.CDLL, architecture: str, name: str) -> None:
-    """Quiet and signalling ones, of either sign and with any payload, in every lane beside numbers."""
+    """Quiet and signalling NaNs, of either sign and with any payload, in every lane next to numbers."""
     bits, mantissa = (np.uint32, 23) if name == "float" else (np.uint64, 52)
     exponent = (1 << (31 if name == "float" else 63)) - (1 << mantissa)
     payloads = [1, 2, 1 << (mantissa - 1), (1 << mantissa) - 1, (1 << (mantissa - 1)) + 5, 1 << (mantissa // 2)]
@@ -258,7 +258,7 @@ def test_what_is_not_a_number_stays_so(library: ctypes.CDLL, architecture: str, 
 
 @pytest.mark.parametrize("name", TYPES)
 def test_a_result_depends_on_its_power_alone(library: ctypes.CDLL, architecture: str, name: str) -> None:
-    """Any count and any place in memory gives the same bits, and nothing is written past the last."""
+    """Any count and any memory offset gives the same bits, and nothing is written beyond the last number."""
     x = np.random.default_rng(2).uniform(-100, 100, 80).astype(TYPES[name])
     whole = exp2(library, x)
     for start in range(3):

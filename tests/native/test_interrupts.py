@@ -1,6 +1,6 @@
-"""Signals in long calls of the kernels: handlers run within a moment, and the exception of one ends the call.
+"""Signals in long calls of the kernels: handlers run within a moment, and an exception in a handler ends the call.
 
-Every interrupted call would take hours. A test fails by its time limit only if the signal is not heard.
+Every interrupted call would take hours. A test fails by its time limit only if the signal is not handled.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def test_ctrl_c_ends_a_call(forked: Forked, call: str, threads: int) -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_ctrl_c_ends_near_linear_attention_of_a_layer_of_many_tokens(forked: Forked, causal: bool) -> None:
-    """The kernels of near-linear attention: repeated until the signal comes, which ends one of them or the loop."""
+    """The kernels of near-linear attention: repeated until the signal arrives, which ends one of them or the loop."""
     code = (
         START
         + f"""
@@ -125,7 +125,7 @@ print(library.separatrix_highest_bytes())
 
 
 def test_a_handler_that_returns_lets_the_call_go_on(forked: Forked) -> None:
-    """Its second signal raises: both handlers ran during the one call, and the handler is still the user's."""
+    """The second signal raises: both handlers ran during one call, and the user's handler is still installed."""
     code = (
         START
         + """
@@ -166,7 +166,7 @@ except RuntimeError as error:
 
 
 def test_a_call_on_another_thread_does_not_take_the_signal(forked: Forked) -> None:
-    """The main thread gets it at once, as for any other work of a thread; the process can end."""
+    """The main thread gets the signal immediately, as for any other work of a thread; the process can exit."""
     code = (
         START
         + """
@@ -185,7 +185,7 @@ os._exit(0)
 
 def test_a_child_that_another_thread_forks_can_be_interrupted(forked: Forked) -> None:
     code = (
-        START.replace("set_num_threads(2)", "set_num_threads(1)")  # no thread of OpenMP lives on in a child
+        START.replace("set_num_threads(2)", "set_num_threads(1)")  # no OpenMP thread survives in a child process
         + """
 def fork():
     if not (child := os.fork()):
@@ -201,7 +201,7 @@ thread.join()
 
 
 def test_asyncio_ends_a_call_at_the_second_ctrl_c(forked: Forked) -> None:
-    """The first one cancels the task, which waits for the call, as it would for any other code that does not await."""
+    """The first signal cancels the task, which waits for the call, as for any other code that does not await."""
     code = (
         START
         + """
@@ -220,7 +220,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("few", [False, True])
 def test_an_interrupted_append_leaves_a_state_that_keeps_its_bound(forked: Forked, few: bool) -> None:
-    """Whenever the signal comes: sums and record have the same tokens, and outputs keep the certificate's bound."""
+    """At any time of the signal, sums and record have the same tokens, and outputs are within the certificate."""
     code = (
         START
         + f"""

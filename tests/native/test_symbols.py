@@ -1,8 +1,8 @@
-"""What the shared library exports, and what the linker may share between the kernels of two architectures.
+"""The exports of the shared library, and the symbols that the linker may share between two architectures.
 
 A function template of the standard library that kernels for AVX-512 instantiate is a weak symbol, which the linker
-merges with the same one in the baseline, and then a processor without AVX-512 runs it. So all that an architecture
-defines is in its own namespace.
+merges with the same symbol of the baseline; a processor without AVX-512 would then run it. So all symbols of an
+architecture are in its own namespace.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 pytestmark = pytest.mark.skipif(shutil.which("nm") is None, reason="nm, of binutils, is not installed")
-# The routine that exceptions are unwound by is named in every object, and has no code there.
+# The unwinding routine of exceptions is named in every object, and has no code there.
 NAMED_EVERYWHERE = {"DW.ref.__gxx_personality_v0"}
 
 
@@ -30,10 +30,10 @@ def symbols(file: Path, *options: str) -> Iterator[tuple[str, str]]:
 
 
 def merged(file: Path, architecture: str) -> set[str]:
-    """The symbols that the linker may merge with those of another object, and that are not the architecture's own.
+    """The symbols that the linker may merge with another object's, outside the architecture's namespace.
 
-    A name may begin by the type that a function gives, or by what the compiler says of it; what counts is the namespace
-    of the function or of a type that it is a template of.
+    A name may begin with the return type of a function, or with a note of the compiler; the relevant part is the
+    namespace of the function or of a type that it is a template of.
     """
     weak = {name for kind, name in symbols(file) if kind in "WVu"}
     return {name for name in weak if f"separatrix::{architecture}::" not in name} - NAMED_EVERYWHERE

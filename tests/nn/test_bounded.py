@@ -1,4 +1,4 @@
-"""The layer whose scores cannot leave their bound."""
+"""The layer whose scores cannot exceed their bound."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def layer(order=3, bound=1.0, tolerance=1e-3, dtype=torch.float64, **more):
 @pytest.mark.parametrize("order", [2, 3, 4, 5])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_scores_cannot_exceed_the_bound(order, dtype):
-    """Extreme vectors, parallel ones too, for which Hoelder's inequality is sharp; scores summed in float64."""
+    """Extreme and parallel vectors, for which Hoelder's inequality is sharp; scores are summed in float64."""
     generator = seeded(order)
     made = [torch.randn(200, 8, dtype=torch.float64, generator=generator) for _ in range(order)]
     made[0][::2] = made[1][::2].sign() * made[1][::2].abs().pow(order - 1)
@@ -56,7 +56,7 @@ def test_a_zero_vector_stays_zero_and_has_finite_gradients():
 
 @pytest.fixture
 def _near_linear(monkeypatch):
-    """Near-linear attention even of a few tokens, of which exact attention is cheaper."""
+    """Use near-linear attention even for a few tokens, for which exact attention is cheaper."""
     monkeypatch.setattr("separatrix.attention.near_linear.bounded_attention.exact_dtype", lambda *given: None)
 
 
@@ -69,7 +69,7 @@ PADDING[1, 7:] = PADDING[2, :4] = PADDING[3, 3:9] = PADDING[4] = True
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
 def test_near_linear_is_exact_within_the_tolerance(order, is_causal, padded):
-    """Padded on the right, on the left, in the middle, and nothing but padding, which gives the output bias."""
+    """Padding on the right, on the left, in the middle, and everywhere, which gives the output bias."""
     near, exact = layer(order), layer(order, tolerance=None)
     exact.load_state_dict(near.state_dict())
     x = torch.randn(5, 11, 8, dtype=torch.float64, generator=seeded(1))
@@ -122,7 +122,7 @@ def test_gradients(is_causal):
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_gradients_with_padding_are_those_of_exact_attention(order, is_causal):
-    """In float64 by a polynomial that errs by 1e-10, eager and compiled; what is hidden has no gradient."""
+    """In float64 by a polynomial with an error of 1e-10, eager and compiled; hidden tokens have no gradient."""
     near, exact = layer(order, tolerance=1e-10), layer(order, tolerance=None)
     exact.load_state_dict(near.state_dict(), strict=True)
     key = torch.randn(5, 11, 8, dtype=torch.float64, generator=seeded(2))
@@ -190,7 +190,7 @@ def test_what_cannot_be_is_named(options, named):
 
 
 def test_it_learns():
-    """The sum of a product of two tokens' marks: a few steps halve the loss."""
+    """The target is the sum of a product of two tokens' marks: a few steps halve the loss."""
     made = layer(order=3, bound=2.0, tolerance=1e-2, dtype=torch.float32)
     x = torch.randn(16, 12, 8, generator=seeded(6))
     target = (x.mean(1, keepdim=True) ** 2).expand_as(x)

@@ -1,4 +1,4 @@
-"""A transformer of two such layers, compiled: one graph forwards and one backwards, and the same training."""
+"""A transformer of two such layers, compiled: one forward and one backward graph, and the same training."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ SMALL |= {
 
 
 def ours(graph: fx.GraphModule) -> int:
-    """How many nodes of a graph are operators of this library."""
+    """The number of nodes of a graph that are operators of this library."""
     return sum("separatrix" in str(node.target) for node in graph.graph.nodes)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # dynamo's own
 @pytest.mark.parametrize("name", SMALL)
 def test_a_transformer_is_one_graph_and_learns_the_same(name: str) -> None:
-    """Three steps of Adam: compiled once, with both layers' attention in the graphs, and weights that stay equal."""
+    """Three steps of Adam: compiled once, with both layers' attention in the graphs, and equal weights."""
     torch.manual_seed(0)
     eager = Transformer(SMALL[name], width=8).double()
     trained = copy.deepcopy(eager)

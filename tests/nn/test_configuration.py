@@ -1,4 +1,4 @@
-"""What is saved with the weights, and which weights a layer refuses."""
+"""The configuration that is saved with the weights, and which weights a layer refuses."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_weights_that_mean_something_else_are_refused_and_change_nothing(saved, 
 
 
 def test_what_may_differ():
-    """The tolerance is how well the same function is computed, and a scale may be spelt out."""
+    """The tolerance is the accuracy of the same function, and a scale may be given explicitly."""
     exact, near = make(bound=1.0, seed=1), make(bound=1.0, tolerance=1e-3, seed=2)
     near.load_state_dict(exact.state_dict())
     exact.load_state_dict(near.state_dict())
@@ -189,7 +189,7 @@ def test_state_dicts_have_the_entries_that_they_always_had(options, temperature,
 
 @pytest.mark.parametrize("options", [{}, {"bound": 1.5}, {"bound": 1.5, "tolerance": 1e-3}], ids=str)
 def test_layers_pickled_by_earlier_versions(options):
-    """They had a class of their own for a bound, whose numbers and plans were attributes of the layer."""
+    """Version 0.1 had a separate class for a bound, whose numbers and plans were attributes of the layer."""
     layer = make(**options)
     attributes = {name: value for name, value in vars(layer).items() if name != "_score_bound"}
     attributes |= {"bound": layer.bound, "tolerance": layer.tolerance}
@@ -257,7 +257,7 @@ def test_copies_pickles_and_compiled_layers_keep_it(options):
 
 
 def test_a_state_dict_with_some_of_the_weights_need_not_say_what_they_mean():
-    """Adapters, for one, are saved without the weights that they are for."""
+    """Adapters, for example, are saved without the weights that they adapt."""
     layer = TensorAttention(8, 2)
     part = {"q_proj.bias": torch.ones(8)}
     assert "_extra_state" in layer.load_state_dict(part, strict=False).missing_keys

@@ -1,4 +1,4 @@
-"""Decoding: however a sequence is cut, the outputs are those of the full causal call."""
+"""Decoding: for every split of a sequence, the outputs are those of the full causal call."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from separatrix.attention.streaming import state as state_module
 from separatrix.nn import TensorAttention, TokenCache, decoding
 
 ROUNDING = {torch.float64: 1e-11, torch.float32: 2e-5, torch.bfloat16: 0.06, torch.float16: 0.01}
-"""How far outputs of size about 1 may be apart, for the type that they are computed in."""
+"""The allowed difference of outputs of magnitude 1, for the dtype of the computation."""
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -40,7 +40,7 @@ def draw(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 9) -> Tens
 
 
 def decoded(layer: TensorAttention, x: Tensor, splits: list[int], cache: object = None) -> Tensor:
-    """The outputs of a sequence (..., length, width) that is cut at `splits`."""
+    """The outputs of a sequence (..., length, width) that is split at `splits`."""
     cache = layer.cache(x.shape[0] if x.dim() == 3 else None) if cache is None else cache
     stops = [*sorted(splits), x.shape[-2]]
     return torch.cat([layer.decode(x[..., a:b, :], cache) for a, b in zip([0, *stops], stops, strict=False)], -2)
@@ -87,7 +87,7 @@ def test_any_split_is_the_full_causal_call(case):
     "options", [{}, {"windows": [3, None], "sinks": 2}, {"bound": 1.0, "tolerance": 1e-3}], ids=str
 )
 def test_token_by_token_of_many(options):
-    """Buffers are outgrown several times."""
+    """Buffers are enlarged several times."""
     method = "polynomial" if "tolerance" in options else "auto"
     layer, x = make(num_kv_heads=2, method=method, **options), draw(2, 130, 12)
     with torch.no_grad():
@@ -275,7 +275,7 @@ def test_pickled(options):
 @settings(deadline=None, max_examples=80)
 @given(st.data())
 def test_trimmed(data):
-    """Tokens are taken back and others decoded in their place: as if the first had never been."""
+    """Tokens are removed and others decoded in their place: the result is as if the first had never been decoded."""
     windows = data.draw(st.lists(st.none() | st.integers(1, 6), min_size=2, max_size=2))
     spare, length = data.draw(st.integers(0, 4)), data.draw(st.integers(0, 12))
     sinks = data.draw(st.integers(0, 4)) if any(windows) else 0
@@ -419,7 +419,7 @@ def test_tokens_that_do_not_fit_a_cache():
 
 
 def decoded_with(layer: TensorAttention, x: Tensor, mask: Tensor, splits: list[int], cache: object) -> Tensor:
-    """The outputs of a sequence cut at `splits`; a part without padding is decoded without a mask."""
+    """The outputs of a sequence split at `splits`; a part without padding is decoded without a mask."""
     stops = [*sorted(splits), x.shape[-2]]
     parts = []
     for a, b in zip([0, *stops], stops, strict=False):
@@ -459,7 +459,7 @@ def padded_cases(draws: st.DrawFn) -> tuple[dict, Tensor, tuple[int, ...], list[
 @settings(deadline=None, max_examples=150)
 @given(padded_cases())
 def test_any_split_with_padding_is_the_full_call_with_the_same_mask(case):
-    """A query that sees nothing but padding gives the output bias in both."""
+    """A query that attends only padding gives the output bias in both cases."""
     options, mask, shape, splits = case
     layer, x = make(**options), draw(*shape)
     cache = layer.cache(3 if len(shape) == 3 else None)
@@ -477,7 +477,7 @@ NEAR_LINEAR = {"bound": 1.0, "tolerance": 1e-3, "method": "polynomial"}
 
 @pytest.mark.parametrize("options", [{}, {"windows": [3, 5]}, {"windows": [None, 2]}, NEAR_LINEAR], ids=str)
 def test_padding_on_the_left_is_as_if_it_were_not_there(options):
-    """Without positions of its own a layer gives each prompt what it gives it alone, in the prefill and later."""
+    """A layer without positions gives each prompt the same result as alone, in the prefill and later."""
     layer, x = make(**options), draw(3, 10, 12)
     cache = layer.cache(3)
     with torch.no_grad():
@@ -533,7 +533,7 @@ def test_a_mask_that_does_not_fit_is_refused_and_adds_nothing():
 
 
 def test_a_layer_with_a_tolerance_leaves_padding_out_of_its_sums():
-    """The sums are reordered, saved and pickled, and later tokens attend as in the full call; it cannot forget."""
+    """The sums are reordered, saved and pickled, and later tokens attend as in the full call; none can be removed."""
     layer, x, chosen = make(**NEAR_LINEAR), draw(3, 10, 12), [2, 0, 0]
     cache = layer.cache(3)
     with torch.no_grad():
@@ -581,7 +581,7 @@ def test_a_shallow_copy_of_a_cache_has_tokens_of_its_own(options, recorded):
 
 @pytest.mark.parametrize("options", [{}, {"bound": 0.5, "tolerance": 0.01}])
 def test_a_cache_that_another_thread_uses_is_refused(options, monkeypatch):
-    """The first decoding waits in the middle of its attention until the second one was refused."""
+    """The first decoding is paused inside its attention until the second one was refused."""
     layer, x = make(**options), draw(2, 6, 12)
     cache, expected = layer.cache(2), layer(x, is_causal=True)
     within, name = (state_module, "extend") if "tolerance" in options else (decoding, "attend_exactly")

@@ -1,4 +1,4 @@
-"""Layers with score forms and ALiBi: what they compute, decode, save and refuse."""
+"""Layers with score forms and ALiBi: their outputs, decoding, saving and errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def literal_layer(layer: TensorAttention, x: Tensor, bias: Tensor | float = 0.0,
 
 
 def distances_bias(layer: TensorAttention, length: int) -> Tensor:
-    """-slope_h sum_m factor_m (i - j_m), (heads, length, length, ...)."""
+    """The bias -slope_h sum_m factor_m (i - j_m), (heads, length, length, ...)."""
     slopes = 2.0 ** (-8 * torch.arange(1, layer.num_heads + 1, dtype=torch.float64) / layer.num_heads)
     total = torch.zeros(layer.num_heads, *[length] * layer.order, dtype=torch.float64)
     places = torch.arange(length, dtype=torch.float64)

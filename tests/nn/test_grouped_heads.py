@@ -1,4 +1,4 @@
-"""Grouped heads: several heads of queries share a head of keys and values."""
+"""Grouped heads: several query heads share a head of keys and values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def make(kv_heads: int, order: int = 3, **options: object) -> TensorAttention:
 
 
 def full_twin(layer: TensorAttention, **options: object) -> TensorAttention:
-    """A layer with a head of keys and values for every head of queries, those that were shared being repeated."""
+    """A layer with a key and value head for every query head; shared heads are repeated."""
     twin = TensorAttention(12, 6, layer.order, dtype=torch.float64, **options)
     shared = layer.num_heads // layer.num_kv_heads
     weights = layer.state_dict()

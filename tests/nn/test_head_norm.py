@@ -1,4 +1,4 @@
-"""Layers with `qk_norm`, `head_norm` and `learned_scale`: what they compute, decode, save and refuse."""
+"""Layers with `qk_norm`, `head_norm` and `learned_scale`: their outputs, decoding, saving and errors."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_gradients_reach_every_gain():
     x = draw(5, 12).requires_grad_()
     parameters = [x, *layer.parameters()]
     actual = torch.autograd.grad(layer(x, is_causal=True).square().sum(), parameters)
-    layer.log_scale.requires_grad_(False)  # the definition takes it as a number
+    layer.log_scale.requires_grad_(False)  # the definition takes the scale as a number
     without = [parameter for parameter in parameters if parameter is not layer.log_scale]
     expected = torch.autograd.grad(literal_layer(layer, x).square().sum(), without)
     kept = [grad for grad, parameter in zip(actual, parameters, strict=True) if parameter is not layer.log_scale]
@@ -105,7 +105,7 @@ def test_decoding(options):
 
 
 def overwrite(module: nn.Module) -> None:
-    """What nanoGPT applies to all modules of a model: weights of deviation 0.02, and biases of zero."""
+    """The initialisation that nanoGPT applies to all modules: weights of standard deviation 0.02, and zero biases."""
     if isinstance(module, nn.Linear):
         nn.init.normal_(module.weight, 0.0, 0.02)
         nn.init.zeros_(module.bias)
@@ -122,7 +122,7 @@ def test_first_outputs_have_a_sensible_size_after_nanogpt_has_drawn_the_weights(
         layer.apply(overwrite)
         with torch.no_grad():
             sizes[name] = float(layer(torch.randn(2, length, width), is_causal=True)[:, length // 2 :].std())
-    expected = 0.02 * math.sqrt(width)  # unit heads times weights of deviation 0.02
+    expected = 0.02 * math.sqrt(width)  # unit heads times weights of standard deviation 0.02
     assert expected / 1.5 < sizes["recommended"] < expected * 1.5
     assert sizes["plain"] < sizes["recommended"] / 4 ** (order - 1)
 

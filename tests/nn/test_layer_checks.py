@@ -1,4 +1,4 @@
-"""What the layer refuses, when it is made and when it is called."""
+"""The errors of the layer, at construction and in calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packed sequences in a layer: every way to give them is a loop over the sequences."""
+"""Packed sequences in a layer: every format gives the results of a loop over the sequences."""
 
 from __future__ import annotations
 

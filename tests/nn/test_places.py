@@ -99,7 +99,9 @@ def test_configuration():
     restored.__setstate__(state)
     x = draw(2, 5, 12)
     torch.testing.assert_close(restored(x, is_causal=True), old(x, is_causal=True))
-    layer.load_state_dict(make(windows=4).state_dict())  # which tuples are attended is no part of what weights mean
+    layer.load_state_dict(
+        make(windows=4).state_dict()
+    )  # the set of attended tuples does not change the meaning of weights
 
 
 @pytest.mark.parametrize(

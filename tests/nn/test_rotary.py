@@ -1,4 +1,4 @@
-"""Positions: what turning vectors does to scores of pairs and of tuples, and the embedding that makes them relative."""
+"""Positions: the effect of rotations on scores of pairs and of tuples, and the relative embedding."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def turned(x: Tensor, start: int) -> Tensor:
 
 
 def scores(q: Tensor, keys: list[Tensor]) -> Tensor:
-    """sum_l q_il k_1,jl ... for all tuples."""
+    """The sums sum_l q_il k_1,jl ... for all tuples."""
     letters = "abcd"[: len(keys)]
     return torch.einsum(f"il,{','.join(x + 'l' for x in letters)}->i{letters}", q, *keys)
 
@@ -43,7 +43,7 @@ def test_turning_all_vectors_makes_scores_of_pairs_relative_and_of_triples_not()
 
 @pytest.mark.parametrize(("speeds", "invariant"), [((1, 1), 2), ((1, 1, 1), 0), ((1, 1, 0), 4), ((1, 1, 1, 1), 6)])
 def test_how_many_products_of_plane_vectors_stay_the_same_when_they_are_turned(speeds, invariant):
-    """The average over all rotations projects on the invariant forms; 16 angles average these frequencies exactly."""
+    """The average over all rotations projects on invariant forms; 16 angles average these frequencies exactly."""
     average = 0
     for step in range(16):
         form = torch.ones(1, 1, dtype=torch.float64)
@@ -84,7 +84,7 @@ def _split(vectors: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
 
 
 def test_every_distance_counts():
-    """Moving the keys of one set against all else changes the scores, whichever set it is."""
+    """Shifting the positions of one key set changes the scores, for every set."""
     q, k1, k2 = draw(3, 5, 8)
     still = scores(rotary(q, 0, 3), [rotary(k1, 1, 3), rotary(k2, 2, 3)])
     for moved in ((1, 0), (0, 1)):
@@ -152,14 +152,14 @@ def test_what_is_refused():
 
 
 def products_at_two_distances(batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Tokens hold a number each and say nothing of where they are; wanted: the one before times the third before."""
+    """Each token has a number and no position; the target is the previous number times the third previous one."""
     number = torch.randn(batch, length, generator=generator)
     x = torch.cat([number.unsqueeze(-1), torch.ones(batch, length, 8), torch.zeros(batch, length, 23)], -1)
     return x, number[:, 2:-1] * number[:, :-3]
 
 
 class TurnedAlike(TensorAttention):
-    """All key sets turned by the usual embedding, as pairs are."""
+    """All key sets rotated by the usual embedding, as for pairs."""
 
     def _exact(self, q, keys, values, **options):
         assert options["query_offset"] == 0
@@ -184,7 +184,7 @@ def test_it_learns_distances_and_keeps_them_at_other_lengths():
         with torch.no_grad():
             return [loss(256, 12).item(), loss(128, 48).item()]
 
-    # The variance of what is wanted is 1. Positions that are not relative are half learned, where they were seen.
+    # The variance of the target is 1. Absolute positions are learned in part, at the training lengths.
     assert max(losses(TensorAttention, rotary=10000.0)) < 0.02
     alike, further = losses(TurnedAlike)
     assert alike > 0.2

@@ -1,4 +1,4 @@
-"""The layer: against PyTorch's own at order 2, against the definition above it, and in the life of a module."""
+"""The layer: against PyTorch's own at order 2, against the definition at higher orders, and as a module."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 def make(*args: object, seed: int = 0, biased: bool = True, **kwargs: object) -> TensorAttention:
-    """A float64 layer whose biases are not the zeros they start with."""
+    """A float64 layer whose biases are not their zero initial values."""
     layer = TensorAttention(*args, **{"dtype": torch.float64, "generator": seeded(seed), **kwargs})
     generator = seeded(seed + 1)
     with torch.no_grad():
@@ -268,7 +268,9 @@ def test_autocast():
     x = draw((2, 5, 8))[0].float()
     with torch.autocast("cpu", dtype=torch.bfloat16):
         out = layer(x)
-        assert layer(x.bfloat16()).shape == out.shape  # an activation that another layer already made bfloat16
+        assert (
+            layer(x.bfloat16()).shape == out.shape
+        )  # an activation that another layer has already converted to bfloat16
     assert out.dtype == torch.bfloat16
     torch.testing.assert_close(out.float(), layer(x), rtol=0.05, atol=0.02)
 
@@ -284,7 +286,7 @@ def test_the_text_of_it():
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # dynamo's own
 def test_compiled():
-    """With a mask of padding at order 2; at order 3 that is the kind "layer" of `test_transforms`."""
+    """With a padding mask at order 2; order 3 is the kind "layer" of `test_transforms`."""
     layer = make(8, 2, order=2)
     (x,) = draw((2, 5, 8))
     mask = torch.zeros(2, 5, dtype=torch.bool)
@@ -300,7 +302,7 @@ def test_compiled():
 
 
 def products_of_two(batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Each token holds its place, two pointers and a Gaussian number; wanted: the product of the numbers pointed at."""
+    """Each token has its position, two pointers and a Gaussian number; the target is the product of the two numbers."""
     place = torch.eye(length).expand(batch, length, length)
     first, second = (torch.randint(length, (batch, length), generator=generator) for _ in range(2))
     number = torch.randn(batch, length, generator=generator)
@@ -323,13 +325,13 @@ def test_it_learns_products_of_pairs_which_order_2_cannot():
         with torch.no_grad():
             return (layer(x)[..., 0] - wanted).square().mean().item()
 
-    # The variance of what is wanted is about 1.4: one pair in four is a square.
+    # The variance of the target is about 1.4: one pair in four is a square.
     assert loss_after_training(order=3) < 0.01
     assert loss_after_training(order=2) > 0.5
 
 
 def test_its_arguments_are_shown_to_those_who_ask():
-    """By `help`, notebooks and the documents, for both names of the layer."""
+    """In `help`, notebooks and the documents, for both names of the layer."""
     for layer in (TensorAttention, BoundedTensorAttention):
         shown = inspect.signature(layer).parameters
         assert [*shown][:3] == ["embed_dim", "num_heads", "order"]

@@ -1,4 +1,4 @@
-"""The tuples that a layer attends most, and key sets that have a source of their own."""
+"""The tuples with the largest weights in a layer, and key sets with separate sources."""
 
 from __future__ import annotations
 

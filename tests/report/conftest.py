@@ -1,4 +1,4 @@
-"""A ledger of the tests' own, so that the page under test does not depend on what is registered; and a browser."""
+"""A ledger for the tests, so that the page under test does not depend on the registered claims; and a browser."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import pytest
 from separatrix import studies
 from separatrix.claims import ledger
 from separatrix.claims.ledger import Claim
-from separatrix.report import figures as _figures  # noqa: F401  its drawings import claims: into the real ledger
+from separatrix.report import figures as _figures  # noqa: F401  the drawings import claims into the real ledger
 from tests.report import standin, visits
 
 
 @pytest.fixture(scope="module")
 def standins() -> Iterator[dict[str, Claim]]:
-    """The ledger holds the stand-ins and no other claim."""
+    """A ledger with exactly the test claims."""
     registry: dict[str, Claim] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ledger, "_REGISTRY", registry)
@@ -27,5 +27,5 @@ def standins() -> Iterator[dict[str, Claim]]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """Debian's chromium; without it the test is skipped, or fails where one is required."""
+    """Debian's chromium; without it the test is skipped, or fails if a browser is required."""
     yield from visits.launched()

@@ -1,4 +1,4 @@
-"""A small ledger with every verdict, awkward texts, and figures of its own: what the tests of the page write down."""
+"""A small ledger with every verdict, awkward texts, and its own figures, for the tests of the page."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HOSTILE = (
 
 @dataclass(frozen=True)
 class Fake:
-    """What a figure's function gives."""
+    """The result of a figure's function."""
 
     figure: go.Figure
     text: str
@@ -40,7 +40,7 @@ class Fake:
 
 
 def lines(cells: Sequence[CellResult]) -> Fake:
-    """A curve with its error bars, a name that tries to leave its element."""
+    """A curve with error bars, and a name that tries to close its HTML element."""
     x = [cell.seed for cell in cells]
     y = [cell.result["y"] for cell in cells]
     figure = go.Figure()
@@ -51,7 +51,7 @@ def lines(cells: Sequence[CellResult]) -> Fake:
 
 
 def plane(cells: Sequence[CellResult]) -> Fake:
-    """Two walks as a plane, with a gap."""
+    """Two walks as a heat map, with a gap."""
     z = np.array([cell.result["path"] for cell in cells])
     z[0, 0] = np.nan
     figure = go.Figure(go.Heatmap(z=z, x=list(range(z.shape[1])), colorbar={"title": {"text": "height"}}))
@@ -77,7 +77,7 @@ THEME = go.layout.Template(layout={"font": {"color": "#777777", "size": 13}, "le
 
 
 def declare(paper: str, where: str, verdict: Verdict, **options: Any) -> None:
-    """Register a claim whose check finds what it is told to find."""
+    """Register a claim whose check returns a given finding."""
     numbers, note = options.pop("numbers", {}), options.pop("note", "")
     options = {
         "says": f"{where} of {paper} says something about n.",
@@ -120,18 +120,18 @@ def declare_all() -> None:
 
 
 def recorded() -> dict[str, Verdict]:
-    """The verdicts that were written down for them: one is not what is found."""
+    """The recorded verdicts of these claims: one differs from the finding."""
     table = {claim.id: claim.judged([]).verdict for claim in claims()}
     return table | {"selection/theorem-7": Verdict.UNDECIDED, "kronecker/theorem-5": Verdict.HOLDS}
 
 
 def judged(store: Store) -> tuple[Judgement, ...]:
-    """Run the quick profile of all of them."""
+    """Run the quick profile of these claims."""
     return reproduce(claims(), store, in_process(), profile="quick").judgements
 
 
 def written(folder: Path) -> Path:
-    """The page of all of them, in a folder."""
+    """The page of these claims, in a folder."""
     with Store.create(folder) as store:
         path = folder / "report.html"
         path.write_text(page(judged(store), store, FIGURES, THEME, path, recorded(), HIGHLIGHTS), "utf-8")

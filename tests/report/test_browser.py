@@ -1,6 +1,6 @@
 """The page in a real browser: Debian's chromium, driven by Playwright.
 
-Without it these tests are skipped, unless SEPARATRIX_REQUIRE_BROWSER=1, which makes that a failure.
+Without chromium these tests are skipped, unless SEPARATRIX_REQUIRE_BROWSER=1, which makes them fail.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ def address(browser, standins, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def shown(page: Any) -> list[str]:
-    """The claims that a reader sees."""
+    """The visible claims."""
     return page.locator("article:visible summary h3").all_text_contents()
 
 
 def opened(page: Any) -> list[str]:
-    """The claims that are open."""
+    """The open claims."""
     return page.locator("article:has(> details[open])").evaluate_all("all => all.map(one => one.id)")
 
 
 def inks(page: Any, first: str = "") -> set[str]:
-    """The colours in which the figures' axes are numbered, right after `first` was done."""
+    """The colours of the figures' axis numbers, immediately after `first`."""
     numbers = "[...document.querySelectorAll('.plot .xtick text')].map(one => getComputedStyle(one).fill)"
     return set(page.evaluate(f"() => {{ {first}; return {numbers}; }}"))
 
@@ -67,7 +67,7 @@ def test_a_figure_is_drawn_when_the_reader_comes_near(browser, address: str) -> 
         bars.and_(page.locator("[data-state=drawn]")).wait_for()
         assert page.locator(".plot").nth(1).get_attribute("data-state") is None
         assert abs(page.evaluate("document.documentElement.scrollHeight") - height) <= 4, "the page moved"
-        # Paper has all that stand open, though nobody has been near, and no others.
+        # The printed page has the figures of all open claims, also those never scrolled to, and no others.
         assert page.evaluate("() => { dispatchEvent(new Event('beforeprint')); return "
                              "[...document.querySelectorAll('.plot')].map(one => one.dataset.colours ?? ''); }"
                              ) == ["paper", "", "", "paper", "paper"]  # fmt: skip
@@ -79,7 +79,7 @@ def test_the_first_picture_needs_no_script(browser, address: str) -> None:
     context = browser.new_context(java_script_enabled=False, **DESKTOP)
     page = context.new_page()
     page.goto(address)
-    assert page.locator(".highlight .sketch path").count() == 4  # a curve with its points, another, the frame
+    assert page.locator(".highlight .sketch path").count() == 4  # a curve with its points, another curve, the frame
     box = page.locator(".highlight .sketch").bounding_box()
     assert 0 < box["y"] < box["y"] + box["height"] < 800
     context.close()
@@ -102,7 +102,7 @@ def test_the_address_has_the_filter_and_what_is_open(browser, address: str) -> N
         assert opened(page) == ["selection/theorem-8"]
         assert page.get_by_role("radio", name="holds 2", exact=True).is_checked()
         assert page.locator("#map .tile:not(.out)").count() == 1
-        # What the filter hides is shown all the same to those who follow a link to it.
+        # A link to a claim shows it although the filter hides it.
         page.evaluate("location.hash = '#kronecker/lemma-2'")
         page.locator("[id='kronecker/lemma-2'] .opened").wait_for()
         assert len(shown(page)) == 8
@@ -125,14 +125,14 @@ FOLLOWED = """(width) => {
     && Math.min(...plots) >= 0.8 * Math.min(width, 880)
     && (width <= 640 ? last : Math.max(...plots) <= width);
 }"""
-"""Whether nothing sticks out of a window of a width, and figures are as wide as they may be."""
+"""Whether nothing exceeds a window of this width, and figures have the full width."""
 
 
 def test_nothing_sticks_out_at_any_width(browser, address: str) -> None:
     with Visit(browser, address, **DESKTOP) as page:
         for width in (1280, 768, 360, 320, 640):
             page.set_viewport_size({"width": width, "height": 800})
-            page.wait_for_function(FOLLOWED, arg=width)  # Plotly waits a little before it follows a window
+            page.wait_for_function(FOLLOWED, arg=width)  # Plotly waits a little before it resizes
 
 
 @pytest.mark.parametrize("device", [DESKTOP, PHONE], ids=["desktop", "phone"])
@@ -182,7 +182,7 @@ def test_the_keyboard_reaches_everything(browser, address: str) -> None:
         assert page.evaluate("document.activeElement.textContent") == "Skip to the verdicts"
         assert page.locator(".skip").bounding_box()["x"] >= 0
         page.keyboard.press("Enter")
-        for _ in range(3):  # past the verdict that is not as recorded, and what folds it away
+        for _ in range(3):  # skip the verdict that differs from the recorded one, and its fold
             page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.value + document.activeElement.name") == "verdict"
         page.keyboard.press("ArrowRight")
@@ -192,7 +192,7 @@ def test_the_keyboard_reaches_everything(browser, address: str) -> None:
         page.keyboard.press("Tab")
         page.keyboard.type("lemma")
         assert shown(page) == ["Lemma 1"]
-        for _ in range(3):  # past the button, and the paper's name on the map
+        for _ in range(3):  # skip the button, and the paper's name on the map
             page.keyboard.press("Tab")
         page.keyboard.press("Enter")
         page.wait_for_function("() => location.hash.includes('open=kronecker/lemma-1')")
@@ -209,7 +209,7 @@ def test_the_colours_follow_the_reader_and_the_printer(browser, address: str) ->
         page.emulate_media(color_scheme="dark")
         page.locator(".plot[data-colours=light]").last.wait_for(state="detached")
         assert inks(page) == {INK["dark"]}
-        # The browser prints once the event was heard: by then they must be drawn.
+        # The browser prints when the event handler returns: by then the figures must be drawn.
         assert inks(page, "dispatchEvent(new Event('beforeprint'))") == {"rgb(0, 0, 0)"}
         page.emulate_media(media="print", color_scheme="dark")
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

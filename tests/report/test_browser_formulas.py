@@ -1,5 +1,6 @@
-"""Formulas and badges of the report in a real browser: none is clipped or covers text, and no line begins with the
-punctuation after a formula.
+"""Formulas and badges of the report in a real browser: none is clipped or covers text.
+
+No line begins with the punctuation after a formula.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ def statement(text: str, **attributes: str) -> Html:
 
 
 def test_no_formula_is_clipped_at_one_device_pixel_per_css_pixel(browser, tmp_path: Path) -> None:
-    """An element that scrolls clips what exceeds it: the picture is the same as without clipping."""
+    """A scrolling element clips content that exceeds it: the screenshot is the same as without clipping."""
     load()
     address = write_page(tmp_path / "formulas.html", "".join(statement(claim.says) for claim in claims()))
     context = browser.new_context(viewport={"width": 1400, "height": 900}, device_scale_factor=1)

@@ -1,4 +1,4 @@
-"""The report of the papers' own claims, and of the studies', in a real browser."""
+"""The report of the papers' and the studies' real claims, in a browser."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_every_figure_of_a_paper_is_drawn(browser, tmp_path: Path, paper: str) -
         with Visit(browser, address, **device, color_scheme=scheme) as page:
             led = page.locator(".highlight .plot").count()
             assert page.locator(".plot[data-state=drawn]").count() == page.locator(".plot").count() == wanted + led
-            # Plotly leaves out a trace that it cannot make sense of, and says nothing.
+            # Plotly silently omits a trace that it cannot interpret.
             empty = "all => all.filter(one => !one.querySelector('.point, .js-line, image')).map(one => one.id)"
             assert page.locator(".plot").evaluate_all(empty) == []
             assert page.evaluate("document.documentElement.scrollWidth") == device["viewport"]["width"]

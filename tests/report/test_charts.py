@@ -1,4 +1,4 @@
-"""Declared figures: which traces, axes and columns come of a few rows, worked out by hand."""
+"""Declared figures: the traces, axes and columns for a few rows, derived by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of the claims: each exists, and each is named by a claim."""
+"""The figures of the claims: each figure exists, and each is named by a claim."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from tests.report.standin import FIGURES, HOSTILE, THEME, Fake, declare, judged,
 
 
 class Reader(HTMLParser):
-    """The elements of a page, each with its attributes, its own text and that of the elements inside it."""
+    """The elements of a page, each with its attributes, its own text and that of its descendants."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ def test_the_page_is_one_file_that_names_no_other(path: Path, reader: Reader) ->
         assert "src" not in attributes
         assert not any(key.startswith("on") for key in attributes), f"<{name}> would run a text as a script"
         assert re.match(r"#|\.\./", attributes.get("href") or "#"), attributes["href"]
-    assert len(reader.all("script")) == 2 + 1 + 3  # Plotly and our own; the templates; the figures
+    assert len(reader.all("script")) == 2 + 1 + 3  # Plotly and our script; the templates; the figures
 
 
 def test_every_link_inside_the_page_has_its_target(reader: Reader) -> None:
@@ -310,7 +310,7 @@ def test_a_figure_that_is_unknown_or_breaks_is_named(standins, store: Store) -> 
 
 def test_a_check_that_broke_is_shown_with_its_traceback(monkeypatch: pytest.MonkeyPatch, store: Store) -> None:
     monkeypatch.setattr("separatrix.claims.ledger._REGISTRY", {})
-    declare("kronecker", "Lemma 9", Verdict.HOLDS_CORRECTED, figures=["lines"])  # it names no erratum
+    declare("kronecker", "Lemma 9", Verdict.HOLDS_CORRECTED, figures=["lines"])  # the claim has no erratum
     reader = Reader(page(judged(store), store, FIGURES, THEME, store.folder / "report.html", {}))
     assert "errata and a proof say whether it is corrected" in reader.text("details", class_="problem")
     assert not reader.all("div", class_="plot")
@@ -318,7 +318,7 @@ def test_a_check_that_broke_is_shown_with_its_traceback(monkeypatch: pytest.Monk
 
 @pytest.fixture
 def own_figures(standins, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The report draws the stand-ins' figures."""
+    """The report draws the figures of the test claims."""
     monkeypatch.setattr("separatrix.report.figures.FIGURES", FIGURES)
 
 

@@ -13,7 +13,7 @@ from separatrix.report.sketch import labelled, sketch
 
 
 def strokes(figure: go.Figure) -> list[str]:
-    """The paths that are drawn, without the frames of the axes, which come last."""
+    """The drawn paths, without the axis frames, which come last."""
     return re.findall(r' d="([^"]*)"', sketch(figure.to_dict()))
 
 
@@ -110,7 +110,7 @@ def test_letters_name_the_axes_the_curves_and_round_numbers() -> None:
 
 
 def words_of(figure: go.Figure, **options: Any) -> list[str]:
-    """The texts of a figure with labels, with the letters of subscripts and superscripts in their places."""
+    """The texts of a figure with labels, with subscripts and superscripts in their places."""
     root = ElementTree.fromstring(labelled(figure.to_dict(), **options))
     return ["".join(element.itertext()) for element in root.iter("{http://www.w3.org/2000/svg}text")]
 

@@ -29,7 +29,7 @@ def test_mathml(latex: str, written: str) -> None:
 
 
 def test_words_stay_words() -> None:
-    """What is outside of formulas is escaped as ever, and what is inside cannot be markup."""
+    """Text outside of formulas is escaped as usual, and formulas cannot contain markup."""
     element = tag("p", *typeset("if <b> & $n < 2$ holds", tag))
     assert element == "<p>if &lt;b&gt; &amp; <math><mi>n</mi><mo>&lt;</mo><mn>2</mn></math> holds</p>"
     assert "<script>" not in tag("p", *typeset(r"$\text{<script>}$", tag))

@@ -20,7 +20,7 @@ ARGUMENTS = [
     "--process-per-site",
 ]
 PATIENCE = 900_000
-"""Milliseconds that a browser may take for anything: machines may be slow."""
+"""Milliseconds that a browser may take for any operation: machines may be slow."""
 DESKTOP = {"viewport": {"width": 1280, "height": 800}}
 PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
 
@@ -36,7 +36,7 @@ READ = """async () => {
   }
   scrollTo(0, 0);
 }"""
-"""Opens every claim of a report, comes to one figure after the other and waits for each; in the page, in one go."""
+"""Open every claim of a report, scroll to one figure after the other and wait for each, in one script in the page."""
 
 
 def absent(why: str) -> None:
@@ -47,7 +47,7 @@ def absent(why: str) -> None:
 
 
 def launched() -> Iterator[Any]:
-    """The browser, until it is asked for no more."""
+    """The browser, until it is no longer needed."""
     program = shutil.which("chromium")
     if program is None:
         absent("there is no chromium")
@@ -62,10 +62,10 @@ def launched() -> Iterator[Any]:
 
 
 class Windows:
-    """A browser whose pages in windows of one kind are drawn, one after the other, by one process.
+    """A browser in which all pages of one kind of window share one renderer process.
 
-    There Plotly is compiled once, which takes seconds. The process ends with its last page: so a page that is left
-    stays, empty, until the next one is left.
+    Plotly is compiled once in it, which takes seconds. The process ends with its last page: so a page stays open,
+    empty, until the next one is left.
     """
 
     def __init__(self, browser: Any) -> None:
@@ -79,7 +79,7 @@ class Windows:
         return context
 
     def open(self, color_scheme: str | None = None, **options: Any) -> Any:
-        """A page that has been nowhere, in a window with these options, without a cookie."""
+        """A blank page, in a window with these options, without cookies."""
         kind = repr(sorted(options.items()))
         if kind not in self.contexts:
             self.contexts[kind] = self.new_context(**options)
@@ -88,7 +88,7 @@ class Windows:
         return page
 
     def leave(self, page: Any) -> None:
-        """Leave a page for good, and forget all cookies; pages that it opened are closed."""
+        """Leave a page, and delete all cookies; pages that it opened are closed."""
         context = page.context
         page.evaluate("location.replace('about:blank')")
         page.wait_for_url("about:blank")
@@ -99,7 +99,7 @@ class Windows:
 
 
 class Seen:
-    """A page in a window of its own, with all that it asked for and complained of."""
+    """A page in its own window, with all requests and complaints."""
 
     def __init__(self, browser: Windows, address: str, **options: Any) -> None:
         self.browser = browser
@@ -127,22 +127,22 @@ class Seen:
         return self.page
 
     def end(self) -> None:
-        """Hear no more of the page, and leave it."""
+        """Stop listening to the page, and leave it."""
         self.context.remove_listener("request", self._asks)
         self.page.remove_listener("console", self._says)
         self.page.remove_listener("pageerror", self._fails)
         self.browser.leave(self.page)
 
     def asked(self) -> list[str]:
-        """The addresses that the page asked for."""
+        """The addresses that the page requested."""
         return [url for url in self.requests if not url.startswith(("data:", "blob:"))]
 
 
 class Visit(Seen):
-    """A visit to a report: it is one file, and complains of nothing.
+    """A visit to a report: it is one file, without complaints.
 
-    Every claim is opened, and it is read from the top to the end, so that every figure has been near the window and is
-    drawn; not with `read` false.
+    Unless `read` is false, every claim is opened, and the page is scrolled from the top to the end, so that every
+    figure is drawn.
     """
 
     def __init__(self, browser: Windows, address: str, *, read: bool = True, **options: Any) -> None:

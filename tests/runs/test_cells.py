@@ -1,4 +1,4 @@
-"""A piece of a run as a cell: the same whether it is run alone or as a part of the run."""
+"""A part of a run as a cell: the same result alone or as a part of the run."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_run_with_another_token_of_the_query_is_not_kept() -> None:
     ],
 )
 def test_a_forged_state_is_refused(tmp_path: Path, result: str) -> None:
-    """In a store from somebody else the last piece of a run may have any result, with a right checksum."""
+    """In a store from another person the last part of a run may have any result, with a correct checksum."""
     fill(tmp_path, pieces(SMALL, 50), result)
     with Store.open(tmp_path) as store, pytest.raises(DamagedError, match="is not that of a training run"):
         kept(store, SMALL, 50)

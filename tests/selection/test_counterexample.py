@@ -1,4 +1,4 @@
-"""Theorem C.2 as a tool: nets of every make are caught, what does not fit is refused, the constant is settled."""
+"""Theorem C.2 as a program: counterexamples for nets of every kind, bad input, and the constant."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from separatrix.selection.task import subset_average
 
 
 def _errors(net: nn.Module, x: Tensor, T: int, q: int, d: int) -> tuple[Tensor, float]:
-    """The net's output on one flattened input and the norm of its error there, read off the input alone."""
+    """The net's output on one flattened input and the norm of its error, computed from the input alone."""
     X, y = x[: T * d].reshape(T, d), x[T * d :].round().long()
     assert len(set(y.tolist())) == q
     with torch.no_grad():
@@ -41,7 +41,7 @@ def test_every_narrow_net_is_caught(T: int, d: int, seed: int, data: st.DataObje
 
 @pytest.mark.parametrize("q", [1, 2, 4])
 def test_the_constant_is_the_norms_at_the_proofs_scale(q: int) -> None:
-    """The zero net at |u_j| = 1/2: its error's norm is 1/(2q) on both inputs, so its square is below 1/(2q)."""
+    """The zero net at |u_j| = 1/2: the norm of its error is 1/(2q) on both inputs, so its square is below 1/(2q)."""
     T, d = 6, 2
     net = nn.Sequential(nn.Linear(T * d + q, 3, dtype=torch.float64), nn.Linear(3, d, dtype=torch.float64))
     with torch.no_grad():
@@ -55,7 +55,7 @@ def test_the_constant_is_the_norms_at_the_proofs_scale(q: int) -> None:
 
 
 class _Own(nn.Module):
-    """A net with normalisation, dropout and a branch, all behind its first layer; float32."""
+    """A net with normalisation, dropout and a branch, all after its first layer; float32."""
 
     def __init__(self, inputs: int, k: int, d: int) -> None:
         super().__init__()
@@ -88,7 +88,7 @@ def test_at_the_papers_size() -> None:
 
 
 class _Peeks(nn.Module):
-    """Reads its input past the first layer."""
+    """A net that reads its input after the first layer."""
 
     def __init__(self, inputs: int, d: int) -> None:
         super().__init__()

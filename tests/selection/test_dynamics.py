@@ -25,7 +25,7 @@ SIZES = st.tuples(st.integers(3, 60), st.integers(1, 5), st.integers(1, 6)).filt
 
 
 def _equation_6(T: int, q: int, d: int, lr: float, steps: int) -> tuple[list[float], list[float]]:
-    """The update rules as Theorem D.4's proof prints them, in alpha and s_+."""
+    """The update rules in the proof of Theorem D.4, in alpha and s_+."""
     alpha = C = 0.0
     alphas, Cs = [0.0], [0.0]
     for _ in range(steps):
@@ -84,7 +84,7 @@ def test_a_run_goes_on_from_where_it_stood() -> None:
 
 
 def test_the_flow_is_the_limit_of_small_steps() -> None:
-    """Halving the rate halves the distance to the ODE."""
+    """Halving the learning rate halves the distance to the ODE."""
     T, q, d = 20, 2, 3
     times = np.linspace(0, 400, 9)
     flow = population_flow(T, q, d, times)
@@ -108,7 +108,7 @@ def test_the_tail_of_the_loss_is_T_minus_1_over_4_eta_t(T: int, q: int, d: int) 
 @pytest.mark.parametrize(("T", "q", "d"), [(200, 3, 2), (500, 2, 1), (64, 4, 1)])
 @pytest.mark.parametrize("relative", [0.5, 0.1, 0.01, 0.001])
 def test_the_law_of_time_is_the_flows(T: int, q: int, d: int, relative: float) -> None:
-    """epsilon from half of d/(2q) down: the slow curve is late by the rise of alpha, of order T, and no more."""
+    """epsilon from half of d/(2q) down: the slow curve is late by at most the rise time of alpha, of order T."""
     epsilon = relative * d / (2 * q)
     law = time_law(T, q, d, 1.0, epsilon)
     flow = population_flow(T, q, d, [law, law + 12 * T])
@@ -146,8 +146,11 @@ def test_exponents_are_those_of_the_law_and_below_the_bound() -> None:
 
 
 def test_the_corollary_on_length_fails_as_worded() -> None:
-    """Corollary 3.6 bounds the loss at T_2 by O(T_2^2/T_1^2) times the training loss. At T_1 = 1000, T_2 = 2000, q = 3
-    that is a factor of 4; alpha has settled above 1 to make up for T_1, and the factor is 334."""
+    """After training to convergence the loss grows with the length by more than Corollary 3.6 states.
+
+    The corollary bounds the loss at T_2 by O(T_2^2/T_1^2) times the training loss, a factor of 4 at T_1 = 1000, T_2 =
+    2000, q = 3. Here alpha has converged above 1 to compensate at T_1, and the factor is 334.
+    """
     T_1, T_2, q, d = 1000, 2000, 3, 5
     state = population_flow(T_1, q, d, [1e4 * plateau_time(T_1, q, d)])
     alpha, C = float(state.alpha[0]), float(state.C[0])

@@ -1,4 +1,4 @@
-"""Encodings: the signs, rejection against its literal form and its law, subset codes, thresholds refused."""
+"""Encodings: the signs, rejection against its literal form and its distribution, subset codes, refused thresholds."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_signs_are_fair_and_independent() -> None:
 
 
 def _rejected_literally(T: int, width: int, threshold: float, seed: int) -> tuple[torch.Tensor, int]:
-    """Columns one after another; kept when near-orthogonal to every kept one."""
+    """Draw columns one after another; keep those that are near-orthogonal to all kept ones."""
     source = torch.Generator().manual_seed(seed)
     first = iter(random_signs(T, width, source))
     kept: list[torch.Tensor] = []
@@ -73,7 +73,7 @@ def test_rejection_is_the_literal_one(T: int, width: int, threshold: float, seed
 
 
 def test_rejection_keeps_the_law_of_what_is_valid() -> None:
-    """T = 2, width 4: given the first, the second is uniform over the 14 that are neither equal nor opposite."""
+    """T = 2, width 4: given the first column, the second is uniform over the 14 that are neither equal nor opposite."""
     n = 28_000
     E = near_orthogonal_stack(n, 2, 4, threshold=0.5, generator=9).E * 2
     second = ((E[:, 1] * E[:, :1].squeeze(1)) > 0).long() @ torch.tensor([1, 2, 4, 8])
@@ -160,7 +160,7 @@ def test_no_sign_vectors_beat_the_coherence_floor(T: int, width: int) -> None:
 
 
 def test_the_forecast_of_candidates_is_near_what_is_read() -> None:
-    """150 encodings at a threshold that rejects a third: the forecast is within 15% of the mean read."""
+    """150 encodings at a threshold that rejects a third: the forecast is within 15% of the measured mean."""
     drawn = near_orthogonal_stack(150, 20, 16, threshold=0.5, generator=2)
     assert drawn.rejected > 0.2 * drawn.candidates
     assert abs(drawn.candidates / 150 / expected_candidates(20, 16, 8) - 1) < 0.15

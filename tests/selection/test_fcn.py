@@ -1,4 +1,4 @@
-"""Fully-connected nets: the infimum as a formula, the net that nears it, the bound, the nets themselves."""
+"""Fully-connected nets: the infimum as a formula, a net that approaches it, the bound, and trained nets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIZES = st.tuples(st.integers(2, 7), st.integers(1, 7), st.integers(1, 3)).filte
 
 
 def _sigma(T: int, q: int, d: int) -> Tensor:
-    """E_y M_y^T M_y over all subsets, M_y the matrix that averages."""
+    """E_y M_y^T M_y over all subsets, where M_y is the averaging matrix."""
     total = torch.zeros(T * d, T * d, dtype=F64)
     subsets = all_subsets(T, q)
     for y in subsets:

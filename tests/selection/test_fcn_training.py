@@ -1,4 +1,4 @@
-"""Training fully-connected nets: what the records say, and that none goes below its infimum."""
+"""Training fully-connected nets: the records are correct, and no net goes below its infimum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The restricted isometry constant: against its literal definition, brackets, and the two lemmas on encodings."""
+"""The restricted isometry constant: against its literal definition, its bounds, and the two lemmas on encodings."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_the_bracket_holds_the_constant(T: int, width: int, q: int, monkeypatch:
 
 
 def test_the_papers_encodings_have_no_constant_below_a_half() -> None:
-    """T = 200, width 170, threshold 0.4, q = 3: a pair of sets shows delta > 1/2, where the theorem wants 1/10."""
+    """T = 200, width 170, threshold 0.4, q = 3: a pair of sets shows delta > 1/2, where the theorem requires 1/10."""
     E = near_orthogonal_encoding(200, 170, threshold=0.4, generator=0, dtype=torch.float64).E
     assert restricted_isometry(E, 3).lower > 0.5
 
@@ -124,7 +124,7 @@ def test_lemma_A3_corrected_holds_for_every_subset(seed: int) -> None:
 
 
 def test_lemma_A2_random_signs_are_near_isometries_when_wide() -> None:
-    """At width 40 q log T / delta^2 every one of ten draws has the constant delta."""
+    """At width 40 q log T / delta^2 each of ten random matrices has the constant delta."""
     T, q, delta = 8, 2, 0.5
     width = math.ceil(40 * q * math.log(T) / delta**2)
     for seed in range(10):

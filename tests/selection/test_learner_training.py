@@ -1,4 +1,4 @@
-"""Training learners: same data for all, records that tell the truth, runs that stop with a sentence."""
+"""Training learners: the same data for all, correct records, and runs that stop with a sentence."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_fresh_encodings_are_fresh_at_every_step_and_valid() -> None:
 
 
 def test_only_the_rows_that_were_trained_on_are_learned() -> None:
-    """A learned table ends where it began beyond T, and a fixed one does not move at all."""
+    """Beyond T a learned table keeps its initial values, and a fixed table never changes."""
     settings = changed(encoding="learned", steps=20)
     model = learner_training._Model(settings)
     start = model.table.detach().clone()
@@ -104,7 +104,7 @@ def test_a_run_that_explodes_stops(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_loss_is_equation_3_on_the_points() -> None:
-    """From zero the answer is zero, and the loss half the mean square of the targets: d/(2q) to six deviations."""
+    """From zero initialization the output is 0 and the loss is d/(2q), within six standard deviations."""
     record = next(train_learner(changed(initial="zero", evaluation_points=20_000)))
     assert abs(record.losses[8] - 3 / 4) < 6 * record.errors[8]
     # The variance of |average|^2/2 is d/(2 q^2).

@@ -1,4 +1,4 @@
-"""Learners against the library's own attention, by construction, and from the zero start."""
+"""Learners against the library's attention, by construction, and from zero initialization."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def drawn(attention: str, T: int, d: int, width: int, seed: int = 0) -> tuple[Se
 
 
 def full(learner: SelectionLearner, X: Tensor, E: Tensor, code: Tensor) -> tuple[Tensor, Tensor]:
-    """Z and z as the paper writes them, with a 1 at the end where there are biases."""
+    """Z and z in the paper's notation, with a 1 at the end if there are biases."""
     Z = torch.stack([torch.cat([x, E], 1) for x in X])
     z = torch.cat([torch.zeros(len(X), learner.d, dtype=X.dtype), code], 1).unsqueeze(1)
     if learner.attention == "order 3 biased":
@@ -54,7 +54,7 @@ def test_a_learner_is_the_librarys_attention(attention: str, T: int, d: int, wid
     else:
         keys, values = [Z @ learner.K1.mT, Z @ learner.K2.mT], [Z @ learner.V1.mT, Z @ learner.V2.mT]
         expected = sx.tensor_attention(z @ learner.Q.mT, keys, values, scale=1.0)
-    # identity divides by a sum that cancels: its error is that of the quotient.
+    # identity divides by a sum that cancels: the error is that of the quotient.
     torch.testing.assert_close(learner(X, E, code), expected.squeeze(1), rtol=1e-9, atol=1e-9)
 
 
@@ -70,7 +70,7 @@ def test_softmax_with_w_is_the_papers_transformer() -> None:
 
 @pytest.mark.parametrize("attention", ["relu", "identity", "unnormalised"])
 def test_one_hot_positions_need_no_exponential(attention: str) -> None:
-    """With Q and K reading the positions and V the tokens, the weights are those of the subset exactly."""
+    """If Q and K read the positions and V the tokens, the weights are exactly those of the subset."""
     T, q, d = 9, 3, 2
     learner = SelectionLearner(attention, d, T, generator=0, dtype=D64)
     read = torch.diag(torch.tensor([0.0] * d + [1.0] * T, dtype=D64))
@@ -85,7 +85,7 @@ def test_one_hot_positions_need_no_exponential(attention: str) -> None:
 
 @pytest.mark.parametrize("attention", ["softmax W", "softmax QK"])
 def test_from_zero_the_factors_have_no_gradient_and_the_product_has(attention: str) -> None:
-    """After one step of V, so that the attention matters: W's gradient is not zero, those of Q and K are."""
+    """After one step of V, so that the attention matters: the gradient of W is not zero, and those of Q and K are."""
     T, q, d = 8, 2, 3
     learner = SelectionLearner(attention, d, T, generator=0, zero=True, dtype=D64)
     with torch.no_grad():

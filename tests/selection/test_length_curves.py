@@ -1,4 +1,4 @@
-"""Losses of given encodings and of other lengths, against the definition and each other."""
+"""Losses of given encodings and at other lengths, against the definition and each other."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ D64 = torch.float64
 
 
 def literal_loss(E: torch.Tensor, y: torch.Tensor, alpha: float, C: float, d: int) -> float:
-    """d/2 E_y |Y/q - alpha S_y|^2, from the definition's own attention."""
+    """d/2 E_y |Y/q - alpha S_y|^2, with the attention of the definition."""
     T, q = len(E), y.shape[1]
     transformer = SelectionTransformer(d, E.shape[1], dtype=D64)
     transformer.set_ground_truth(C)
@@ -59,7 +59,7 @@ def test_orthonormal_encodings_have_the_closed_form(T: int, alpha: float, C: flo
 
 
 def test_the_mean_over_encodings_is_the_tables() -> None:
-    """The same two means by the table of overlaps, with encodings of its own: apart by at most 6 standard errors."""
+    """The same means by the table of overlaps, with independent encodings: equal within 6 standard errors."""
     T, q, d, width, alpha, C = 20, 2, 4, 48, 1.1, 5.0
     table: OverlapTable = overlap_table(T, q, width, threshold=0.6, encodings=60, subsets=60, generator=0, spacing=0.25)
     losses = encoding_losses(T, q, d, width, alpha=alpha, C=C, threshold=0.6, encodings=60, subsets=60, generator=1)
@@ -75,7 +75,7 @@ def test_the_mean_over_encodings_is_the_tables() -> None:
 
 
 def test_the_error_of_the_loss_of_the_mean_is_its_slope_times_that_of_w() -> None:
-    """Over 100 repetitions the spread of `of_mean` is its stated error, to within 43% (6 deviations)."""
+    """Over 100 repetitions the standard deviation of `of_mean` is its stated error, within 43% (6 deviations)."""
     sizes = {"alpha": 1.05, "C": 4.0, "threshold": 0.7, "encodings": 8, "subsets": 6}
     draws = [encoding_losses(10, 2, 3, 32, generator=seed, **sizes) for seed in range(100)]
     spread = np.std([draw.of_mean for draw in draws], ddof=1)
@@ -84,7 +84,7 @@ def test_the_error_of_the_loss_of_the_mean_is_its_slope_times_that_of_w() -> Non
 
 @pytest.mark.parametrize(("T1", "q", "d"), [(20, 2, 3), (100, 3, 5), (1000, 3, 5)])
 def test_the_ratio_tends_to_its_limit(T1: int, q: int, d: int) -> None:
-    """The distance falls like w_1, that is like the root of the training loss."""
+    """The distance falls as w_1, that is, as the root of the training loss."""
     lengths = [T1, T1 + 7, 2 * T1, 10 * T1]
     curve = length_curve(T1, lengths, q, d, [1e4 * T1, 1e6 * T1, 1e8 * T1])
     limits = np.array([limit_ratio(T1, T2, q) for T2 in lengths])
@@ -112,7 +112,7 @@ def test_the_state_follows_the_schedule() -> None:
 
 
 def test_a_trained_transformer_lies_on_the_sampled_curve() -> None:
-    """Within 15% of the recursion's loss, and six standard errors."""
+    """Within 15% of the recursion's loss plus six standard errors."""
     T, q, d, width = 16, 2, 4, 48
     settings = TrainingSettings(
         T=T, q=q, d=d, width=width, threshold=0.6, lr=((0, 1.0), (1200, 0.2)), batch=128, steps=1600, seed=1,
@@ -132,7 +132,7 @@ def test_a_trained_transformer_lies_on_the_sampled_curve() -> None:
 
 
 def test_a_subset_is_seen_by_the_loss() -> None:
-    """Not a mean over positions: two subsets of one encoding have different losses."""
+    """The loss is not a mean over positions: two subsets of one encoding have different losses."""
     E = near_orthogonal_encoding(9, 12, threshold=0.8, generator=3, dtype=D64).E
     losses = {encoding_loss(E, y.unsqueeze(0), 1.0, 4.0, 2) for y in all_subsets(9, 2)[:5]}
     assert len(losses) == 5

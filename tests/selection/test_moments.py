@@ -20,8 +20,10 @@ F64 = torch.float64
 
 
 def _by_quadrature(W: Tensor, V: Tensor, E: Tensor, q: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Autograd through the definition, over all subsets and the nodes of a Gauss rule for N(0, 1) that is exact to
-    degree 5, which the gradient's degree 3 in X is below."""
+    """Autograd through the definition, over all subsets and the nodes of a Gauss rule for N(0, 1).
+
+    The rule has degree 5, and the gradient has degree 3 in X, so that the mean is exact.
+    """
     T, d = len(E), len(V)
     nodes, weights = np.polynomial.hermite_e.hermegauss(3)
     weights = weights / weights.sum()
@@ -44,7 +46,7 @@ def _by_quadrature(W: Tensor, V: Tensor, E: Tensor, q: int) -> tuple[Tensor, Ten
 @pytest.mark.parametrize(("T", "q", "d"), [(4, 2, 2), (5, 3, 1), (3, 1, 2), (3, 3, 2)])
 @pytest.mark.parametrize("one_hot", [True, False])
 def test_the_moments_are_the_quadrature(T: int, q: int, d: int, one_hot: bool) -> None:
-    """Any V, and any W whose token rows are zero: also off the trajectory, where V_e and all blocks count."""
+    """Any V, and any W whose token rows are zero: also off the trajectory, where V_e and all blocks are nonzero."""
     E = one_hot_encoding(T, dtype=F64)
     if not one_hot:
         E = near_orthogonal_encoding(T, 7, threshold=0.8, generator=1, dtype=F64).E
@@ -81,7 +83,7 @@ def test_the_whole_matrices_follow_the_recursion(T: int, q: int, d: int, lr: flo
 
 
 def test_one_step_of_the_trajectory_by_quadrature_alone() -> None:
-    """The same without the moment formulas: from a point of the trajectory, the definition moves along Lemma D.5."""
+    """The same without the moment formulas: from a point of the trajectory, a literal step follows Lemma D.5."""
     T, q, d, lr = 4, 2, 2, 0.1
     run = population_dynamics(T, q, d, lr, 41)
     centred = torch.zeros(d + T, d + T, dtype=F64)
@@ -94,7 +96,7 @@ def test_one_step_of_the_trajectory_by_quadrature_alone() -> None:
 
 
 def test_a_fixed_near_orthogonal_encoding_keeps_V_but_not_the_identity() -> None:
-    """The case the theorems leave open: V stays on its direction, W leaves every multiple of the identity."""
+    """The case that the theorems do not cover: V keeps its direction, W leaves the multiples of the identity."""
     E = near_orthogonal_encoding(7, 6, threshold=0.7, generator=3, dtype=F64).E
     W, V, loss = exact_descent(E, 2, 2, 0.1, 400)
     assert float((V[-1] - V[-1][0, 0] * torch.eye(2, 8, dtype=F64)).abs().max()) < 1e-12

@@ -1,4 +1,4 @@
-"""Sinusoidal and rotary positions against complex numbers, and what rotation promises."""
+"""Sinusoidal and rotary positions against complex numbers, and the invariance under shifts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_sinusoidal_encodings_have_unit_length_and_know_differences_only(T: int,
 
 
 def literal_scores(learner: RotaryLearner, X: torch.Tensor, y: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
-    """With a complex number for each pair of coordinates: Re sum_k conj(key) query."""
+    """With a complex number for each pair of coordinates: The real part of sum_k conj(key) query."""
     theta = 10_000.0 ** (-torch.arange(0, learner.width, 2, dtype=D64) / learner.width)
     phase = torch.exp(1j * torch.arange(X.shape[1], dtype=D64).unsqueeze(1) * theta)
 
@@ -47,7 +47,7 @@ def test_rotary_scores_are_the_complex_ones(T: int, d: int, width: int, q: int) 
 
 
 def test_rotary_scores_move_with_the_positions() -> None:
-    """Tokens and subset moved by three give the same scores, moved by three."""
+    """Shifting tokens and subset by three shifts the scores by three."""
     learner = RotaryLearner(2, 8, generator=0, dtype=D64)
     source = torch.Generator().manual_seed(1)
     X, g = torch.randn(1, 10, 2, generator=source, dtype=D64), torch.ones(1, 2, dtype=D64)

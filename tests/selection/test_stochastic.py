@@ -1,4 +1,4 @@
-"""Stochastic encodings: the recursion against every valid encoding enumerated, its table, both objectives."""
+"""Stochastic encodings: the recursion against the enumeration of all valid encodings, its table, both objectives."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def valid() -> Tensor:
 
 @pytest.fixture(scope="module")
 def exact(valid: Tensor) -> OverlapTable:
-    """The table with every mean exact: all encodings, all subsets."""
+    """The table with exact means over all encodings and subsets."""
     C = torch.arange(0, 401, dtype=F64) / 16
     y = all_subsets(T, Q)
-    # A few classes of overlaps are left of the 161,280 pairs of an encoding and a subset, and are counted.
+    # The 161,280 pairs of an encoding and a subset have a few classes of overlaps, which are counted.
     everything = torch.stack([overlaps_of(valid, subset) for subset in y], 1).sort(2).values
     classes, counts = everything.reshape(-1, T - Q).round(decimals=12).unique(dim=0, return_counts=True)
     means = torch.stack([attention_means(c.unsqueeze(0), C, Q) for c in classes])
@@ -73,7 +73,7 @@ def _codes(stack: Tensor) -> list[Tensor]:
 
 
 def _objective(W: Tensor, alpha: Tensor, stack: Tensor, objective: Objective) -> Tensor:
-    """The population loss at V = alpha V* and any position block W, every encoding and subset enumerated."""
+    """The population loss at V = alpha V* and any position block W, by enumeration of encodings and subsets."""
     losses = []
     for subset, e_y in zip(all_subsets(T, Q), _codes(stack), strict=True):
         S = torch.softmax(torch.einsum("ntw,wv,nv->nt", stack, W, e_y), 1)
@@ -93,7 +93,7 @@ def _means(stack: Tensor, C: float) -> tuple[float, float, float, float]:
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize(("alpha", "C"), [(0.3, 0.0), (1.4, 1.3), (0.9, 4.0)])
 def test_lemma_E7_by_enumeration(valid: Tensor, objective: Objective, alpha: float, C: float) -> None:
-    """The gradient in W is a multiple of the identity, and that multiple is the recursion's, to 1e-12."""
+    """The gradient in W is a multiple of the identity, and the factor is the recursion's, to 1e-12."""
     W = (C * torch.eye(WIDTH, dtype=F64)).requires_grad_()
     a = torch.tensor(alpha, dtype=F64, requires_grad=True)
     loss = _objective(W, a, valid, objective)
@@ -111,7 +111,7 @@ def test_lemma_E7_by_enumeration(valid: Tensor, objective: Objective, alpha: flo
 
 
 def test_one_encodings_gradient_averages_to_the_mean_of_the_loss(valid: Tensor) -> None:
-    """What training does: exact gradients of the whole matrices for one encoding, averaged over its symmetries."""
+    """A training step: exact gradients of the whole matrices for one encoding, averaged over its symmetries."""
     alpha, C = 1.2, 2.0
     size = D + WIDTH
     W = torch.zeros(size, size, dtype=F64)
@@ -137,7 +137,7 @@ def test_one_encodings_gradient_averages_to_the_mean_of_the_loss(valid: Tensor) 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_the_recursion_follows_the_enumerated_descent(valid: Tensor, exact: OverlapTable, objective: Objective) -> None:
-    """Forty steps of descent on the whole position block, against the table's recursion: 1e-6 of interpolation."""
+    """Forty steps of gradient descent on the position block, against the table's recursion, to 1e-6."""
     lr, steps = 1.5, 40
     W = torch.zeros(WIDTH, WIDTH, dtype=F64, requires_grad=True)
     alpha = torch.zeros((), dtype=F64, requires_grad=True)
@@ -180,7 +180,7 @@ def test_the_two_objectives_differ_and_jensen_orders_them(exact: OverlapTable) -
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_the_inverse_loss_grows_at_the_settled_rate(objective: Objective) -> None:
-    """d(1/L)/d(eta t) = 4 mu^2/width once alpha has settled."""
+    """d(1/L)/d(eta t) = 4 mu^2/width once alpha has converged."""
     table = overlap_table(12, 2, 64, threshold=0.6, encodings=20, subsets=10, generator=1, largest_C=30.0)
     run = stochastic_dynamics(table, 2, 0.5, 60_000, objective=objective)
     late = slice(50_000, None)
@@ -190,8 +190,11 @@ def test_the_inverse_loss_grows_at_the_settled_rate(objective: Objective) -> Non
 
 
 def test_the_table_is_within_its_error_bars(exact: OverlapTable) -> None:
-    """1000 sampled encodings against the enumeration: every mean within 7 standard errors. At this size rejection
-    column by column is rejection of the whole: every kept set of columns leaves as many choices."""
+    """1000 sampled encodings against the enumeration: every mean within 7 standard errors.
+
+    At this size rejecting columns is equivalent to rejecting matrices: every kept set of columns has as many
+    extensions.
+    """
     table = overlap_table(
         T, Q, WIDTH, threshold=0.5, encodings=1000, subsets=6, generator=3, largest_C=12.0, spacing=0.5
     )

@@ -1,4 +1,4 @@
-"""The task: its law against enumeration, its original form, its bad input."""
+"""The task: its distribution against enumeration, its original form, bad input."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_subsets_are_ascending_and_inside(T: int, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(("T", "q"), [(5, 2), (6, 3), (4, 4), (7, 1)])
 def test_subsets_are_uniform(T: int, q: int) -> None:
-    """Pearson's statistic over all subsets; a uniform law fails this with probability 1e-7."""
+    """Pearson's statistic over all subsets; a uniform distribution fails this with probability 1e-7."""
     n = 40_000
     drawn = [tuple(row) for row in uniform_subsets(n, T, q, 11).tolist()]
     subsets = [tuple(row) for row in all_subsets(T, q).tolist()]
@@ -53,7 +53,7 @@ def test_the_target_is_the_average_written_out(T: int, d: int, data: st.DataObje
 
 
 def test_tokens_are_standard_normal() -> None:
-    """Means and products of 3e5 normals: each of the bounds fails with probability below 1e-8."""
+    """Means and products of 3e5 normal numbers: each of the bounds fails with probability below 1e-8."""
     X = SparseTokenSelection(10, 2, 3).batch(10_000, generator=3).X.reshape(-1, 3).double()
     n = len(X)
     assert float(X.mean(0).abs().max()) < 6 / n**0.5
@@ -71,7 +71,7 @@ def test_a_seed_is_a_batch_and_the_global_generator_stays() -> None:
 
 
 def test_the_original_task_has_T_times_the_loss() -> None:
-    """Appendix A.2 by enumeration: all tuples of T subsets, against all single subsets, for a model that errs."""
+    """Appendix A.2 by enumeration: all tuples of T subsets, against all single subsets, for an inaccurate model."""
     T, q, d = 3, 2, 2
     subsets = all_subsets(T, q)
     X = torch.randn(T, d, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

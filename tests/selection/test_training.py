@@ -153,7 +153,7 @@ def test_a_run_goes_on_from_any_state_bit_for_bit(encoding: str, optimiser: str,
         assert [state.step for state in states] == [*range(every, settings.steps, every), settings.steps]
         assert all(_same(record, uninterrupted[record.step]) for record in records)
         for state in states:
-            # A state survives being written and read, and is not changed by the run that goes on from it.
+            # A state survives being written and read, and the resumed run does not change it.
             read = Checkpoint.of_tensors(state.step, {name: tensor.numpy() for name, tensor in state.tensors().items()})
             before = {name: tensor.clone() for name, tensor in read.tensors().items()}
             after, later = _split(resumable(settings, start=read, checkpoint_every=every))
@@ -191,7 +191,7 @@ def test_records_hold_what_they_say() -> None:
 
 
 def test_a_fixed_encoding_is_validated_on_its_prefixes() -> None:
-    """Every task's loss again, by the definition, on the first T of the one encoding and the same fixed points."""
+    """Recompute every task's loss by the definition, on the first T positions and the same fixed points."""
     settings = _settings("fixed", "sgd", "random")
     record = list(train(settings))[-1]
     assert record.weights is not None
@@ -207,7 +207,7 @@ def test_a_fixed_encoding_is_validated_on_its_prefixes() -> None:
 
 
 def test_the_task_is_learnt_and_lengthens() -> None:
-    """2000 steps on a small task: the loss falls tenfold, W and V turn to the ground truth, longer sequences too."""
+    """2000 steps on a small task: the loss falls tenfold, also at longer lengths, and W and V align with the truth."""
     settings = TrainingSettings(
         T=12,
         q=2,

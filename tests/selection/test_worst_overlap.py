@@ -1,4 +1,4 @@
-"""The largest overlap of a valid encoding: it is reached, a search stays below it, and bad arguments are refused."""
+"""The largest overlap of a valid encoding: it is attained, a search stays below it, and bad arguments are refused."""
 
 from __future__ import annotations
 

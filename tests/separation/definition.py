@@ -9,7 +9,7 @@ from separatrix.separation.datasets import AttentionInput
 
 
 def attention_by_definition(data: AttentionInput, weights: Tensor, network: str) -> tuple[Tensor, Tensor, Tensor]:
-    """u, f, c of Definitions C.1 and C.4."""
+    """The vectors u, f, c of Definitions C.1 and C.4."""
     scores = data.A1 @ weights @ data.A2.mT
     u = torch.exp(scores) if network == "exp" else scores
     f = u / u.sum(1, keepdim=True)

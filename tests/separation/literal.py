@@ -1,7 +1,7 @@
-"""The oracles: n x n attention written out, every sign vector, every pair of special indices, trial after trial.
+"""The oracles: n x n attention, every sign vector, every pair of special indices, one trial at a time.
 
-Nothing here knows of classes, counts or multiplicities. Enumeration is in float64, and in 80 digits where float64
-cannot tell a sum from tau.
+This module does not use classes, counts or multiplicities. Enumeration is in float64, and with 80 digits where float64
+cannot compare a sum with tau.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Setting = SelfAttention | CrossAttention
 
 
 def attention(data: AttentionInput, weights: Tensor, mechanism: str) -> Tensor:
-    """c_exp or c_lin, (n, d)."""
+    """The matrix c_exp or c_lin, (n, d)."""
     scores = data.A1 @ weights @ data.A2.T
     u = torch.exp(scores) if mechanism == "exp" else scores
     return (u / u.sum(1, keepdim=True)) @ data.A3
 
 
 def regression(data: RegressionInput, mechanism: str) -> Tensor:
-    """f_exp or f_lin, (n,)."""
+    """The vector f_exp or f_lin, (n,)."""
     u = torch.exp(data.A @ data.x) if mechanism == "exp" else data.A @ data.x
     return u / u.sum()
 
@@ -48,7 +48,7 @@ def sign_vectors(d: int) -> Tensor:
 
 
 def precise_attention(setting: Setting, which: int, j3: int, j2: int, mechanism: str) -> list[list[mpmath.mpf]]:
-    """The same as `attention`, from the decimals, in 80 digits."""
+    """The same as `attention`, from the decimals, with 80 digits."""
     v = {name: mpmath.mpf(x.numerator) / x.denominator for name, x in setting.values().items()}
     n, d, a = setting.n, setting.d, v[f"a{which}"]
     log_n = mpmath.log(n)
@@ -82,7 +82,7 @@ def precise_tau(setting: Setting) -> mpmath.mpf:
 
 
 def fires(setting: Setting, which: int, j3: int, j2: int, mechanism: str, Y: Tensor) -> Tensor:
-    """For each sign vector, whether some row of c is above tau; a tie is silence."""
+    """For each sign vector, whether some row of c exceeds tau; equality does not count."""
     data = element(setting, which, j3, j2)
     z = attention(data, setting.weight_matrix(), mechanism) @ Y - setting.threshold
     above = z > 0
@@ -101,7 +101,7 @@ def fires(setting: Setting, which: int, j3: int, j2: int, mechanism: str, Y: Ten
 
 
 def enumerate_probabilities(setting: Setting, *, shared_signs: bool = True) -> Probabilities:
-    """All sign vectors, all pairs of special indices; the m vectors are independent given those."""
+    """All sign vectors and all pairs of special indices; the m vectors are independent given the indices."""
     n, m = setting.n, setting.m
     Y = sign_vectors(setting.d)
     table = {

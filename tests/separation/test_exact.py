@@ -1,4 +1,4 @@
-"""Exact probabilities against enumeration of everything, and against hand-worked cases."""
+"""Exact probabilities against complete enumeration, and against cases computed by hand."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ def test_cross_attention_of_the_paper(d: int, t: int) -> None:
 
 
 AWKWARD = [
-    {"a0": 0, "a1": 0, "b": 0.5, "c": 0.5},  # no special key at all: sums tie with tau
+    {"a0": 0, "a1": 0, "b": 0.5, "c": 0.5},  # no special key: sums are equal to tau
     {"a0": 0.2, "a1": 0.2, "b": 0.2, "c": 0.8},  # D0 = D1
-    {"a0": 0.2, "a1": 1, "b": 0, "c": 1},  # the classes do not matter
+    {"a0": 0.2, "a1": 1, "b": 0, "c": 1},  # the classes have no effect
     {"a0": 0.05, "a1": 2, "b": 1, "c": 0},  # no constant column
     {"a0": 0.1, "a1": 0.7, "b": 0.1, "c": 0.9},
-    {"a0": 1.5, "a1": 0.3, "b": 0.4, "c": 0.6},  # D0 is the loud one
+    {"a0": 1.5, "a1": 0.3, "b": 0.4, "c": 0.6},  # F fires on D0 more often than on D1
     {"a0": -0.4, "a1": -1.1, "b": 0.4, "c": 0.6},
-    {"a0": 0.3, "a1": 1.1, "b": -0.4, "c": 0.9},  # more +1 is less
+    {"a0": 0.3, "a1": 1.1, "b": -0.4, "c": 0.9},  # more +1 signs decrease the sum
     {"a0": 0.3, "a1": 1.1, "b": 0.4, "c": -0.9},
     {"a0": 0.3, "a1": 0.1, "b": -0.4, "c": -0.9},  # linear normalisers are negative
     {"a0": 0.5, "a1": 1, "b": 1, "c": 1},  # rational powers of n
-    {"a0": 0.3, "a1": 1, "b": 0.5, "c": 0.5},  # sometimes F_lin alone fires on D0
+    {"a0": 0.3, "a1": 1, "b": 0.5, "c": 0.5},  # in some cases only F_lin fires on D0
 ]
 
 
@@ -89,7 +89,7 @@ def test_a_tau_of_ones_own(tau: int | str) -> None:
 
 
 def test_rows_of_classes_with_sign_minus() -> None:
-    """All classes -1, y_1 = -1 and no other row in j3's class: a row of another class is the largest."""
+    """All classes -1, y_1 = -1 and no other row in j3's class: a row of another class has the largest sum."""
     setting = SelfAttention(4, 6, 3, **PAPER, tau="0.2")
     Y = -torch.ones(6, 1, dtype=torch.float64)
     Y[-1] = 1
@@ -147,7 +147,7 @@ def test_any_small_cross_attention(n: int, d: int, m: int, a0: Fraction, a1: Fra
 
 
 def test_two_sign_vectors_together() -> None:
-    """The formula for m vectors, against all 2^(2d) pairs of them at once."""
+    """The formula for m vectors, against the enumeration of all 2^(2d) pairs of vectors."""
     setting = SelfAttention(6, 5, 2, a0=0.05, a1=1.5, b=0.4, c=0.6)
     Y, W = sign_vectors(5), setting.weight_matrix()
     pairs = list(itertools.product(range(Y.shape[1]), repeat=2))
@@ -165,7 +165,7 @@ def test_two_sign_vectors_together() -> None:
 
 
 def test_special_classes_matter() -> None:
-    """D0 and D1 draw their special indices independently: were they the same class, success would be another."""
+    """D0 and D1 have independent special indices: with the same class, the probability of success would differ."""
     assert SelfAttention(200, 12, 15, 0.01, 1.2, 0.2, 0.8).success_probability().success == pytest.approx(
         0.469, abs=1e-3
     )
@@ -180,7 +180,7 @@ def test_special_classes_matter() -> None:
 def test_one_class_by_hand() -> None:
     """d = 2, n = 2: rows (1, 1) and (0, 1), so <c, y> = w y_1 + y_2 with w = 1/2, or n^a / (n^a + 1) in row j2.
 
-    With tau = 0.9 a positive y_2 and y_1 fires all; y = (1, -1) and (-1, -1) never; (-1, 1) gives 1 - w <= 1/2.
+    With tau = 0.9 positive y_1 and y_2 always fire; y = (1, -1) and (-1, -1) never; (-1, 1) gives 1 - w <= 1/2.
     """
     probability = CrossAttention(2, 2, 3, a0=0.05, a1=2).success_probability()
     quiet = 0.75**3
@@ -193,7 +193,7 @@ def test_a_tie_broken_by_one_over_n(n: int) -> None:
     """Cross-attention with 20 classes: 19 of them +1 give 18/20 = tau, and the first sign breaks the tie by 1/n."""
     setting = CrossAttention(n, 21, 1, a0=0.01, a1=3)
     fires = sum(math.comb(20, k) for k in (20,)) * 2 + math.comb(20, 19)
-    # In row j2, linear attention adds a / (n + a) on j3's coordinate and takes as much from all: the same ties.
+    # In row j2, linear attention adds a / (n + a) to j3's coordinate and subtracts as much from all: the same ties.
     assert setting.success_probability().lin_silent_on_d0 == pytest.approx(1 - fires / 2**21, abs=1e-15)
 
 
@@ -203,7 +203,7 @@ def test_huge_n_is_the_limit_of_large_n() -> None:
 
 
 def test_the_rounded_probabilities_of_cases_add_up_to_no_more_than_one() -> None:
-    """Of a setting with six cases, in each of which success is 1 - 4e-17."""
+    """A setting with six cases, in each of which the probability of success is 1 - 4e-17."""
     setting = SelfAttention(10610, 14, 131, a0=0, a1="0.8775", b=0, c="0.01", weights="ones", strict=False)
     assert setting.success_probability().success == 1.0
     assert -17 < setting.log10_failure().success < -16
@@ -263,7 +263,7 @@ class TestOtherWeights:
 
 @pytest.mark.parametrize("m", [1, 3])
 def test_a_share_that_rounds_to_one_is_not_one(m: int) -> None:
-    """All but one in 10^17 sign vectors are bad: what is left is what 256 bits give."""
+    """All but one in 10^17 sign vectors fail: the small remainder is accurate to 256 bits."""
     setting = SelfAttention(200, 58, m, "1.04", "2.56", "1.81", "0.75", "identity", strict=False)
     probability, failure = setting.success_probability(), setting.log10_failure()
     for name in ("success", "exp_silent_on_d0", "lin_silent_on_d0", "exp_fires_on_d1"):

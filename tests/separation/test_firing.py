@@ -1,4 +1,4 @@
-"""The thresholds of firing against the definition: the exact sign at every P_1, one after the other."""
+"""The firing thresholds against the definition: the exact sign at every P_1."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from separatrix.separation.rows import cross_attention_networks, self_attention_
 
 SIGNS = [(first, own, last) for last in (1, -1) for first in (1, -1) for own in (1, -1)]
 tenths = st.integers(0, 50).map(lambda k: Fraction(k, 10))
-"""From a coarse grid, so that coefficients often cancel."""
+"""Coefficients from a coarse grid, so that they often cancel."""
 
 
 def literal(network, classes: Classes, own: int, signs, P2: int) -> int:
-    """The least P_1 at which a row that there is fires."""
+    """The least P_1 at which an existing row fires."""
     N = (classes.number[0] - (own == 0), classes.number[1] - (own == 1))
-    powers = [(0, 0)] * len(network.exponents)  # the exact sign does not look at them
+    powers = [(0, 0)] * len(network.exponents)  # the exact sign ignores them
     lines = [line for row in network.rows for line in firing._lines(network, powers, row, classes, own, N)]
     for P1 in range(N[0] + 1):
         for line in lines:
@@ -62,5 +62,5 @@ def test_thresholds_are_those_of_the_exact_signs(n, d, a, b, c, kind, own) -> No
 )
 def test_a_rough_power_is_as_near_as_it_says(n: int, e: Fraction) -> None:
     value, error = rough_power(n, e, 64)
-    assert abs(value - fixed_power(n, e, 0, 64)) <= error + 2  # the other is two units off at most
+    assert abs(value - fixed_power(n, e, 0, 64)) <= error + 2  # the other one has an error of at most two units
     assert error <= (value >> 256) + 2

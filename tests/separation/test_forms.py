@@ -1,4 +1,4 @@
-"""Signs of sums of powers of L and exponentials: against mpmath, exact zeros, and what cannot be decided."""
+"""Signs of sums of powers of L and exponentials: against mpmath, exact zeros, and undecidable cases."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_signs_are_mpmaths(n: int, form: Form) -> None:
 @settings(max_examples=25)
 @given(st.integers(2, 10**6), forms)
 def test_what_is_added_and_taken_away_leaves_nothing(n: int, form: Form) -> None:
-    """Taken away through other terms: n^{e + 1} for n n^e."""
+    """Subtracted through other terms: n^{e + 1} for n n^e."""
     total: dict[tuple[int, Factor], Fraction] = defaultdict(Fraction)
     for (p, E), q in form.items():
         if E.r == 2:
@@ -62,7 +62,7 @@ def test_what_is_added_and_taken_away_leaves_nothing(n: int, form: Form) -> None
 
 
 def test_a_perfect_power_hides_a_zero() -> None:
-    """8^{1/3} = 2 and 4^{3/2} = 8, at any power of L; one unit in the fiftieth digit is seen."""
+    """8^{1/3} = 2 and 4^{3/2} = 8, at any power of L; one unit in the fiftieth digit is detected."""
     for n, e, value in ((8, Fraction(1, 3), 2), (4, Fraction(3, 2), 8)):
         form = {(3, Exponential(e)): Fraction(1), (3, ONE): Fraction(-value)}
         assert sign(n, form) == 0
@@ -77,7 +77,7 @@ def test_other_powers_of_L_do_not_cancel() -> None:
 
 @dataclass(frozen=True)
 class Opaque:
-    """A number that only a computation knows."""
+    """A number that is known only through a computation."""
 
     name: str
 

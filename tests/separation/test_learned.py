@@ -1,4 +1,4 @@
-"""Learned weights: the data are the paper's, the score is the paper's network, and training does what it says."""
+"""Learned weights: the data and the score are the paper's, and training reduces the loss."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def literal(setting: SelfAttention | CrossAttention, a: float, j3: int) -> Atten
 @pytest.mark.parametrize("setting", SETTINGS)
 @pytest.mark.parametrize("mechanism", BOTH)
 def test_the_score_is_positive_where_the_papers_network_fires(setting: Any, mechanism: str) -> None:
-    """All n tokens and n x n attention there, different tokens with multiplicities here."""
+    """Compare all n tokens and n x n attention with distinct tokens and multiplicities."""
     generator = torch.Generator().manual_seed(0)
     network = softmax_network if mechanism == "softmax" else linear_network
     weights = setting.weight_matrix()
@@ -115,7 +115,7 @@ def test_seeds_do_not_touch_one_another_nor_the_global_generator() -> None:
 @pytest.mark.parametrize("trained", ["y", "y and X"])
 @pytest.mark.parametrize("setting", [SETTINGS[0], SETTINGS[3], SoftmaxRegression(12, 3)])
 def test_training_lowers_the_loss(setting: Any, trained: Literal["y", "y and X"]) -> None:
-    """To less than the log 2 of a network that says nothing; a vanishing rate keeps the random signs' answers."""
+    """The loss falls below log 2, that of a constant network; at a tiny learning rate the answers do not change."""
     how: dict[str, Any] = {"examples": 24, "seeds": [1], "held_out": 40}
     (start,) = learn(setting, "softmax", trained, steps=1, rate=1e-12, **how)
     (end,) = learn(setting, "softmax", trained, steps=200, **how)

@@ -22,14 +22,14 @@ NAMES = [mechanism.name for mechanism in EVERY]
 SELF = {"a0": "0.05", "a1": "1.2", "b": "0.2", "c": "0.8"}
 Setting = SelfAttention | CrossAttention
 
-# tau is such that nothing ties with it; n = 7 leaves classes of two sizes, n = 4 a class of which j3 is the only row.
+# No sum is equal to tau; n = 7 has classes of two sizes, n = 4 a class with j3 as its only row.
 SETTINGS: list[Setting] = [
     SelfAttention(9, 5, 3, **SELF, weights="identity", tau="1.1373"),
     SelfAttention(7, 5, 4, **SELF, weights="ones", tau="1.2371", strict=False),
     SelfAttention(4, 6, 2, **SELF, weights="identity", tau="0.9171"),
     CrossAttention(8, 5, 3, a0="0.05", a1=3, tau="0.7313"),
     CrossAttention(7, 4, 3, a0="0.05", a1=2, tau="0.6131", strict=False),
-    # Here random features fire on D1 where only `lin` on D0 spoils it.
+    # Here random features fire on D1, and only `lin` on D0 prevents success.
     CrossAttention(8, 5, 3, a0="0.97", a1="0.02", tau="0.6719", strict=False),
 ]
 
@@ -39,7 +39,7 @@ def element(setting: Setting, which: Literal[0, 1], j3: int) -> Any:
 
 
 def literal(setting: Setting, mechanism: Mechanism, which: Literal[0, 1], j3: int) -> np.ndarray[Any, Any]:
-    """The largest <c_{j0}, y> over all n rows, for every y: the library's attention, no classes, no multiplicities."""
+    """The largest <c_{j0}, y> over all n rows, for every y, by the library's attention on all tokens."""
     data = element(setting, which, j3)
     c = mechanism.attend(data.A1 @ setting.weight_matrix(), data.A2, data.A3)
     return np.asarray((c.numpy() @ sign_vectors(setting.d)).max(0))
@@ -58,7 +58,7 @@ def test_projections_are_the_librarys(setting: Setting, mechanism: Mechanism) ->
 
 
 def brute_force(setting: Setting, mechanism: Mechanism) -> Outcome:
-    """All pairs of special indices and all sign vectors, one by one."""
+    """Enumerate all pairs of special indices and all sign vectors."""
     n, m, tau = setting.n, setting.m, setting.threshold
     used = {"it": mechanism, "lin": linear("identity")}
     fired = {
@@ -106,7 +106,7 @@ def test_outcomes_are_those_of_brute_force(setting: Setting, mechanism: Mechanis
     ],
 )
 def test_softmax_is_the_papers_own_network(setting: Setting) -> None:
-    """By another way entirely: counts of signs there, enumeration here; sums tie with tau in both."""
+    """Compare with counts of signs, an independent method; sums are equal to tau in both."""
     probabilities, expected = outcome(setting, softmax()), setting.success_probability()
     assert probabilities.success == pytest.approx(expected.success, abs=1e-13)
     assert probabilities.fires_on_d1 == pytest.approx(expected.exp_fires_on_d1, abs=1e-13)
@@ -118,7 +118,7 @@ def test_softmax_is_the_papers_own_network(setting: Setting) -> None:
 )
 def test_a_tie_with_tau_is_silence(mechanism: Mechanism) -> None:
     """At a0 = 0 all scores are equal, and with c = (1/n, 1/5, ..., 1/5) the sum at y = (-1, 1, ..., 1) is 1 - 1/20."""
-    y = 1  # the sign vector whose first sign alone is -1
+    y = 1  # the sign vector in which only the first sign is -1
     for tau, fires in ((Fraction(19, 20), False), (Fraction(19, 20) - Fraction(1, 10**40), True)):
         setting = CrossAttention(20, 6, 1, a0=0, a1=2, tau=tau, strict=False)
         assert [mask[y] for mask in fired_by_class(setting, mechanism, 0).values()] == [fires] * 5
@@ -143,7 +143,7 @@ def test_classes_can_be_exchanged(mechanism: Mechanism) -> None:
 
 @pytest.mark.parametrize("mechanism", EVERY, ids=NAMES)
 def test_simulation_agrees_with_the_exact_probabilities(mechanism: Mechanism) -> None:
-    """Each of the four estimates leaves five standard deviations with probability below 6e-7."""
+    """Each of the four estimates deviates by more than five standard deviations with probability below 6e-7."""
     setting = SelfAttention(20, 7, 6, a0="0.05", a1="1.2", b="0.2", c="0.8", tau="1.3717")
     exact, simulated = outcome(setting, mechanism), simulate_outcome(setting, mechanism, trials=400, seed=5)
     for field in dataclasses.fields(Outcome):

@@ -1,4 +1,4 @@
-"""Paths d(n), and where success along them comes to hold."""
+"""Paths d(n), and the n from which on success along them holds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_a_path_is_followed_to_its_end() -> None:
     }
     assert paths.passes(result) == 3.0
     assert paths.passes(result, 0.999) == 4.0
-    assert paths.rare_from(result, "success") == 3.0  # delta / n is 10^-5 there: at most counts
+    assert paths.rare_from(result, "success") == 3.0  # delta / n is 10^-5 there, and equality counts
     result["probability"][-1], result["success"][-1] = 0.9, -5.9
     assert paths.passes(result) is None
     assert paths.rare_from(result, "success") is None

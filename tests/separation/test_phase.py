@@ -1,4 +1,4 @@
-"""Phase diagrams: every cell is the exact success, and the edge is where it first reaches the level."""
+"""Phase diagrams: every cell is the exact probability, and the edge is where it first reaches the level."""
 
 from __future__ import annotations
 

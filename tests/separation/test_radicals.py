@@ -31,7 +31,7 @@ def test_sign_against_many_digits(n: int, terms: list[tuple[int, Fraction, int]]
 
 @given(st.integers(2, 30), st.integers(1, 12), exponents, st.integers(1, 1000))
 def test_equal_powers_cancel(r: int, q: int, e: Fraction, coefficient: int) -> None:
-    """n^e = r^{q e}: written in two ways, the difference is zero; with one unit more it is not."""
+    """n^e = r^{q e}: the difference of the two forms is zero; with one unit more it is not."""
     n = r**q
     integer, rest = divmod(q * e, 1)
     numerator, denominator = (Fraction(r) ** int(integer)).as_integer_ratio()
@@ -54,7 +54,7 @@ def test_coefficients_that_cancel_on_different_powers() -> None:
 
 
 def test_near_ties_need_more_bits() -> None:
-    """sqrt(n) for n = k^2 + 1 differs from k by 1 / (2 k): invisible in 64 bits for k = 10^40."""
+    """sqrt(n) for n = k^2 + 1 differs from k by 1 / (2 k), which 64 bits do not resolve for k = 10^40."""
     k = 10**40
     assert sign(k * k + 1, [(1, Fraction(1, 2), 0), (-k, Fraction(0), 0)]) == 1
     assert sign(k * k - 1, [(1, Fraction(1, 2), 0), (-k, Fraction(0), 0)]) == -1

@@ -1,4 +1,4 @@
-"""The brackets of softmax regression, against an exact formula, integrals and the limits they must respect."""
+"""The bounds for softmax regression, against an exact formula, integrals and their limits."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_softmax_weights_against_an_integral() -> None:
 @pytest.mark.parametrize("special", [None, 4.0])
 @pytest.mark.parametrize("top", [1.4, 6.0])
 def test_no_data_beat_the_worst(special: float | None, top: float) -> None:
-    """Corners of the cube of weights, random points and equal weights: their Hoeffding bound is below the worst."""
+    """Corners of the cube of weights, random points and equal weights: their bound is below the worst case."""
     rng = np.random.default_rng(0)
     n, tau = 12, 0.4
     worst = bounds.worst_data(n, tau, top, special)
@@ -124,7 +124,7 @@ def test_a_negative_tau_fires_always() -> None:
 @pytest.mark.parametrize("n", [20, 100])
 @pytest.mark.parametrize("kind", ["linear", "softmax"])
 def test_chernoff_is_above_the_lattice(n: int, kind: str) -> None:
-    """And not by more than the e^{-z^2/2} of a deviation z, against about e^{-z^2/2} / (2.5 z)."""
+    """The bound exceeds it at most by the ratio of e^{-z^2/2} to about e^{-z^2/2} / (2.5 z), for a deviation z."""
     laws = bounds._Laws(n, 0.25, None if kind == "linear" else 0.4 * math.log(n))
     weights = bounds._binomial(n)
     low, high = (float(weights @ p) for p in bounds._Lattice(laws).fires(n, 0.0))

@@ -1,4 +1,4 @@
-"""Exact chances of single rows, against all sign vectors."""
+"""Exact probabilities of single rows, against all sign vectors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.separation.definition import attention_by_definition
 
 
 def enumerated(row: Tensor, tau: float, last: int | None) -> tuple[float, float]:
-    """P[>= tau] and P[> tau] over all sign vectors; no sum may be near tau."""
+    """P[>= tau] and P[> tau] over all sign vectors; no sum is close to tau."""
     signs = torch.tensor(list(product((1.0, -1.0), repeat=len(row))), dtype=torch.float64)
     if last is not None:
         signs = signs[signs[:, -1] == last]
@@ -67,7 +67,7 @@ def test_the_chance_of_a_row_is_that_of_all_sign_vectors(model, network, row, n,
 
 
 def test_a_tie_reaches_and_does_not_exceed() -> None:
-    """Linear weights of cross-attention outside row j2 are 1/n: the first coordinate 1/n, each class 1/g."""
+    """Outside row j2 the linear weights of cross-attention are 1/n: the first coordinate is 1/n, each class 1/g."""
     n, g = 12, 4
     row = [Fraction(1, n)] + [Fraction(1, g)] * g
     tau = Fraction(1, n) + Fraction(1, 2)

@@ -16,7 +16,7 @@ from separatrix.separation.tokens import class_sizes
 
 
 def made(weights: str, n: int, d: int) -> CrossAttention | SelfAttention:
-    """A setting of the paper's, strict or not."""
+    """A setting of the paper, strict or not."""
     if weights == "cross":
         return CrossAttention(n=n, d=d, m=15, a0="0.05", a1="1.2", strict=False)
     return SelfAttention(n=n, d=d, m=15, a0="0.05", a1="1.2", b="0.3", c="0.7", weights=weights, strict=False)

@@ -1,4 +1,4 @@
-"""What a setting accepts, what it refuses and in which words, the data sets, the sweeps and the boundary."""
+"""Which settings are accepted, the messages of refused ones, the data sets, the sweeps and the boundary."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ RANGES = [(kind, h) for kind in GOOD for h in HYPOTHESES[kind] if h.level == "de
 
 @pytest.mark.parametrize(("kind", "hypothesis"), RANGES, ids=lambda x: str(x))
 def test_values_outside_a_range_name_it(kind: str, hypothesis: Hypothesis) -> None:
-    """The bad values are made from the hypotheses themselves."""
+    """The bad values are derived from the hypotheses."""
     model, good = GOOD[kind]
     (parameter,) = hypothesis.parameters
     assert hypothesis.interval is not None
@@ -88,14 +88,14 @@ def test_broken_relations_are_named(model: type, changed: dict[str, object], wor
 
 
 def test_the_papers_identity_experiments_leave_its_theorem() -> None:
-    """b = 0.2, c = 0.8: in Definition D.1, but Theorem E.4 wants b^2 + c^2 = 1 and b < 0.2."""
+    """b = 0.2, c = 0.8 satisfy Definition D.1, but Theorem E.4 requires b^2 + c^2 = 1 and b < 0.2."""
     model, good = GOOD["self-attention, identity"]
     statements = [h.statement for h in model(**good).broken_hypotheses()]
     assert statements == ["b in (0, 0.2)", "b^2 + c^2 = 1"]
 
 
 def test_no_parameters_satisfy_both_definition_and_theorem() -> None:
-    """b + c = 1 and b^2 + c^2 = 1 force b c = 0, and both are at least 0.1."""
+    """b + c = 1 and b^2 + c^2 = 1 imply b c = 0, but both are at least 0.1."""
     for k in range(10, 91):
         b = Fraction(k, 100)
         values = dict(
@@ -152,7 +152,7 @@ def test_widths_are_rounded_down(n: int, delta: str | None, least: int, m: int) 
 @pytest.mark.parametrize("constant", ["1.01", "1.5", "3.48", "7/3", 2])
 @pytest.mark.parametrize("n", [2, 200, 10**40])
 def test_a_width_has_the_constant_of_definition_3_7(n: int, constant: str | int) -> None:
-    """Against logarithms of 60 digits, for n and at the least n for which the width is one larger."""
+    """Against logarithms with 60 digits, for n and at the least n with a width larger by one."""
     with localcontext(prec=60):
         C = Decimal(Fraction(constant).numerator) / Fraction(constant).denominator
         m = math.floor(C * Decimal(n).ln())

@@ -20,7 +20,7 @@ from tests.separation.literal import attention, element, network, regression
 
 PAPER = {"a0": 0.01, "a1": 1.2, "b": 0.2, "c": 0.8}
 UNLIKELY = 1e-9
-"""The probability that a statistical test here fails although everything is right, each time it looks."""
+"""The probability that a correct program fails a statistical test here, per test."""
 
 NO_PATTERN = [[2, 1, 1, -1, 1.5], [-2, -1, -0.5, -1.5, -2], [0.5, 1.5, 1.5, 0.5, 1.5], [0.5, -0.5, -1, -1.5, 0],
               [1, -0.5, 0.5, 2, 1.5]]  # fmt: skip
@@ -42,7 +42,7 @@ ATTENTION = [
 def literal_attention(
     setting: SelfAttention | CrossAttention, trials: int, seed: int, shared_signs: bool
 ) -> Simulation:
-    """The paper's loop: in every trial build both inputs, attend with n x n matrices, evaluate four networks."""
+    """The paper's loop: each trial builds both inputs, computes n x n attention, and evaluates four networks."""
     classes = setting.d - (2 if isinstance(setting, SelfAttention) else 1)
     generator = torch.Generator().manual_seed(seed)
     fired = []
@@ -118,7 +118,7 @@ def test_regression_networks_are_the_literal_ones() -> None:
 
 
 def plausible(simulation: Simulation, low: object, high: object) -> None:
-    """No estimate lies so far outside [low, high] that its probability is below UNLIKELY."""
+    """Assert that no estimate is so far outside [low, high] that its probability is below UNLIKELY."""
     for part in PARTS:
         estimate, least, most = getattr(simulation, part), getattr(low, part), getattr(high, part)
         assert scipy.stats.binom.sf(estimate.hits - 1, estimate.trials, min(most, 1.0)) > UNLIKELY, part
@@ -162,7 +162,7 @@ def test_the_same_seed_gives_the_same_trials() -> None:
 
 
 def test_signs_are_fair_and_independent() -> None:
-    """200 000 signs: their sum, and that of products of neighbours, within 6.1 standard deviations (1e-9)."""
+    """200 000 signs: their sum, and the sum of products of neighbours, within 6.1 standard deviations (1e-9)."""
     signs = random_signs((200_000,), torch.Generator().manual_seed(9)).double()
     for sample in (signs, signs[1:] * signs[:-1], signs[8:] * signs[:-8]):
         assert abs(sample.sum().item()) < 6.1 * math.sqrt(len(sample))

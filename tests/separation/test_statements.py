@@ -68,7 +68,7 @@ def one_line(line: Line, n: int = 12, d: int = 6) -> tuple[int, int, float | Non
 
 
 def test_at_most_means_at_most() -> None:
-    """The largest entry is compared with itself, and with the same less one part in 10^40."""
+    """Compare the largest entry with itself, and with itself minus one part in 10^40."""
     special = at(row=True, key=True)
     assert one_line(Line("x", "u", special, "<=", lambda v: {(1 + v.a1) ** 2: 1}))[:2] == (1, 0)
     less = 1 - Fraction(1, 10**40)

@@ -1,4 +1,4 @@
-"""The best tau: against every tau one by one."""
+"""The best tau, against every tau in turn."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_no_tau_does_better(setting: SelfAttention | CrossAttention, mechanism: 
                 separation.separates, abs=1e-12
             )
         grid = np.linspace(values.min() - 0.1, values.max() + 0.5, 60)
-        # A little more margin than asked for, so that rounding at the edge cannot help the competitor.
+        # A slightly larger margin than requested, so that rounding at the edge cannot help the competitor.
         best = max(separates(setting, M1, M0, tau, gamma * 1.01) for tau in (*grid, *(values[::3] + 1.02 * gamma)))
         assert best <= separation.separates + 1e-12
 

@@ -1,4 +1,4 @@
-"""The claims of the studies in the tests: which a module has, its cells run, and results that were tampered with."""
+"""The claims of the studies in the tests: the claims of a module, their cells, and modified results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.claims.cells import done, recorded
 
 
 def claims_of(*modules: ModuleType) -> dict[str, Claim]:
-    """The claims of some modules by their ids, less the paper's name."""
+    """The claims of some modules by their ids without the paper's name."""
     return {
         claim.id.removeprefix("beyond/"): claim
         for claim in ledger._REGISTRY.values()
@@ -22,7 +22,7 @@ def claims_of(*modules: ModuleType) -> dict[str, Claim]:
 
 
 def run_cells(claim: Claim) -> tuple[CellResult, ...]:
-    """All of a claim's cells, each run once whatever claims share it, written and read as the store does."""
+    """All cells of a claim, each run once for all claims that share it, written and read as by the store."""
     return tuple(CellResult(cell.arguments, cell.seed, done(cell)) for cell in claim.cells())
 
 
@@ -32,9 +32,9 @@ def ran(id: str) -> tuple[CellResult, ...]:
 
 
 def judged_as_recorded(claim: Claim) -> None:
-    """Assert that a claim has a recorded verdict and a figure, and that a quick one, run, comes out as recorded.
+    """Assert that a claim has a recorded verdict and a figure, and that a quick claim gets its verdict again.
 
-    Where it is decided, its check rejects every wrong neighbour: otherwise it would be undecided.
+    If it is decided, its check rejects every wrong neighbour: otherwise it would be undecided.
     """
     assert claim.id in recorded()
     assert claim.figures
@@ -47,7 +47,7 @@ def judged_as_recorded(claim: Claim) -> None:
 
 
 def changed(cells: Sequence[CellResult], where: Callable[[CellResult], bool], **to: Any) -> list[CellResult]:
-    """The results with some entries of the first that qualifies set to other values."""
+    """The results, with some entries of the first matching result replaced."""
     at = next(i for i, cell in enumerate(cells) if where(cell))
     cell = cells[at]
     assert to.keys() <= cell.result.keys()

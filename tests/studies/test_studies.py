@@ -1,4 +1,4 @@
-"""The studies as a whole: what they register, under names and keys that stored results know."""
+"""The studies as a whole: their registered claims, and the names and keys of stored results."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ SECOND = {
     "beyond.learning_seconds",
     "beyond.width_border",
 }
-"""Experiments that are in their second version: what they compute has changed."""
+"""Experiments in their second version, whose results have changed."""
 FIRST_CELLS = {
     "does-it-learn/recall": "092352277d1dd668",
     "does-it-learn/triples-every-attention": "252e4c36852a5af6",
@@ -115,7 +115,7 @@ def test_every_module_is_listed() -> None:
 
 
 def ours() -> dict[str, list[ledger.Claim]]:
-    """The claims by the file that has them, as "learning/text"."""
+    """The claims by their file, such as "learning/text"."""
     by_file: dict[str, list[ledger.Claim]] = {}
     for module in map(sys.modules.__getitem__, studies.modules()):
         mine = [value for value in vars(module).values() if isinstance(value, ledger.Claim)]

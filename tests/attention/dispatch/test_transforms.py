@@ -337,9 +337,7 @@ def test_every_cell(transform: str, kind: str) -> None:
 
 
 def test_the_compiler_of_machine_code() -> None:
-    """The same graph with PyTorch's default backend, which compiles far more slowly: only one kind, and one in
-    `test_exact`.
-    """
+    """The same graph with PyTorch's default backend, which compiles slowly: one kind here, one in `test_exact`."""
     agree(*compiled("bounded layer", "inductor", fullgraph=True), subject("bounded layer").error)
 
 

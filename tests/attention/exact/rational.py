@@ -34,9 +34,7 @@ def attention(
     key_masks: Sequence[Tensor] | None = None,
     windows: Sequence[int | None] | None = None,
 ) -> tuple[list[list[mpmath.mpf]], list[mpmath.mpf]]:
-    """Rows of outputs and log-sum-exps of one head, from tensors of shape (L, d). Zeros and -inf for a query that
-    attends nothing.
-    """
+    """Rows of outputs and log-sum-exps of one head, from tensors (L, d); zeros and -inf if nothing is attended."""
     with mpmath.workdps(DIGITS):
         q, ks, vs = rows_of(query), [rows_of(key) for key in keys], [rows_of(value) for value in values]
         width = len(vs[0][0]) if vs[0] else 0

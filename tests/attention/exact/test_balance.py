@@ -189,9 +189,7 @@ def test_causal_pairs_with_a_scale_that_is_not_positive(scale, length):
 @pytest.mark.parametrize("order", [2, 3, 4])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_gradients_of_balanced_factors(order, is_causal):
-    """Factors are multiplied by powers of two and the scale divided by them: gradients are divided by them too,
-    exactly.
-    """
+    """Factors times powers of two, and the scale divided by them: gradients are divided by them too, exactly."""
     powers = [100, 60, -80, 110][:order]
     value_powers = [90, -110, 20][: order - 1]
     leaves = [draw(m, 1, 4, 3).float().requires_grad_() for m in range(2 * order - 1)]
@@ -217,9 +215,7 @@ def float64_gradients(tensors, order, incoming, **options):
 
 @pytest.mark.parametrize("spread", [0, -40, -100])
 def test_gradients_of_small_columns_with_small_gradients_coming_in(spread):
-    """The columns of one key are tiny, those of the others are not, and the incoming gradient of one head is far
-    smaller.
-    """
+    """One key has tiny columns, the others do not, and the incoming gradient of one head is far smaller."""
     order = 3
     tensors = [draw(m, 2, 4, 3).float() for m in range(2 * order - 1)]
     tensors[0] *= torch.tensor([2.0**-20, 2.0**-30, 2.0**-25])
@@ -269,9 +265,7 @@ def test_the_gradient_of_a_query_for_which_little_comes_in():
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # forward mode's own
 def test_tangents_of_balanced_factors(order, is_causal):
-    """Factors and tangents are multiplied by powers of two and the scale divided by them: only the output's power
-    remains.
-    """
+    """Factors and tangents times powers of two, the scale divided by them: only the output's power remains."""
     sets = 2 * order - 1
     small, moved = draw(0, sets, 5, 3).unbind(), draw(1, sets, 5, 3).unbind()
     powers = [2.0**100, 2.0**60, *[1.0] * (order - 2), 2.0**80, *[1.0] * (order - 2)]

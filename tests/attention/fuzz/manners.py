@@ -1,5 +1,4 @@
-"""Awkward tensors: heavy tails, subnormal numbers, aligned, colinear, equal and zero rows, and very different
-magnitudes.
+"""Awkward tensors: heavy tails, subnormal numbers, colinear, equal and zero rows, very different magnitudes.
 
 A manner is a way to draw all tensors of a call together: large entries of one tensor may meet tiny entries of another.
 """

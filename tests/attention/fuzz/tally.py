@@ -21,8 +21,7 @@ def _bin(ratio: float) -> str:
 
 @dataclass
 class Count:
-    """For one kind: the number of cases by outcome, the largest ratio of error to certificate, and the ratios'
-    histogram.
+    """For one kind: cases by outcome, the largest ratio of error to certificate, and the histogram of ratios.
 
     `spread` counts ratios by the floor of 20 times their decimal logarithm, and `recipes` calls by the kind of the
     polynomial that they were computed by.

@@ -268,9 +268,7 @@ def test_a_tolerance_finer_than_the_dtype_is_refused():
 @pytest.mark.parametrize("power", [-130, -76, -73, -70, -20])
 @pytest.mark.parametrize("balance", [0, 60])
 def test_values_whose_products_underflow_float32(method, power, balance):
-    """Products of the two value sets are about 2^(2 power): below 2^-149 they underflow float32, just above they lose
-    digits.
-    """
+    """Products of the value sets are about 2^(2 power): below 2^-149 they underflow, just above they lose digits."""
     generator = torch.Generator().manual_seed(power)
     for _ in range(20):
         query, key1, key2, value1, value2 = 2 * torch.rand(5, 2, 2, generator=generator) - 1

@@ -113,9 +113,7 @@ def test_too_extreme_magnitudes_are_refused():
 
 
 def test_memory_does_not_grow_with_the_length():
-    """Forward and backward passes hold inputs, outputs, gradients, one float64 number per query for D, and the
-    certificate.
-    """
+    """Both passes hold inputs, outputs, gradients, one float64 number per query for D, and the certificate."""
     from tests.attention.exact.test_operators import peak_bytes
 
     def work(n):
@@ -171,9 +169,7 @@ def _gradients(factor, is_causal):
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("exponent", [-1060, -1040, -700, 1000])
 def test_gradients_are_linear_in_incoming_gradients_of_any_size(is_causal, exponent):
-    """Multiplication by a power of two is exact, so the gradients scale with it, up to one rounding of subnormal
-    numbers.
-    """
+    """Powers of two are exact, so the gradients scale with them, up to one rounding of subnormal numbers."""
     half = exponent // 2
     expected = [grad * 2.0**half * 2.0 ** (exponent - half) for grad in _gradients(1.0, is_causal)]
     for x, y in zip(_gradients(math.ldexp(1.0, exponent), is_causal), expected, strict=True):

@@ -43,9 +43,7 @@ def _near_linear():
 
 @dataclass(frozen=True)
 class Case:
-    """lengths[0] are the lengths of the query shards, lengths[m] those of key set m - 1; a causal call has one row for
-    all.
-    """
+    """The lengths of the shards of the query and of each key set; a causal call has one row for all."""
 
     name: str
     exact: bool

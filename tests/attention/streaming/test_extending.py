@@ -14,9 +14,7 @@ from tests.attention.streaming.drawn_tokens import SEEN, part, tokens
 @pytest.mark.parametrize("order", [2, 3, 4])
 @pytest.mark.parametrize("batch", [(), (2, 3)])
 def test_decoding_equals_the_causal_call(order, batch):
-    """Token by token, and after a prefill in chunks: equal up to rounding, and within the certificate of exact
-    attention.
-    """
+    """Token by token, and after a prefill in chunks: equal up to rounding, within the certificate."""
     n, d, d_v = 23, 3, 4
     query, keys, values = tokens(0, order, n, d, d_v, batch)
 

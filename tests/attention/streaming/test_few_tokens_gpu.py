@@ -35,9 +35,7 @@ def test_they_are_pytorchs_sums(order, d, d_v, batch):
 
 
 def check_stream(order, d, d_v, batch, sizes):
-    """States and outputs of random tokens, appended in pieces of this length, against exact attention and plain
-    PyTorch.
-    """
+    """States and outputs of random tokens, appended in pieces, against exact attention and plain PyTorch."""
     query, keys, values = tokens(order, sum(sizes), d, d_v, batch)
 
     def run():

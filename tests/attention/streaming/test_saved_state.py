@@ -152,9 +152,7 @@ def attention(query, keys, values, scale):
 
 @pytest.mark.parametrize("order", [4, 6])
 def test_a_state_of_bfloat16_is_not_taken_for_one_of_float64(order):
-    """A token of 1.0078 is within the bound of 1 in bfloat16, but not in float64, whose certificate is for smaller
-    tokens.
-    """
+    """A token of 1.0078 is within the bound of 1 in bfloat16, but not in float64, whose certificate is smaller."""
     arguments = {"order": order, "head_dim": 1, "value_dim": 1, "bound": 1.0, "tolerance": 1e-2, "scale": -8.0}
     narrow = sx.TensorAttentionState(**arguments, dtype=torch.bfloat16)
     wide = sx.TensorAttentionState(**arguments, dtype=torch.float64)

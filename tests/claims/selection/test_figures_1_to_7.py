@@ -53,9 +53,7 @@ def test_the_checks_of_the_runs_see_what_they_speak_of() -> None:
 def _pair(
     free: float, fixed: float, tasks: Sequence[str], seeds: int = 1, growth: float = 0.1, **more: Any
 ) -> list[CellResult]:
-    """Runs of both architectures that fall from 1 to the given final losses and stay there, each task above the one
-    before.
-    """
+    """Runs of both architectures that fall from 1 to the given final losses, each task above the one before."""
     cells = []
     for encoding, end in (("stochastic", free), ("fixed", fixed)):
         for seed in range(seeds):

@@ -1,4 +1,4 @@
-"""Calls in files that a reader gives: what is read of them, and what is refused with a sentence."""
+"""Uploaded files with a call: what is read, and which files are refused with a sentence."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_any_options_are_taken_or_refused_in_a_sentence(metadata: Any) -> None:
 
 
 def test_a_lying_header_is_refused() -> None:
-    """Offsets that overlap pass the look at the header, and not the reader of the format."""
+    """Overlapping offsets pass the check of the header, but not the safetensors reader."""
     one = {"dtype": "F32", "shape": [1, 1], "data_offsets": [0, 4]}
     text = json.dumps({"q": one, "k1": one, "k2": one}).encode()
     with pytest.raises(SeparatrixError, match="one that cannot be read"):

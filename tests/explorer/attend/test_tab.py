@@ -1,4 +1,4 @@
-"""The tab Attend without a browser: the map of the example and of a file, and what is refused."""
+"""The tab Attend without a browser: the map of the example and of a file, and refused input."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_what_a_claim_says_is_no_markup(browser, address: str) -> None:
 
 
 def test_formulas_are_typeset(browser, address: str) -> None:
-    """They are elements that the browser typesets: a fraction is higher than a letter, an accent is above its base."""
+    """Formulas are elements that the browser typesets: a fraction is higher than a letter, an accent above its base."""
     with Visit(browser, address, "?tab=claims&claim=kronecker/lemma-2", **DESKTOP) as page:
         page.locator("article math").nth(1).wait_for(state="attached")
         kinds = page.locator("article math *").evaluate_all("all => all.map(one => one.namespaceURI)")
@@ -72,7 +72,7 @@ def test_the_filter_by_paper_and_verdict_by_keyboard(browser, address: str) -> N
     with Visit(browser, address, **DESKTOP) as page:
         page.locator(".claims input").nth(2).wait_for(state="attached")
         page.locator("input[value=all]").first.focus()
-        page.keyboard.press("ArrowDown")  # from all to the first paper
+        page.keyboard.press("ArrowDown")  # from all papers to the first
         page.locator(".claims input").nth(1).wait_for(state="detached")
         assert listed(page) == ["separation/theorem-1"]
         page.locator("input[value=undecided]").click()
@@ -81,7 +81,7 @@ def test_the_filter_by_paper_and_verdict_by_keyboard(browser, address: str) -> N
 
 
 def test_a_bad_value_in_the_address_is_told(browser, address: str) -> None:
-    """Of every field: the first in an address that is opened, the others one after the other in the same page."""
+    """A bad value of every field: the first in the address, the others one after the other on the same page."""
     assert [one.name for one in claims_tab.FIELDS] == ["paper", "verdict", "text", "claim"]
     bad_ones = {one: dict.fromkeys((bad_values(one)[0], bad_values(one)[-1])) for one in claims_tab.FIELDS}
     first, *others = [(one, bad) for one, some in bad_ones.items() for bad in some]

@@ -1,4 +1,4 @@
-"""The tab Claims: the ledger judged from a store, filtered, opened."""
+"""The tab Claims: the ledger judged from a store, filtered, with an open claim."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_the_ledger_is_judged_again_when_the_store_changes(tmp_path: Path, monke
     filled(tmp_path / "results")
     second = shelf.judgements()
     assert {one.claim.id: str(one.verdict) for one in second} == SHELVED
-    monkeypatch.setattr(Store, "open", None)  # what is known is not read again
+    monkeypatch.setattr(Store, "open", None)  # known verdicts are not read again
     assert shelf.judgements() is second
 
 

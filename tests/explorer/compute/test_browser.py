@@ -27,7 +27,7 @@ def drawn(page: Any) -> None:
 
 
 def row(page: Any, name: str) -> list[str]:
-    """What the plan's table has in a row."""
+    """The entries of a row of the plan's table."""
     return (
         page.locator("#compute-plan tr", has=page.get_by_role("rowheader", name=name)).locator("td").all_inner_texts()
     )
@@ -65,7 +65,7 @@ def test_a_first_visit_says_something(browser: Any, address: str) -> None:
         assert "Your setting has B = 0.9" in page.locator("figure[data-name=phase] figcaption").inner_text()
         page.locator("#sample-found .comparison").wait_for()
         assert page.locator("[role=alert]:not(:empty)").count() == 0
-        # A control, by keyboard: the plan and the address follow.
+        # Change a control by keyboard: the plan and the address follow.
         box = page.get_by_label("B", exact=True).first
         box.fill("6")
         page.locator("#compute-plan td", has_text="exact").first.wait_for()

@@ -1,4 +1,4 @@
-"""The tab Compute without a browser: the plan, the time, the sample, the diagram, and what is refused."""
+"""The tab Compute without a browser: the plan, the time, the sample, the diagram, and refused input."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SPEEDS = Speeds({"exact": 2.0, "polynomial": 3.0})
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that was timed before."""
+    """A machine whose speed was measured before."""
     monkeypatch.setattr(machine_speed, "_found", dict(SPEEDS.factors))
 
 
@@ -151,21 +151,21 @@ def test_the_star_is_where_the_setting_is(bound: float, n: int, symbol: str, at:
     assert (mark.marker.symbol, mark.y[0]) == (symbol, at)
     assert mark.x[0] == min(bound, phase_here.diagram(3, ONE.d, ONE.tolerance).bounds[-1])
     assert ("beyond the edge" in drawn.text) == (symbol != "star")
-    assert (mark.mode, mark.showlegend) == ("markers", True)  # its name would cover the border on a phone
+    assert (mark.mode, mark.showlegend) == ("markers", True)  # its label would cover the border on a phone
 
 
 @pytest.mark.parametrize("d", [1, 8, 64])
 @pytest.mark.parametrize("order", [2, 5])
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-6])
 def test_the_diagram_is_that_of_the_plans(d: int, order: int, tolerance: float) -> None:
-    """On both sides of the border the plan has the method of the diagram: it is drawn for the same d and tolerance."""
+    """On both sides of the border the plan has the method of the diagram, which has the same d and tolerance."""
     panel = phase_here.diagram(order, d, tolerance)
     for at in range(6, len(panel.borders), 14):
         n, most = 2 ** phase_here.LENGTHS[at], panel.borders[at]
         for bound, near_linear in ((0.99 * most, True), (1.01 * most, False)):
             if most and bound**order < plan_table.EASY_RADIUS:
                 plan = sx.plan_shapes(n, d, bound, order, tolerance)
-                by_minimax = "minimax" in (plan.index_set or "")  # which may do where Chebyshev's polynomials do not
+                by_minimax = "minimax" in (plan.index_set or "")  # which may suffice where Chebyshev polynomials do not
                 assert by_minimax or (plan.method == "polynomial") == near_linear, (n, bound)
 
 

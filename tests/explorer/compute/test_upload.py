@@ -1,4 +1,4 @@
-"""Files that a reader gives: what is planned, and what is refused with a sentence, before anything is made of it."""
+"""Uploaded files: which are planned, and which are refused with a sentence before they are parsed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def file(**tensors: Tensor) -> bytes:
 
 
 def raw(header: Any, data: bytes = b"") -> bytes:
-    """A file with any header at all."""
+    """A file with an arbitrary header."""
     text = header if isinstance(header, bytes) else json.dumps(header).encode()
     return struct.pack("<Q", len(text)) + text + data
 
@@ -139,7 +139,7 @@ def test_a_big_file_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_plan_of_a_file_is_the_librarys() -> None:
-    """In the process that really plans it, with values and extra tensors in the file."""
+    """Plan it in the real planning process, with values and extra tensors in the file."""
     names = ("q", "k1", "k2", "v1", "v2")
     given_ = {name: draw(2, 256, 4, dtype=torch.float64, seed=at) for at, name in enumerate(names)}
     found = upload.planned_file(file(**given_, other=draw(3).to(torch.int8)), 1e-4)
@@ -177,7 +177,7 @@ def test_nan_and_infinity_are_refused(name: str, value: float) -> None:
 
 
 def test_lies_in_a_good_header_are_refused() -> None:
-    """Offsets that overlap pass our look at the header, and not the reader of the format."""
+    """Overlapping offsets pass our check of the header, but not the safetensors reader."""
     told = {"dtype": "F32", "shape": [1, 1], "data_offsets": [0, 4]}
     answer = plan_child.answer(raw({"q": told, "k1": told}, bytes(8)), 1e-3)
     assert "cannot be read" in answer["refused"]
@@ -215,7 +215,7 @@ def test_planning_has_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system does not enforce the limit")
 def test_planning_has_a_limited_time_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However busy the machine is, since what counts is the time of the process itself."""
+    """Independent of the load of the machine, because the limit is on the CPU time of the process."""
     code = "from separatrix.explorer.compute import plan_child as p; p.SECONDS = 0; p.limit()\nwhile True: pass"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert ended.returncode == -signal.SIGXCPU
@@ -236,7 +236,7 @@ def test_a_fault_of_the_planner_is_no_sentence_of_the_readers(monkeypatch: pytes
     [((1, 3 * 2**20, 1), (64, 2, 1), 64 * (3 * 2**20 + 2)), ((512, 1, 1), (1, 2**20, 1), 512 * (2**20 + 1))],
 )
 def test_what_would_be_large_once_broadcast_is_refused_before_it_is_made(q: Any, k1: Any, entries: int) -> None:
-    """12 MB of a file became 4 GB in the process that planned it."""
+    """A file of 12 MB became 4 GB in the process that planned it."""
     data = file(q=torch.zeros(q, dtype=torch.float16), k1=torch.zeros(k1, dtype=torch.float16))
     with pytest.raises(SeparatrixError, match=f"once their heads are broadcast against each other, got {entries:,}"):
         upload.header(data)
@@ -246,7 +246,7 @@ def test_what_would_be_large_once_broadcast_is_refused_before_it_is_made(q: Any,
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no other system keeps to the limit")
 def test_the_process_that_plans_has_limited_memory() -> None:
-    """It asks for twice as much as it may have, by Python and by torch, and says so in a sentence."""
+    """The process allocates twice its limit, by Python and by torch, and reports it in a sentence."""
     script = (
         "import torch; from separatrix.explorer.compute import plan_child\n"
         "asks = {'python': lambda *_: bytearray(2**31), 'torch': lambda *_: torch.zeros(2**31, dtype=torch.uint8)}\n"

@@ -41,7 +41,7 @@ def test_a_first_visit_says_something(browser: Any, address: str) -> None:
 
 
 def test_a_figure_keeps_its_height_in_a_window_of_another_size(browser: Any, address: str) -> None:
-    """Plotly drops the layout's height then: without one of its place the figure had none, and could not be saved."""
+    """Plotly then drops the layout's height: without a height of its container the figure could not be saved."""
     with Visit(browser, address, **DESKTOP) as page:
         plot = page.locator("figure[data-name=dynamics] .js-plotly-plot")
         page.locator("figure[data-name=dynamics] .scatterlayer .trace").nth(6).wait_for(state="attached")
@@ -115,17 +115,17 @@ def test_a_run_is_started_watched_reloaded_stopped_and_goes_on(browser: Any, add
         page.locator(".badge.running").wait_for()
         name = alive(store)
         assert state(page)["run"] == name
-        # A second one is refused while it runs.
+        # A second run is refused while the first one runs.
         page.get_by_role("button", name="Start this run").click()
         page.locator("#act-alert", has_text=f"{name} is still running").wait_for()
-        # It is watched: losses, and the weights at its first checkpoint.
+        # Watch the run: losses, and the weights at its first checkpoint.
         page.locator("figure[data-name=run-losses] .scatterlayer .trace").first.wait_for(state="attached")
         page.locator("figure[data-name=run-weights] .heatmaplayer image").nth(1).wait_for(state="attached")
         assert (
             "W and V of T = 48, q = 2, stochastic, sgd, seed 0 after"
             in page.locator("figure[data-name=run-weights] figcaption").inner_text()
         )
-        # A reload shows the same run: all is read back from the store.
+        # After a reload the page shows the same run, read from the store.
         page.reload()
         page.locator(".badge.running").wait_for()
         assert state(page)["run"] == name
@@ -155,7 +155,7 @@ def test_a_run_that_has_finished_shows_its_last_weights_and_stands_beside_anothe
     address = serve(tmp_path)
     with Visit(browser, address, "?tab=learn&run_steps=100&at=7", **DESKTOP) as page:
         page.locator("#learn-summary .comparison").wait_for()
-        for seed, steps in ((0, 100), (1, 200)):  # the second is longer than the step that is looked at
+        for seed, steps in ((0, 100), (1, 200)):  # the second run has more steps than the selected step
             for name, value in (("seed", seed), ("steps", steps)):
                 page.get_by_role("textbox", name=name, exact=True).last.fill(str(value))
             page.wait_for_function(f"() => location.search.includes('run_steps={steps}&run_seed={seed}')")
@@ -189,7 +189,7 @@ def test_on_a_phone_no_control_of_the_runs_lies_on_another(browser: Any, address
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_placeholder_can_be_read_in_both_colour_schemes(browser: Any, address: str, scheme: str) -> None:
-    """Its contrast with the field is at least 4.5, as WCAG asks for."""
+    """The contrast of the text with the field is at least 4.5, as WCAG requires."""
     with Visit(browser, address, color_scheme=scheme, **DESKTOP) as page:
         placeholder = page.get_by_text("Other runs", exact=True)
         placeholder.wait_for()
@@ -207,7 +207,7 @@ def test_a_placeholder_can_be_read_in_both_colour_schemes(browser: Any, address:
 
 
 def luminance(colour: str) -> float:
-    """The relative luminance of a colour "rgb(r, g, b)", by WCAG's definition."""
+    """The relative luminance of a colour "rgb(r, g, b)", as WCAG defines it."""
     numbers = [int(number) / 255 for number in re.findall(r"\d+", colour)[:3]]
     red, green, blue = (n / 12.92 if n <= 0.04045 else ((n + 0.055) / 1.055) ** 2.4 for n in numbers)
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue

@@ -1,4 +1,4 @@
-"""A folder of training runs from somebody else: it starts only a run of checked numbers, and writes only itself."""
+"""A folder of training runs from another person: only checked runs start, and write only their own files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def starter(tmp_path: Path) -> Iterator[Starter]:
 
 
 def received(starter: Starter, name: str, content: object) -> Path:
-    """The folder of a run as it came, with a file of any content in place of what was asked for."""
+    """The folder of a received run, with a file of any content in place of the run's settings."""
     folder = starter.store / "training" / name
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(content if isinstance(content, str) else json.dumps(content))
@@ -48,7 +48,7 @@ def refused(starter: Starter, name: str) -> None:
 
 
 def test_a_received_command_does_not_run(starter: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command of the file would import a module of the folder, or overwrite a file."""
+    """The command in the file would import a module from the folder, or overwrite a file."""
     mark, mine = tmp_path / "it ran", tmp_path / "thesis.tex"
     mine.write_text("mine")
     (tmp_path / "evil.py").write_text(f"open({str(mark)!r}, 'w')")
@@ -174,7 +174,7 @@ def test_any_end_can_be_read(starter: Starter, end: Any) -> None:
 
 
 def test_rows_that_no_run_wrote_are_not_listed(starter: Starter) -> None:
-    """They have right checksums, and the names of our experiments."""
+    """The rows have correct checksums, and the names of our experiments."""
     (sound, *_) = pieces(SMALL.settings(), 100)
     result = canonical(came_out([], None))
     fill(starter.store, [sound], result)

@@ -1,4 +1,4 @@
-"""Training runs of the page: started, watched, stopped, let go on, ended with it; and those kept elsewhere."""
+"""Training runs of the page: started, watched, stopped, resumed, ended with the page; and runs of other stores."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LONG = RunChoices(T=32, q=2, d=3, width=48, eta=1.0, steps=20_000, seed=0)
 
 
 def wait(for_: Callable[[], Any], seconds: float = 900.0) -> Any:
-    """What comes true in time; the machine of a test may be busy."""
+    """Wait until a condition is true; the machine of a test may be busy."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := for_():
@@ -53,7 +53,7 @@ def wait(for_: Callable[[], Any], seconds: float = 900.0) -> Any:
 
 
 def close(starter: Starter) -> None:
-    """End all that it started, as the end of the explorer would, and wait for it."""
+    """End all runs that the page started, as at the end of the explorer, and wait for them."""
     for one in starter.held.values():
         assert one.stdin is not None
         one.stdin.close()
@@ -111,7 +111,7 @@ def test_a_run_is_watched_stopped_and_goes_on(starter: Starter, tmp_path: Path) 
         starter.start(SMALL)
     assert sorted(one.name for one in (tmp_path / "training").iterdir()) == ["lock", name]
     assert name in listed(tmp_path)
-    # Another explorer on the same store sees it, may not start one, and can stop it.
+    # Another explorer on the same store sees the run, may not start one, and can stop it.
     other = Starter(tmp_path)
     with pytest.raises(SeparatrixError, match="still running"):
         other.start(SMALL)
@@ -127,7 +127,7 @@ def test_a_run_is_watched_stopped_and_goes_on(starter: Starter, tmp_path: Path) 
     starter.go_on(name)
     wait(lambda: read_run(tmp_path, name).step[-1] > before.step[-1])
     assert run_status(tmp_path, name).alive
-    # The end of the explorer is the end of the run.
+    # The run ends when the explorer ends.
     close(starter)
     assert "ended with the explorer" in run_status(tmp_path, name).message
     assert json.loads((tmp_path / "training" / name / "end.json").read_text())["how"] == "ended with the explorer"
@@ -236,7 +236,7 @@ def test_runs_of_the_claims_are_found_in_the_store(tmp_path: Path) -> None:
     assert second.lines["loss"][0] is None
     assert {"T=16", "q=4"} <= set(second.lines)
     alone, both = learn_figures.losses(first), learn_figures.losses(second)
-    # The first has kept cosines alone: no empty panel of losses stands above them.
+    # The first run recorded only cosines: there is no empty panel of losses above them.
     assert alone.figure.layout.yaxis.title.text == "cosine to the truth"
     assert "yaxis2" not in alone.figure.layout
     assert [trace.name for trace in alone.figure.data] == ["cosine of W", "cosine of V"]
@@ -318,7 +318,7 @@ def test_a_run_whose_supervisor_is_killed_stops_and_can_go_on(starter: Starter, 
 def test_a_look_at_the_lock_refuses_no_run(starter: Starter, tmp_path: Path) -> None:
     (tmp_path / "training").mkdir()
     handle = os.open(tmp_path / "training" / "lock", os.O_RDONLY | os.O_CREAT)
-    fcntl.flock(handle, fcntl.LOCK_SH)  # as `alive` holds it
+    fcntl.flock(handle, fcntl.LOCK_SH)  # as `alive` holds the lock
     with pytest.raises(SeparatrixError, match="no run is named in it"):
         starter._locked(tmp_path / "training")
     ending = threading.Timer(0.1, os.close, [handle])

@@ -28,7 +28,7 @@ def address(browser, serve, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def drawn(page: Any) -> None:
-    """Wait until the curve and the rows are there."""
+    """Wait until the curve and the rows are drawn."""
     page.locator(".parts").wait_for()
     page.locator("figure .scatterlayer .trace").first.wait_for(state="attached")
     page.locator("figure .barlayer .trace").first.wait_for(state="attached")
@@ -75,7 +75,7 @@ def test_a_slider_moves_the_text_the_numbers_and_the_address(browser, address: s
         page.keyboard.press("End")
         page.wait_for_function("() => document.location.search.includes('n=1e100')")
         page.wait_for_function(f"() => document.querySelector('.parts .success b').textContent !== '{before}'")
-        # The page before this one, this one, and a step for each slider; on a busy machine one for each key.
+        # The previous page, this page, and a step for each slider; on a busy machine a step for each key press.
         assert 4 <= page.evaluate("history.length") <= 6
 
 
@@ -195,7 +195,7 @@ def test_by_keyboard_alone(browser, address: str) -> None:
             assert outlined != "none" or "dash" in names[-1] or "field" in names[-1], names[-1]
         order = [match[1] for match in map(re.compile(r'"kind":"field","of":"(\w+)"').search, names) if match]
         assert order == ["n", "d", "m", "a0", "a1", "b", "c"]
-        # A choice by its arrows.
+        # Select an option by the arrow keys.
         page.locator("input[type=radio][value=ones]").focus()
         page.keyboard.press("ArrowDown")
         page.wait_for_function("() => location.search.includes('weights=identity')")
@@ -209,7 +209,7 @@ def test_help_says_what_a_symbol_is_and_where(browser, address: str) -> None:
         told = page.locator("details[open] p").all_text_contents()
         for text, field in zip(told, separate_tab.FIELDS, strict=True):
             help = f"{field.help} {field.place}."
-            assert text.endswith(help.rpartition("$")[2])  # what comes after the last formula, or everything
+            assert text.endswith(help.rpartition("$")[2])  # the text after the last formula, or the whole text
             assert "$" not in text
         assert page.evaluate("document.documentElement.scrollWidth") == 360
 
@@ -241,14 +241,14 @@ def test_copying_and_saving(browser, address: str) -> None:
 
 
 def bad_view(one: Field) -> tuple[str, list[str]]:
-    """An address with a bad value of a field, in both settings if it is in both, and the names it has there."""
+    """An address with a bad value of a field, in both settings if both have it, and the names of the bad values."""
     names = [one.name] if one.shared else [one.name, one.name + SECOND]
     bad = bad_values(one)[len(one.name) % 6 + 2]
     return "&".join(f"{name}={bad}" for name in names), names
 
 
 def told_and_mended(page: Any, fields: Sequence[Field], names: Sequence[str]) -> None:
-    """Assert that a page names the values of its address that are bad, and has the usual ones in their place."""
+    """Assert that a page names the bad values of its address, and uses the defaults in their place."""
     alert = page.locator(".alert.address").filter(has_text=f"{names[-1]}: expected")
     alert.wait_for()
     page.locator(".parts").wait_for()
@@ -267,7 +267,7 @@ def test_all_values_of_the_address_may_be_bad_at_once(browser, address: str) -> 
 
 
 def test_a_bad_value_in_the_address_is_told(browser, address: str) -> None:
-    """Of every field, one after the other in one page."""
+    """Bad values of every field, one after the other on one page."""
     with Visit(browser, address, QUICK, **DESKTOP) as page:
         drawn(page)
         for one in separate_tab.FIELDS:

@@ -1,4 +1,4 @@
-"""The tab Separate: its numbers are the library's, its rows those of the definition, its code runs."""
+"""The tab Separate: its numbers are the library's, its rows are those of the definition, and its code runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BY_NAME = {field.name: field for field in FIELDS}
 
 
 def given_values(**changed: str) -> dict[str, Any]:
-    """The fields' values where these texts are not the defaults."""
+    """The values of the fields that differ from the defaults."""
     return {name: field.read(changed.get(name, field.default)) for name, field in BY_NAME.items()}
 
 
@@ -125,11 +125,14 @@ def test_the_curve_passes_through_here_and_is_close_where_it_is_steep() -> None:
     coarse = [probabilities.make({**values, "a1": a}).success_probability().success for a in grid]
     assert steps.max() < np.abs(np.diff(coarse)).max() / 2
     [shade] = drawn.figure.layout.shapes
-    assert shade.x0 == pytest.approx(0.7, abs=0.05)  # Definition D.1 begins at 0.7
+    assert shade.x0 == pytest.approx(0.7, abs=0.05)  # Definition D.1 starts at 0.7
     both = separate_figures.along([values, given_values(weights="cross")], "n")
     assert both.columns["setting"] == sorted(both.columns["setting"])
     assert {one.name for one in both.figure.data} == {"success, A", "A is here", "success, B", "B is here"}
-    assert [both.figure.data[i].line.dash for i in (0, 2)] == ["solid", "dash"]  # both are seen where they coincide
+    assert [both.figure.data[i].line.dash for i in (0, 2)] == [
+        "solid",
+        "dash",
+    ]  # both curves are visible where they coincide
 
 
 CASES = [

@@ -1,4 +1,4 @@
-"""Figures drawn from the cells of a claim, and what every figure has: traces, axes, a sentence and data."""
+"""Figures drawn from the cells of a claim, and the parts of every figure: traces, axes, a sentence and data."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tests.claims.cells import cells_of, ran, shortened
 
 @cache
 def drawn(name: str, id: str) -> Drawing:
-    """A figure, drawn from the cells of a claim; those of the full profile are run with few steps."""
+    """A figure, drawn from the cells of a claim; those of the full profile run with few steps."""
     cells_of(id)
     return draw(name, ran(id) if ledger._REGISTRY[id].profile == "quick" else shortened(id))
 
 
 def check_figure(drawing: Drawing, *, y_title: bool = True, edges: bool = True) -> None:
-    """Assert that a figure has the theme, titles of its axes, and something to see in every trace.
+    """Assert that a figure has the theme, axis titles, and visible content in every trace.
 
-    Without `y_title`, rows that have names stand in place of the title of the y axis. Without `edges`, a curve may be
-    empty because the level whose edge it draws is reached nowhere.
+    Without `y_title`, the names of rows replace the title of the y axis. Without `edges`, a curve may be empty because
+    its level is never reached.
     """
     figure = drawing.figure
     content = json.loads(figure.to_json())
@@ -40,7 +40,7 @@ def check_figure(drawing: Drawing, *, y_title: bool = True, edges: bool = True) 
 
 
 def check_sentence(drawing: Drawing) -> None:
-    """Assert that the text that stands in place of a figure is a sentence of moderate length."""
+    """Assert that the text alternative of a figure is a sentence of moderate length."""
     assert drawing.text[0].isupper()
     assert drawing.text.endswith(".")
     assert 40 < len(drawing.text) < 300
@@ -48,7 +48,7 @@ def check_sentence(drawing: Drawing) -> None:
 
 
 def check_data(drawing: Drawing) -> None:
-    """Assert that the columns of a figure are equally long and come out as CSV."""
+    """Assert that the columns of a figure have equal lengths and can be written as CSV."""
     (length,) = {len(column) for column in drawing.columns.values()}
     rows = list(csv.reader(io.StringIO(drawing.csv())))
     assert rows[0] == list(drawing.columns)

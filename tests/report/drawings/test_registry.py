@@ -1,4 +1,4 @@
-"""Every figure of every claim of the papers: it has traces, axes, a sentence and data."""
+"""Every figure of every claim of the papers has traces, axes, a sentence and data."""
 
 from __future__ import annotations
 

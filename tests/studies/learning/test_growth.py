@@ -1,4 +1,4 @@
-"""The claims on what a bound buys: flops, bytes and errors, at small lengths."""
+"""The claims on bounded scores: flops, bytes and errors, at small lengths."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_what_a_bound_buys(grown: tuple[CellResult, ...]) -> None:
 
 
 def test_bytes_kept_are_those_of_the_keys_and_of_the_state(grown: tuple[CellResult, ...]) -> None:
-    """By hand at n = 64: order 3 keeps 4 sets of 64 x 16 in float32, a state 2 sets of 4 heads x 15 x 5 in float64."""
+    """By hand at n = 64: order 3 keeps 4 sets of 64 x 16 in float32, a state 2 sets of 4 x 15 x 5 in float64."""
     kept = {cell.parameters["attention"]: cell.result["kept_bytes"] for cell in grown if cell.parameters["n"] == 64}
     assert kept["order 2"] == 2 * 64 * 16 * 4
     assert kept["order 3"] == 4 * 64 * 16 * 4

@@ -1,4 +1,4 @@
-"""The claims on two-hop joins: fair cells, and verdicts that hang on the results."""
+"""The claims on two-hop joins: fair cells, and verdicts that depend on the results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDS = {join.PLAIN: 0.6, join.ONE: 0.5, join.TWO: 0.6, join.PRODUCT: 0.6, join.T
 
 
 def runs(ends: dict[str, float], longer: dict[str, float] | None = None, **parameters: Any) -> list[CellResult]:
-    """Three seeds of each attention, a little apart, with these accuracies at both readings."""
+    """Three seeds of each attention with small differences and these accuracies at both readings."""
     return [
         CellResult(
             {"attention": name, "steps": 8, "compute_steps": 9, **parameters},
@@ -51,7 +51,7 @@ def test_by_hand_sees_a_wrong_answer() -> None:
 
 
 def test_attentions_are_treated_alike() -> None:
-    """The same seeds and settings; flops spent at equal compute within one step of each other; never seed 0."""
+    """The same seeds and settings; flops at equal compute differ by less than one step; seed 0 is not used."""
     alike: dict[str, list[Any]] = {}
     for cell in join.joins_layers.cells():
         options = dict(cell.arguments)

@@ -1,4 +1,4 @@
-"""The claims on joins with settings chosen alike: fair cells, the rule for rates, and verdicts that depend on leads."""
+"""The claims on joins with settings chosen alike: fair cells, the rule for learning rates, and verdicts by leads."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_verdicts_are_recorded(id: str) -> None:
 
 @pytest.mark.parametrize("claim", [alike.alike_forms, alike.imports_8], ids=lambda claim: claim.id)
 def test_attentions_are_treated_alike(claim) -> None:
-    """The same seeds and settings, each with its rate of the same list, and as much CPU time."""
+    """The same seeds and settings, learning rates from the same list, and equal CPU time."""
     alike_cells: dict[str, list[Any]] = {}
     for cell in claim.cells():
         options = dict(cell.arguments)
@@ -79,7 +79,7 @@ def tried(name: str, rate: float, *accuracies: float) -> CellResult:
     ],
 )
 def test_the_rule_for_rates(accuracies, best) -> None:
-    """The accuracy at the end decides, then the steps to 0.99, then the smaller rate."""
+    """The final accuracy decides, then the number of steps to 0.99, then the smaller learning rate."""
     first, second = accuracies
     assert alike.best_rates([tried(ONE, 0.002, *first), tried(ONE, 0.01, *second)]) == {ONE: best}
 
@@ -120,7 +120,7 @@ def test_every_other_layer_must_be_ahead(worse) -> None:
 
 def test_one_number_of_facts_can_decide() -> None:
     split = runs(ENDS, (8,)) + runs({**ENDS, THREE: 0.3}, (16,))
-    assert alike.alike_sooner.check(split).verdict is FAILS  # as it would be with more numbers of facts
+    assert alike.alike_sooner.check(split).verdict is FAILS  # as with more numbers of facts
     assert alike.alike_pairwise.check(runs(ENDS)).verdict is HOLDS
     assert alike.alike_pairwise.check(runs({**ENDS, alike.PAIRWISE: 0.3})).verdict is FAILS
 

@@ -1,4 +1,4 @@
-"""The claim on two layers of order 2 with enough steps hangs on the accuracy at the end."""
+"""The verdict on two layers of order 2 with enough steps depends on the final accuracy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OURS = claims_of(join_converged)
 
 
 def runs(*ends: float) -> list[CellResult]:
-    """A run for each seed, with accuracy 0.5 at a quarter of the steps and these at the end."""
+    """A run for each seed, with accuracy 0.5 at a quarter of the steps and these final accuracies."""
     return [
         CellResult({"attention": TWO, "steps": 8, "compute_steps": 5}, seed, {"step": [2, 8], "accuracy": [0.5, end]})
         for seed, end in enumerate(ends, 1)

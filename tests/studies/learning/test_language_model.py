@@ -1,4 +1,4 @@
-"""The claims on language models: fair cells, models as they are said to be, and verdicts that hang on the results."""
+"""The claims on language models: fair cells, correct models, and verdicts that depend on the results."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_an_order_at_every_second_layer() -> None:
 
 
 def test_flops_in_windows_are_those_of_the_tuples_that_are_seen() -> None:
-    """Two heads of dimension 3, seven tokens, windows of 5 and 2: counted one by one."""
+    """Two heads of dimension 3, seven tokens, windows of 5 and 2: tuples are counted one by one."""
     kind = AttentionKind(3, windows=(5, 2))
     seen = [(i, j, k) for i, j, k in product(range(7), repeat=3) if i - 5 < j <= i and i - 2 < k <= i]
     assert attention_flops(kind, 2, 3, 7, 7) == 2 * len(seen) * (2 * 3 + 2 * 3)
@@ -58,7 +58,7 @@ def test_flops_in_windows_are_those_of_the_tuples_that_are_seen() -> None:
 
 @pytest.mark.parametrize("id", OURS)
 def test_both_models_are_treated_alike(id: str) -> None:
-    """The same seeds and settings but for the rate; flops spent at equal compute within one step; never seed 0."""
+    """The same seeds and settings except the learning rate; flops at equal compute within one step; not seed 0."""
     kinds: dict[str, list[object]] = {}
     spent, step = {}, {}
     for cell in OURS[id].cells():
@@ -97,7 +97,7 @@ def test_a_run_is_of_the_sizes_and_the_rate_that_its_cell_names() -> None:
 
 
 def runs(pairs: tuple[float, float], triples: tuple[float, float], *, text: str = RECORDED_TEXT) -> list[CellResult]:
-    """Four seeds of each model, a little apart: losses at equal steps and at equal compute."""
+    """Four seeds of each model with small differences: losses at equal steps and at equal compute."""
     cells = []
     for (name, ends), seed in product({PAIRS: pairs, TRIPLES: triples}.items(), (1, 2, 3, 4)):
         arguments = {"text": text, "attention": name, "steps": 10, "compute_steps": 20}

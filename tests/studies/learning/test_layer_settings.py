@@ -1,4 +1,4 @@
-"""The claims on settings of a layer: fair cells, and verdicts that depend on the lead."""
+"""The claims on layer settings: fair cells, and verdicts that depend on the lead."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED, Verdict.UNDECIDED
 
 
 def runs(lead: float, spread: float = 0.01) -> list[CellResult]:
-    """Three seeds of all layers: that with `qk_norm` has this lead, the others noise."""
+    """Three seeds of all layers: the layer with `qk_norm` has this lead, the others have noise."""
     return [
         CellResult(
             {"attention": name, "steps": 8, "compute_steps": 8},

@@ -1,4 +1,4 @@
-"""The models: equally many parameters, causal, the last position alone as in the whole, and counted flops."""
+"""The models: equal parameters, causality, the last position alone as in the whole model, and counted flops."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from separatrix.studies.learning.tasks.task import Task, TaskBatch
 from separatrix.studies.learning.tasks.text import text_task
 
 OTHERS = (JOINING_ALIKE | LAYERS | SEPARATE).items() - MECHANISMS.items()
-"""The attentions of joins and of layer settings; their heads have a dimension that 3 divides."""
+"""The attentions of joins and of layer settings, whose head dimension is a multiple of 3."""
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -97,7 +97,7 @@ def test_the_last_answer_alone_is_the_last_of_all(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, kind in MECHANISMS.items() if kind.bound is not None])
 def test_bounded_layers_compute_by_the_polynomial_method_to_their_tolerance(name: str) -> None:
-    """Only a tolerance makes a plan, and it changes answers by no more than that allows."""
+    """Only a tolerance leads to a plan, which changes answers by no more than the tolerance."""
     task, sizes = symbols(6, 6), Sizes(4, 2, 40)
     exact = Model(task, sizes, mechanism(name), generator=generator())
     near = Model(task, sizes, mechanism(name), tolerance=1e-3, generator=generator())
@@ -175,7 +175,7 @@ def test_gradients(name: str) -> None:
 def test_flops_outside_attention_are_those_that_pytorch_counts(
     name: str, asked: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With attention left out of both counts: its keys and values are read, and that is all."""
+    """Attention is excluded from both counts: its keys and values are read, and nothing else."""
     task, sizes, kind = symbols(9, asked), Sizes(8, 2, 90 if name in LAYERED else 40), mechanism(name)
     model = Model(task, sizes, kind, generator=generator())
 
@@ -192,7 +192,7 @@ def test_flops_outside_attention_are_those_that_pytorch_counts(
 
 
 def test_flops_of_attention_by_hand() -> None:
-    """Two heads of dimension 3, five tokens; 10 monomials of degree 2 and less in 3 variables; elu has 3 features."""
+    """Two heads of dimension 3, five tokens; 10 monomials of degree up to 2 in 3 variables; elu has 3 features."""
     assert attention_flops(AttentionKind(3), 2, 3, 5, 1) == 2 * (5 * 5) * (2 * 3 + 2 * 3)
     assert attention_flops(AttentionKind(3), 2, 3, 6, 6) == 2 * (6 * 6 * 6 / 3) * (2 * 3 + 2 * 3)
     assert attention_flops(AttentionKind(features="elu"), 2, 3, 5, 5) == 2 * 2 * 3 * 4 * 10

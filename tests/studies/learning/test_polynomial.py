@@ -1,4 +1,4 @@
-"""The claims on training by the polynomial method, on a few steps by each road."""
+"""The claims on training by the polynomial method, on a few steps of both kinds of training."""
 
 from __future__ import annotations
 

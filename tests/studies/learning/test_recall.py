@@ -1,4 +1,4 @@
-"""The claims on recall: by hand it is never wrong, and a wrong answer would be seen."""
+"""The claims on recall: the construction is never wrong, and a wrong answer would be detected."""
 
 from __future__ import annotations
 

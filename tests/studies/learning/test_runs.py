@@ -1,4 +1,4 @@
-"""The claims on what small models learn: fair cells, verdicts that hang on the results, and recorded ones."""
+"""The claims on small trained models: fair cells, verdicts that depend on the results, and recorded verdicts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_every_claim_is_recorded_and_has_a_figure() -> None:
 
 @pytest.mark.parametrize("id", [id for id, claim in OURS.items() if training(claim)])
 def test_attentions_are_treated_alike(id: str) -> None:
-    """The same seeds and settings; flops spent at equal compute within one step of each other; never seed 0."""
+    """The same seeds and settings; flops at equal compute differ by less than one step; seed 0 is not used."""
     kinds: dict[str, list[Any]] = {}
     spent: dict[str, float] = {}
     step: dict[str, float] = {}
@@ -67,7 +67,7 @@ def test_a_run_is_judged_at_both_readings() -> None:
 
 
 def run(attention: str, seed: int, early: float, late: float, parameters: int = 1000) -> CellResult:
-    """Its accuracy at equal steps and at equal compute; its loss is one less that."""
+    """The accuracy at equal steps and at equal compute; the loss is one minus the accuracy."""
     values = [0.25, early, late]
     result = {"step": [0, 10, 20], "accuracy": values, "loss": [1 - value for value in values]}
     cell_parameters = {"attention": attention, "task": "recall", "steps": 10, "compute_steps": 20, "size": [3, 2, 2]}
@@ -75,7 +75,7 @@ def run(attention: str, seed: int, early: float, late: float, parameters: int = 
 
 
 def made(**ends: tuple[float, float]) -> list[CellResult]:
-    """Three seeds of each attention, a little apart."""
+    """Three seeds of each attention with small differences."""
     return [
         run(name, seed, early + 0.01 * seed, late + 0.01 * seed)
         for name, (early, late) in ends.items()
@@ -130,7 +130,7 @@ def test_more_parameters_fail() -> None:
 
 @pytest.mark.parametrize("id", [id for id, claim in OURS.items() if training(claim)])
 def test_every_claim_can_hold_and_fail(id: str) -> None:
-    """With results as expected it holds; with the same turned round it fails."""
+    """With the expected results the claim holds; with reversed results it fails."""
     claim = OURS[id]
     names = list(dict.fromkeys(cell.arguments["attention"] for cell in claim.cells()))
     good = dict.fromkeys(names, (0.5, 0.5)) | {name: (0.9, 0.9) for name in ("order 3", "order 3, R = 4")}

@@ -1,4 +1,4 @@
-"""The most attention that bounded scores give one tuple."""
+"""The largest share of attention that bounded scores can give one tuple."""
 
 from __future__ import annotations
 

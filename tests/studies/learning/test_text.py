@@ -1,4 +1,4 @@
-"""The claims on text: their cells and results name the text that was read."""
+"""The claims on text: their cells and results name the text."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(attention: str, seed: int, loss: float, read: str) -> CellResult:
 
 @pytest.mark.parametrize(("read", "told"), [(RECORDED_TEXT, True), ("0123", False)])
 def test_a_verdict_is_compared_with_the_record_of_its_own_text(read: str, told: bool) -> None:
-    """A significant lead of order 3 over order 2 is a difference from what is recorded, for the recorded text alone."""
+    """A significant lead of order 3 over order 2 differs from the record, but only for the recorded text."""
     claim = OURS["does-it-learn/text-every-attention"]
     losses = {"order 2": 3.0, "order 3": 2.0}
     cells = [run(name, seed, loss + 0.01 * seed, read) for name, loss in losses.items() for seed in (1, 2, 3)]

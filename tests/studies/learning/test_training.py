@@ -1,4 +1,4 @@
-"""Runs: seeds decide, attentions see the same inputs, what is held out is judged, and something is learned."""
+"""Runs: deterministic seeds, equal inputs for all attentions, evaluation on held-out data, and learning."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_attentions_see_the_same_inputs() -> None:
 
 
 def test_judging_is_of_what_is_held_out() -> None:
-    """And does not depend on how it is cut up."""
+    """The result does not depend on how the run is split."""
     task = text_task(6)
     run = dataclasses.replace(SHORT, kind=mechanism("order 2"), points=21)
     model, points = fresh(task, run), held_out(task, run)
@@ -76,7 +76,7 @@ def test_a_model_that_is_given_is_trained_in_place() -> None:
 
 @pytest.mark.parametrize("name", ["linear elu", "order 2", "order 3, R = 4"])
 def test_copying_the_last_token_is_learned(name: str) -> None:
-    """Fixed seeds: chance is 1/5, and a model that reads nothing stays there."""
+    """Fixed seeds: chance level is 1/5, and a model that ignores its input stays there."""
 
     def draw(count: int, generator: torch.Generator) -> TaskBatch:
         tokens = torch.randint(5, (count, 4, 1), generator=generator)

@@ -1,4 +1,4 @@
-"""The claims on triples by training: fair cells, what would change their verdicts, and their figures."""
+"""The claims on triples by training: fair cells, results that change their verdicts, and their figures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from separatrix.claims import ledger
 from separatrix.claims.ledger import CellResult, Interval, Verdict
 from separatrix.report.figures import draw
-from separatrix.studies.matching import training as _training  # noqa: F401  its claims: into the ledger
+from separatrix.studies.matching import training as _training  # noqa: F401  its claims are registered in the ledger
 from separatrix.studies.seeds import paired
 
 TRAINED = "beyond/triples-by-training"
@@ -51,7 +51,7 @@ def test_the_verdict_on_training(found: list[CellResult], verdict: Verdict) -> N
 
 
 def test_runs_are_paired_by_seed() -> None:
-    """In whatever order they are found."""
+    """In any order of the results."""
     forwards, backwards = (ledger._REGISTRY[TRAINED].check(cells).numbers for cells in (GOOD, GOOD[::-1]))
     assert forwards == backwards
     lead = forwards["n = 8, M = 7: lead of order 3"]
@@ -61,7 +61,7 @@ def test_runs_are_paired_by_seed() -> None:
 
 
 def test_the_cells_of_training_are_fair() -> None:
-    """Both orders in every setting, with the same seeds and everything else equal."""
+    """Both orders in every setting, with the same seeds and all other parameters equal."""
     for id in (TRAINED, f"{TRAINED}/over-n-and-m"):
         kinds: dict[int, list[object]] = {2: [], 3: []}
         for cell in ledger._REGISTRY[id].cells():

@@ -1,4 +1,4 @@
-"""The claims on which attention learns token selection: their verdicts, and that each check can come out otherwise."""
+"""The claims on which attention learns token selection: their verdicts, and results that change them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The claims on fixed encodings: their verdicts, and that each check can come out otherwise."""
+"""The claims on fixed encodings: their verdicts, and results that change them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_a_bad_encoding_would_be_seen() -> None:
 
 
 def test_the_trained_check_of_fixed_encodings() -> None:
-    """On made results: fixed encodings near the fresh loss hold, one at twice it does not."""
+    """On synthetic results: fixed encodings near the fresh loss hold, one at twice the loss does not."""
 
     def made(fixed: list[float]) -> CellResult:
         return CellResult({}, 0, {"loss": [0.001], "error": [1e-5], "fixed": fixed, "fixed_error": [1e-5] * len(fixed)})

@@ -1,4 +1,4 @@
-"""The claims on encodings of positions: their verdicts, and that the check can come out otherwise."""
+"""The claims on positional encodings: their verdicts, and results that change them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The law of the times with stochastic encodings: its verdict, its mutants, and descent step by step."""
+"""The law of the times with stochastic encodings: its verdict, its mutants, and gradient descent step by step."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_another_factor_in_the_regime_is_another_verdict(K: int, ratios: list[fl
 
 
 def test_the_law_is_the_limit_of_counted_steps() -> None:
-    """Descent of (alpha, C) step by step with orthogonal encodings: wider ones come nearer to the law."""
+    """Gradient descent of (alpha, C) with orthogonal encodings: wider ones are closer to the law."""
     T, q, d, epsilon, eta = 24, 2, 2, 5e-3, 0.5
     apart = []
     for width in (60, 240, 960):

@@ -1,4 +1,4 @@
-"""The claims on learned weights: their verdicts, and that each check can come out otherwise."""
+"""The claims on learned weights: their verdicts, and results that change them."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def test_the_longer_runs_ask_the_same_of_more() -> None:
 def test_the_longer_regression_is_compared_with_the_shorter(
     held_out: list[float], verdict: Verdict, turned: Verdict
 ) -> None:
-    """Beside the shorter runs, longer ones whose linear attention is nearer to guessing, farther from it, or neither.
+    """The shorter runs, and longer ones whose linear attention is nearer to guessing, farther from it, or neither.
 
-    The first are those of the recorded verdict.
+    The first results are those of the recorded verdict.
     """
     longer = OURS["learned-weights/softmax-regression-longer"]
     short = ran(LEARNED_REGRESSION)

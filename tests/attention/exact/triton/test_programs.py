@@ -169,9 +169,7 @@ def test_large_scores_need_their_maximum_subtracted(dtype):
     ids=["all", "windows", "order 4"],
 )
 def test_heads_that_share_keys(lengths, options, of_queries):
-    """Two query heads share one key head: their gradients are summed in the kernel, for incoming gradients of any
-    magnitude.
-    """
+    """Two query heads share a key head: the kernel sums their gradients, for incoming gradients of any size."""
     query, keys, values, generator = drawn(3, 5, lengths, 4, 3, heads=2, shared=2)
     masks = tuple(torch.rand(4 if of_queries else 2, key.shape[1], generator=generator) < 0.7 for key in keys)
     for mask in masks:

@@ -40,9 +40,7 @@ def test_taylor_factor_is_the_tail(degree, radius):
 
 @pytest.mark.parametrize("degree", [0, 1, 2, 3, 7, 20, 61, 120])
 def test_taylor_factor_of_a_number_is_that_of_a_tensor(degree):
-    """Except for multiply-adds that are rounded once or twice; a tensor takes as many terms as its largest radius
-    needs.
-    """
+    """Equal up to fused multiply-adds; a tensor takes as many terms as its largest radius needs."""
     radii = torch.cat([torch.zeros(1), torch.logspace(-6, math.log10(50.0), 150)]).to(torch.float64)
     for moment in {0, degree // 2, degree - degree % 2, degree}:
         numbers = radii.new_tensor([taylor_factor_of_number(degree, moment, R) for R in radii.tolist()])

@@ -1,4 +1,4 @@
-"""The figures on what small models learn, drawn from made-up runs and from small cells."""
+"""The figures on small trained models, drawn from synthetic runs and from small cells."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMES = [*RUNS, "learning_growth", "learning_bytes", "recall_radius", "learning_
 
 
 def on(task: str) -> dict[str, str]:
-    """The parameter that names a task: a text is named by its hash."""
+    """The parameter that identifies a task: a text is identified by its hash."""
     return {"text": "0123"} if task == "text" else {"task": task}
 
 

@@ -26,7 +26,7 @@ def found(experiment: Experiment, seed: int = 0, **parameters: object) -> CellRe
 
 @cache
 def results(name: str) -> tuple[CellResult, ...]:
-    """Small ones, of the kind that the figure's claim hands it."""
+    """Small cells of the kind that the figure's claim uses."""
     learner = attention.learner
     match name:
         case "selection_learning":

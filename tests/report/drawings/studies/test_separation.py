@@ -34,7 +34,7 @@ def found(experiment: Experiment, **parameters: Any) -> CellResult:
 
 @cache
 def results(name: str) -> tuple[CellResult, ...]:
-    """Small ones, of the kind that the figure's claim hands it."""
+    """Small cells of the kind that the figure's claim uses."""
     settings = mechanisms.SETTINGS
     two = ("softmax", "linear, identity")
     match name:
@@ -103,7 +103,7 @@ def test_the_table_shows_success_where_it_says() -> None:
 
 
 def test_the_diagrams_are_upright() -> None:
-    """A column of results is a column of the picture, and a missing width stays empty."""
+    """A column of results is a column of the heat map, and a missing width stays empty."""
     heat = drawn("phase_over_signal").figure.data[0]
     success = results("phase_over_signal")[0].result["success"]
     assert [[heat.z[k][i] for k in range(3)] for i in range(2)] == success

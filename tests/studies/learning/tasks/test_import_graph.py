@@ -1,4 +1,4 @@
-"""The import graph of the standard library: what counts as an import, and how."""
+"""The import graph of the standard library: which statements count as imports, and of which kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two-hop joins: what is drawn has one answer, and both constructions find it."""
+"""Two-hop joins: every random input has one answer, and both constructions find it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JOINS = [Join(2, 2, 1), Join(8, 8, 4), Join(32, 8, 4), ImportJoin(8, 16), Import
 
 
 def draw(join: Join, held_out: bool = False) -> tuple[list[list[tuple[int, int, int]]], Tensor, Tensor]:
-    """The facts (head, relation, tail) of 40 inputs, what they ask, and the tokens with their answers."""
+    """The facts (head, relation, tail) of 40 inputs, their questions, and the tokens with their answers."""
     task = join.task
     batch = (task.held_out if held_out else task.training)(40, torch.Generator().manual_seed(0))
     E, R = join.entities, join.relations
@@ -52,7 +52,7 @@ def test_held_out_imports_are_of_other_modules():
 
 
 def test_modules_have_new_symbols_in_every_input():
-    """Facts of the same modules, in many inputs: a symbol stands for several modules."""
+    """Facts of the same modules, in many inputs: a symbol represents several modules."""
     facts, _, _ = draw(ImportJoin(8, 16))
     assert len({rows[0][0] for rows in facts}) > 8
 

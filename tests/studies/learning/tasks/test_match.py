@@ -1,4 +1,4 @@
-"""Planted triples as a task: the last token is asked."""
+"""Planted triples as a task: the question is at the last token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""k-way associative recall: its inputs are what they are said to be, and two constructions answer them."""
+"""k-way associative recall: its inputs have the documented form, and two constructions answer them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def recalls(draw: st.DrawFn) -> Recall:
 
 
 def looked_up(recall: Recall, tokens: list[list[int]]) -> int:
-    """The answer by the definition: records gathered by their tags, then the one whose key is asked for."""
+    """The answer by the definition: records collected by their tags, then the record with the requested key."""
     k, m, P = recall.order, recall.records, recall.parts
     keys: dict[int, dict[int, int]] = {}
     values: dict[int, int] = {}
@@ -63,7 +63,7 @@ def test_every_last_part_is_shared_by_as_many_records_with_different_values(reca
 
 
 def test_the_tags_carry_the_answer() -> None:
-    """With two records that differ in their first parts alone, exchanging the tags of these exchanges the values."""
+    """For two records that differ only in their first parts, exchanging the tags of these exchanges the values."""
     recall = Recall(3, parts=2, shared=2)
     batch = recall.draw(200, torch.Generator().manual_seed(0))
     swapped = batch.tokens.clone()
@@ -80,7 +80,7 @@ def test_the_tags_carry_the_answer() -> None:
 
 
 def test_answers_are_uniform() -> None:
-    """Chi-squared with 7 degrees of freedom is above 45.1 with a probability below 1.4e-7."""
+    """Chi-squared with 7 degrees of freedom exceeds 45.1 with probability below 1.4e-7."""
     answers = Recall(3, 4, 2).draw(8000, torch.Generator().manual_seed(0)).answers
     counts = torch.bincount(answers[:, 0], minlength=8).double()
     assert float(((counts - 1000) ** 2 / 1000).sum()) < 45.1

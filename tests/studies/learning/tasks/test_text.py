@@ -1,4 +1,4 @@
-"""The text: what is read, windows of it, and the loss that a table of counts has."""
+"""The text: its contents, its windows, and the loss of a table of counts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_windows_are_pieces_of_their_part() -> None:
 
 
 def test_the_last_window_can_be_drawn() -> None:
-    """All starts of the shortest part that holds a window: none is beyond the end."""
+    """All starting positions in the shortest text with one window: none is beyond the end."""
     held_out = len(corpus()) // 10
     batch = text_task(held_out - 1).held_out(3, torch.Generator().manual_seed(0))
     assert batch.tokens.shape == (3, held_out - 1, 2)

@@ -125,7 +125,7 @@ def test_each_blocked_peer_is_another(order, n, blocks):
     assert exact._blocked_peers(order, n).keys() == {f"{block} tuples a block" for block in blocks}
 
 
-def test_what_the_einsum_holds():
+def test_the_memory_of_the_einsum():
     inputs = exact.draw(3, 64, 8)
     assert timing.peak_bytes(lambda: exact.naive(*inputs)) == pytest.approx(exact.naive_bytes(64, 8), rel=0.05)
 
@@ -218,7 +218,7 @@ def test_command_prints_and_saves(invoke, tmp_path):
     assert __main__.rows_of(saved) == ROWS
 
 
-def test_a_busy_machine_is_told_of(invoke, tmp_path):
+def test_a_busy_machine_is_reported(invoke, tmp_path):
     assert "The load average was 0.51 before the run" in invoke(load=0.51).output
     assert json.loads(only_result(tmp_path).read_text())["load"] == 0.51
     assert "not worth keeping" not in invoke(load=0.5).output
@@ -300,6 +300,6 @@ def test_benchmarks_are_found():
     assert not {"timing", "roofline", "__main__"} & found.keys()
 
 
-def test_the_readme_shows_what_is_saved():
+def test_the_readme_shows_the_saved_table():
     readme = __main__.HERE / "README.md"
     assert __main__.with_tables(readme.read_text(), __main__.HERE / "results") == readme.read_text()

@@ -93,7 +93,7 @@ def test_tiles_are_those_that_one_counts(rows, step, window):
     assert found == (whole, border, pytest.approx(rows * window / ((whole + border) * rows * step)))
 
 
-def test_the_whole_cost_counts_every_tile_and_what_is_around():
+def test_the_whole_cost_counts_every_tile_and_the_surrounding_code():
     """Two kernels by hand: 7 peeled and 2 border tiles of 64 x 64 scores, and 14 and 4 of 64 keys x 32 queries."""
     forward = modelled.whole_cost("attend", 64, 64, 128, 10.0, 20.0, 512)
     assert forward.instructions == pytest.approx((7 * 64 * 64 * 10 + 2 * 64 * 64 * 20 + 128 * 512) / (64 * 512))
@@ -170,7 +170,7 @@ CHEAP = {"kind": "bfloat16", "way": compiled.COSTED, "instructions_per_score": 9
         ({"matrix": 1, "target": "gfx942", "kernel": "add_state"}, "instructions for matrix units"),
     ],
 )
-def test_what_may_not_ship_is_noticed(changes, sentence):
+def test_faulty_rows_are_detected(changes, sentence):
     sentences = compiled.faults([row_of(**changes)])
     assert [sentence in found for found in sentences] == ([] if sentence is None else [True])
 
@@ -247,7 +247,7 @@ print(json.dumps([asdict(compiled.compile_one(*one)), sorted(compiled.inexact("c
 
 @needs_triton
 @pytest.mark.timeout(1200)
-def test_one_configuration_compiles_to_what_the_table_says(run, root, tmp_path):
+def test_one_configuration_compiles_to_its_row_of_the_table(run, root, tmp_path):
     """In float32 nothing is approximate or flushed except the exponential, the logarithm, and a score rounded up.
 
     The logarithm, after all sums, is the only place with fused operations that flush subnormal numbers. On Blackwell a

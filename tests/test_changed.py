@@ -50,7 +50,7 @@ def test_the_paths_for_a_file(root: Path, name: str, expected: list[str]) -> Non
     assert list(paths_for(root, name)) == expected
 
 
-def test_what_changed(tmp_path: Path) -> None:
+def test_changed_files(tmp_path: Path) -> None:
     def git(*words: str) -> None:
         subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *words], cwd=tmp_path, check=True)
 

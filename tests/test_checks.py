@@ -16,13 +16,13 @@ NOT_WHOLE = [True, False, 2.0, "2", None, Decimal(2), Fraction(2), np.float64(2)
 
 
 @pytest.mark.parametrize("value", [*NOT_WHOLE, 0, 6, -1, 10**30])
-def test_what_is_no_whole_number_in_the_range(value: object) -> None:
+def test_values_that_are_not_integers_in_the_range(value: object) -> None:
     with pytest.raises(ArgumentError, match="n: expected an integer from 1 to 5, got"):
         checks.whole("n", value, low=1, high=5)
 
 
 @pytest.mark.parametrize("value", [1, 5, np.int64(3), np.uint8(2), torch.tensor(4)])
-def test_a_whole_number_comes_back_as_an_int(value: int) -> None:
+def test_an_integer_is_returned_as_an_int(value: int) -> None:
     found = checks.whole("n", value, low=1, high=5)
     assert type(found) is int
     assert found == value
@@ -44,13 +44,13 @@ def test_the_largest_integers_are_powers(high: int, written: str) -> None:
 
 
 @pytest.mark.parametrize("value", [0, 0.0, -1, float("nan"), float("inf"), True, "1", None, 1j])
-def test_what_is_no_positive_finite_number(value: object) -> None:
+def test_values_that_are_not_positive_finite_numbers(value: object) -> None:
     with pytest.raises(ArgumentError, match="lr: expected a positive finite number, got"):
         checks.positive("lr", value)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("-inf"), True, "1", None])
-def test_what_is_no_finite_number(value: object) -> None:
+def test_values_that_are_not_finite_numbers(value: object) -> None:
     with pytest.raises(ArgumentError, match="x: expected a finite number, got"):
         checks.finite("x", value)
 
@@ -65,7 +65,7 @@ def test_a_string_is_quoted_in_the_message() -> None:
 
 
 @pytest.mark.parametrize("value", [1, 0.5, Fraction(1, 2), np.float32(0.5)])
-def test_a_number_comes_back_as_a_float(value: float) -> None:
+def test_a_number_is_returned_as_a_float(value: float) -> None:
     for check in (checks.positive, checks.finite):
         found = check("x", value)
         assert type(found) is float
@@ -73,18 +73,18 @@ def test_a_number_comes_back_as_a_float(value: float) -> None:
 
 
 @pytest.mark.parametrize("value", ["c", "A", None, 1, ["a"]])
-def test_what_is_none_of_the_names(value: object) -> None:
+def test_values_that_are_none_of_the_names(value: object) -> None:
     with pytest.raises(ArgumentError, match="kind: expected 'a' or 'b', got"):
         checks.one_of("kind", value, ("a", "b"))
 
 
 @pytest.mark.parametrize("value", [0, 1, None, "True"])
-def test_what_is_no_flag(value: object) -> None:
+def test_values_that_are_not_flags(value: object) -> None:
     with pytest.raises(ArgumentError, match="is_causal: expected True or False, got"):
         checks.flag("is_causal", value)
 
 
-def test_no_other_file_tells_bools_from_integers(root: Path) -> None:
+def test_no_other_file_distinguishes_bools_from_integers(root: Path) -> None:
     """Each module uses these checks."""
     package = root / "src" / "separatrix"
     found = {

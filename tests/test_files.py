@@ -66,7 +66,7 @@ def test_a_file_is_on_the_disk_before_its_name_and_its_name_before_the_call_retu
     ]
 
 
-def test_what_is_made_is_for_the_user_alone(tmp_path: Path, open_to_all: None) -> None:
+def test_created_files_are_private(tmp_path: Path, open_to_all: None) -> None:
     write_whole(tmp_path / "new" / "file", b"data")
     os.close(hold(tmp_path / "new" / "lock"))
     for name, mode in {"new": 0o700, "new/file": 0o600, "new/lock": 0o600}.items():
@@ -75,7 +75,7 @@ def test_what_is_made_is_for_the_user_alone(tmp_path: Path, open_to_all: None) -
 
 @pytest.mark.parametrize("call", ["fsync", "replace"])
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_what_fails_leaves_the_old_file_and_no_draft(
+def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: BaseException
 ) -> None:
     path = tmp_path / "file"
@@ -154,9 +154,7 @@ def _here() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": str(Path(files.__file__).parents[1])}
 
 
-def test_a_lock_whose_file_was_removed_before_it_was_taken_is_made_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_whose_file_was_removed_is_created_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, named = tmp_path / "lock", files._is_named
     tries = []
 
@@ -179,7 +177,7 @@ def test_a_lock_can_be_waited_for(tmp_path: Path) -> None:
     os.close(hold(tmp_path / "lock", wait=True))
 
 
-def test_a_file_is_read_where_no_read_can_be_told_not_to_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_read_without_nonblocking_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On Windows a file has no such mode, and setting it is an error."""
     (tmp_path / "note").write_bytes(b"all of it")
     monkeypatch.delattr(os, "O_NONBLOCK")

@@ -160,7 +160,7 @@ def test_imports_go_one_way(root: Path) -> None:
         ("lab/one.py", "'separatrix.claims is a word of a docstring here.'", set()),
     ],
 )
-def test_a_wrong_way_is_seen(tmp_path: Path, file: str, code: str, beyond: set[str]) -> None:
+def test_a_forbidden_import_is_detected(tmp_path: Path, file: str, code: str, beyond: set[str]) -> None:
     for name in ("claims", "lab", "report", "selection"):
         (tmp_path / name).mkdir()
     (tmp_path / file).write_text(code)

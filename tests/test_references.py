@@ -264,7 +264,7 @@ def library(root: Path) -> Library:
     return Library(root / "src", files, symbols)
 
 
-def test_what_docstrings_and_comments_refer_to_exists(root: Path) -> None:
+def test_references_of_docstrings_and_comments_exist(root: Path) -> None:
     package = library(root)
     assert sum(1 for source in package.sources for _ in source.references()) > 1000
     assert package.stale() == []
@@ -331,7 +331,7 @@ def test_a_name_that_exists_is_found(made: Path, name: str) -> None:
         "gone.py", "csrc/gone.hpp", "separatrix_gone",
     ],
 )  # fmt: skip
-def test_a_stale_name_is_seen(made: Path, name: str) -> None:
+def test_a_stale_name_is_detected(made: Path, name: str) -> None:
     assert stale_in(made, f"See\n`{name}`.", "") == [f"made/high/plan.py:2 {name}"]
     assert stale_in(made, "", f"as `{name}` does") == [f"made/high/plan.py:13 {name}"]
     assert stale_in(made, f"See ``{name}``.", "") == []

@@ -55,7 +55,7 @@ def test_updates_are_those_of_adam_written_out(fused: bool, falls: bool) -> None
     assert torch.equal(fresh.get_state(), data.get_state())
 
 
-def test_nothing_is_computed_for_records_that_nobody_asks_for() -> None:
+def test_nothing_is_computed_for_records_that_are_not_requested() -> None:
     net, drawn = model(), []
 
     def draw() -> Tensor:
@@ -79,7 +79,7 @@ def test_a_run_goes_on_from_where_it_was() -> None:
     assert updates == [2, 3, 4]
 
 
-def test_no_steps_leave_the_model_alone() -> None:
+def test_zero_steps_do_not_change_the_model() -> None:
     net = model()
     before = net.weight.tolist()
     records = train(net.parameters(), lambda: batch(generator_for(5, 1)), net, str, steps=0, recorded={0}, lr=LR)

@@ -108,7 +108,7 @@ def test_command(wheel: Path) -> None:
     assert entries.split() == ["[console_scripts]", "separatrix", "=", "separatrix.commands.main:main"]
 
 
-def test_kernels_beside_the_sources_are_not_taken_along(root: Path, tmp_path: Path) -> None:
+def test_kernels_next_to_the_sources_are_not_included(root: Path, tmp_path: Path) -> None:
     """The kernels of `make native` may be built from other sources, and are for one processor."""
     copy = tmp_path / "copy"
     for name in ("pyproject.toml", "README.md", "LICENSE"):
@@ -126,7 +126,7 @@ def test_kernels_beside_the_sources_are_not_taken_along(root: Path, tmp_path: Pa
     assert not [name for name in held(built) if name.endswith(".so")]
 
 
-def test_a_source_distribution_holds_what_the_repository_does(root: Path, tmp_path: Path) -> None:
+def test_a_source_distribution_has_the_files_of_the_repository(root: Path, tmp_path: Path) -> None:
     if not (root / ".git").exists():
         pytest.skip("This is no clone.")
     code = "import sys; from scikit_build_core.build import build_sdist; build_sdist(sys.argv[1])"

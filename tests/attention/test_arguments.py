@@ -153,7 +153,7 @@ def test_every_call_has_the_same_options_with_the_same_defaults(function):
 
 
 @pytest.mark.parametrize("function", [sx.tensor_attention, sx.exact_error_bound])
-def test_overloads_take_what_the_implementation_takes(function):
+def test_overloads_have_the_arguments_of_the_implementation(function):
     for overload in typing.get_overloads(function):
         hints = typing.get_type_hints(overload, include_extras=True)
         assert hints.pop("options") == typing.Unpack[CallOptions]

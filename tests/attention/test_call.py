@@ -21,7 +21,7 @@ def of_heads(call):
     return reference.tensor_attention(call.query, call.keys, call.values, key_masks=masks, scale=call.scale)
 
 
-def test_leading_dimensions_become_heads_and_come_back():
+def test_leading_dimensions_become_heads_and_are_restored():
     query, key, value = draw(0, 3, 1, 4, 3), draw(1, 2, 5, 3), draw(2, 3, 1, 5, 2)
     mask = torch.rand(2, 5, generator=torch.Generator().manual_seed(0)) < 0.7
     call = check_call(query, [key], [value], key_masks=[mask])
@@ -58,7 +58,7 @@ def test_shared_heads_are_copied_by_spread_and_not_before(masked):
     assert spread.spread() is spread
 
 
-def test_a_widened_call_has_zeros_for_what_is_hidden():
+def test_a_widened_call_has_zeros_for_hidden_entries():
     query, key, value = (x.to(torch.bfloat16) for x in (draw(0, 1, 3, 2), draw(1, 1, 4, 2), draw(2, 1, 4, 2)))
     key[0, 1], value[0, 1] = math.nan, math.inf
     call = check_call(query, key, value, key_masks=torch.tensor([True, False, True, True]))
@@ -109,7 +109,7 @@ def test_gradients_are_wanted_where_autograd_records():
     assert [call.name(index) for index in range(5)] == ["query", "keys[0]", "keys[1]", "values[0]", "values[1]"]
 
 
-def test_what_a_call_may_not_be_is_named():
+def test_invalid_calls_are_named():
     query, keys, values = inputs(3, 4, [5, 3])
     with pytest.raises(sx.ArgumentError, match=r"^values\[1\]"):
         check_call(query, keys, [values[0], values[1][:, :2]])

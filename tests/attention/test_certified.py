@@ -58,7 +58,7 @@ def test_a_tolerance_that_the_type_cannot_keep_is_refused():
         sx.certified_attention(query.float(), keys[0].float(), values[0].float(), tolerance=1e-12)
 
 
-def test_the_log_sum_exp_keeps_the_tolerance_where_it_is_asked_for():
+def test_the_log_sum_exp_keeps_the_tolerance_if_requested():
     call = check_call(*inputs(3, 20, [30, 40]))
     exact, lse = reference.tensor_attention(call.query, call.keys, call.values)
     result = certify_call(call, 1e-2, "polynomial", with_lse=True)

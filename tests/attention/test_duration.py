@@ -22,7 +22,7 @@ def call_of(length: int, *, d: int = 64, is_causal: bool = False, window: int | 
     return Call(x, (x, x), (x, x), (), Positions(is_causal, 0, (window, window)), 1 / d)
 
 
-def test_a_long_call_warns_once_with_the_estimate_and_what_is_faster() -> None:
+def test_a_long_call_warns_once_with_the_estimate_and_alternatives() -> None:
     with pytest.warns(LongCallWarning) as caught:
         duration.warn_if_long(call_of(20_000))
     (warning,) = caught
@@ -32,7 +32,7 @@ def test_a_long_call_warns_once_with_the_estimate_and_what_is_faster() -> None:
     assert all(word in message for word in ("windows", "is_causal", "tolerance", "Ctrl-C"))
 
 
-def test_it_does_not_name_what_the_call_has_already() -> None:
+def test_it_does_not_suggest_options_of_the_call() -> None:
     with pytest.warns(LongCallWarning) as caught:
         duration.warn_if_long(call_of(20_000, is_causal=True, window=10_000))
     message = str(caught[0].message)

@@ -61,7 +61,7 @@ def test_the_checker_shares_no_code(root: Path) -> None:
     assert shared == SHARED_WITH_THE_CHECKER
 
 
-def test_every_package_says_what_each_of_its_files_is_for(root: Path) -> None:
+def test_every_package_describes_each_of_its_files(root: Path) -> None:
     package = root / "src" / "separatrix" / "attention"
     for file in package.rglob("__init__.py"):
         text = ast.get_docstring(ast.parse(file.read_text())) or ""

@@ -127,7 +127,7 @@ def test_sinks_cost_the_tuples_that_are_attended():
 
 
 @pytest.mark.parametrize("places", [CAUSAL[0], CAUSAL[4], CAUSAL[9], {"lookahead": 2, "windows": 3}])
-def test_packed_sequences_begin_anew(places):
+def test_packed_sequences_restart_positions(places):
     query, keys, values = inputs(3)
     options = {**places, "is_causal": "lookahead" not in places}
     out = sx.tensor_attention(query, keys, values, cu_seqlens=torch.tensor([0, 4, 9]), **options)
@@ -177,7 +177,7 @@ def test_a_hidden_nan_stays_hidden():
         ({"sinks": 1, "windows": [2]}, "windows: expected 2, one for each key set, got 1"),
     ],
 )
-def test_what_cannot_be(options, message):
+def test_invalid_combinations(options, message):
     with pytest.raises(ArgumentError, match=message):
         sx.tensor_attention(*inputs(3), **options)
     assert issubclass(ArgumentError, SeparatrixError)

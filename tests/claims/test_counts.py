@@ -28,6 +28,6 @@ def test_in_words(empty) -> None:
     assert str(both) == "3 claims, 1 of them quick and 2 full: 1 is proved, 2 fail as printed."
 
 
-def test_what_is_not_recorded_has_not_been_run(empty) -> None:
+def test_claims_without_a_record_have_not_been_run(empty) -> None:
     declare("Lemma 99.9")
     assert count_recorded().verdicts == {Verdict.NOT_RUN: 1}

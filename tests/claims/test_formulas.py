@@ -65,7 +65,7 @@ def test_every_formula_is_typeset() -> None:
             )
 
 
-def test_no_formula_has_what_sites_would_take_for_markdown() -> None:
+def test_no_formula_contains_markdown() -> None:
     for id, latex in formulas():
         assert not re.search(r"[|*&`]|\\[^A-Za-z]|^\s|\s$", latex), f"{id}: {latex}"
 
@@ -86,7 +86,7 @@ def test_no_formula_is_left_in_plain_text() -> None:
 
 
 @pytest.mark.parametrize("old", ["A = exp(Q (K_1 (x) K_2)^T / d).", "m <= n", "at least sqrt(q)", "from D1", "c_exp"])
-def test_the_old_forms_are_seen(old: str) -> None:
+def test_the_old_forms_are_detected(old: str) -> None:
     assert OLD_FORMS.search(old)
 
 
@@ -129,12 +129,12 @@ def test_readable(latex: str, text: str) -> None:
         ("", "empty"),
     ],
 )
-def test_what_pages_cannot_typeset_is_refused(latex: str, why: str) -> None:
+def test_untypesettable_formulas_are_refused(latex: str, why: str) -> None:
     with pytest.raises(FormulaError, match=re.escape(why.replace("\\\\", "\\"))):
         parse(latex)
 
 
-def test_a_lonely_dollar_sign_is_no_formula() -> None:
+def test_a_single_dollar_sign_is_not_a_formula() -> None:
     assert readable("It costs $5.") == "It costs $5."
 
 

@@ -20,7 +20,7 @@ def test_the_index_is_that_of_the_ledger() -> None:
     assert INDEX.read_text("utf-8") == index_of(claims()), "`python -m tests.docs.refresh --made` writes it anew"
 
 
-def test_claims_come_back_from_the_index_without_their_code(monkeypatch, empty, tmp_path: Path) -> None:
+def test_the_index_restores_claims_without_their_code(monkeypatch, empty, tmp_path: Path) -> None:
     erratum = Erratum("a < b", "a ≤ b", "They may be equal.", "equal", rank=Rank.STATEMENT, at="Equation 2")
     declared = declare(
         errata=[erratum], neighbours=[Neighbour("zero", {})], history=["Once it was four."], chosen=["n = 5"]

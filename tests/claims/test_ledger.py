@@ -140,7 +140,7 @@ def test_a_claim_is_not_run_until_its_cells_are_done(empty, store: Store) -> Non
     assert judgement.keys == tuple(number.cell(seed=seed, x=1.0).key for seed in range(5))
 
 
-def test_what_the_check_is_given(empty, store: Store) -> None:
+def test_the_check_receives_results_and_parameters(empty, store: Store) -> None:
     seen: list[CellResult] = []
 
     @claim(
@@ -217,7 +217,7 @@ def shows_what_is_not_asked(cells: Sequence[CellResult]) -> Finding:
         (shows_what_is_not_asked, "its errata are shown by [], and its check shows ['a']"),
     ],
 )
-def test_a_check_that_breaks_is_told(empty, store: Store, check: Any, told: str) -> None:
+def test_an_error_in_a_check_is_reported(empty, store: Store, check: Any, told: str) -> None:
     options = {"paper": "kronecker", "says": "x", "cells": lambda: [number.cell(seed=0, x=1.0)]}
     declared = claim(where="Lemma 1", **options)(check)
     (judgement,) = reproduce([declared], store, in_process(), profile="quick").judgements
@@ -351,7 +351,7 @@ def test_a_bad_record_is_named(tmp_path: Path, text: str, told: str) -> None:
         expected(file)
 
 
-def test_seconds_are_for_figures_and_no_check_sees_them(empty, tmp_path: Path) -> None:
+def test_figures_receive_seconds_and_checks_do_not(empty, tmp_path: Path) -> None:
     seen: list[CellResult] = []
 
     @claim(paper="kronecker", where="Lemma 1", says="It is.", cells=lambda: [number.cell(seed=0, x=1.0)],

@@ -66,7 +66,7 @@ def test_the_report_names_the_theorem_and_its_file() -> None:
     assert "Coq" not in str(statement(recalled(CLAIMS["kronecker/lemma-b.1"], records()), tag))
 
 
-def test_a_changed_statement_is_seen(tmp_path: Path) -> None:
+def test_a_changed_statement_is_detected(tmp_path: Path) -> None:
     original = FOLDER / "ErrorPropagation.v"
     changed = tmp_path / original.name
     changed.write_text(original.read_text("utf-8").replace("<= B ^ 3", "<= B ^ 2"), "utf-8")

@@ -17,5 +17,5 @@ def test_the_worst_of_all_cells_counts() -> None:
     assert compared(CELLS[1:], ERRATA).shows == {"a": False}
 
 
-def test_what_else_must_hold() -> None:
+def test_further_conditions_must_hold() -> None:
     assert compared(CELLS, ERRATA, held=False).verdict is Verdict.FAILS_AS_PRINTED

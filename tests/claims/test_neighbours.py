@@ -97,7 +97,7 @@ def test_a_proof_makes_of_a_check_that_holds_a_claim_that_is_proved(empty: dict[
     assert positive.judged([CellResult({}, 0, {"y": -1.0})]).verdict is Verdict.FAILS_AS_PRINTED
 
 
-def test_code_that_is_what_a_definition_says_makes_of_a_check_that_holds_a_claim_that_is_defined_here(
+def test_a_definition_whose_check_holds_is_defined_here(
     empty: dict[str, Claim],
 ) -> None:
     @claim(
@@ -115,14 +115,14 @@ def test_code_that_is_what_a_definition_says_makes_of_a_check_that_holds_a_claim
     assert positive.judged([CellResult({}, 0, {"y": -1.0})]).verdict is Verdict.FAILS_AS_PRINTED
 
 
-def test_what_a_definition_names_is_there() -> None:
+def test_the_objects_of_a_definition_exist() -> None:
     for id, registered in CLAIMS.items():
         for name in registered.defines:
             home, _, attribute = name.rpartition(".")
             assert callable(getattr(import_module(home), attribute, None)), f"{id}: there is no {name}"
 
 
-def test_what_is_not_reproduced_lists_what_was_chosen(empty: dict[str, Claim]) -> None:
+def test_a_claim_that_is_not_reproduced_lists_its_settings(empty: dict[str, Claim]) -> None:
     def not_found(cells: Sequence[CellResult]) -> Finding:
         return Finding(Verdict.NOT_REPRODUCED)
 

@@ -41,12 +41,12 @@ def stem_of(module: str) -> str:
         ("growth", [], ["Theorem 1.4"]),
     ],
 )
-def test_what_a_stem_tells(stem: str, told: list[str], not_told: list[str]) -> None:
+def test_a_stem_gives_places(stem: str, told: list[str], not_told: list[str]) -> None:
     assert all(tells(stem, where) for where in told)
     assert not any(tells(stem, where) for where in not_told)
 
 
-def test_the_file_of_a_claim_tells_its_place_and_holds_it_as_text() -> None:
+def test_the_file_of_a_claim_is_named_by_its_place_and_contains_it() -> None:
     for id, claim in CLAIMS.items():
         assert claim.home.startswith(f"separatrix.claims.{claim.paper}."), id
         assert tells(stem_of(claim.home), claim.where), f"{claim.home} does not tell {claim.where}"
@@ -54,7 +54,7 @@ def test_the_file_of_a_claim_tells_its_place_and_holds_it_as_text() -> None:
         assert f'"{claim.where}"' in file.read_text("utf-8"), f"a search for {claim.where} must find {file}"
 
 
-def test_the_drawing_of_a_claim_tells_its_place() -> None:
+def test_the_drawing_of_a_claim_is_named_by_its_place() -> None:
     """A drawing has the name of the claim's file; a drawing that claims of several files share names all of them."""
     for id, claim in CLAIMS.items():
         for name in claim.figures:

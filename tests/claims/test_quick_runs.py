@@ -40,7 +40,7 @@ def check_kept(cell: Cell, result: str) -> None:
 
 
 @pytest.mark.parametrize("experiment", RERUN)
-def test_the_shortest_cell_of_an_experiment_gives_what_is_kept(experiment: str) -> None:
+def test_the_shortest_cell_of_an_experiment_gives_the_kept_result(experiment: str) -> None:
     check_kept(RERUN[experiment], outcome(RERUN[experiment]).result)
 
 
@@ -50,12 +50,12 @@ def test_a_cell_of_every_kept_experiment_is_run() -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_every_kept_cell_gives_what_is_kept() -> None:
+def test_every_kept_cell_gives_the_kept_result() -> None:
     for cell in CELLS.values():
         check_kept(cell, rerun(cell).result)
 
 
-def test_another_result_is_seen() -> None:
+def test_a_different_result_is_detected() -> None:
     expected = {"accuracy": [0.5, 0.9], "steps": 3, "name": "sgd"}
     check_like({"accuracy": [0.51, 0.9], "steps": 3, "name": "sgd"}, expected)
     for value in ({"accuracy": [0.5, 0.7]}, {"accuracy": [0.5]}, {"steps": 5}, {"name": "adam"}):

@@ -70,7 +70,7 @@ def test_the_estimate_is_unbiased(slips_in_all: int, first: int, second: int) ->
     assert mean == slips_in_all
 
 
-def test_the_interval_covers_what_is_left() -> None:
+def test_the_interval_covers_the_remaining_slips() -> None:
     """For 60 slips and independent lists of 40 and 45: the interval has 95% of the overlaps, to a few percent."""
     total, first, second = 60, 40, 45
     covered = Fraction(0)

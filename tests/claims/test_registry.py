@@ -50,7 +50,7 @@ class ClaimsOfPaper:
         assert finding.verdict is recorded()[quick_id], finding
         assert finding.numbers
 
-    def test_what_is_misprinted_is_named(self) -> None:
+    def test_misprints_are_named(self) -> None:
         """A claim with a corrected verdict names its errata; one that holds or is not reproduced has none."""
         for id, claim in CLAIMS.items():
             if claim.paper != self.paper:

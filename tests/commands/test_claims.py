@@ -60,7 +60,7 @@ def test_claims_are_chosen_by_verdict_place_and_text(recorded, tmp_path: Path) -
     assert "--verdict: expected" in refused.stderr
 
 
-def test_json_has_what_was_found(recorded, tmp_path: Path) -> None:
+def test_json_has_the_findings(recorded, tmp_path: Path) -> None:
     made = declare()
     recorded[made.id] = Verdict.HOLDS
     invoke("reproduce", "--store", tmp_path, "--in-process")
@@ -127,7 +127,7 @@ def test_earlier_rules_that_are_left_out_are_not_counted_as_numbers(recorded, tm
     assert one.count("four of five") == 9
 
 
-def test_a_definition_tells_its_code_and_a_claim_its_earlier_rules(recorded, tmp_path: Path) -> None:
+def test_a_definition_shows_its_code_and_a_claim_its_earlier_rules(recorded, tmp_path: Path) -> None:
     made = declare(
         "Definition 1", defines=["separatrix.tensor_attention"], history=["Until then four of five were enough."]
     )

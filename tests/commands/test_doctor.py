@@ -84,14 +84,14 @@ def test_a_store_that_is_not_there() -> None:
     assert "nowhere" in done.output
 
 
-def test_speeds_are_told() -> None:
+def test_speeds_are_printed() -> None:
     output = invoke().output
     assert "20.0 ms, 2.00 times the cost model's (so)" in output
     assert "90.0 ms, 3.00 times the cost model's (so)" in output
     assert "polynomial / exact is 1.50 times the cost model's" in output
 
 
-def test_speeds_are_the_best_of_several_beside_the_planners(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_speeds_are_the_best_of_several_and_shown_with_the_planners(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     clock = iter(range(10**6))
     exact, polynomial = doctor.speeds(seconds=0.0, clock=lambda: next(clock))
@@ -103,7 +103,7 @@ def test_speeds_are_the_best_of_several_beside_the_planners(monkeypatch: pytest.
     assert 0 < polynomial.reckoned < 60
 
 
-def test_the_kernels_that_run_are_told() -> None:
+def test_the_kernels_that_run_are_printed() -> None:
     found = native()
     told = invoke().output
     assert f"{found.architecture}. {found.reason}" in told or f"none: plain PyTorch is used. {found.reason}" in told
@@ -129,7 +129,7 @@ def test_other_kernels_and_those_that_do_not_run_here(monkeypatch: pytest.Monkey
     )
 
 
-def test_kernels_on_one_thread_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_on_one_thread_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "native", lambda: Native(Library(), "narrow", "It is the best."))
     assert "They run on one thread, because this build of PyTorch does not share its threads." in doctor.kernels()
 
@@ -148,7 +148,7 @@ def test_the_kernels_have_the_threads_that_pytorch_lends() -> None:
         ("", True, None, "Build it again, by make native or pip install."),
     ],
 )
-def test_where_no_kernels_run_the_doctor_says_what_to_do(
+def test_without_kernels_the_doctor_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: str, file: bool, compiler: str | None, advice: str
 ) -> None:
     monkeypatch.setenv("SEPARATRIX_ISA", asked)
@@ -184,7 +184,7 @@ def test_certificates_that_are_not_valid(monkeypatch: pytest.MonkeyPatch) -> Non
     assert done.output.count("BROKEN") == 1
 
 
-def test_modes_are_told_by_the_doctor(forked) -> None:
+def test_the_doctor_reports_modes(forked) -> None:
     """A process that flushes subnormal numbers: the command prints the line, and exits with 1."""
     code = (
         "import torch; torch.set_num_threads(2); torch.set_flush_denormal(True)\n"
@@ -278,7 +278,7 @@ def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch, tmp_
 
 
 @pytest.mark.parametrize("has_triton", [True, False])
-def test_the_engine_of_a_gpu_is_told(monkeypatch: pytest.MonkeyPatch, has_triton: bool) -> None:
+def test_the_engine_of_a_gpu_is_printed(monkeypatch: pytest.MonkeyPatch, has_triton: bool) -> None:
     monkeypatch.setattr(doctor, "installed", lambda: has_triton)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     told = "not yet timed on hardware" if has_triton else "because Triton 3.6 or later is not installed"

@@ -23,7 +23,7 @@ def test_a_whole_number_is_written_in_any_way(n: str) -> None:
 
 
 @pytest.mark.parametrize("n", ["1e-3", "1.5", "ten", "nan", "1e99999", ""])
-def test_what_is_no_whole_number_is_refused(n: str) -> None:
+def test_noninteger_values_are_refused(n: str) -> None:
     done = invoke("plan", "--n", n, "--d", "8", "--bound", "0.9")
     assert done.exit_code == 2
     assert "expected a whole number, such as 1000, 1e6 or 10^6" in " ".join(done.stderr.replace("│", " ").split())

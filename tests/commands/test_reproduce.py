@@ -31,7 +31,7 @@ def test_reproduce_succeeds_and_fails_by_the_record(recorded, tmp_path: Path) ->
     assert invoke("reproduce", "--store", tmp_path / "r", "--paper", "cookbook").exit_code == 2
 
 
-def test_reproduce_only_runs_what_is_asked(recorded, tmp_path: Path) -> None:
+def test_reproduce_only_runs_the_named_claims(recorded, tmp_path: Path) -> None:
     one, other = declare("Lemma 1"), declare("Lemma 2", cells=lambda: [number.cell(seed=9, x=9.0)])
     recorded |= {one.id: Verdict.HOLDS, other.id: Verdict.HOLDS}
     done = invoke("reproduce", "--store", tmp_path / "r", "--in-process", "--only", other.id)

@@ -33,7 +33,7 @@ def test_ls(filled: Path) -> None:
     assert len(invoke("store", "ls", "--store", filled, "--experiment", "tests.walk").stdout.splitlines()) == 1
 
 
-def test_ls_tells_a_living_run_from_a_killed_one(filled: Path) -> None:
+def test_ls_distinguishes_a_living_run_from_a_killed_one(filled: Path) -> None:
     cell = number.cell(seed=0, x=1.0)
     with Store.create(filled) as store, Lease(store) as lease:
         lease.take([(cell.key, cell)], failed_too=False)

@@ -73,7 +73,7 @@ def test_bad_options(tmp_path: Path, options: list[str], told: str) -> None:
     assert not (tmp_path / "r").exists()
 
 
-def test_a_bad_sweep_is_told_in_a_sentence_and_makes_no_store(tmp_path: Path) -> None:
+def test_a_bad_sweep_is_reported_in_a_sentence_and_creates_no_store(tmp_path: Path) -> None:
     for text in ("experiment = ", 'experiment = "tests.walk"'):
         done = invoke("sweep", write(tmp_path, text), "--store", tmp_path / "r", *MODULE)
         assert done.exit_code == 2

@@ -190,7 +190,7 @@ def test_a_damaged_piece_is_trained_again(tmp_path: Path) -> None:
         ({"checkpoint_every": "0"}, "--checkpoint-every: expected"),
     ],
 )
-def test_what_cannot_be_is_said_in_a_sentence(tmp_path: Path, options: dict[str, str], sentence: str) -> None:
+def test_invalid_input_is_reported_in_a_sentence(tmp_path: Path, options: dict[str, str], sentence: str) -> None:
     done = ran(tmp_path / "new", **options)
     assert done.exit_code == 2
     assert sentence in done.stderr
@@ -300,7 +300,7 @@ def test_a_pipe_gets_lines_now_and_then() -> None:
     ]
 
 
-def test_what_a_run_leaves_is_for_the_user_alone(tmp_path: Path) -> None:
+def test_files_of_a_run_are_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         assert ran(tmp_path / "new" / "runs").exit_code == 0

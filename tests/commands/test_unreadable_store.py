@@ -54,7 +54,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("words", COMMANDS)
-def test_it_says_what_is_wrong(store: Path, tmp_path: Path, words: str) -> None:
+def test_it_reports_the_error(store: Path, tmp_path: Path, words: str) -> None:
     text = words.format(new=tmp_path / "new", sweep=ROOT / "examples" / "dask_sweep.toml")
     done = invoke(*text.split(), "--store", store)
     assert isinstance(done.exception, SystemExit), done.exception

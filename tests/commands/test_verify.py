@@ -43,7 +43,7 @@ def test_a_broken_certificate(tmp_path: Path) -> None:
     assert "from decimal import Decimal" in done.output
 
 
-def test_a_file_that_is_no_saved_call(tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_saved_call(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"no tensors")
     done = invoke("verify", tmp_path / "file")
     assert done.exit_code == 2

@@ -70,7 +70,7 @@ def seen_by(
         check()
 
     @pytest.mark.parametrize("planted", errors.values(), ids=list(errors))
-    def test_a_planted_error_is_seen(planted: Planted, programs: Path) -> None:
+    def test_a_planted_error_is_detected(planted: Planted, programs: Path) -> None:
         assert_seen(planted, programs)
 
-    return programs, test_the_checks_pass_without_one, test_a_planted_error_is_seen
+    return programs, test_the_checks_pass_without_one, test_a_planted_error_is_detected

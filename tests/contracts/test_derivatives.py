@@ -24,7 +24,7 @@ def wrong(x, y):
 
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # PyTorch's own warning, in forward mode
 @pytest.mark.parametrize("kind", COMPARED)
-def test_an_error_in_one_entry_is_seen(kind):
+def test_an_error_in_one_entry_is_detected(kind):
     generator = torch.Generator().manual_seed(0)
     leaves = [torch.rand(3, dtype=torch.float64, generator=generator).requires_grad_() for _ in range(2)]
     COMPARED[kind](definition, definition, leaves, 0.0)

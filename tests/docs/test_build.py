@@ -74,7 +74,7 @@ def fetched(built: Path, pages: dict[Path, Page]) -> list[str]:
     ]
 
 
-def test_links_and_loads_are_seen(tmp_path: Path) -> None:
+def test_links_and_loads_are_detected(tmp_path: Path) -> None:
     tmp_path = tmp_path.resolve()
     (tmp_path / "other.html").write_text('<p id="here"></p>')
     links = ["other.html", "other.html#here", "other.html#gone", "gone.html", "#gone", "#top", "https://example.org/"]

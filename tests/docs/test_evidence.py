@@ -39,7 +39,7 @@ def test_docstrings() -> None:
     assert not done.failed
 
 
-def test_what_is_recorded_is_of_the_claims_as_they_are() -> None:
+def test_the_records_match_the_current_claims() -> None:
     """The verdicts are those of the ledger, and the numbers those of the claims' current cells."""
     recorded, verdicts = evidence.recorded(), expected()
     assert tuple(recorded) == evidence.CLAIMS
@@ -53,7 +53,7 @@ def test_what_is_recorded_is_of_the_claims_as_they_are() -> None:
             assert recorded[one.id]["cells"] == evidence.fingerprint(one), "run the claim, and docs._ext.evidence"
 
 
-def test_the_figure_is_drawn_from_what_is_recorded() -> None:
+def test_the_figure_is_drawn_from_the_records() -> None:
     for drawn in (evidence_figure, joins_figure):
         assert drawn.FIGURE.read_text() == drawn.svg(), "python -m tests.docs.refresh --made"
 
@@ -106,7 +106,7 @@ def test_numbers_stand_in_the_tables_alone() -> None:
     assert re.findall(r"\d\.\d", prose) == []
 
 
-def test_what_a_store_has_found_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_results_of_a_store_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evidence, "CLAIMS", (QUICK,))
     store, path = tmp_path / "store", tmp_path / "evidence.json"
     with (
@@ -129,7 +129,7 @@ def test_what_a_store_has_found_is_written(tmp_path: Path, monkeypatch: pytest.M
     assert json.loads(path.read_text())[QUICK]["verdict"] == "kept"
 
 
-def test_without_a_store_the_commands_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_store_the_commands_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert evidence._main([]) == 2
     told = capsys.readouterr().out.splitlines()
     assert len(told) == len(evidence.CLAIMS)

@@ -88,7 +88,7 @@ def test_errata_are_counted_by_paper_and_rank() -> None:
 
 
 @pytest.mark.parametrize("paper", PAPERS_ORDER)
-def test_the_authors_are_told_all_of_it(paper: str) -> None:
+def test_the_authors_page_has_all_errata(paper: str) -> None:
     top, listed, found = authors_summary(paper), authors_errata(paper), authors_findings(paper)
     assert PAPERS[paper].title in top
     assert PAPERS[paper].version in top
@@ -106,12 +106,12 @@ def test_the_authors_are_told_all_of_it(paper: str) -> None:
         assert f"*Why:* {marked(slip.places[0][1].why)}" in listed
 
 
-def test_the_authors_page_begins_with_what_matters_first() -> None:
+def test_the_authors_page_begins_with_the_most_important_errata() -> None:
     heads = re.findall(r"^### 1\. (.*)$", authors_errata("selection"), re.MULTILINE)
     assert heads[0].startswith("Lemma A.3")
 
 
-def test_the_files_of_a_claim_are_what_its_experiments_call() -> None:
+def test_the_files_of_a_claim_are_those_its_experiments_call() -> None:
     (definition,) = claims(only=["kronecker/definition-1.5"])
     assert library_files(definition) == ["attention/operator.py", "attention/reference.py"]
     assert claim_files(definition) == ["claims/kronecker/definition_1_5.py"]
@@ -132,7 +132,7 @@ def test_every_public_name_has_a_place_in_the_api() -> None:
             assert re.search(directive, text, re.MULTILINE)
 
 
-def test_the_api_begins_with_what_most_readers_look_for() -> None:
+def test_the_api_begins_with_the_most_used_names() -> None:
     shown = [one.name for one in names("separatrix")]
     assert shown[:3] == ["tensor_attention", "certified_attention", "plan_attention"]
     assert names("nn")[0].name == "TensorAttention"
@@ -149,7 +149,7 @@ def test_no_public_name_is_forgotten() -> None:
     assert {one.name for one in names("lab")} == set(import_module("separatrix.lab").__all__)
 
 
-def test_a_bare_name_means_what_it_means_in_its_room() -> None:
+def test_a_bare_name_is_resolved_in_its_scope() -> None:
     assert links("separatrix.attention.streaming.state")["tensor_attention"] == "separatrix.tensor_attention"
     assert links("separatrix.selection.training")["train"] == "separatrix.selection.train"
     assert "train" not in links("separatrix.attention.streaming.state")
@@ -177,7 +177,7 @@ def test_marks() -> None:
 
 
 @pytest.mark.parametrize("page", MADE, ids=lambda page: page.stem)
-def test_what_is_committed_is_what_the_source_says(page: Path) -> None:
+def test_the_committed_pages_match_the_source(page: Path) -> None:
     """The papers' tables, the errata and the commands can be read without a build, and are up to date."""
     text = page.read_text()
     assert text.count("<!-- made: ") == text.count("<!-- end -->") > 0

@@ -20,7 +20,7 @@ def test_three() -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_prints_what_is_recorded(forked, path: Path) -> None:
+def test_the_output_is_the_recorded_one(forked, path: Path) -> None:
     code = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
     found = run_in_order(forked, ["".join(cell["source"]) for cell in code])
     assert found == ["".join(printed(cell)) for cell in code], "python -m tests.docs.refresh writes it anew"

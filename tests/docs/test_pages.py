@@ -41,7 +41,7 @@ def test_every_block_of_code_is_known() -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_code_prints_what_the_page_says(forked, page: Path) -> None:
+def test_the_code_prints_the_output_of_the_page(forked, page: Path) -> None:
     code = [block for block in blocks(page.read_text()) if block.language == "python"]
     printed = run_in_order(forked, [block.code for block in code])
     assert printed == [block.printed or "" for block in code], "python -m tests.docs.refresh writes it anew"

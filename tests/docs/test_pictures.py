@@ -11,7 +11,7 @@ from docs._ext import data_sets_figure
 from tests.docs.pages import DOCS, blocks
 
 
-def test_the_map_of_the_guide_is_what_its_code_draws(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_map_of_the_guide_is_drawn_by_its_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Compare word by word: colours and lengths of bars may differ in the last digit between machines."""
     page = DOCS / "guide" / "seeing.md"
     monkeypatch.chdir(tmp_path)

@@ -47,7 +47,7 @@ def visitor(app, host: str):
     return made
 
 
-def test_the_page_needs_nobody_else(client) -> None:
+def test_the_page_needs_no_other_server(client) -> None:
     page = client.get("/").text
     linked = re.findall(r'(?:src|href)="([^"]*)"', page)
     assert linked
@@ -57,7 +57,7 @@ def test_the_page_needs_nobody_else(client) -> None:
             assert client.get(one.partition("?")[0], buffered=True).status_code == 200
 
 
-def test_plotly_is_asked_for_at_once_where_the_tab_begins_with_a_figure(client) -> None:
+def test_plotly_is_requested_early_if_the_tab_begins_with_a_figure(client) -> None:
     asked = f'<link rel="preload" href="{PLOTLY}" as="script">'
     for view in ("/", "/?tab=learn", "/?tab=phlogiston"):
         page = client.get(view).text
@@ -177,7 +177,7 @@ def test_there_is_no_debugger(app, client) -> None:
     assert client.get("/console").status_code == 404
 
 
-def test_a_token_is_asked_for_shown_once_and_kept_by_the_browser(tmp_path: Path) -> None:
+def test_a_token_is_required_once_and_kept_by_the_browser(tmp_path: Path) -> None:
     made = make_app(tmp_path, pages=PAGES)
     guard(made, Endpoint("0.0.0.0", 8050, "correct-horse-battery"))
     friend, other = (visitor(made, "192.168.0.7:8050") for _ in range(2))
@@ -226,7 +226,7 @@ def test_the_address_chooses_the_tab(client) -> None:
     assert found['{"kind":"tab","of":"separate"}.aria-selected'] == "true"
 
 
-def test_what_is_wrong_with_the_address_is_told(client) -> None:
+def test_errors_of_the_address_are_reported(client) -> None:
     told = texts(reader(client).open("?tab=nowhere&n=5")["panel.children"])
     assert "tab: expected separate or claims, got 'nowhere'. separate is used instead." in told
     told = texts(reader(client).open("?tab=separate&n=1&x=2&d=7&d=8")["panel.children"])
@@ -235,7 +235,7 @@ def test_what_is_wrong_with_the_address_is_told(client) -> None:
     assert "The address has d more than once: the first is used." in told
 
 
-def test_an_address_that_is_no_text_is_told(client, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_address_that_is_not_text_is_reported(client, caplog: pytest.LogCaptureFixture) -> None:
     seen = reader(client)
     seen.open("")
     [show] = [one for one in client.get("/_dash-dependencies").json if "panel.children" in one["output"]]
@@ -260,7 +260,7 @@ def faulty(error: Exception) -> SimpleNamespace:
     return SimpleNamespace(TITLE="Faulty", FIELDS=(), COMPARES=False, layout=layout, register=register)
 
 
-def test_an_error_is_a_sentence_and_a_bug_is_logged_and_not_told(tmp_path: Path, caplog) -> None:
+def test_an_error_is_a_sentence_and_a_bug_is_logged_and_not_shown(tmp_path: Path, caplog) -> None:
     wrong = ArgumentError("n", expected="less", got=7)
     found = reader(make_app(tmp_path, pages={"f": faulty(wrong)}).server.test_client()).open("")
     assert found["faulty-alert.children"] == str(wrong)
@@ -273,7 +273,7 @@ def test_an_error_is_a_sentence_and_a_bug_is_logged_and_not_told(tmp_path: Path,
     assert "secret" not in json.dumps(found)
 
 
-def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported(tmp_path: Path) -> None:
     server, address = bound(make_app(tmp_path, pages=PAGES), Endpoint("127.0.0.1", 0))
     try:
         port = int(re.fullmatch(r"http://127\.0\.0\.1:(\d+)/", address).group(1))

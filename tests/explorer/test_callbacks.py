@@ -113,7 +113,7 @@ def fields(genuine: list[dict[str, Any]]) -> dict[str, Any]:
         (lambda body: body.update(inputs=[[{}] * 2000]), "no list of at most 1000 components"),
     ],
 )
-def test_what_does_not_fit_is_said(client, genuine: list[dict[str, Any]], spoil: Any, why: str) -> None:
+def test_mismatched_sizes_are_reported(client, genuine: list[dict[str, Any]], spoil: Any, why: str) -> None:
     body = fields(genuine)
     assert client.post(POST, json=body).status_code == 200
     spoil(body)

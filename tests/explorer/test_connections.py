@@ -65,7 +65,7 @@ def ended(one: socket.socket) -> bool:
     [b"", b"GET / HTTP/1.1\r\nHost: ", b"POST /_dash-update-component HTTP/1.1\r\nContent-Length: 9999\r\n\r\n{"],
     ids=["silent", "in its header", "in its body"],
 )
-def test_many_slow_connections_keep_nobody_out(place: tuple[str, int], slow: Callable, beginning: bytes) -> None:
+def test_many_slow_connections_block_no_reader(place: tuple[str, int], slow: Callable, beginning: bytes) -> None:
     """More connections than allowed: the oldest are closed, and a reader is answered immediately."""
     opened = slow(beginning, MOST + 10)
     assert status(place) == 200

@@ -36,7 +36,7 @@ def test_every_field_takes_its_default_and_its_bounds(tab, field: Field) -> None
 
 
 @pytest.mark.parametrize(("tab", "field"), EVERY)
-def test_every_bad_value_is_told_and_the_default_is_used(tab, field: Field) -> None:
+def test_every_bad_value_is_reported_and_the_default_is_used(tab, field: Field) -> None:
     for bad in bad_values(field):
         with pytest.raises(ArgumentError):
             field.read(bad)
@@ -103,7 +103,7 @@ def test_no_query_breaks_anything(text: str) -> None:
         st.sampled_from(["n", "d", "n.2", "d.2"]), st.sampled_from(["3", "7", "22", "1e1", "nonsense", "&=;#%20"])
     )
 )
-def test_what_is_written_is_read_again(given_state: dict[str, str]) -> None:
+def test_written_values_are_read_again(given_state: dict[str, str]) -> None:
     fields = (N, whole("d", "d", "", "", low=3, high=102, default="12"))
     found = address.read(given_state, fields, compares=True)
     parameters, notes = address.query(urlencode({"tab": "separate", **found.state}))

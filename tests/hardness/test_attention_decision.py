@@ -146,7 +146,7 @@ def test_a_broken_promise_is_said(n_b: int, n_c: int, where: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_both_roads_decide_alike(seed: int) -> None:
+def test_both_methods_decide_equally(seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     sets = (torch.rand(3, 3, 5, generator=generator) < 0.75).long()
     instance = OrthogonalVectors(*sets)

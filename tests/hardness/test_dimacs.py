@@ -38,7 +38,7 @@ FORMULAS = st.builds(
 
 
 @given(FORMULAS)
-def test_what_is_written_is_read_again(formula: Formula) -> None:
+def test_written_values_are_read_again(formula: Formula) -> None:
     assert parse_dimacs(dimacs(formula)) == formula
 
 
@@ -96,7 +96,7 @@ def test_malformed_files_are_refused_with_the_line(tmp_path: Path, text: str, li
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_python_sat_accepts_what_is_refused_here() -> None:
+def test_python_sat_accepts_files_that_are_refused_here() -> None:
     """The reason why python-sat is not used as the reader."""
     assert CNF(from_string="p cnf 2 3\n1 0\n2 0\n").clauses == [[1], [2]]
     assert CNF(from_string="p cnf 2 1\n1 5 0\n").clauses == [[1, 5]]
@@ -118,7 +118,7 @@ def test_other_characters_in_a_text() -> None:
 
 
 @given(FORMULAS, st.sampled_from(["\n", "\r\n", "\r"]))
-def test_a_file_and_its_text_are_read_alike(tmp_path_factory, formula: Formula, end: str) -> None:
+def test_a_file_and_its_text_give_the_same_formula(tmp_path_factory, formula: Formula, end: str) -> None:
     text = f"c first{end}" + dimacs(formula).replace("\n", end)
     file = tmp_path_factory.mktemp("alike") / "one.cnf"
     file.write_bytes(text.encode())
@@ -149,7 +149,7 @@ def test_blank_lines_and_comments_without_end_are_refused(idle: str) -> None:
         parse_dimacs("p cnf 1 1\n" + idle * (most + 9) + "1 0\n")
 
 
-def test_what_does_not_tell_its_size_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streams_without_a_size_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     text = dimacs(Formula(1, ((1,),) * 9))
     monkeypatch.setattr("separatrix.hardness.dimacs.LARGEST_FILE", len(text))
     assert len(parse_dimacs(text).clauses) == 9
@@ -216,7 +216,7 @@ def test_a_clause_of_many_literals_takes_as_many_steps_as_one_of_few() -> None:
     assert calls[0] == calls[1]
 
 
-def test_a_word_after_the_last_clause_is_told_wherever_it_stands() -> None:
+def test_a_word_after_the_last_clause_is_reported_anywhere() -> None:
     for text in ("p cnf 2 1\n1 0 2 0\n", "p cnf 2 1\n1\n0 2\n", "p cnf 2 1\n1 0 0\n", "p cnf 2 1\n1 0 9\n"):
         with pytest.raises(ArgumentError, match="nothing after the 1 clauses announced"):
             parse_dimacs(text)
@@ -224,7 +224,7 @@ def test_a_word_after_the_last_clause_is_told_wherever_it_stands() -> None:
         parse_dimacs("p cnf 2 1\n1 9 0 x\n")
 
 
-def test_what_is_announced_can_be_refused_before_the_clauses_are_read(tmp_path: Path) -> None:
+def test_announced_sizes_can_be_refused_before_the_clauses_are_read(tmp_path: Path) -> None:
     file = tmp_path / "announced.cnf"
     file.write_text("c first\np cnf 4 3\nno clause\n")
 

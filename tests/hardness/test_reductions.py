@@ -99,13 +99,13 @@ def test_inner_products_are_the_definition() -> None:
 
 
 @given(st.integers(1, 300))
-def test_the_gap_of_one_step_is_seen_at_every_threshold(m: int) -> None:
+def test_the_gap_of_one_step_is_detected_at_every_threshold(m: int) -> None:
     assert levels(m, 1 / m) == (m - 1, m)
     assert levels(m, 1.0) == (0, m)
 
 
 @pytest.mark.parametrize("tenths", range(1, 10))
-def test_decimal_gaps_mean_what_they_say(tenths: int) -> None:
+def test_decimal_gaps_are_exact(tenths: int) -> None:
     """(1 - 0.9) * 10 is slightly less than 1 in floating point."""
     assert levels(10, tenths / 10) == (10 - tenths, 10)
 

@@ -80,7 +80,7 @@ def test_degenerate_formulas(formula: Formula, answer: bool, road: str) -> None:
     assert bool(decide_formula(formula, road=road)) is answer
 
 
-def test_satisfiable_reads_a_file_and_tells_the_sizes(tmp_path: Path) -> None:
+def test_satisfiable_reads_a_file_and_reports_the_sizes(tmp_path: Path) -> None:
     formula, _ = planted_formula(7, 10, 3, 0)
     file = tmp_path / "seven.cnf"
     file.write_text(dimacs(formula))
@@ -125,7 +125,7 @@ def test_too_large_is_said_before_the_clauses_are_read(tmp_path: Path, road: str
         hardness.satisfiable(file, road=road)
 
 
-def test_what_is_said_to_fit_does() -> None:
+def test_heads_reported_to_fit_do() -> None:
     assert chain_sizes(29, 100, "direct").fits
     assert not chain_sizes(30, 100, "direct").fits
     with pytest.raises(ArgumentError, match="'direct' or 'protocol'"):

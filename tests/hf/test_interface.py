@@ -202,7 +202,7 @@ def test_dropout_is_refused():
 
 
 @pytest.mark.parametrize("name", ["softcap", "position_bias", "s_aux", "head_mask", "cache", "output_attentions"])
-def test_what_cannot_be_done_is_refused(name):
+def test_unsupported_arguments_are_refused(name):
     x = torch.zeros(1, 1, 2, 3)
     with pytest.raises(ArgumentError, match=f"^{name}: expected"):
         read_layer(torch.nn.Identity(), x, x, x, None, **{name: 1.0})

@@ -117,6 +117,6 @@ def test_padding_is_one_row(skip):
         ("mask", "str"),
     ],
 )
-def test_what_is_no_mask(mask, got):
+def test_values_that_are_not_masks(mask, got):
     with pytest.raises(ArgumentError, match=f"attention_mask: expected .*got {got}"):
         read_mask(mask, 2, 3)

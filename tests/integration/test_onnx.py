@@ -66,7 +66,7 @@ def test_calls_in_double_precision():
     torch.testing.assert_close(found, Calls()(x, mask), rtol=0, atol=1e-13)
 
 
-def test_what_the_range_does_not_hold_is_nan():
+def test_overflowing_results_are_nan():
     """A graph cannot raise an error: if PyTorch's compiled graph does, the output in ONNX is NaN."""
     layer = TensorAttention(8, 2, order=2, generator=torch.Generator().manual_seed(0))
     x = torch.randn(2, 5, 8, generator=torch.Generator().manual_seed(1))

@@ -124,7 +124,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_two_ranks_compute_what_one_process_does(name: str, found: list[dict[str, Any]]) -> None:
+def test_two_ranks_give_the_results_of_one_process(name: str, found: list[dict[str, Any]]) -> None:
     expected = results(Block(**LAYERS[name]))
     kv_heads = LAYERS[name].get("num_kv_heads", 4)
     assert expected["heads"] == (kv_heads, kv_heads)

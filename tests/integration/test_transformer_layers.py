@@ -90,7 +90,7 @@ def test_the_signatures_are_pytorchs():
         ["none", "padding", "float padding", "causal", "bool causal", "causal, hint", "both"],
     ),
 )
-def test_an_encoder_layer_gives_what_pytorchs_gives(batch_first, training, norm_first, masks):
+def test_an_encoder_layer_equals_pytorchs(batch_first, training, norm_first, masks):
     theirs = nn.TransformerEncoderLayer(
         WIDTH, HEADS, 16, 0.0, batch_first=batch_first, norm_first=norm_first, dtype=torch.float64
     )

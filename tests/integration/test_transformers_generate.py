@@ -147,7 +147,7 @@ def test_the_batch_of_a_cache_is_chosen_and_repeated(kind: str) -> None:
         torch.testing.assert_close(cache.decode(layer, x, 0), expected, rtol=0, atol=1e-9)
 
 
-def test_a_saved_model_is_loaded_with_what_its_weights_mean(tmp_path: Path) -> None:
+def test_a_saved_model_is_loaded_with_its_configuration(tmp_path: Path) -> None:
     lm = model("near-linear")
     lm.save_pretrained(tmp_path)
     again = AutoModelForCausalLM.from_pretrained(tmp_path, local_files_only=True, dtype=torch.float64).eval()
@@ -157,7 +157,7 @@ def test_a_saved_model_is_loaded_with_what_its_weights_mean(tmp_path: Path) -> N
     assert torch.equal(*(x.generate(**prompts(), max_new_tokens=4, do_sample=False) for x in (lm, again)))
 
 
-def test_what_a_cache_cannot_do_is_an_error() -> None:
+def test_unsupported_cache_operations_are_errors() -> None:
     layer = TensorAttention(8, 2, bound=1.0, tolerance=1e-3)
     cache = LayerCache()
     x = torch.zeros(1, 3, 8)

@@ -60,7 +60,7 @@ def test_canonical_is_strict_json_in_ascii(value: Any) -> None:
 
 
 @pytest.mark.parametrize("value", [object(), {1: 2}, {"$float": "inf"}, b"bytes", {1, 2}, 1j, {"a": [0, {"b": len}]}])
-def test_what_is_not_plain_is_refused(value: object) -> None:
+def test_values_that_are_not_plain_are_refused(value: object) -> None:
     with pytest.raises(ArgumentError, match="value"):
         canonical_json.canonical(value)
 

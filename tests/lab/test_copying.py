@@ -46,7 +46,7 @@ def test_a_copy_is_whole_while_a_run_goes_on(filled: Path, tmp_path: Path) -> No
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["copy"]
 
 
-def test_a_copy_leaves_out_what_is_damaged_and_says_so(filled: Path, tmp_path: Path) -> None:
+def test_a_copy_omits_damaged_rows_and_says_so(filled: Path, tmp_path: Path) -> None:
     sorted(filled.glob("arrays/*/*.safetensors"))[0].write_bytes(b"junk")
     with sqlite3.connect(filled / "store.sqlite") as connection:
         connection.execute(f"UPDATE cells SET result = '{{}}' WHERE key = '{CELLS[-1].key}'")

@@ -197,7 +197,7 @@ def where() -> tuple[list[str], str]:
     return sys.path, distributed.get_worker().local_directory
 
 
-def test_nobody_talks_to_a_local_cluster_without_its_credentials(local: executors._OnDask) -> None:
+def test_a_local_cluster_requires_its_credentials(local: executors._OnDask) -> None:
     """The scheduler, the worker and the worker's nanny refuse it: each would run any code that it is sent."""
     assert local.submit(sum, [1, 2]).result(900) == 3
     [(place, worker)] = local._client.scheduler_info()["workers"].items()

@@ -61,7 +61,7 @@ def test_a_cell_has_one_thread_of_torch_and_of_blas(tmp_path: Path, monkeypatch:
     assert after == 2
 
 
-def test_what_is_done_is_skipped(tmp_path: Path) -> None:
+def test_done_cells_are_skipped(tmp_path: Path) -> None:
     cells = [counts_runs.cell(seed=seed, folder=str(tmp_path)) for seed in range(30)]
     assert do(tmp_path / "results", cells[:20]).done == 20
     tally = do(tmp_path / "results", cells)
@@ -187,7 +187,7 @@ class Forgetful(ThreadPoolExecutor):
         return lost
 
 
-def test_a_lost_connection_is_made_anew_and_given_up_in_the_end(tmp_path: Path) -> None:
+def test_a_lost_connection_is_retried_and_finally_given_up(tmp_path: Path) -> None:
     executors = iter([Forgetful(), Forgetful(), ThreadPoolExecutor(2)])
     tally = do(tmp_path / "one", WALKS, Crew("far away", lambda: next(executors), depth=3))
     assert (tally.done, tally.deaths) == (40, 0)
@@ -208,7 +208,7 @@ def test_an_executor_that_cannot_carry_a_result_fails_the_cell(tmp_path: Path) -
     assert (tally.done, tally.failed) == (39, 1)
 
 
-def test_ctrl_c_keeps_what_is_done_and_leaves_nothing_taken(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_done_cells_and_releases_the_others(tmp_path: Path) -> None:
     cells = [counts_runs.cell(seed=seed, folder=str(tmp_path), pause=0.05) for seed in range(100)]
 
     class Presses:
@@ -248,7 +248,7 @@ def test_ctrl_c_in_a_worker_is_none_of_its_business(tmp_path: Path) -> None:
     assert do(tmp_path, [interrupts_worker.cell(seed=seed) for seed in range(3)], processes(1)).done == 3
 
 
-def test_what_had_come_back_before_ctrl_c_is_kept(tmp_path: Path) -> None:
+def test_results_from_before_ctrl_c_are_kept(tmp_path: Path) -> None:
     class Interrupted(ThreadPoolExecutor):
         """Do the work immediately, until Ctrl-C is pressed."""
 

@@ -130,7 +130,7 @@ def test_a_killed_run_with_a_killed_creation(tmp_path: Path, sweep: Path) -> Non
 
 
 @pytest.mark.parametrize("dask", [[], ["--dask", "local"]])
-def test_ctrl_c_ends_at_once_says_how_to_go_on_and_leaves_no_process(tmp_path: Path, dask: list[str]) -> None:
+def test_ctrl_c_ends_immediately_says_how_to_continue_and_leaves_no_process(tmp_path: Path, dask: list[str]) -> None:
     if dask:
         pytest.importorskip("distributed")
     sweep = tmp_path / "sweep.toml"

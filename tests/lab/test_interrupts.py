@@ -104,7 +104,7 @@ def test_only_the_first_ctrl_c_cuts_short() -> None:
 
 
 @pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda number, frame: None], ids=["ignored", "the caller's own"])
-def test_what_somebody_else_does_with_ctrl_c_stays(handler: Any) -> None:
+def test_other_handlers_of_ctrl_c_are_kept(handler: Any) -> None:
     signal.signal(signal.SIGINT, handler)
     try:
         with noted() as ctrl_c, cut_short():

@@ -36,7 +36,7 @@ def test_a_cell_is_taken_once(two) -> None:
         assert first.take(KEYED, failed_too=False) == dict.fromkeys((cell.key for cell in CELLS), "running")
 
 
-def test_what_a_run_had_taken_is_free_when_it_ends(two) -> None:
+def test_a_run_releases_its_cells_when_it_ends(two) -> None:
     one, other = two
     with Lease(other) as second:
         with Lease(one) as first:
@@ -45,7 +45,7 @@ def test_what_a_run_had_taken_is_free_when_it_ends(two) -> None:
         assert second.take(KEYED, failed_too=False) == {CELLS[0].key: "done"}
 
 
-def test_a_fault_of_the_store_frees_what_was_taken_too(two) -> None:
+def test_an_error_of_the_store_releases_cells_too(two) -> None:
     one, other = two
     first = Lease(one).__enter__()
     first.take(KEYED, failed_too=False)
@@ -66,7 +66,7 @@ def test_failed_cells_are_taken_only_on_request(two) -> None:
         assert first.take(KEYED, failed_too=True) == {KEYED[2][0]: "done", KEYED[3][0]: "done"}
 
 
-def test_what_is_done_is_never_overwritten(two) -> None:
+def test_done_cells_are_never_overwritten(two) -> None:
     one, _ = two
     with Lease(one) as first:
         first.take(KEYED[:1], failed_too=False)
@@ -138,7 +138,7 @@ def test_a_clock_that_jumps_declares_no_run_dead(two, clock: Clock) -> None:
         assert first.take([(number.cell(seed=9, x=1.0).key, number.cell(seed=9, x=1.0))], failed_too=False) == {}
 
 
-def test_a_frozen_run_is_taken_over_and_told(tmp_path: Path, clock: Clock) -> None:
+def test_a_frozen_run_is_taken_over_and_reported(tmp_path: Path, clock: Clock) -> None:
     """A run that holds its lock but does not increment its counter while another run watches it."""
     with Store.create(tmp_path) as store, Store.create(tmp_path) as again, Lease(store) as frozen:
         frozen.take(KEYED[:2], failed_too=False)
@@ -190,7 +190,7 @@ def test_trouble_of_the_heartbeat_reaches_the_run(tmp_path: Path, monkeypatch: p
         run(store, (number.cell(seed=seed, x=0.0) for seed in count()), in_process())
 
 
-def test_the_run_of_a_damaged_row_is_no_path(tmp_path: Path) -> None:
+def test_the_run_of_a_damaged_row_is_not_a_path(tmp_path: Path) -> None:
     """A value in the place of a run's name is never used as a name unless it is one."""
     victim = tmp_path / "victim.lock"
     victim.touch()

@@ -40,7 +40,7 @@ def test_lines_come_now_and_then(tmp_path: Path, clock: Clock) -> None:
     ]
 
 
-def test_the_time_left_follows_what_the_cells_cost(tmp_path: Path, clock: Clock) -> None:
+def test_the_remaining_time_follows_the_costs_of_cells(tmp_path: Path, clock: Clock) -> None:
     """Ninety cells of one second, then ten of one minute: 690 seconds, independent of the number of done cells."""
     work = Work(90 * 1.0 + 10 * 60.0, workers=1)
     with (tmp_path / "log").open("w") as stream, progress.on(100, stream, work) as lines:
@@ -63,7 +63,7 @@ def test_a_slower_machine_is_found_out(tmp_path: Path, clock: Clock) -> None:
     assert (tmp_path / "log").read_text() == "500 of 1,000 cells, about 16 min 40 s left\n"
 
 
-def test_bars_tell_notes_above(tmp_path: Path) -> None:
+def test_bars_print_notes_above(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w") as stream, Bars(10, stream) as bars:
         bars.show(Tally(done=5))
         bars.note("a worker died with x[1]")

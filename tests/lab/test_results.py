@@ -32,7 +32,7 @@ def back(result: dict[str, Any]) -> dict[str, Any]:
 
 
 @given(some_arrays)
-def test_arrays_come_back_bit_for_bit(array: np.ndarray) -> None:
+def test_arrays_are_restored_bit_for_bit(array: np.ndarray) -> None:
     found = back({"a": array})["a"]
     assert (found.shape, found.dtype) == (array.shape, array.dtype.newbyteorder("="))
     assert found.tobytes() == array.astype(array.dtype.newbyteorder("=")).tobytes()
@@ -60,7 +60,7 @@ def test_the_file_is_named_by_its_content_and_is_safetensors() -> None:
 
 
 @given(st.floats(width=64) | st.floats(width=32).map(np.float32) | st.integers(0, 255).map(np.uint8))
-def test_numbers_come_back_exactly(number: Any) -> None:
+def test_numbers_are_restored_exactly(number: Any) -> None:
     (found,) = back({"x": number}).values()
     assert isinstance(found, float | int)
     assert found == number or (math.isnan(found) and math.isnan(number))
@@ -84,7 +84,7 @@ def test_one_text_for_equal_results() -> None:
         ({"$array": 1}, r"do not begin with \$"),
     ],
 )
-def test_what_cannot_be_kept_is_named(result: Any, named: str) -> None:
+def test_values_that_cannot_be_stored_are_named(result: Any, named: str) -> None:
     with pytest.raises(ArgumentError, match=named):
         results.encode(result)
 
@@ -106,7 +106,7 @@ def test_an_array_is_whole_or_absent(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert arrays.fetch(tmp_path, digest) == data
 
 
-def test_a_damaged_array_is_told_and_written_anew(tmp_path: Path) -> None:
+def test_a_damaged_array_is_reported_and_rewritten(tmp_path: Path) -> None:
     _, files = results.encode({"a": np.arange(9)})
     ((digest, data),) = files.items()
     with pytest.raises(StoreError, match=r"is missing.*gc --damaged"):

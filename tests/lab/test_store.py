@@ -25,7 +25,7 @@ def filled(tmp_path: Path) -> Path:
     return tmp_path / "results"
 
 
-def test_a_result_comes_back_as_it_was_returned(filled: Path) -> None:
+def test_a_result_is_restored_unchanged(filled: Path) -> None:
     cells = [walk.cell(seed=seed, steps=5) for seed in range(30)]
     with Store.open(filled) as store:
         for cell, record in store.find(cells):
@@ -36,7 +36,7 @@ def test_a_result_comes_back_as_it_was_returned(filled: Path) -> None:
             assert found == {name: made[name] for name in ("end", "largest")}
 
 
-def test_find_says_what_is_not_there(filled: Path) -> None:
+def test_find_names_missing_cells(filled: Path) -> None:
     with Store.open(filled) as store:
         (one, other) = store.find([walk.cell(seed=29, steps=5), walk.cell(seed=30, steps=5)])
     assert one[1] is not None
@@ -57,7 +57,7 @@ def test_a_record_by_the_beginning_of_its_key(filled: Path) -> None:
                 store.record(bad)
 
 
-def test_provenance_is_told_and_is_no_result(filled: Path) -> None:
+def test_provenance_is_reported_and_is_not_a_result(filled: Path) -> None:
     with Store.open(filled) as store:
         record = next(store.records())
     assert record.seconds is not None
@@ -112,14 +112,14 @@ def test_a_database_of_another_program_is_left_alone(tmp_path: Path, method) -> 
 
 @pytest.mark.parametrize("method", [Store.create, Store.open])
 @pytest.mark.parametrize("junk", [b"not a database " * 100, b"SQLite format 3\0" + b"\7" * 5000])
-def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path, method, junk: bytes) -> None:
+def test_a_file_that_is_not_a_database_is_not_changed(tmp_path: Path, method, junk: bytes) -> None:
     (tmp_path / "store.sqlite").write_bytes(junk)
     with pytest.raises(StoreError, match="is damaged, or is not a store"):
         method(tmp_path)
     assert (tmp_path / "store.sqlite").read_bytes() == junk
 
 
-def test_a_damaged_page_is_told_and_nothing_is_changed(filled: Path) -> None:
+def test_a_damaged_page_is_reported_and_nothing_is_changed(filled: Path) -> None:
     data = bytearray((filled / "store.sqlite").read_bytes())
     for page in range(1, len(data) // 4096):
         data[page * 4096 : page * 4096 + 100] = b"\xff" * 100
@@ -151,7 +151,7 @@ def test_many_processes_may_create_one_store_at_once(tmp_path: Path) -> None:
         assert store.counts() == {}
 
 
-def test_a_reader_sees_a_whole_store_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_sees_a_complete_store_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader looks before and after every statement that creates a store."""
     connect, seen = schema.connect, []
 
@@ -222,7 +222,7 @@ def test_a_store_that_another_program_keeps_is_given_up(tmp_path: Path, monkeypa
     other.close()
 
 
-def test_a_store_is_one_file_when_nobody_has_it_open(filled: Path) -> None:
+def test_a_closed_store_is_one_file(filled: Path) -> None:
     contents(filled)
     assert sorted(path.name for path in filled.iterdir()) == ["arrays", "runs", "store.sqlite"]
     assert not list((filled / "runs").iterdir())
@@ -249,7 +249,7 @@ def test_a_store_that_cannot_be_written_can_be_read(filled: Path) -> None:
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
-def test_what_a_killed_run_left_can_be_read_from_a_medium_that_cannot_be_written(filled: Path) -> None:
+def test_a_store_of_a_killed_run_can_be_read_from_a_read_only_medium(filled: Path) -> None:
     """Most of it is in SQLite's write-ahead log, which SQLite reads only if it can write the log's index."""
     last = number.cell(seed=0, x=1.0)
     with Store.create(filled) as store:
@@ -265,7 +265,7 @@ def test_what_a_killed_run_left_can_be_read_from_a_medium_that_cannot_be_written
         assert store.counts() == {("tests.number", "done"): 1, ("tests.walk", "done"): 30}
 
 
-def test_what_is_made_is_for_the_user_alone(tmp_path: Path) -> None:
+def test_created_files_are_private(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
         with Store.create(tmp_path / "new" / "results") as store, Lease(store):

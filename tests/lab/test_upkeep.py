@@ -94,7 +94,7 @@ class Notes:
         self.told.append(text)
 
 
-def test_a_lost_origin_is_told_and_costs_no_result(filled: Path) -> None:
+def test_a_lost_origin_is_reported_and_loses_no_result(filled: Path) -> None:
     before = contents(filled)
     meddle(filled, "UPDATE origins SET facts = replace(facts, 'numpy', 'numpi')")
     assert {what for _, what in damages(filled)} == {
@@ -146,7 +146,7 @@ def test_a_damaged_array_is_found_and_its_cell_done_again(filled: Path, how: str
     assert contents(filled) == before
 
 
-def test_gc_removes_only_what_nothing_needs(filled: Path) -> None:
+def test_gc_removes_only_unneeded_files(filled: Path) -> None:
     before = contents(filled)
     folder = sorted(filled.glob("arrays/*"))[0]
     orphan, draft = folder / f"{'0' * 64}.safetensors", folder / f"array.{'0' * 32}.draft"

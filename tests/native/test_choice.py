@@ -47,7 +47,7 @@ def told(done: subprocess.CompletedProcess[str]) -> list[str]:
     return done.stdout.strip().split("|")
 
 
-def test_the_best_runs_where_nothing_is_asked(forked, library: ctypes.CDLL) -> None:
+def test_the_best_kernels_run_by_default(forked, library: ctypes.CDLL) -> None:
     """Intel's processors run the avx512_bf16 kernels slowly: they are chosen on AMD processors only."""
     slow = {"lowered"} | ({"avx512_bf16"} if "AuthenticAMD" not in Path("/proc/cpuinfo").read_text() else set())
     best = next(name for name in runnable(library) if name not in slow)
@@ -66,14 +66,14 @@ def test_an_architecture_is_named(forked, library: ctypes.CDLL, name: str) -> No
         assert found == ["refused", expected]
 
 
-def test_what_is_no_architecture_is_refused(forked, library: ctypes.CDLL) -> None:
+def test_unknown_architectures_are_refused(forked, library: ctypes.CDLL) -> None:
     kind, message = told(forked(TELL, SEPARATRIX_ISA="nonsense"))
     assert kind == "refused"
     assert str(runnable(library)) in message
     assert message.endswith("got 'nonsense'.")
 
 
-def test_plain_pytorch_is_asked_for(forked) -> None:
+def test_plain_pytorch_can_be_requested(forked) -> None:
     assert told(forked(TELL, SEPARATRIX_ISA="none")) == ["none", "False", "SEPARATRIX_ISA selects plain PyTorch."]
 
 

@@ -40,7 +40,7 @@ def test_extremes(architecture: str, shape: tuple[int, ...], dtype: torch.dtype,
 
 
 @pytest.mark.parametrize("place", [0, 1, 7, 8, 4095, 4096, 4999])
-def test_what_is_not_finite_is_seen(architecture: str, place: int) -> None:
+def test_nonfinite_entries_are_detected(architecture: str, place: int) -> None:
     x = torch.zeros(1, 5000, 9)
     for bad in (math.nan, math.inf, -math.inf):
         x[0, place, 8] = bad

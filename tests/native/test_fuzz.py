@@ -17,7 +17,7 @@ from separatrix.native import runnable
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_random_calls_give_what_literal_loops_give(root: Path, library: ctypes.CDLL, tmp_path: Path) -> None:
+def test_random_calls_agree_with_literal_loops(root: Path, library: ctypes.CDLL, tmp_path: Path) -> None:
     """Every architecture that this processor supports, and `lowered`; `make sanitize` does this under sanitisers."""
     if shutil.which(os.environ.get("CXX", "c++")) is None:
         pytest.skip("There is no C++ compiler.")

@@ -56,7 +56,7 @@ def test_architectures_share_no_code(root: Path) -> None:
         assert merged(file, name) == set()
 
 
-def test_code_that_is_shared_is_seen(tmp_path: Path) -> None:
+def test_shared_code_is_detected(tmp_path: Path) -> None:
     compiler = shutil.which("c++")
     if compiler is None:
         pytest.skip("There is no C++ compiler.")

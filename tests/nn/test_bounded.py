@@ -182,7 +182,7 @@ def test_saved_and_loaded(tmp_path):
         ({"bound": 40.0}, "lower the bound"),
     ],
 )
-def test_what_cannot_be_is_named(options, named):
+def test_invalid_layers_are_named(options, named):
     with pytest.raises(sx.SeparatrixError, match=named):
         layer(**options)
     with pytest.raises(sx.ArgumentError, match="a layer with a bound and a tolerance"):
@@ -250,7 +250,7 @@ class BoundedSubclass(BoundedTensorAttention):
 
 @pytest.mark.parametrize("make", [TensorAttention, BoundedTensorAttention, Subclass, BoundedSubclass])
 @pytest.mark.parametrize("tolerance", [None, 1e-3])
-def test_a_layer_has_a_bound_whatever_its_class(make, tolerance):
+def test_layers_of_any_class_may_have_a_bound(make, tolerance):
     expected = layer(tolerance=tolerance)
     made = make(8, 2, 3, bound=1.0, tolerance=tolerance, dtype=torch.float64, generator=seeded())
     x = torch.randn(2, 9, 8, dtype=torch.float64, generator=seeded(1))
@@ -262,7 +262,7 @@ def test_a_layer_has_a_bound_whatever_its_class(make, tolerance):
         assert same.plan == expected.plan
 
 
-def test_layers_without_a_bound_are_no_bounded_layers():
+def test_layers_without_a_bound_are_not_bounded_layers():
     assert issubclass(BoundedTensorAttention, TensorAttention)
     for other in (TensorAttention(8, 2), Subclass(8, 2), torch.nn.Linear(2, 2), None):
         assert not isinstance(other, BoundedTensorAttention)

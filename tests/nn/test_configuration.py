@@ -73,7 +73,7 @@ def test_a_bounded_layer_is_made_by_its_own_class_too():
 
 
 @pytest.mark.parametrize("options", LAYERS, ids=str)
-def test_weights_are_saved_with_what_they_mean(options):
+def test_weights_are_saved_with_their_configuration(options):
     layer, other = make(seed=1, **options), make(seed=2, **options)
     saved = layer.state_dict()
     found = json.loads(bytes(saved["_extra_state"].tolist()))
@@ -115,7 +115,7 @@ def test_weights_that_mean_something_else_are_refused_and_change_nothing(saved, 
         assert torch.equal(one, two)
 
 
-def test_what_may_differ():
+def test_settings_that_may_differ():
     """The tolerance is the accuracy of the same function, and a scale may be given explicitly."""
     exact, near = make(bound=1.0, seed=1), make(bound=1.0, tolerance=1e-3, seed=2)
     near.load_state_dict(exact.state_dict())
@@ -211,7 +211,7 @@ def test_layers_pickled_by_earlier_versions(options):
         assert torch.equal(again(x), layer(x))
 
 
-def test_weights_of_other_parts_of_a_model_are_no_business_of_the_layer():
+def test_weights_of_other_modules_are_ignored():
     model = nn.ModuleDict({"attention": make(), "head": nn.Linear(8, 1)})
     model.load_state_dict({"head.weight": torch.ones(1, 8)}, strict=False)
     assert model["head"].weight.sum() == 8
@@ -256,7 +256,7 @@ def test_copies_pickles_and_compiled_layers_keep_it(options):
     assert torch.equal(called, layer(x))
 
 
-def test_a_state_dict_with_some_of_the_weights_need_not_say_what_they_mean():
+def test_a_partial_state_dict_needs_no_configuration():
     """Adapters, for example, are saved without the weights that they adapt."""
     layer = TensorAttention(8, 2)
     part = {"q_proj.bias": torch.ones(8)}

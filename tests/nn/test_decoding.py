@@ -383,7 +383,7 @@ def test_a_state_of_another_bound_or_tolerance():
             layer.decode(draw(2, 3, 12), make(**options).cache(2))
 
 
-def test_what_cannot_be_decoded():
+def test_calls_that_cannot_be_decoded():
     with pytest.raises(sx.ArgumentError, match="kdim = vdim = embed_dim = 12"):
         make(kdim=5).cache(2)
     with pytest.raises(sx.ArgumentError, match="kdim = vdim = embed_dim = 12"):

@@ -121,7 +121,7 @@ def test_weights_saved_without_a_form_are_of_the_product_form():
         ({"alibi": True, "scale": 0.0}, "alibi: expected None for scale = 0"),
     ],
 )
-def test_what_the_constructor_refuses(options, message):
+def test_arguments_that_the_constructor_refuses(options, message):
     with pytest.raises(sx.ArgumentError, match=message):
         TensorAttention(**{"embed_dim": 24, "num_heads": 4, "order": 3, **options})
 

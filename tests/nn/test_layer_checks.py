@@ -89,7 +89,7 @@ def test_an_unknown_method():
         TensorAttention(8, 2, method="guess", generator=seeded())(torch.ones(2, 8))
 
 
-def test_what_pytorchs_layer_has_by_default_is_accepted():
+def test_defaults_of_pytorchs_layer_are_accepted():
     layer = TensorAttention(8, 2, dropout=0.0, add_bias_kv=False, add_zero_attn=False, generator=seeded())
     x = torch.ones(2, 5, 8)
     assert torch.equal(layer(x, attn_mask=None), layer(x))

@@ -115,12 +115,12 @@ def test_gradients():
         ({"cu_seqlens": torch.tensor([0, 3])}, "query: expected 3 tokens"),
     ],
 )
-def test_what_is_refused(arguments, message):
+def test_refused_arguments(arguments, message):
     with pytest.raises(sx.ArgumentError, match=message):
         made({})(draw(20, 24), **arguments)
 
 
-def test_what_is_refused_with_jagged_tensors():
+def test_arguments_refused_with_jagged_tensors():
     x = torch.nested.nested_tensor([draw(4, 24), draw(3, 24)], layout=torch.jagged)
     with pytest.raises(sx.ArgumentError, match="cu_seqlens: expected None for a jagged query"):
         made({})(x, cu_seqlens=CU)

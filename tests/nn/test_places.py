@@ -116,7 +116,7 @@ def test_configuration():
         ({"distinct": True, "bound": 1.0, "tolerance": 1e-2}, "distinct: expected False for a layer with a tolerance"),
     ],
 )
-def test_what_a_layer_cannot_be(options, message):
+def test_invalid_layer_options(options, message):
     with pytest.raises(sx.ArgumentError, match=message):
         make(**options)
 

@@ -135,7 +135,7 @@ def test_the_layer_decodes_with_positions(order, windows):
     torch.testing.assert_close(torch.cat(parts, 1), whole, rtol=0, atol=1e-11)
 
 
-def test_what_is_refused():
+def test_refused_arguments():
     for options, said in (
         ({"rotary": 0.0}, "rotary: expected a positive finite number"),
         ({"rotary": 100.0, "bound": 1.0}, "turning a vector changes the norm that keeps the bound"),

@@ -124,7 +124,7 @@ def test_every_order_is_the_definition(order, options, call):
     torch.testing.assert_close(layer(x, key, value, key_padding_mask=mask, **call), exact, rtol=1e-10, atol=1e-10)
 
 
-def test_what_stands_for_what_is_left_out():
+def test_defaults_of_omitted_arguments():
     layer = make(8, 2)
     x, y = draw((2, 5, 8), (2, 6, 8))
     assert torch.equal(layer(x), layer(x, x, x))

@@ -85,7 +85,7 @@ def test_the_first_picture_needs_no_script(browser, address: str) -> None:
     context.close()
 
 
-def test_the_address_has_the_filter_and_what_is_open(browser, address: str) -> None:
+def test_the_address_has_the_filter_and_the_open_claims(browser, address: str) -> None:
     with Visit(browser, address, read=False, **DESKTOP) as page:
         page.get_by_role("radio", name="holds 2", exact=True).check()
         page.get_by_label("Text").fill("theorem 8")

@@ -131,7 +131,7 @@ def cells_told(reader: Reader, id: str) -> str:
     return "\n".join(unpacked(block["data-packed"] or "") for block in blocks if "data-packed" in block)
 
 
-def test_every_cell_key_is_told_with_its_parameters(reader: Reader) -> None:
+def test_every_cell_key_is_listed_with_its_parameters(reader: Reader) -> None:
     for claim in claims():
         words = cells_told(reader, claim.id)
         for cell in claim.cells():
@@ -185,7 +185,7 @@ def test_a_claim_shows_the_code_that_a_definition_is_and_its_earlier_rules(monke
     assert claim.judged([]).verdict is Verdict.DEFINED
 
 
-def test_provenance_tells_what_made_the_results_and_when(path: Path, reader: Reader) -> None:
+def test_provenance_names_the_origin_and_date_of_results(path: Path, reader: Reader) -> None:
     section = reader.text("section", id="provenance")
     with Store.open(path.parent) as store:
         (origin,) = {record.origin for record in store.records()}
@@ -197,7 +197,7 @@ def test_provenance_tells_what_made_the_results_and_when(path: Path, reader: Rea
     assert "tests.walk, recipe 121" in section
 
 
-def test_results_of_two_machines_are_told_apart(standins) -> None:
+def test_results_of_two_machines_are_distinguished(standins) -> None:
     origins = [json.dumps({"git": None, "host": host}) for host in ("ours", "<theirs>")]
     cells = [number.cell(seed=seed, x=0.0) for seed in range(5)]
     times = [None, 60.0, 0.0, 120.0, 180.0]
@@ -218,7 +218,7 @@ def test_results_of_two_machines_are_told_apart(standins) -> None:
     ]
 
 
-def test_parts_of_one_place_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_of_one_place_are_distinguished(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("separatrix.claims.ledger._REGISTRY", {})
     declare("kronecker", "Lemma 9", Verdict.HOLDS)
     declare("kronecker", "Lemma 9", Verdict.HOLDS, part="the sharper bound")
@@ -237,7 +237,7 @@ def test_a_verdict_that_is_not_the_recorded_one_is_marked(reader: Reader) -> Non
     assert reader.text("p", class_="differs").startswith("Not as recorded")
 
 
-def test_what_has_no_record_is_marked(standins, store: Store) -> None:
+def test_claims_without_a_record_are_marked(standins, store: Store) -> None:
     reader = Reader(page(judged(store), store, FIGURES, THEME, store.folder / "report.html", {}))
     assert "7 verdicts not as recorded" in reader.text("details", class_="differs")
     assert "holds, and no verdict is recorded." in reader.text("article", id="kronecker/lemma-1")
@@ -322,7 +322,7 @@ def own_figures(standins, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("separatrix.report.figures.FIGURES", FIGURES)
 
 
-def test_the_report_is_written_beside_the_store(own_figures, store: Store) -> None:
+def test_the_report_is_written_next_to_the_store(own_figures, store: Store) -> None:
     judgements = judged(store)
     path = write_report(judgements, store)
     assert path == store.folder / "report.html"
@@ -401,7 +401,7 @@ def test_code_is_linked_from_a_page_in_the_same_checkout_only(root: Path, tmp_pa
     assert str(place(go.Figure.add_scatter)).startswith("plotly.graph_objs._figure:")
 
 
-def test_markup_escapes_what_it_did_not_make() -> None:
+def test_markup_escapes_foreign_text() -> None:
     assert tag("td", "<b>", data_x='">', class_="<") == '<td data-x="&quot;&gt;" class="&lt;">&lt;b&gt;</td>'
     assert tag("p", Html("<b>"), hidden=False, id=None) == "<p><b></p>"
     assert join(["<", tag("br")], "&") == "&lt;&amp;<br>"

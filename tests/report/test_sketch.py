@@ -23,7 +23,7 @@ def test_a_curve_goes_from_corner_to_corner_within_the_margin() -> None:
     assert frame == "M0.0 0.0V400.0H600.0"
 
 
-def test_a_gap_ends_a_curve_and_what_a_logarithm_has_not_is_one() -> None:
+def test_a_gap_ends_a_curve_and_nonpositive_numbers_on_a_log_axis_are_gaps() -> None:
     figure = go.Figure(go.Scatter(x=[1, 10, 0, 100, 1000], y=[1, 2, 3, None, 4], mode="lines+markers"))
     figure.update_xaxes(type="log")
     line, dots, _ = strokes(figure)
@@ -32,7 +32,7 @@ def test_a_gap_ends_a_curve_and_what_a_logarithm_has_not_is_one() -> None:
     assert dots.count("h0") == 3
 
 
-def test_limits_are_kept_and_an_axis_can_be_turned_round() -> None:
+def test_limits_are_kept_and_an_axis_can_be_reversed() -> None:
     figure = go.Figure(go.Scatter(x=[0, 10], y=[0, 10], mode="lines"))
     figure.update_xaxes(range=[0, 20])
     figure.update_yaxes(range=[10, 0])
@@ -48,7 +48,7 @@ def test_panels_have_their_own_places() -> None:
     assert all(float(x) >= 360 for x in re.findall(r"M([\d.]+)", right))
 
 
-def test_bars_lie_where_they_are_asked_to() -> None:
+def test_bars_have_the_requested_positions() -> None:
     figure = go.Figure(go.Bar(x=[1, 2], y=["a", "b"], orientation="h"))
     figure.update_xaxes(range=[0, 2])
     assert strokes(figure)[0] == "M0.0 388.0H300.0M0.0 12.0H600.0"

@@ -99,7 +99,7 @@ class _Peeks(nn.Module):
         return self.first(x)[:, :1] + x[:, 4 : 4 + self.d]  # type: ignore[no-any-return]
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_mismatched_inputs_are_refused() -> None:
     T, q, d = 5, 2, 2
     with pytest.raises(ArgumentError, match=r"at most \(T - q \+ 1\) d - 1 = 7 neurons, got one of 8") as refusal:
         fcn_counterexample(FCN(T, q, d, [8]), T, q, d)

@@ -72,7 +72,7 @@ def test_rejection_is_the_literal_one(T: int, width: int, threshold: float, seed
     assert drawn.rejection_rate == (read - T) / read
 
 
-def test_rejection_keeps_the_law_of_what_is_valid() -> None:
+def test_rejection_keeps_the_distribution_of_valid_encodings() -> None:
     """T = 2, width 4: given the first column, the second is uniform over the 14 that are neither equal nor opposite."""
     n = 28_000
     E = near_orthogonal_stack(n, 2, 4, threshold=0.5, generator=9).E * 2
@@ -128,7 +128,7 @@ def test_the_code_of_a_one_hot_subset_is_the_sum() -> None:
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-8, 1e8])
-def test_dependent_encodings_are_refused_whatever_their_scale(scale: float) -> None:
+def test_dependent_encodings_are_refused_at_every_scale(scale: float) -> None:
     E = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], dtype=torch.float64) * scale
     assert torch.isfinite(subset_weights(E, torch.tensor([[0, 1], [1, 2]]))).all()
     with pytest.raises(SeparatrixError, match=r"subset \[0, 1, 2\] are linearly dependent"):
@@ -159,7 +159,7 @@ def test_no_sign_vectors_beat_the_coherence_floor(T: int, width: int) -> None:
     assert coherence_floor(T, width) <= best + 1e-12
 
 
-def test_the_forecast_of_candidates_is_near_what_is_read() -> None:
+def test_the_forecast_of_candidates_is_close_to_their_number() -> None:
     """150 encodings at a threshold that rejects a third: the forecast is within 15% of the measured mean."""
     drawn = near_orthogonal_stack(150, 20, 16, threshold=0.5, generator=2)
     assert drawn.rejected > 0.2 * drawn.candidates
@@ -184,6 +184,6 @@ def test_a_threshold_beyond_patience_is_refused_and_the_advice_is_good() -> None
 
 
 @pytest.mark.parametrize("threshold", [-0.1, 1.5, float("nan")])
-def test_a_threshold_that_is_no_overlap_is_refused(threshold: float) -> None:
+def test_an_impossible_threshold_is_refused(threshold: float) -> None:
     with pytest.raises(ArgumentError, match="from 0 to 1"):
         near_orthogonal_encoding(4, 8, threshold=threshold, generator=0)

@@ -43,7 +43,9 @@ def test_the_infimum_is_the_sum_of_the_smallest_eigenvalues(sizes: tuple[int, in
 
 @settings(max_examples=30)
 @given(SIZES, st.integers(0, 200), st.data())
-def test_no_first_layer_beats_it_even_told_y(sizes: tuple[int, int, int], seed: int, data: st.DataObject) -> None:
+def test_no_first_layer_beats_it_even_if_y_is_known(
+    sizes: tuple[int, int, int], seed: int, data: st.DataObject
+) -> None:
     """The error of the conditional mean given A x and y, tr((I - P) Sigma), for random A of k rows."""
     T, q, d = sizes
     k = data.draw(st.integers(1, T * d))
@@ -96,7 +98,7 @@ def test_below_d_neurons_the_infimum_is_reached_without_y() -> None:
     assert net.misread == 0.0
 
 
-def test_a_net_is_what_its_widths_say() -> None:
+def test_a_net_has_its_widths() -> None:
     net = FCN(3, 2, 2, [5, 4], activation=nn.GELU, generator=3)
     kinds = [type(layer) for layer in net.layers]
     assert kinds == [nn.Linear, nn.GELU, nn.Linear, nn.GELU, nn.Linear]
@@ -109,7 +111,7 @@ def test_a_net_is_what_its_widths_say() -> None:
             assert float(layer.weight.detach().abs().max()) <= layer.in_features**-0.5
 
 
-def test_a_net_leaves_the_global_generator_alone() -> None:
+def test_a_net_does_not_use_the_global_generator() -> None:
     before = torch.get_rng_state()
     first, two = FCN(3, 2, 2, [5], generator=3), FCN(3, 2, 2, [5], generator=3)
     assert torch.equal(before, torch.get_rng_state())

@@ -39,7 +39,7 @@ def test_a_seed_is_a_run_and_the_global_generator_stays() -> None:
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_runs_of_one_seed_see_the_same_tokens_and_subsets_whatever_they_are() -> None:
+def test_runs_of_one_seed_see_the_same_tokens_and_subsets() -> None:
     def batches(**to: object) -> list[torch.Tensor]:
         settings = changed(**to)
         stream = learner_training._batches(settings, learner_training._table(settings))

@@ -131,7 +131,7 @@ def test_a_trained_transformer_lies_on_the_sampled_curve() -> None:
     assert all(abs(loss - curves.losses[T]) < 0.5 * curves.losses[T] for loss in curves.fixed)
 
 
-def test_a_subset_is_seen_by_the_loss() -> None:
+def test_the_loss_depends_on_the_subset() -> None:
     """The loss is not a mean over positions: two subsets of one encoding have different losses."""
     E = near_orthogonal_encoding(9, 12, threshold=0.8, generator=3, dtype=D64).E
     losses = {encoding_loss(E, y.unsqueeze(0), 1.0, 4.0, 2) for y in all_subsets(9, 2)[:5]}

@@ -59,7 +59,7 @@ def _blocks(settings: TrainingSettings, fixed: Tensor | None, step: int = 0) -> 
 
 
 @pytest.mark.parametrize("encoding", ["stochastic", "fixed"])
-def test_a_batch_is_what_it_should_be(encoding: str) -> None:
+def test_a_batch_has_its_definition(encoding: str) -> None:
     fixed = torch.eye(9, 14) if encoding == "fixed" else None
     blocks = _blocks(SMALL, fixed)
     seen = []
@@ -174,7 +174,7 @@ def test_a_state_of_another_run_is_refused() -> None:
         next(resumable(SMALL, checkpoint_every=0))
 
 
-def test_records_hold_what_they_say() -> None:
+def test_records_are_correct() -> None:
     records = list(train(SMALL))
     assert [record.step for record in records] == [0, 10, 20, 30, 40, 50, 60, 70, 75]
     first, last = records[0], records[-1]

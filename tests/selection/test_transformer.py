@@ -92,7 +92,7 @@ def test_the_stochastic_transformer_is_the_mean_over_its_draws() -> None:
     torch.testing.assert_close(stochastic(X, y, generator=8), expected)
 
 
-def test_zero_starts_and_cosines() -> None:
+def test_zero_initialization_and_cosines() -> None:
     model = SelectionTransformer(2, 3)
     assert float(model.W.detach().abs().max()) == 0
     assert math.isnan(cosine(model.W.detach(), ground_truth(2, 3)[0]))
@@ -136,7 +136,7 @@ def test_the_construction_with_one_hot_codes_is_exact_in_the_limit() -> None:
     assert built.overlap == 0.0
 
 
-def test_overlaps_leave_the_subset_out() -> None:
+def test_overlaps_exclude_the_subset() -> None:
     E = near_orthogonal_encoding(5, 30, threshold=0.6, generator=0, dtype=F64).E
     y = torch.tensor([[0, 3], [1, 2]])
     products = overlaps(E, y)

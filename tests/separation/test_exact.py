@@ -102,7 +102,7 @@ def test_rows_of_classes_with_sign_minus() -> None:
     SelfAttention(12, 6, 3, **PAPER), SelfAttention(12, 6, 3, **PAPER, weights="ones"),
     CrossAttention(12, 5, 3, a0=0.05, a1=2), CrossAttention(11, 5, 3, a0=0.05, a1=2, strict=False),
 ], ids=str)  # fmt: skip
-def test_signs_drawn_anew_for_each_network(setting: SelfAttention | CrossAttention) -> None:
+def test_signs_redrawn_for_each_network(setting: SelfAttention | CrossAttention) -> None:
     close(setting.success_probability(shared_signs=False), enumerate_probabilities(setting, shared_signs=False))
 
 

@@ -51,7 +51,7 @@ def test_signs_are_mpmaths(n: int, form: Form) -> None:
 
 @settings(max_examples=25)
 @given(st.integers(2, 10**6), forms)
-def test_what_is_added_and_taken_away_leaves_nothing(n: int, form: Form) -> None:
+def test_added_and_subtracted_terms_cancel(n: int, form: Form) -> None:
     """Subtracted through other terms: n^{e + 1} for n n^e."""
     total: dict[tuple[int, Factor], Fraction] = defaultdict(Fraction)
     for (p, E), q in form.items():
@@ -85,7 +85,7 @@ class Opaque:
         return 2 * L
 
 
-def test_what_no_digits_decide_is_an_error() -> None:
+def test_an_undecidable_sign_is_an_error() -> None:
     twice = {(0, Opaque("x")): Fraction(1), (0, Opaque("y")): Fraction(-1)}
     with pytest.raises(SeparatrixError, match="zero to 1280 digits"):
         sign(5, twice)

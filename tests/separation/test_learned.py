@@ -148,7 +148,7 @@ def test_by_hand_separates_by_the_papers_networks(setting: Any, mechanism: Liter
             assert (F > 0) == fires
 
 
-def test_by_hand_cannot_tell_equal_data_sets_apart() -> None:
+def test_the_construction_cannot_distinguish_equal_data_sets() -> None:
     assert by_hand(CrossAttention(8, 5, 1, a0=1, a1=1, strict=False), "linear").K is None
 
 

@@ -163,7 +163,7 @@ def test_softmax_regression_is_simulated_as_before() -> None:
     assert simulate_outcome(SoftmaxRegression(1000, 6), linear("elu"), 100, seed=2).fires_on_d1.hits == 0
 
 
-def test_simulation_is_decided_by_its_seed_and_leaves_the_global_generator() -> None:
+def test_simulation_depends_on_its_seed_and_not_on_the_global_generator() -> None:
     setting, state = SETTINGS[0], torch.get_rng_state()
     first, again, other = (simulate_outcome(setting, softmax(), 50, seed) for seed in (1, 1, 2))
     assert first == again != other

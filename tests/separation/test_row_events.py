@@ -47,7 +47,7 @@ ROWS = [
 
 @pytest.mark.parametrize(("model", "network", "row", "n", "d"), ROWS)
 @pytest.mark.parametrize("tau", ["0.897", "0.413", "-0.257", "1.871"])
-def test_the_chance_of_a_row_is_that_of_all_sign_vectors(model, network, row, n, d, tau) -> None:
+def test_the_probability_of_a_row_is_that_over_all_sign_vectors(model, network, row, n, d, tau) -> None:
     g = d - 1 if model == "cross" else d - 2
     j = 2
     if model == "cross":

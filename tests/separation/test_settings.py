@@ -127,7 +127,7 @@ def test_no_parameters_satisfy_both_definition_and_theorem() -> None:
         ("self-attention, ones", {"weights": 3}, "weights: expected .* a 12 x 12 matrix, got 3"),
     ],
 )
-def test_what_is_never_accepted(kind: str, changed: dict[str, object], words: str) -> None:
+def test_values_that_are_never_accepted(kind: str, changed: dict[str, object], words: str) -> None:
     model, good = GOOD[kind]
     for strict in (True, False):
         with pytest.raises(ArgumentError, match=words):

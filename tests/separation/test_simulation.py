@@ -179,7 +179,7 @@ def test_wilson_solves_its_equation(hits: int, trials: int) -> None:
             assert abs(end - interval.value) == pytest.approx(z * math.sqrt(end * (1 - end) / trials), rel=1e-9)
 
 
-def test_what_cannot_be_simulated() -> None:
+def test_settings_that_cannot_be_simulated() -> None:
     with pytest.raises(ArgumentError, match="trials: expected an integer >= 1, got 0"):
         SelfAttention(20, 12, 6, **PAPER).simulate(0, seed=0)
     with pytest.raises(ArgumentError, match="seed: expected an integer >= 0, got -1"):

@@ -67,6 +67,6 @@ def test_a_wider_margin_is_harder() -> None:
 
 
 @pytest.mark.parametrize("margin", [0.0, -1.0, 1e-12, float("nan")])
-def test_a_margin_must_be_seen_in_float64(margin: float) -> None:
+def test_a_margin_must_be_resolved_by_float64(margin: float) -> None:
     with pytest.raises(ArgumentError, match="margins"):
         tuned_separation(SETTINGS[0], softmax(), (0.1, margin))

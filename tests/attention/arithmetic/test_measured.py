@@ -151,11 +151,11 @@ def test_a_number_that_is_nan_holds_nothing():
     assert not measured.Measurement(ASSUMPTIONS[0], math.nan).holds
 
 
-def test_the_slack_of_bounds_is_a_thousand_times_what_their_functions_may_err():
+def test_the_slack_of_bounds_is_a_thousand_times_the_errors_of_their_functions():
     assert bounds.SLACK - 1 >= 1000 * assumptions.BOUNDS * 2.0**-53
 
 
-def test_the_page_says_what_is_assumed(root):
+def test_the_page_lists_the_assumptions(root):
     """The first table of the page has a row with the limit of every assumption."""
     page = (root / "docs" / "derivations" / "assumptions.md").read_text()
     _, table = page.split("\n| assumption | ", 1)

@@ -194,7 +194,7 @@ def test_the_one_setting_for_all_devices(value):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_products_of_fewer_digits_are_noticed_by_what_they_do(monkeypatch, dtype):
+def test_products_of_lower_precision_are_detected_by_their_results(monkeypatch, dtype):
     """A machine that rounds one of the factors although every setting says that it does not."""
 
     def rounded(a, b):
@@ -224,7 +224,7 @@ def test_the_thread_of_the_tests_is_sound():
     assert sx.tensor_attention(*(torch.ones(2, 1) for _ in range(3)), tolerance=0.1).shape == (2, 1)
 
 
-def test_autocast_does_not_decide_what_products_keep():
+def test_autocast_does_not_change_the_measured_precision():
     """The result is cached for the process: a first call under autocast must not measure products in bfloat16."""
     precision._keeps_digits.cache_clear()
     with torch.autocast("cpu", dtype=torch.bfloat16):

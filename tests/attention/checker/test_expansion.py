@@ -107,7 +107,7 @@ def test_sums_between_boundaries_are_within_their_balls(monkeypatch):
         assert all(ball.contains(arb(float(number))) for ball, number in zip(balls, exact.flatten(), strict=True))
 
 
-def test_what_is_attended_must_be_finite():
+def test_attended_entries_must_be_finite():
     head = make_head(2)
     head.keys[0][5] = np.nan
     with pytest.raises(ArgumentError, match=r"keys\[0\]: expected finite entries wherever they are attended"):
@@ -115,7 +115,7 @@ def test_what_is_attended_must_be_finite():
     attend_expansion(head, [asked(head, 0, ((6, 40),))], 3)
 
 
-def test_the_forecast_is_near_what_is_found():
+def test_the_forecast_is_close_to_the_measured_value():
     head = make_head(3)
     query = asked(head, 0)
     forecast = forecast_errors(head, query, [3, 5])

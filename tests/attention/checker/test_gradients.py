@@ -40,7 +40,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_what_autograd_finds_is_confirmed_and_its_neighbour_is_not(name):
+def test_gradients_of_autograd_pass_and_perturbed_ones_fail(name):
     (query, keys, values), options = CALLS[name]
     incoming = draw(7, *query.shape[:-1], values[0].shape[-1])
     found = by_autograd(query, keys, values, incoming, **options)
@@ -65,7 +65,7 @@ def test_grouped_and_broadcast_heads():
     assert not check_gradients(turned, incoming, promise(query, 2, 1e-4), query, keys, values, **options).held
 
 
-def test_what_is_allowed_follows_the_incoming_gradient():
+def test_the_allowed_error_scales_with_the_incoming_gradient():
     """Two heads: the second has no incoming gradient, and one query of the first has an incoming gradient of 2^-32."""
     query, keys, values = inputs(2, 2, [3])
     incoming = torch.zeros(2, 2, 2, dtype=torch.float64)
@@ -77,7 +77,7 @@ def test_what_is_allowed_follows_the_incoming_gradient():
     assert allowed[1] == allowed[2] == [2.0 * (1 + 2.0**-32)] * 3 + [smallest] * 3
 
 
-def test_a_gradient_that_is_no_number_is_broken():
+def test_a_nan_gradient_is_broken():
     query, keys, values = inputs(2, 2, [3])
     incoming = draw(7, 2, 2, 2)
     found = by_autograd(query, keys, values, incoming)

@@ -32,7 +32,7 @@ OPTIONS = [
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("options", OPTIONS)
-def test_what_is_saved_is_loaded(tmp_path, options, dtype):
+def test_a_saved_call_is_loaded(tmp_path, options, dtype):
     options = {name: value for name, value in options.items() if name != "method"}
     result = saved(tmp_path / "call.safetensors", dtype=dtype, **options)
     loaded = load_call(tmp_path / "call.safetensors")
@@ -52,7 +52,7 @@ def test_grouped_heads_are_saved(tmp_path):
     assert load_call(tmp_path / "call.safetensors").verify(100).queries == 12
 
 
-def test_files_that_are_no_saved_calls(tmp_path):
+def test_files_that_are_not_saved_calls(tmp_path):
     path = tmp_path / "file"
     with pytest.raises(sx.ArgumentError, match=r"file: expected a file that Certified.save wrote"):
         load_call(path)

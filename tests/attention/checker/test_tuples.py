@@ -15,7 +15,7 @@ from tests.attention.checker.oracle import draw_sets, holds, literal
 
 @pytest.mark.parametrize("lengths", [(5,), (3, 4), (1, 6), (2, 3, 2), (2, 1, 2, 2), (1, 2, 1, 2, 1, 2)])
 @pytest.mark.parametrize("size", [1e-3, 1.0, 30.0])
-def test_balls_hold_what_mpmath_finds(lengths, size):
+def test_balls_contain_the_results_of_mpmath(lengths, size):
     query, keys, values = draw_sets(len(lengths), lengths, size=size)
     exact, lse = literal(query.tolist(), [k.tolist() for k in keys], [v.tolist() for v in values], 0.3)
     found = attend_tuples(query, keys, values, 0.3, 160)

@@ -58,7 +58,7 @@ def test_the_reference_is_confirmed_and_its_neighbour_is_not(name):
     assert wrong.worst == tuple(size - 1 for size in call[0].shape[:-1])
 
 
-def test_masks_that_broadcast_and_what_they_hide():
+def test_masks_broadcast_and_hide_keys():
     query, keys, values = inputs(3, 4, [5, 6], batch=(2, 3))
     masks = [torch.rand(3, 5, generator=torch.Generator().manual_seed(0)) < 0.6, None]
     hidden = keys[0].clone()
@@ -169,7 +169,7 @@ BREAKS = {
 
 
 @pytest.mark.parametrize("name", BREAKS)
-def test_what_is_broken_is_found(name):
+def test_broken_results_are_found(name):
     result, call = certified()
     found = sx.verify(BREAKS[name](result), *call)
     assert not found.held
@@ -177,7 +177,7 @@ def test_what_is_broken_is_found(name):
     assert str(found).startswith("broken, the ")
 
 
-def test_one_output_that_is_no_number_is_among_the_chosen():
+def test_a_nan_output_is_among_the_checked_queries():
     result, call = certified()
     output = result.output.clone()
     output[1, 3, 1] = math.nan
@@ -206,7 +206,7 @@ def test_a_log_sum_exp_that_cannot_be_right_is_found_wherever_it_is(wrong, fault
     assert found.fault == fault
 
 
-def test_an_output_beside_a_log_sum_exp_of_nothing_is_found_wherever_it_is():
+def test_a_nonzero_output_with_lse_minus_infinity_is_found_at_any_query():
     """All queries but the last attend nothing; one of them has a nonzero output, and only that query is checked."""
     query, keys, values = inputs(2, 300, [300])
     options = {"is_causal": True, "query_offset": -299}

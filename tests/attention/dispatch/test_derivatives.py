@@ -207,7 +207,7 @@ def test_second_derivatives_of_narrow_types_are_made_in_float32():
     torch.testing.assert_close(found.double(), expected, rtol=0, atol=0.02 * expected.abs().max().item())
 
 
-def test_what_a_mask_hides_reaches_no_derivative():
+def test_masked_keys_reach_no_derivative():
     """Hidden keys change nothing, even if a key, a value or a tangent is NaN."""
     x, dx = list(leaves(3)), list(changes(3, 100))
     for hidden in (x[2], x[4], dx[2], dx[4]):

@@ -186,7 +186,7 @@ def test_every_kernel_is_launched_on_the_device_of_its_tensors(launches, call, m
     assert torch.cuda._exchange_device(-1) == 0
 
 
-def test_fused_multiply_adds_are_asked_for(launches, call):
+def test_fused_multiply_adds_are_requested(launches, call):
     """The default of `enable_fp_fusion` is not the same in all versions of Triton."""
     exact_launch.forward(call, "ieee", call.query)
     near_linear_launch.launch("carry", 1, call.query, warps=4)
@@ -194,12 +194,12 @@ def test_fused_multiply_adds_are_asked_for(launches, call):
     assert all(options["enable_fp_fusion"] for _, _, options in launches)
 
 
-def test_no_programs_are_no_launch(launches, call):
+def test_zero_programs_do_not_launch(launches, call):
     near_linear_launch.launch("carry", 0, call.query, warps=4)
     assert launches == []
 
 
-def test_masks_are_no_loads_of_8_bits(launches, call):
+def test_masks_are_not_loaded_as_8_bits(launches, call):
     """From these, Triton 3.7 infers that operands of float32 were widened, and uses TF32 on Blackwell."""
     assert [x.dtype for x in exact_launch.described(call, "ieee").tensors[4:]] == [torch.int32, torch.int32]
 

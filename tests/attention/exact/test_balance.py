@@ -296,7 +296,7 @@ def test_powers_of_two_are_exact(dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
-def test_zeros_among_the_outputs_of_pairs_are_no_alarm(dtype):
+def test_zeros_among_the_outputs_of_pairs_raise_no_error(dtype):
     """A value column of zeros gives zeros, as a failure of the fused kernel would: the result is checked, and kept."""
     query, key, value = (x.to(dtype) for x in draw(0, 3, 1, 2, 20, 4))
     value[..., 0] = 0.0

@@ -112,7 +112,7 @@ CASES = {
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("size", [0.1, 1.0])
-def test_the_kernels_round_what_is_said_and_nothing_else(case, size):
+def test_the_kernels_round_only_the_documented_products(case, size):
     """Products of query and keys may be rounded if typical scores are below 1, and not if they are larger."""
     lengths, d, options = CASES[case]
     query, keys, values = drawn(lengths, d, d_v=d + 3)
@@ -198,7 +198,7 @@ def test_nothing_is_flushed_that_counts():
 
 
 @pytest.mark.parametrize("which", ["query", "keys", "values"])
-def test_what_is_not_a_number_shows(which):
+def test_nan_is_propagated(which):
     query, keys, values = drawn((70, 80), 8)
     place = {"query": query, "keys": keys[1], "values": values[0]}[which]
     place[1, 3, 2] = math.nan

@@ -51,7 +51,7 @@ PLACES = [("key", 0, 4), ("value", -1, 4), ("value", 0, 1), ("key", -1, 0)]
 @pytest.mark.parametrize(
     ("order", "positions", "bad", "place"), pairwise([2, 3, 4], POSITIONS, [math.nan, math.inf, -math.inf], PLACES)
 )
-def test_what_is_hidden_does_not_reach(order, positions, bad, place):
+def test_hidden_entries_do_not_reach_outputs(order, positions, bad, place):
     kind, m, token = place
     query, keys, values, options = call(order, POSITIONS[positions])
     expected = reference.tensor_attention(query, keys, values, **options)
@@ -111,7 +111,7 @@ def test_gradients_of_queries_that_do_not_see_it(order, positions, kind):
     assert torch.isnan(of_query[0, touched]).all()
 
 
-def test_factors_are_balanced_where_nothing_bad_is_seen():
+def test_factors_are_balanced_unless_an_entry_is_not_finite():
     """A NaN in the last token of one head changes neither other heads nor earlier queries."""
     query, key, value = draw(0, 3, 2, 4, 1).float()
     expected = sx.tensor_attention(query, key, value, is_causal=True, scale=0.5)

@@ -48,7 +48,7 @@ def product(*values):
 
 
 @pytest.mark.parametrize("dtype", HALF)
-def test_every_number_is_widened_and_comes_back(architecture, dtype):
+def test_every_half_number_survives_widening(architecture, dtype):
     numbers = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
     assert same(product(numbers), numbers)
 

@@ -148,7 +148,7 @@ def test_tensors_may_lie_in_memory_in_any_way(architecture):
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
-def test_float32_errs_by_no_more_than_the_bound(architecture, positions):
+def test_the_error_of_float32_is_within_the_bound(architecture, positions):
     """Compared with float64, for scores up to the magnitude at which no digit of a weight is certain."""
     for seed, size in enumerate((0.1, 1.0, 5.0, 40.0)):
         query, keys, values, _ = drawn(seed, 3, 2, 40, [45, 150], 20, 18, torch.float32, size)

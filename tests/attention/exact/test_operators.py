@@ -216,7 +216,7 @@ def test_second_derivatives(order):
     assert torch.autograd.gradgradcheck(function, leaves)
 
 
-def test_second_derivatives_refuse_what_is_too_large(monkeypatch):
+def test_second_derivatives_refuse_overflowing_inputs(monkeypatch):
     monkeypatch.setattr(by_reference, "LARGEST_VOLUME", 2 * 3 * 4 * 5 - 1)
     query, keys, values = inputs(3, 3, [4, 5])
     query.requires_grad_()

@@ -82,7 +82,7 @@ def test_a_second_derivative_is_that_of_the_definition() -> None:
         torch.testing.assert_close(gradient, want)
 
 
-def test_what_may_need_more_is_left_to_the_operator() -> None:
+def test_calls_that_need_more_use_the_operator() -> None:
     query, k1, k2, v1, v2 = drawn(2)
     keys, values = [k1, k2], [v1, v2]
     refused = [

@@ -113,7 +113,7 @@ KINDS_OF_OUTPUTS = ["call", "climb", "state", "threads", "layer", "value ranges"
 
 
 @pytest.mark.parametrize("kind", KINDS_OF_OUTPUTS)
-def test_the_fuzz_finds_what_is_broken(kind, monkeypatch):
+def test_the_fuzz_finds_broken_results(kind, monkeypatch):
     """Every kind that checks outputs, with outputs that are deliberately wrong."""
     right, attend = sx.certified_attention, state.TensorAttentionState.attend
     monkeypatch.setattr(sx, "certified_attention", lambda *given, **options: off(right(*given, **options)))
@@ -174,7 +174,7 @@ def test_a_case_is_the_same_every_time():
     assert [run_case(3, number).kind for number in range(5)] == [run_case(3, number).kind for number in range(5)]
 
 
-def test_what_the_fuzz_draws():
+def test_the_fuzz_draws_every_option():
     """Orders 2 to 7, all types, lengths from 0, dimensions to 64, and every option, in a thousand draws."""
     calls = [draw_call(np.random.default_rng([0, number])) for number in range(1000)]
     assert {len(call.keys) + 1 for call in calls} == {2, 3, 4, 5, 6, 7}
@@ -282,7 +282,7 @@ def test_one_case_by_the_command(capsys, monkeypatch):
 
 
 @needs_triton
-def test_the_kernels_in_triton_compute_if_asked_for(monkeypatch):
+def test_the_triton_kernels_run_if_requested(monkeypatch):
     """Case 6 of seed 7 is a call of exact attention of order 4, causal and with windows, whose certificate holds."""
     launched, launch = [], gpu_launch._launch
     monkeypatch.setattr(gpu_launch, "_launch", lambda *given: (launched.append(given[0]), launch(*given)))

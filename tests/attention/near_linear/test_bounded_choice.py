@@ -48,7 +48,7 @@ def test_few_tokens_are_attended_exactly_and_many_are_not(is_causal):
         (torch.float16, 1e-2),
     ],
 )
-def test_what_is_attended_exactly_keeps_the_certificate_of_the_plan(order, dtype, tolerance, is_causal):
+def test_exact_results_keep_the_certificate_of_the_plan(order, dtype, tolerance, is_causal):
     plan, call = planned(order, dtype, tolerance), call_of(order, 9, dtype, is_causal)
     assert exact_dtype(plan, call) == (torch.float64 if tolerance < 1e-4 else torch.float32)
     wide = call.to(torch.float64)
@@ -60,7 +60,7 @@ def test_what_is_attended_exactly_keeps_the_certificate_of_the_plan(order, dtype
 
 
 @pytest.mark.parametrize(("share", "dtype"), [(0.99, torch.float32), (1.01, None)])
-def test_exact_attention_that_may_err_by_more_than_the_polynomial_is_not_taken(share, dtype, monkeypatch):
+def test_exact_attention_with_a_larger_error_than_the_polynomial_is_not_used(share, dtype, monkeypatch):
     plan, call = planned(3, torch.float32, 1e-3), call_of(3, 16, torch.float32)
     promised = sum(plan.relative_error(sum_rounding(plan, call)))
     monkeypatch.setattr(bounded_choice, "relative_bound", lambda *given: share * promised)
@@ -72,7 +72,7 @@ def test_exact_attention_that_may_err_by_more_than_the_polynomial_is_not_taken(s
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_the_bound_for_any_data_is_no_lower_than_the_bound_for_these(dtype):
+def test_the_bound_for_all_data_is_at_least_the_bound_for_given_data(dtype):
     call = call_of(3, 16, dtype)
     most = relative_bound(call, 1.01, dtype) + torch.finfo(dtype).eps
     magnitude = torch.stack([v.double().abs().max() for v in call.values]).prod()

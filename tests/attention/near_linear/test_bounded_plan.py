@@ -161,7 +161,7 @@ def test_a_layer_first_in_length():
     assert layer.certificate(torch.zeros(7, 3, 8)).per_query.shape == (3, 2, 7)
 
 
-def test_what_a_certificate_is_not_given_for():
+def test_calls_without_a_certificate():
     with pytest.raises(sx.ArgumentError, match="certificate: expected a layer with a bound and a tolerance"):
         TensorAttention(8, 2, bound=1.0).certificate()
     layer = TensorAttention(8, 2, bound=1.0, tolerance=1e-3)
@@ -189,7 +189,7 @@ def _near_linear(monkeypatch):
 
 @pytest.mark.usefixtures("_near_linear")
 @pytest.mark.parametrize("cast", [torch.bfloat16, torch.float16, torch.float64])
-def test_a_layer_that_is_cast_plans_anew(cast):
+def test_a_cast_layer_is_planned_again(cast):
     made = TensorAttention(8, 2, bound=1.0, tolerance=1e-2, generator=torch.Generator().manual_seed(0))
     planned = made.plan
     assert (planned.dtype, made.state().dtype) == (torch.float32, torch.float32)

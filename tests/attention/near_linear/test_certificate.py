@@ -103,7 +103,7 @@ def test_float32_products_of_fewer_digits_are_not_relied_on(monkeypatch):
 
 
 @pytest.mark.parametrize("powers", [(65, 65, -59, -59), (-50, -50, -50, 110)])
-def test_products_of_some_of_the_value_sets_leave_no_range(powers):
+def test_products_of_some_value_sets_do_not_overflow(powers):
     generator = torch.Generator().manual_seed(0)
     query, sets = torch.rand(64, 2, generator=generator), torch.rand(8, 3, 2, generator=generator) + 0.5
     values = [x * 2.0**power for x, power in zip(sets[4:], powers, strict=True)]
@@ -139,7 +139,7 @@ def test_gradients_where_all_scores_are_equal(constant):
         torch.testing.assert_close(ours, exact, atol=1e-8, rtol=1e-8)
 
 
-def test_the_log_sum_exp_keeps_the_tolerance_where_it_is_asked_for():
+def test_the_log_sum_exp_keeps_the_tolerance_if_requested():
     """All weights average constant values correctly; their log-sum-exp depends on the weights."""
     x = torch.rand(3, 400, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)) * 2 - 1
     values = torch.ones(400, 2, dtype=torch.float64)
@@ -150,7 +150,7 @@ def test_the_log_sum_exp_keeps_the_tolerance_where_it_is_asked_for():
     assert (lse - exact).abs().max() <= 1e-4
 
 
-def test_the_certificate_of_a_differentiable_exact_call_is_no_part_of_the_graph():
+def test_the_certificate_of_a_differentiable_exact_call_is_not_in_the_graph():
     x = torch.randn(3, 20, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
     found = sx.certified_attention(*x.unbind(), tolerance=1e-3, method="exact")
     assert not found.certificate.per_query.requires_grad
@@ -170,7 +170,7 @@ def test_scores_of_no_coordinates():
     assert (found.output - mean).abs().max() <= found.certificate.total
 
 
-def test_moments_that_overflow_leave_the_basis_alone():
+def test_overflowing_moments_do_not_change_the_basis():
     x = torch.randn(3, 6, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     found, error = certified_and_error(x[0] * 1e78, [x[1] * 1e78], [x[2]], tolerance=1e-3, scale=1e-157)
     assert error <= found.certificate.total
@@ -211,7 +211,7 @@ def test_certificates_are_useful(seed, scale, uniform, tolerance, rank):
     assert (result.output - exact).abs().max() <= result.certificate.total
 
 
-def test_greedy_tail_is_what_is_left_out():
+def test_the_greedy_tail_is_the_sum_of_the_omitted_terms():
     """The sum of W_e over coordinates and e is exp(R) minus the terms of the set, except the constant."""
     b = [0.9, 0.05, 0.3, 1.7]
     alphas = greedy_alphas(b, 60)
@@ -332,7 +332,7 @@ def test_exact_attention_of_factors_of_very_different_size(sizes, dtype):
 
 @pytest.mark.parametrize("method", ["exact", "auto", "polynomial"])
 @pytest.mark.parametrize("padding", [float("nan"), float("inf"), 1e13])
-def test_what_hidden_keys_hold_does_not_matter(method, padding):
+def test_the_content_of_hidden_keys_has_no_effect(method, padding):
     query, keys, values = uniform_calls((1.0, 1.0))
     mask = torch.arange(8) < 5
     key, value = (x.clone() for x in (keys[0], values[0]))
@@ -379,7 +379,7 @@ def test_no_heads_at_all():
 
 
 @pytest.mark.parametrize("size", [1e-170, 1.0, 1e170, 0.0])
-def test_lengths_whose_squares_leave_the_range(size):
+def test_norms_whose_squares_overflow(size):
     lengths = exact_rounding._lengths(torch.full((1, 2, 4), size, dtype=torch.float64))
     assert torch.allclose(lengths / (size or 1.0), torch.full((1, 2), 2.0 if size else 0.0, dtype=torch.float64))
 
@@ -397,7 +397,7 @@ def test_terms_of_high_degree_in_float32():
     assert (result.output.double() - expected).abs().max() <= result.certificate.total
 
 
-def test_gradients_of_queries_far_apart_in_what_comes_in():
+def test_gradients_of_queries_with_very_different_incoming_gradients():
     """Near-linear attention also gives the gradient of a query relative to that query's incoming gradient."""
     leaves = [draw(m, 1, 300, 3).float().requires_grad_() for m in range(5)]
     result = sx.certified_attention(leaves[0], leaves[1:3], leaves[3:], tolerance=1e-2, method="polynomial")

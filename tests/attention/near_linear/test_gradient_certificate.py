@@ -77,7 +77,7 @@ def test_small_values_do_not_make_gradients_of_weights_accurate():
         assert (one - other).abs().max() <= 1e-2 * other.abs().max()
 
 
-def test_what_is_kept_is_said():
+def test_the_achievable_tolerance_is_reported():
     """A gradient in bfloat16 is rounded by 2^-9 of itself, which no algorithm can avoid."""
     inputs = leaves(*uniform(3, 50, 4, dtype=torch.bfloat16))
     small = [inputs[0], inputs[1], inputs[2] * 1e-3]
@@ -88,7 +88,7 @@ def test_what_is_kept_is_said():
         assert sx.certified_attention(*small, tolerance=1e-4).keeps == ("output",)
 
 
-def test_a_polynomial_whose_gradients_miss_is_used_where_it_is_asked_for():
+def test_a_polynomial_with_inaccurate_gradients_is_used_if_requested():
     """Keys of magnitude 100 and queries of magnitude 0.01: small scores, and a large derivative by the query."""
     query, key, value = uniform(3, 60, 4, seed=5, dtype=torch.float32)
     inputs = leaves(1e-5 * query, 1e5 * key, value)

@@ -66,7 +66,7 @@ SHAPES = (
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("types", [("float32", "float32"), ("float32", "float64"), ("float64", "float64")])
 @pytest.mark.parametrize(("heads", "lengths", "d", "d_v"), SHAPES)
-def test_a_pass_gives_what_products_of_chunks_give(heads, lengths, d, d_v, types, masked, monkeypatch, taken):
+def test_a_pass_equals_the_products_of_chunks(heads, lengths, d, d_v, types, masked, monkeypatch, taken):
     given, computed = (getattr(torch, name) for name in types)
     call, expansion = made(heads, lengths, d, d_v, given, computed, masked=masked)
     found = run(call, expansion)

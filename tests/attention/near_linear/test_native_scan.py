@@ -186,7 +186,7 @@ def check_gradients(case: Case) -> None:
 
 @pytest.mark.parametrize("size", [None, 7, 16])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_it_gives_what_plain_pytorch_gives_whatever_the_chunks(case, size, in_pytorch, monkeypatch):
+def test_it_equals_plain_pytorch_for_all_chunk_sizes(case, size, in_pytorch, monkeypatch):
     call, expansion, before = draw(case)
     expected = in_pytorch(causal.attend_causal, call, expansion, before)
     arguments = (call, expansion, expected, before, *incoming(expected))

@@ -58,7 +58,7 @@ def test_a_plan_repeats():
     assert first == second
 
 
-def test_auto_runs_what_is_planned():
+def test_auto_runs_the_plan():
     arguments = uniform(2000, 4)
     result = sx.certified_attention(*arguments, tolerance=1e-3)
     planned = sx.plan_attention(*arguments, tolerance=1e-3)
@@ -155,7 +155,7 @@ def test_a_certificate_that_misses_raises_the_degree(monkeypatch):
     assert result.certificate.total <= 1e-5
 
 
-def test_out_of_reach_says_what_would_do():
+def test_the_error_out_of_reach_suggests_alternatives():
     query, keys, values = uniform(100_000, 16, scale=6.0)
     with pytest.raises(sx.SeparatrixError) as caught:
         sx.certified_attention(query, keys, values, tolerance=1e-6)
@@ -204,7 +204,7 @@ def test_polynomial_needs_a_tolerance():
         sx.tensor_attention(*inputs(3, 4, [4, 4]), method="polynomial")
 
 
-def test_the_plan_says_what_was_run(monkeypatch):
+def test_the_plan_names_the_algorithm_that_ran(monkeypatch):
     """If the certificate of a polynomial exceeds the tolerance, exact attention is used, and the plan says so."""
     monkeypatch.setattr(Forecast, "error", lambda *arguments, **options: 0.0)
     monkeypatch.setattr(Forecast, "moments_in_reach", lambda *arguments: [])

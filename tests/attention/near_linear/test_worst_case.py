@@ -35,7 +35,7 @@ def test_plan_shapes():
     assert sx.plan_shapes(100, 8, 0.0, 2, 1e-3).rank in (None, 1)
 
 
-def test_plan_shapes_says_when_neither_method_is_in_reach_and_what_would_bring_one_there():
+def test_plan_shapes_says_if_no_method_is_in_reach_and_suggests_alternatives():
     """Rank 11,238,513 exceeds the largest rank that is tried, and so do the flops of exact attention."""
     n, d = 100_000, 64
     beyond = sx.plan_shapes(n, d, 1.0, 3, 1e-3)

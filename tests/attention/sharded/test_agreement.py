@@ -460,7 +460,7 @@ def test_all_ranks_are_there_and_the_transport_is_not() -> None:
     assert said[2].startswith("All ranks reached barrier 0 in the forward pass of call 1, but an exchange failed: no ")
 
 
-def test_a_rank_that_was_never_seen_and_a_store_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rank_that_never_reported_and_a_closed_store(monkeypatch: pytest.MonkeyPatch) -> None:
     mine = at(dist.HashStore(), 0)
     mine.arrive(Barrier(1, backward=False, index=0))
     assert (
@@ -479,7 +479,7 @@ def test_a_rank_that_was_never_seen_and_a_store_that_is_gone(monkeypatch: pytest
         mine.arrive(Barrier(1, backward=False, index=0))
 
 
-def test_calls_are_counted_for_each_group_and_anew_for_a_new_one() -> None:
+def test_calls_are_counted_per_group() -> None:
     def number() -> int:
         dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
         try:

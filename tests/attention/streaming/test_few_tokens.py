@@ -147,7 +147,7 @@ def test_states_that_others_hold_are_not_changed():
     assert not torch.equal(state.states[0], kept[0])
 
 
-def test_tokens_without_a_gradient_leave_the_graph_of_others_alone(calls):
+def test_tokens_without_a_gradient_do_not_change_the_graph_of_others(calls):
     query, keys, values = tokens(3, 4, 2, 3)
     key, fixed = keys[0].clone().requires_grad_(), keys[1]
 

@@ -78,7 +78,7 @@ def test_narrow_types_and_norms(dtype, norm):
     assert (out.double() - exact).abs().max() <= state.certificate.total <= 2.1e-2
 
 
-def test_what_is_beyond_the_bound_is_refused_before_anything_is_added():
+def test_tokens_beyond_the_bound_are_refused_before_any_is_added():
     state = sx.TensorAttentionState(3, 2, 2, bound=1.0, tolerance=1e-2, dtype=torch.float64)
     one, value = torch.ones(1, 2, dtype=torch.float64), torch.ones(1, 2, dtype=torch.float64)
     state.append([one, one], [value, value])

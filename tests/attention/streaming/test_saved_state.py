@@ -125,7 +125,7 @@ OTHER = {
 
 
 @pytest.mark.parametrize("name", OTHER)
-def test_what_differs_is_named(name):
+def test_differing_settings_are_named(name):
     """Loading and merging raise the same error."""
     here, there = state(batch_shape=(3, 2)), state(**({"batch_shape": (3, 2)} | OTHER[name]))
     before = here.state_dict()
@@ -253,7 +253,7 @@ FORMS = {
 
 
 @pytest.mark.parametrize("what", FORMS)
-def test_what_is_no_saved_state(what):
+def test_values_that_are_not_saved_states(what):
     saved = state().state_dict()
     change, message = FORMS[what]
     change(saved)
@@ -261,7 +261,7 @@ def test_what_is_no_saved_state(what):
         state().load_state_dict(saved)
 
 
-def test_a_list_is_no_saved_state():
+def test_a_list_is_not_a_saved_state():
     with pytest.raises(sx.ArgumentError, match="saved: expected a mapping"):
         state().load_state_dict([torch.ones(1)])
 

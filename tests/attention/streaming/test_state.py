@@ -141,7 +141,7 @@ def test_bounds_far_from_one(bound, scale):
     assert (state.attend(x[2] * bound) - exact).abs().max() <= state.certificate.total < 1e-5
 
 
-def test_values_that_leave_the_range_have_no_certificate():
+def test_overflowing_values_have_no_certificate():
     def certificate(*powers, dtype=torch.float64):
         state = sx.TensorAttentionState(len(powers) + 1, 2, 2, bound=0.5, tolerance=1e-3, dtype=dtype)
         keys = [torch.full((3, 2), 0.5, dtype=dtype)] * len(powers)
@@ -194,7 +194,7 @@ def test_a_state_of_no_heads():
     assert state.attend(torch.ones(0, 4, 2)).shape == (0, 4, 2)
 
 
-def test_a_bound_whose_power_is_no_number():
+def test_a_bound_whose_power_overflows():
     with pytest.raises(sx.SeparatrixError, match="bound"):
         sx.TensorAttentionState(3, 2, 2, bound=1e200, tolerance=1e-3)
 

@@ -104,7 +104,7 @@ def test_the_weights_are_those_of_tensor_attention() -> None:
 
 
 @pytest.mark.parametrize("power", [-30, 30])
-def test_factors_whose_products_leave_the_range(power: int) -> None:
+def test_factors_whose_products_overflow(power: int) -> None:
     """10^30 times 10^30 overflows float32, but the scores of query / 10^60 are moderate."""
     query, keys = draw(0, 5, 3), [draw(1, 6, 3), draw(2, 7, 3)]
     plain = sx.top_tuples(query, keys, 4, scale=3.0)
@@ -122,7 +122,7 @@ def test_scores_out_of_range_are_refused() -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("name", ["query", "keys[0]", "keys[1]"])
-def test_what_is_not_finite_is_refused_unless_a_mask_hides_it(name: str, value: float) -> None:
+def test_nonfinite_entries_are_refused_unless_masked(name: str, value: float) -> None:
     tensors = {"query": draw(0, 2, 4, 3), "keys[0]": draw(1, 2, 5, 3), "keys[1]": draw(2, 2, 6, 3)}
     tensors[name][1, 2, 0] = value
     query, *keys = tensors.values()

@@ -13,7 +13,7 @@ def test_both_kinds_of_formulas_occur() -> None:
     assert {cell.result["satisfying"] > 0 for cell in ran("kronecker/definition-4.2")} == {True, False}
 
 
-def test_the_experiment_sees_a_clause_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_experiment_detects_a_missing_clause(monkeypatch: pytest.MonkeyPatch) -> None:
     unsatisfied = orthogonal_vectors._unsatisfied
     monkeypatch.setattr(orthogonal_vectors, "_unsatisfied", lambda *inputs: unsatisfied(*inputs)[:, 1:])
     assert definition_4_2.chain(variables=6, clauses=3, planted=False, seed=0)["triples_that_differ"] > 0

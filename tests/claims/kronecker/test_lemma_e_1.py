@@ -7,6 +7,6 @@ import pytest
 from separatrix.claims.kronecker import lemma_e_1
 
 
-def test_the_experiment_sees_coefficients_without_multinomials(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_experiment_detects_missing_multinomials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lemma_e_1, "_multinomial", lambda alpha: 1)
     assert lemma_e_1.low_rank(d=2, degree=2, seed=0)["mismatches"] > 0

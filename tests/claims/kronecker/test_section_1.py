@@ -8,7 +8,7 @@ import torch
 from separatrix.claims.kronecker import section_1
 
 
-def test_the_experiments_see_outputs_turned_round(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_experiments_detect_reversed_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = section_1.match_outputs
     assert section_1.every_instance(order=3, modulus=6, n=3, dtype="float64", seed=0)["wrong"] == 0
     monkeypatch.setattr(section_1, "match_outputs", lambda *args, **more: 1 - outputs(*args, **more))

@@ -10,7 +10,7 @@ from separatrix.claims.kronecker import theorem_4_5
 from separatrix.hardness.protocol import Protocol
 
 
-def test_the_experiment_sees_a_word_that_is_not_in_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_experiment_detects_a_word_outside_the_code(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Protocol, "admissible", lambda self, word: not any(word[: self.r]))
     monkeypatch.setattr(theorem_4_5, "best_cheat", lambda made, *sets: _unchecked(made, sets))
     assert theorem_4_5.soundness(m=4, parts=2, length=6, seed=0)["worst"] == "5/6"

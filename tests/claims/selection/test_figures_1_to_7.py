@@ -38,7 +38,7 @@ def _edited(id: str, encoding: str, edit: Callable[[dict[str, Any]], None]) -> F
     return OURS[id].judged(cells)
 
 
-def test_the_checks_of_the_runs_see_what_they_speak_of() -> None:
+def test_the_checks_of_the_runs_depend_on_their_subject() -> None:
     one, two = "selection/figure-1/small", "selection/figure-2/small"
     assert _edited(one, "stochastic", lambda r: r["cosine_W"].__setitem__(-1, 0.5)).verdict is NOT_REPRODUCED
     assert _edited(one, "stochastic", lambda r: r["loss"].__setitem__(slice(None), 0.5)).verdict is NOT_REPRODUCED
@@ -90,7 +90,7 @@ def test_subsets_and_lengths_have_their_own_checks() -> None:
 
 
 @pytest.mark.parametrize("id", ["selection/figure-6", "selection/figure-7"])
-def test_a_random_start_must_end_where_zero_does(id: str) -> None:
+def test_random_initialization_must_end_near_zero_initialization(id: str) -> None:
     tasks = ["T=250", "q=5"]
     zero, alike, apart = (
         _pair(0.01 * factor, 0.2 * factor, tasks, initial=initial)

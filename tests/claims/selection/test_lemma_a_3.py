@@ -13,7 +13,7 @@ def test_the_leaning_encoding_is_refused_where_it_does_not_exist() -> None:
         lemma_a_3.leaning(3, 12)
 
 
-def test_the_experiment_sees_a_code_that_is_not_normalised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_experiment_detects_a_code_that_is_not_normalised(monkeypatch: pytest.MonkeyPatch) -> None:
     code = lemma_a_3.subset_code
     monkeypatch.setattr(lemma_a_3, "subset_code", lambda E, y: 0.9 * code(E, y))
     assert lemma_a_3.subset_codes(kind="random", T=9, q=2, width=512, seed=1)["inside"] > 0.05

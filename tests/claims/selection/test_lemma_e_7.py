@@ -7,7 +7,7 @@ import pytest
 from separatrix.claims.selection import lemma_e_7
 
 
-def test_the_experiment_sees_a_code_that_is_not_symmetric(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_experiment_detects_a_code_that_is_not_symmetric(monkeypatch: pytest.MonkeyPatch) -> None:
     """A subset code with one fixed vector added makes the gradient leave the lemma's directions."""
     code = lemma_e_7.codes
     monkeypatch.setattr(lemma_e_7, "codes", lambda stack, subset: code(stack, subset) + 0.1)

@@ -94,7 +94,7 @@ def test_if_linear_attention_stayed_silent_with_a_growing_a1_the_erratum_would_n
 
 
 @pytest.mark.parametrize(("id", "event"), [*FIRES, *SILENT, ("separation/theorem-6.2", "success")])
-def test_a_theorem_whose_chance_of_failure_stays_fails(id: str, event: str) -> None:
+def test_a_theorem_whose_probability_of_failure_stays_fails(id: str, event: str) -> None:
     assert judge(id, constant_along_paths(ran(id), **{event: -0.5})) is FAILS
 
 

@@ -25,7 +25,7 @@ def test_settings_within_all_hypotheses_would_show_no_slip(id: str) -> None:
     assert judge(id, results) is UNDECIDED
 
 
-def test_the_chance_of_a_count_is_the_binomial_tail() -> None:
+def test_the_probability_of_a_count_is_the_binomial_tail() -> None:
     assert figures_3_to_7.chance(2, 4, 0.5, 0.5) == 1.0
     assert figures_3_to_7.chance(1, 4, 0.5, 0.5) == pytest.approx(5 / 16, rel=1e-12)
     assert figures_3_to_7.chance(4, 4, 0.2, 0.5) == pytest.approx(1 / 16, rel=1e-12)

@@ -49,7 +49,7 @@ def test_the_query_and_causality_follow_the_controls(visitor: Any) -> None:
     assert texts(found[CAPTION]).startswith("Query 3 of the example and its 32 x 32 pairs of keys")
 
 
-def test_what_is_wrong_is_said_below_the_control_or_above_the_map(visitor: Any) -> None:
+def test_errors_are_shown_below_the_control_or_above_the_map(visitor: Any) -> None:
     visitor.open("?tab=attend")
     assert "query: expected a whole number from 0, got '-1'" in texts(visitor.changed(query="-1")[NOTE % "query"])
     assert "earlier settings" in visitor.changed(query="-2")['{"kind":"caption","of":"attend"}.children']
@@ -58,7 +58,7 @@ def test_what_is_wrong_is_said_below_the_control_or_above_the_map(visitor: Any) 
 
 
 @pytest.mark.parametrize("text", [one for one in NONSENSE if one])
-def test_nonsense_is_no_index(text: str) -> None:
+def test_an_invalid_index_is_refused(text: str) -> None:
     for field in FIELDS:
         with pytest.raises(sx.ArgumentError, match=f"^{field.name}: expected"):
             field.read(text)

@@ -48,7 +48,7 @@ def test_a_claim_is_found_opened_and_kept_in_the_address(browser, address: str, 
         assert page.locator("article h2").text_content().startswith("Lemma 2")
 
 
-def test_what_a_claim_says_is_no_markup(browser, address: str) -> None:
+def test_the_text_of_a_claim_is_not_markup(browser, address: str) -> None:
     with Visit(browser, address, "?tab=claims&claim=separation/theorem-1", **DESKTOP) as page:
         page.locator("article").wait_for()
         assert "<img src=x" in page.locator(".statement").text_content()
@@ -80,7 +80,7 @@ def test_the_filter_by_paper_and_verdict_by_keyboard(browser, address: str) -> N
         assert state(page)["verdict"] == "undecided"
 
 
-def test_a_bad_value_in_the_address_is_told(browser, address: str) -> None:
+def test_a_bad_value_in_the_address_is_reported(browser, address: str) -> None:
     """A bad value of every field: the first in the address, the others one after the other on the same page."""
     assert [one.name for one in claims_tab.FIELDS] == ["paper", "verdict", "text", "claim"]
     bad_ones = {one: dict.fromkeys((bad_values(one)[0], bad_values(one)[-1])) for one in claims_tab.FIELDS}
@@ -95,6 +95,6 @@ def test_a_bad_value_in_the_address_is_told(browser, address: str) -> None:
             assert listed(page) == list(SHELVED)
 
 
-def test_an_unknown_claim_is_told(browser, address: str) -> None:
+def test_an_unknown_claim_is_reported(browser, address: str) -> None:
     with Visit(browser, address, "?tab=claims&claim=nothing/here", **DESKTOP) as page:
         page.get_by_text("claim: expected the id of a claim in the list, got 'nothing/here'.").wait_for()

@@ -92,7 +92,7 @@ def test_two_settings_stand_side_by_side_and_fit_a_phone(browser: Any, address: 
         assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
-def test_bad_values_of_the_address_are_told(browser: Any, address: str) -> None:
+def test_bad_values_of_the_address_are_reported(browser: Any, address: str) -> None:
     with Visit(browser, address, "?tab=compute&n=1e13&d=0&B=nan&k=x&tolerance=0&other=1", **DESKTOP) as page:
         said = page.locator("ul[role=alert]")
         said.wait_for()

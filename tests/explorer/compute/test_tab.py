@@ -65,14 +65,14 @@ def test_the_plan_is_the_librarys_and_its_time_the_models(
     assert {len(row) for _, row in rows} == {2}
 
 
-def test_what_would_take_seconds_is_refused_before_it_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_plans_are_refused_before_planning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan_table, "plan_shapes", lambda *_: pytest.fail("it was planned"))
     with pytest.raises(SeparatrixError, match=r"B\^k = 36.*of a degree below (\d+) keeps") as refused:
         planned(PlanSettings(10**6, 8, 6.0, 2, 1e-3))
     assert "separatrix plan --n 1000000 --d 8 --bound 6.0" in str(refused.value)
 
 
-def test_the_least_degree_of_a_refusal_is_no_more_than_the_planners() -> None:
+def test_the_least_degree_of_a_refusal_is_at_most_the_planners() -> None:
     sizes = PlanSettings(10**6, 2, math.sqrt(20.5), 2, 1e-3)
     degree = int(str(plan_table.too_dear(sizes)).partition("of a degree below ")[2].split()[0])
     plan = sx.plan_shapes(sizes.n, sizes.d, sizes.bound, sizes.order, sizes.tolerance)
@@ -187,7 +187,7 @@ def test_the_sample_goes_when_a_setting_changes(quick, tmp_path: Path) -> None:
     assert "certified: total" in texts(seen.changed(d="9", changed="sample-run.n_clicks")["sample-found.children"])
 
 
-def test_what_is_copied_runs() -> None:
+def test_the_copied_code_runs() -> None:
     other = replace(ONE, n=1000, tolerance=1e-05)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):

@@ -116,14 +116,14 @@ def contents(data: bytes) -> str:
     return "data:application/octet-stream;base64," + base64.b64encode(data).decode()
 
 
-def test_what_a_browser_sends_is_decoded() -> None:
+def test_uploads_of_a_browser_are_decoded() -> None:
     assert upload.decoded(contents(GOOD)) == GOOD
 
 
 @pytest.mark.parametrize(
     "sent", [None, 7, ["a"], "", "no comma", "data:text/plain,abc", "data:;base64,%%%%", "data:;base64,é"]
 )
-def test_what_no_browser_sends_is_refused(sent: object) -> None:
+def test_uploads_that_no_browser_sends_are_refused(sent: object) -> None:
     with pytest.raises(SeparatrixError, match="file: expected"):
         upload.decoded(sent)
 
@@ -183,7 +183,7 @@ def test_lies_in_a_good_header_are_refused() -> None:
     assert "cannot be read" in answer["refused"]
 
 
-def test_what_the_planner_refuses_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_planner_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> Any:
         raise SeparatrixError("It is out of reach.")
 
@@ -224,7 +224,7 @@ def test_planning_has_a_limited_time_of_the_processor(monkeypatch: pytest.Monkey
         upload.planned_file(GOOD, 1e-3)
 
 
-def test_a_fault_of_the_planner_is_no_sentence_of_the_readers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_of_the_planner_is_not_shown_as_a_user_error(monkeypatch: pytest.MonkeyPatch) -> None:
     broken = subprocess.CompletedProcess([], 1, b"", b"Traceback: it broke")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: broken)
     with pytest.raises(RuntimeError, match="it broke"):
@@ -235,7 +235,7 @@ def test_a_fault_of_the_planner_is_no_sentence_of_the_readers(monkeypatch: pytes
     ("q", "k1", "entries"),
     [((1, 3 * 2**20, 1), (64, 2, 1), 64 * (3 * 2**20 + 2)), ((512, 1, 1), (1, 2**20, 1), 512 * (2**20 + 1))],
 )
-def test_what_would_be_large_once_broadcast_is_refused_before_it_is_made(q: Any, k1: Any, entries: int) -> None:
+def test_large_broadcasts_are_refused_before_they_are_made(q: Any, k1: Any, entries: int) -> None:
     """A file of 12 MB became 4 GB in the process that planned it."""
     data = file(q=torch.zeros(q, dtype=torch.float16), k1=torch.zeros(k1, dtype=torch.float16))
     with pytest.raises(SeparatrixError, match=f"once their heads are broadcast against each other, got {entries:,}"):

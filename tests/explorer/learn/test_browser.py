@@ -52,7 +52,7 @@ def test_a_figure_keeps_its_height_in_a_window_of_another_size(browser: Any, add
         assert plot.evaluate("plot => [plot.clientHeight, plot._fullLayout.height]") == [720, 720]
 
 
-def test_a_picture_that_cannot_be_made_is_told(browser: Any, address: str) -> None:
+def test_a_picture_that_cannot_be_made_is_reported(browser: Any, address: str) -> None:
     visit = Visit(browser, address, **DESKTOP)
     with visit as page:
         page.locator("figure[data-name=dynamics] .scatterlayer .trace").nth(6).wait_for(state="attached")
@@ -97,7 +97,7 @@ def test_a_second_setting_is_opened_by_its_button(browser: Any, address: str) ->
         assert page.locator("[role=alert]:not(:empty)").count() == 0
 
 
-def test_bad_values_of_the_address_are_told(browser: Any, address: str) -> None:
+def test_bad_values_of_the_address_are_reported(browser: Any, address: str) -> None:
     view = "?tab=learn&T=2&q=0&d=x&eta=9&steps=1e10&run_T=65&run=../../x&at=-1"
     with Visit(browser, address, view, **DESKTOP) as page:
         said = page.locator("ul[role=alert]")
@@ -149,7 +149,7 @@ def test_a_run_is_started_watched_reloaded_stopped_and_goes_on(browser: Any, add
     assert alive(store) is None
 
 
-def test_a_run_that_has_finished_shows_its_last_weights_and_stands_beside_another(
+def test_a_finished_run_shows_its_last_weights_and_is_compared_with_another(
     browser: Any, serve: Callable[..., str], tmp_path: Path
 ) -> None:
     address = serve(tmp_path)

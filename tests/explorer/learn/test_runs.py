@@ -162,13 +162,13 @@ def test_a_run_that_fails_says_why(starter: Starter, tmp_path: Path) -> None:
     assert read_run(tmp_path, name).step == ()
 
 
-def test_what_would_be_refused_is_not_started(starter: Starter, tmp_path: Path) -> None:
+def test_invalid_runs_are_not_started(starter: Starter, tmp_path: Path) -> None:
     with pytest.raises(SeparatrixError, match="threshold: expected at least"):
         starter.start(RunChoices(T=64, q=2, d=2, width=8, eta=1.0, steps=100, seed=0))
     assert not (tmp_path / "training").exists()
 
 
-def test_there_are_only_so_many(starter: Starter, tmp_path: Path) -> None:
+def test_the_number_of_runs_is_limited(starter: Starter, tmp_path: Path) -> None:
     for at in range(MOST_RUNS):
         (tmp_path / "training" / f"run-{at:012x}").mkdir(parents=True)
     with pytest.raises(SeparatrixError, match="remove some first"):
@@ -176,7 +176,7 @@ def test_there_are_only_so_many(starter: Starter, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "..", f"{NONE}/../../x", NONE, "/etc", "cell-abc", "run-" + "\u0661" * 12])
-def test_a_name_is_no_path(starter: Starter, tmp_path: Path, name: str) -> None:
+def test_a_name_is_not_a_path(starter: Starter, tmp_path: Path, name: str) -> None:
     (tmp_path / "training").mkdir()
     for act in (starter.stop, starter.go_on, lambda one: read_run(tmp_path, one)):
         with pytest.raises(SeparatrixError, match="run: expected"):
@@ -262,7 +262,7 @@ def test_a_large_matrix_is_not_drawn() -> None:
         training_runs._drawable(0, np.zeros((300, 300)), np.zeros((3, 300)))
 
 
-def test_the_supervisor_kills_what_does_not_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_supervisor_kills_a_run_that_does_not_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     deaf = "import signal, time; signal.signal(signal.SIGINT, signal.SIG_IGN); print('on', flush=True); time.sleep(600)"
     child = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE)
     assert child.stdout is not None
@@ -296,7 +296,7 @@ def test_the_supervisor_needs_no_torch(run) -> None:
     assert (done.returncode, done.stdout.strip()) == (0, "")
 
 
-def test_what_a_supervisor_says_is_kept(starter: Starter, tmp_path: Path) -> None:
+def test_the_output_of_a_supervisor_is_kept(starter: Starter, tmp_path: Path) -> None:
     name = starter.start(LONG)
     (tmp_path / "training" / name / "end.json" / "in the way").mkdir(parents=True)  # the supervisor fails, not the run
     starter.stop(name)
@@ -327,7 +327,7 @@ def test_a_look_at_the_lock_refuses_no_run(starter: Starter, tmp_path: Path) -> 
     ending.join()
 
 
-def test_a_lock_that_nobody_holds_is_no_run(tmp_path: Path) -> None:
+def test_a_lock_without_a_holder_is_not_a_run(tmp_path: Path) -> None:
     assert alive(tmp_path) is None
     (tmp_path / "training").mkdir()
     (tmp_path / "training" / "lock").write_text(NONE)

@@ -158,7 +158,7 @@ def test_no_choice_of_the_page_breaks_the_map(one: Descent, along: str, across: 
     assert all(name in drawn.text for name in (sweep.SYMBOLS[along], "nothing is drawn elsewhere"))
 
 
-def test_what_is_copied_runs() -> None:
+def test_the_copied_code_runs() -> None:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(learn_view.python([ONE]), {})
@@ -173,7 +173,7 @@ def test_what_is_copied_runs() -> None:
 
 
 @pytest.mark.parametrize("steps", [10**6, 10**9, 1000])
-def test_what_is_copied_gives_the_numbers_that_are_shown(steps: int) -> None:
+def test_the_copied_code_gives_the_shown_numbers(steps: int) -> None:
     one = dataclasses.replace(ONE, steps=steps)
     found = descended(one)
     out = io.StringIO()
@@ -219,7 +219,7 @@ def test_an_unknown_run_in_the_address_is_said(tmp_path: Path) -> None:
         assert f"there is no run '{name}' here" in texts(found["panel.children"])
 
 
-def test_a_run_that_is_no_text_is_said(tmp_path: Path) -> None:
+def test_a_run_name_that_is_not_text_is_reported(tmp_path: Path) -> None:
     seen = reader(make_app(tmp_path).server.test_client())
     seen.open("?tab=learn")
     found = seen.changed(run=["run-0001"])

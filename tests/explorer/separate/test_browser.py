@@ -266,7 +266,7 @@ def test_all_values_of_the_address_may_be_bad_at_once(browser, address: str) -> 
         told_and_mended(page, separate_tab.FIELDS, [name for some in names for name in some])
 
 
-def test_a_bad_value_in_the_address_is_told(browser, address: str) -> None:
+def test_a_bad_value_in_the_address_is_reported(browser, address: str) -> None:
     """Bad values of every field, one after the other on one page."""
     with Visit(browser, address, QUICK, **DESKTOP) as page:
         drawn(page)

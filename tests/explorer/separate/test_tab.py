@@ -186,7 +186,7 @@ def test_two_settings_side_by_side(visitor: Reader) -> None:
     assert '{"kind":"graph","of":"attention-rows-b"}.figure' in found
 
 
-def test_a_bad_value_is_told_below_its_control(visitor: Reader) -> None:
+def test_a_bad_value_is_reported_below_its_control(visitor: Reader) -> None:
     visitor.open("?tab=separate&n=200&n.2=300")
     found = visitor.changed(**{"n.2": "many", "a0": None})
     assert "got 'many'" in texts(found['{"kind":"note","of":"n.2","tab":"separate"}.children'])

@@ -20,7 +20,7 @@ def grown() -> tuple[CellResult, ...]:
     return tuple(CellResult(cell.arguments, 0, result) for cell, result in zip(small, results, strict=True))
 
 
-def test_what_a_bound_buys(grown: tuple[CellResult, ...]) -> None:
+def test_the_benefit_of_a_bound(grown: tuple[CellResult, ...]) -> None:
     claim = OURS["does-it-learn/what-r-buys"]
     assert claim.check(grown).verdict is HOLDS
     last = given(attention="order 3, R = 1", n=64)

@@ -42,7 +42,7 @@ def test_verdicts_are_recorded(id: str) -> None:
     judged_as_recorded(OURS[id])
 
 
-def test_by_hand_sees_a_wrong_answer() -> None:
+def test_the_construction_detects_a_wrong_answer() -> None:
     claim = OURS["two-hop-joins/by-hand"]
     found = run_cells(claim)
     assert claim.check(changed(found, given(facts=8), by_one_head=1)).verdict is FAILS
@@ -50,7 +50,7 @@ def test_by_hand_sees_a_wrong_answer() -> None:
     assert claim.check(changed(found, given(facts=32), by_two_hops=1)).verdict is FAILS
 
 
-def test_attentions_are_treated_alike() -> None:
+def test_attentions_have_the_same_settings() -> None:
     """The same seeds and settings; flops at equal compute differ by less than one step; seed 0 is not used."""
     alike: dict[str, list[Any]] = {}
     for cell in join.joins_layers.cells():

@@ -44,7 +44,7 @@ def test_verdicts_are_recorded(id: str) -> None:
 
 
 @pytest.mark.parametrize("claim", [alike.alike_forms, alike.imports_8], ids=lambda claim: claim.id)
-def test_attentions_are_treated_alike(claim) -> None:
+def test_attentions_have_the_same_settings(claim) -> None:
     """The same seeds and settings, learning rates from the same list, and equal CPU time."""
     alike_cells: dict[str, list[Any]] = {}
     for cell in claim.cells():

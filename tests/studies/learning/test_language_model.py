@@ -48,7 +48,7 @@ def test_an_order_at_every_second_layer() -> None:
         assert [replace(layer, layers=attention.layers) for layer in attention.stack] == [attention] * attention.layers
 
 
-def test_flops_in_windows_are_those_of_the_tuples_that_are_seen() -> None:
+def test_flops_in_windows_are_those_of_the_attended_tuples() -> None:
     """Two heads of dimension 3, seven tokens, windows of 5 and 2: tuples are counted one by one."""
     kind = AttentionKind(3, windows=(5, 2))
     seen = [(i, j, k) for i, j, k in product(range(7), repeat=3) if i - 5 < j <= i and i - 2 < k <= i]
@@ -57,7 +57,7 @@ def test_flops_in_windows_are_those_of_the_tuples_that_are_seen() -> None:
 
 
 @pytest.mark.parametrize("id", OURS)
-def test_both_models_are_treated_alike(id: str) -> None:
+def test_both_models_have_the_same_settings(id: str) -> None:
     """The same seeds and settings except the learning rate; flops at equal compute within one step; not seed 0."""
     kinds: dict[str, list[object]] = {}
     spent, step = {}, {}
@@ -125,7 +125,7 @@ def test_each_claim_is_read_at_its_own_steps(
     assert lead.value == pytest.approx(pairs[0] - triples[0])
 
 
-def test_differences_within_chance_decide_nothing_and_more_parameters_fail() -> None:
+def test_insignificant_differences_decide_nothing_and_more_parameters_fail() -> None:
     claim = OURS["language-model/at-equal-compute"]
     cells = runs((2.0, 1.0), (2.0, 1.1))
     assert claim.check(cells).verdict is HOLDS

@@ -46,7 +46,7 @@ def test_the_lead_decides() -> None:
     assert check(runs(0.3, spread=0.3)).verdict is OPEN
 
 
-def test_layers_are_treated_alike() -> None:
+def test_layers_have_the_same_settings() -> None:
     cells = list(settings.layer_qk.cells())
     assert {cell.seed for cell in cells} == {1, 2, 3}
     settings_of: dict[str, set[str]] = {}

@@ -28,5 +28,5 @@ def test_it_holds_when_every_lead_is_as_expected() -> None:
 
 
 @pytest.mark.parametrize(("name", "end"), [("order 3", 0.4), ("order 3, R = 4", 0.55), ("order 3, R = 0.5", 0.85)])
-def test_it_fails_when_one_lead_is_turned_round(name: str, end: float) -> None:
+def test_it_fails_if_one_lead_is_reversed(name: str, end: float) -> None:
     assert match.match_all.check(runs({**ENDS, name: end})).verdict is Verdict.FAILS_AS_PRINTED

@@ -73,7 +73,7 @@ def test_forms_and_norms_have_equally_many_parameters() -> None:
 
 
 @pytest.mark.parametrize("name", [*MECHANISMS, *sorted(name for name, _ in OTHERS)])
-def test_answers_do_not_see_what_comes_later(name: str) -> None:
+def test_answers_do_not_depend_on_later_tokens(name: str) -> None:
     task = symbols(9, 9)
     model = Model(task, Sizes(12, 2, 70), mechanism(name), generator=generator()).double()
     tokens = task.training(2, generator(1)).tokens

@@ -12,7 +12,7 @@ OURS = claims_of(polynomial)
 HOLDS, FAILS = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED
 
 
-def test_both_roads() -> None:
+def test_both_kinds_of_training() -> None:
     parameters = {"task": "recall", "size": [3, 2, 2], "attention": "order 3, R = 0.5", "batch": 4, "points": 30}
     results = [polynomial.both(**parameters, steps=4, seed=seed) for seed in (1, 2)]
     for result in results:

@@ -11,7 +11,7 @@ OURS = claims_of(recall)
 HOLDS, FAILS = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED
 
 
-def test_recall_by_hand_is_recorded_and_sees_a_wrong_answer() -> None:
+def test_recall_by_hand_is_recorded_and_detects_a_wrong_answer() -> None:
     claim = OURS["does-it-learn/recall-by-hand"]
     cells = run_cells(claim)
     assert claim.check(cells).verdict is expected()[claim.id] is HOLDS

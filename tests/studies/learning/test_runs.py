@@ -36,7 +36,7 @@ def test_every_claim_is_recorded_and_has_a_figure() -> None:
 
 
 @pytest.mark.parametrize("id", [id for id, claim in OURS.items() if training(claim)])
-def test_attentions_are_treated_alike(id: str) -> None:
+def test_attentions_have_the_same_settings(id: str) -> None:
     """The same seeds and settings; flops at equal compute differ by less than one step; seed 0 is not used."""
     kinds: dict[str, list[Any]] = {}
     spent: dict[str, float] = {}
@@ -112,7 +112,7 @@ def test_the_verdict_is_that_of_the_leads(
     assert finding(cells[::-1], what, (AHEAD, LATER)).numbers == finding(cells, what, (AHEAD, LATER)).numbers
 
 
-def test_a_lead_within_chance_decides_nothing() -> None:
+def test_an_insignificant_lead_decides_nothing() -> None:
     """Leads of 0.3, 0.01 and -0.2 in the three seeds."""
     cells = [run("order 2", seed, 0.5, 0.5) for seed in (1, 2, 3)]
     cells += [run("order 3", seed, 0.5 + lead, 0.9) for seed, lead in ((1, 0.3), (2, 0.01), (3, -0.2))]

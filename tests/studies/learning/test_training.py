@@ -20,7 +20,7 @@ TASK = Recall(3, 2, 2).task
 SHORT = Run(mechanism("order 3"), 4, (0, 3, 4), Sizes(8, 2, 40), batch=8, points=50)
 
 
-def test_records_come_at_the_steps_asked_for() -> None:
+def test_records_have_the_requested_steps() -> None:
     records = list(train(TASK, SHORT))
     assert [record.step for record in records] == [0, 3, 4]
     assert all(0 <= record.accuracy <= 1 < 10 * record.loss for record in records)
@@ -51,7 +51,7 @@ def test_attentions_see_the_same_inputs() -> None:
     assert len({tuple(x.flatten().tolist()) for x in first}) == 5
 
 
-def test_judging_is_of_what_is_held_out() -> None:
+def test_held_out_data_are_judged() -> None:
     """The result does not depend on how the run is split."""
     task = text_task(6)
     run = dataclasses.replace(SHORT, kind=mechanism("order 2"), points=21)

@@ -13,24 +13,24 @@ HOLDS, FAILS = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED
 
 
 @pytest.mark.parametrize("name", ["softmax W", "softmax QK", "relu", "taylor2"])
-def test_an_attention_that_did_not_learn_would_be_seen(name: str) -> None:
+def test_an_attention_that_did_not_learn_would_be_detected(name: str) -> None:
     id = "token-selection/attention-one-hot-positions"
     assert OURS[id].check(changed(ran(id), given(attention=name), final=0.2)).verdict is FAILS
 
 
-def test_an_identity_map_that_trained_would_be_seen() -> None:
+def test_an_identity_map_that_trained_would_be_detected() -> None:
     id = "token-selection/attention-one-hot-positions"
     cells = changed(ran(id), given(attention="identity"), stopped=None, final=0.5)
     assert OURS[id].check(cells).verdict is FAILS
 
 
 @pytest.mark.parametrize("name", ["elu", "relu", "random_positive", "order 3", "taylor2", "order 3 biased"])
-def test_a_better_attention_would_be_seen(name: str) -> None:
+def test_a_better_attention_would_be_detected(name: str) -> None:
     id = "token-selection/attention-fresh-encodings"
     assert OURS[id].check(changed(ran(id), given(attention=name), final=0.01)).verdict is FAILS
 
 
-def test_factors_that_left_the_plateau_would_be_seen() -> None:
+def test_factors_that_left_the_plateau_would_be_detected() -> None:
     id = "token-selection/q-and-k-against-w"
     stuck = given(attention="softmax QK", initial="zero")
     assert OURS[id].check(changed(ran(id), stuck, final=0.5)).verdict is FAILS

@@ -10,7 +10,7 @@ OURS = claims_of(fixed)
 HOLDS, FAILS = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED
 
 
-def test_a_bad_encoding_would_be_seen() -> None:
+def test_a_bad_encoding_would_be_detected() -> None:
     id = "appendix-e.6/one-encoding-for-all"
     cells = ran(id)
     losses = list(cells[0].result["each"])

@@ -10,7 +10,7 @@ OURS = claims_of(length)
 HOLDS, FAILS = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED
 
 
-def test_a_ratio_that_stayed_bounded_would_be_seen() -> None:
+def test_a_ratio_that_stayed_bounded_would_be_detected() -> None:
     id = "corollary-3.6/population-curve"
     cells = ran(id)
     last = cells[-1].result
@@ -22,7 +22,7 @@ def test_a_ratio_that_stayed_bounded_would_be_seen() -> None:
     )
 
 
-def test_points_off_the_curve_would_be_seen() -> None:
+def test_points_off_the_curve_would_be_detected() -> None:
     id = "corollary-e.9/as-a-curve"
     cells = ran(id)
     trained = next(cell for cell in cells if "loss" in cell.result)

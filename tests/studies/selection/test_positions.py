@@ -13,7 +13,7 @@ HOLDS, FAILS = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED
 
 
 @pytest.mark.parametrize("kind", ["fixed", "rotary", "learned"])
-def test_an_encoding_that_generalised_would_be_seen(kind: str) -> None:
+def test_an_encoding_that_generalised_would_be_detected(kind: str) -> None:
     id = "token-selection/positions-and-length"
     cells = ran(id)
     assert (

@@ -39,7 +39,7 @@ def test_another_training_is_another_verdict(id: str, where: dict[str, Any], to:
     assert OURS[id].check(changed(ran(id), given(**where), **to)).verdict is FAILS
 
 
-def test_the_longer_runs_ask_the_same_of_more() -> None:
+def test_the_longer_runs_have_the_same_rule() -> None:
     short, long = (list(OURS[name].cells()) for name in (ATTENTION, "learned-weights/attention-wider"))
     assert [cell.experiment for cell in short] == [cell.experiment for cell in long]
     assert all(cell.arguments["n"] < other.arguments["n"] for cell, other in zip(short, long, strict=True))

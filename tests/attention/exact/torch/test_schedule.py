@@ -21,7 +21,7 @@ from separatrix.attention.reference import allowed_tuples
     offset=st.integers(-6, 12),
     windows=st.lists(st.none() | st.integers(1, 40), min_size=3, max_size=3),
 )
-def test_boxes_cover_what_is_allowed_once(query_length, lengths, is_causal, offset, windows):
+def test_boxes_cover_every_allowed_tuple_once(query_length, lengths, is_causal, offset, windows):
     windows = tuple(windows[: len(lengths)])
     positions = Positions(is_causal, offset, windows)
     allowed = allowed_tuples(query_length, lengths, is_causal=is_causal, query_offset=offset, windows=windows)

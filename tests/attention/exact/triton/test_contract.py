@@ -70,7 +70,7 @@ def test_steps_and_places_that_32_bits_do_not_hold_are_computed_elsewhere():
 
 
 @pytest.mark.parametrize("order", [3, 5])
-def test_tf32_is_used_if_asked_for_and_for_float32_alone(order, monkeypatch):
+def test_tf32_is_used_if_requested_and_for_float32_alone(order, monkeypatch):
     used = []
     given, forward = inputs(order, 2, [2] * (order - 1)), launch.forward
     monkeypatch.setattr(
@@ -91,7 +91,7 @@ def test_rows_of_up_to_128_columns_are_taken(d):
 
 
 @pytest.mark.parametrize("options", [{}, {"windows": [3, 20]}], ids=["all", "windows"])
-def test_float32_errs_by_no_more_than_the_bound(options):
+def test_the_error_of_float32_is_within_the_bound(options):
     for seed, size in enumerate((0.1, 1.0, 5.0, 40.0)):
         query = size * draw(seed, 1, 7, 5).float()
         keys, values = [draw(seed + 1, 2, 1, n, 5).float() for n in (5, 20)], None

@@ -224,4 +224,4 @@ PLANTED = {
 }
 
 
-programs, test_the_checks_pass_without_one, test_a_planted_error_is_seen = seen_by(PACKAGE, CHECKS, PLANTED)
+programs, test_the_checks_pass_without_one, test_a_planted_error_is_detected = seen_by(PACKAGE, CHECKS, PLANTED)

@@ -196,7 +196,7 @@ def test_heads_that_share_keys(lengths, options, of_queries):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
-def test_what_a_mask_hides_may_be_anything(dtype):
+def test_masked_entries_may_be_anything(dtype):
     query, keys, values, _ = drawn(4, 4, [3, 17], 3, 2, dtype=dtype)
     masks = [torch.arange(n) % 2 == 0 for n in (3, 17)]
     grad = torch.ones(1, 4, 2, dtype=dtype)
@@ -278,7 +278,7 @@ def test_long_sums_keep_the_count_of_roundings():
         assert gamma < 130 * 2.0**-24
 
 
-def test_positions_decide_what_is_visited():
+def test_positions_decide_which_tiles_are_visited():
     """A NaN that no query may attend by its position does not reach any output."""
     query, keys, values, _ = drawn(6, 20, [20, 20], 3, 2)
     expected = triton.forward(check_call(query[:, :4], keys, values, windows=[2, 3]))

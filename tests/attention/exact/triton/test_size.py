@@ -136,7 +136,7 @@ def test_no_call_is_computed_as_it_is_that_plain_pytorch_would_balance(dtype):
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf], ids=str)
 @pytest.mark.parametrize("dtype", TYPES, ids=str)
-def test_what_is_not_finite_is_out_of_range_unless_a_mask_hides_it(dtype, bad):
+def test_nonfinite_entries_are_out_of_range_unless_masked(dtype, bad):
     for which in range(5):
         call = drawn(1, dtype, spread=0)
         call.tensors[which][1, 3, 2] = bad

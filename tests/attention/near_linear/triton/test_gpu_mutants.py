@@ -99,4 +99,4 @@ def small(monkeypatch):
     monkeypatch.setattr(triton, "scan_tokens", lambda *sizes: 8)
 
 
-programs, test_the_checks_pass_without_one, test_a_planted_error_is_seen = seen_by(PACKAGE, CHECKS, PLANTED)
+programs, test_the_checks_pass_without_one, test_a_planted_error_is_detected = seen_by(PACKAGE, CHECKS, PLANTED)

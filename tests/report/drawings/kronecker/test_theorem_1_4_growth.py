@@ -8,7 +8,7 @@ from separatrix.report.figures import draw
 from tests.claims.cells import ran
 
 
-def test_seconds_are_drawn_beside_the_flops_where_there_are_any() -> None:
+def test_seconds_are_drawn_with_the_flops_if_recorded() -> None:
     cells = [replace(cell, seconds=0.5) for cell in ran("kronecker/theorem-1.4/linear-growth")]
     drawing = draw("linear_growth", cells)
     timed = [trace for trace in drawing.figure.data if trace.yaxis == "y2"]

@@ -29,7 +29,7 @@ def test_the_floor_is_drawn_at_every_threshold() -> None:
     assert any(set(trace.y) == {0.15} for trace in drawing.figure.data)
 
 
-def test_the_population_is_drawn_beside_the_run_where_it_is_known() -> None:
+def test_the_population_loss_is_drawn_with_the_run_if_known() -> None:
     known, unknown = (shortened("selection/figure-1"), ran("selection/figure-1/small"))
     names = [{trace.name for trace in draw("training_loss", cells).figure.data} for cells in (known, unknown)]
     assert "population" in names[0]

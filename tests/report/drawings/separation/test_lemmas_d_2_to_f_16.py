@@ -18,7 +18,7 @@ def test_a_count_of_entries_has_no_ratio_and_no_row() -> None:
     assert not {"1b, near", "2, far"} & parts
 
 
-def test_a_rare_row_is_drawn_below_what_is_allowed_in_the_end() -> None:
+def test_a_rare_row_is_finally_drawn_below_the_bound() -> None:
     drawing = drawn("row_chances", "separation/lemma-d.12")
     allowed = drawing.figure.data[-1]
     assert allowed.name == "δ / n"

@@ -181,6 +181,6 @@ def test_joins_are_drawn_by_rate_and_time() -> None:
     assert "order 3, both norms has 0.730" in drawn("join_time").text
 
 
-def test_the_radius_reaches_what_it_says() -> None:
+def test_the_radius_gives_the_stated_share() -> None:
     assert "R = 4 reaches n = 54" in drawn("recall_radius").text
     assert "at most 0.25 nats" in drawn("learning_roads").text

@@ -100,7 +100,7 @@ class Lease:
                     forget(self.store.folder, run)
 
     def take(self, cells: Sequence[tuple[str, Cell]], *, failed_too: bool) -> dict[str, str]:
-        """Take those of the cells that are free.
+        """Claim those of the cells that are free.
 
         A cell is free if the store does not have it, or if it is damaged there.
 

@@ -164,7 +164,7 @@ def _bounds(call: Call, fused: bool) -> tuple[Tensor, Tensor]:
 
 
 def score_radii(call: Call) -> Tensor:
-    """R_i (H, L_q): no sum of magnitudes of the terms of a query's scores is larger; an error for what is not finite.
+    """R_i (H, L_q), an upper bound on the sums of magnitudes of the terms of a query's scores; nonfinite input raises.
 
     The smaller of |scale| sum_l |q_l| prod_m max_j |k_m,jl| and |scale| ||q||_k prod_m max_j ||k_m,j||_k. They are made
     of logarithms: a product of some of the factors may be out of the range of float64 where the bound is not.

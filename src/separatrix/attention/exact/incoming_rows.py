@@ -1,8 +1,8 @@
 """What a backward pass reads for each query, with incoming gradients brought near 1; the kernels do it in C++.
 
-A query's own gradient is measured against what comes in for it, however little that is next to other queries; the
-gradients of keys and values against the largest of their head. So there are two copies of the incoming gradient: one
-divided by a power of two for each query, one by that of the head.
+The error of a query's gradient is relative to the incoming gradient of that query, even if those of other queries are
+far larger; the errors of the gradients of keys and values are relative to the largest of their head. So there are two
+copies of the incoming gradient: one divided by a power of two for each query, one by that of the head.
 """
 
 from __future__ import annotations

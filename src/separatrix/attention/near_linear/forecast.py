@@ -75,7 +75,7 @@ class Forecast:
 
     @cached_property
     def key_powers(self) -> dict[int, Tensor]:
-        """What the error of an index set that is not of total degree needs of the keys."""
+        """Sums of powers of the keys, for the error of an index set that is not of total degree."""
         return key_powers(self.analysis.call, self.analysis.frame)
 
     def mean_power(self, moment: int) -> Tensor:

@@ -37,7 +37,7 @@ class Recipe:
         index_set: Its monomials.
         polynomial: The polynomial of the scores; None if the index set is not of total degree.
         dtype: The dtype in which monomials are computed.
-        key_powers: What the error of an index set that is not of total degree needs of the keys.
+        key_powers: Sums of powers of the keys, for the error of an index set that is not of total degree.
         weighting: The second pass that the certificate is expected to need; None for none.
     """
 

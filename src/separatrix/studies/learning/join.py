@@ -151,7 +151,7 @@ def joins_by_hand(results: Sequence[CellResult]) -> Finding:
         "inputs": sum(run.parameters["count"] for run in results),
         "wrong by one head of order 3": wrong["by_one_head"],
         "wrong by two hops of order 2": wrong["by_two_hops"],
-        "right by guessing without a join": ", ".join(
+        "accuracy of guessing without a join": ", ".join(
             f"{run.parameters['facts']} {'imports' if 'graph' in run.parameters else 'facts'}: "
             f"{run.result['guessing']:.2f}"
             for run in results

@@ -15,7 +15,7 @@ from separatrix.attention.positions import Positions, Range
 class Contested:
     """The (query, key) pairs that some queries of a block may attend and others not.
 
-    The table of which may is made once for all blocks in which queries and keys lie alike.
+    The table of allowed pairs is computed once for all blocks with the same relative positions of queries and keys.
     """
 
     def __init__(self, positions: Positions, like: Tensor) -> None:

@@ -47,7 +47,7 @@ def strings_after_names(tree: ast.Module) -> Iterator[str]:
             yield node.value.value
 
 
-def test_none_leans_on_another_text(root: Path) -> None:
+def test_no_docstring_depends_on_another_text(root: Path) -> None:
     leaning = []
     for file in sorted((root / "src").rglob("*.py")):
         texts = texts_of(file)

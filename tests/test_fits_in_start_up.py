@@ -97,7 +97,7 @@ def test_no_module_needs_a_unix_to_be_imported(forked) -> None:
     assert "Usage: separatrix" in told
 
 
-def test_a_module_that_needs_a_unix_would_be_noticed(forked) -> None:
+def test_a_module_that_needs_a_unix_would_be_detected(forked) -> None:
     for needs in ("import fcntl", "import os; os.fork", "import signal; signal.SIGKILL"):
         done = forked(f"{ON_WINDOWS}{needs}", "")
         assert done.returncode == 1

@@ -72,7 +72,7 @@ def test_nothing_is_computed_for_records_that_are_not_requested() -> None:
     assert len(drawn) == STEPS
 
 
-def test_a_run_goes_on_from_where_it_was() -> None:
+def test_a_run_is_resumed_where_it_stopped() -> None:
     updates = []
     records = advance(updates.append, lambda step: [step, -step], start=2, steps=5, recorded={1, 2, 4, 5})
     assert list(records) == [2, -2, 4, -4, 5, -5]

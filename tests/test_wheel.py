@@ -80,7 +80,7 @@ def metadata(wheel: Path) -> Message:
     return Parser().parsestr(text)
 
 
-def test_holds_the_whole_package(root: Path, wheel: Path) -> None:
+def test_it_contains_the_whole_package(root: Path, wheel: Path) -> None:
     assert wheel.name == f"separatrix-{separatrix.__version__}-py3-none-any.whl"
     with ZipFile(wheel) as archive:
         licences = [name for name in archive.namelist() if name.endswith("dist-info/licenses/LICENSE")]

@@ -203,7 +203,7 @@ def test_sparse_tensors_are_refused_everywhere(sparse):
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("offset", [0, 1, 2**62, -(2**62)])
 @pytest.mark.parametrize("window", [2, 2**62, 2**63, 2**70])
-def test_offsets_and_windows_as_long_as_one_likes(offset, window, is_causal):
+def test_offsets_and_windows_of_any_length(offset, window, is_causal):
     query, keys, values = inputs(3, 4, [4, 4])
     options = {"is_causal": is_causal, "query_offset": offset}
     found = sx.tensor_attention(query, keys, values, windows=[window, None], return_lse=True, **options)

@@ -233,7 +233,7 @@ def test_backward_passes_keep_shapes_and_types(order):
         assert (x.grad.shape, x.grad.dtype, x.grad.device) == (x.shape, x.dtype, x.device)
 
 
-def test_a_tensor_on_the_wrong_device_is_noticed():
+def test_a_tensor_on_the_wrong_device_is_detected():
     """The assumptions of these tests."""
 
     def run(x):
@@ -243,13 +243,13 @@ def test_a_tensor_on_the_wrong_device_is_noticed():
         on_a_gpu(run, drawn(2)[0][0, :, 0])
 
 
-def test_a_number_that_is_read_elsewhere_is_noticed():
+def test_a_read_elsewhere_is_detected():
     with pytest.raises(Exception, match="_local_scalar_dense"):
         on_a_gpu(lambda x: x.sum().item(), drawn(2)[0])
 
 
 @pytest.mark.parametrize(("version", "usable"), [("3.5.1", False), ("3.6.0", True), ("3.10.0+rocm", True)])
-def test_a_triton_older_than_those_tested_is_as_good_as_none(monkeypatch, version, usable):
+def test_an_untested_triton_version_is_not_used(monkeypatch, version, usable):
     monkeypatch.setattr(gpu_dispatch.importlib.util, "find_spec", lambda name: object())
     monkeypatch.setitem(sys.modules, "triton", SimpleNamespace(__version__=version))
     assert gpu_dispatch.installed.__wrapped__() == usable

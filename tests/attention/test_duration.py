@@ -42,7 +42,7 @@ def test_it_does_not_suggest_options_of_the_call() -> None:
 
 
 @pytest.mark.parametrize("call", [call_of(500), call_of(20_000, window=50)], ids=["short", "windows"])
-def test_a_call_of_less_than_a_minute_is_silent(call: Call) -> None:
+def test_a_call_of_less_than_a_minute_does_not_warn(call: Call) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         duration.warn_if_long(call)
@@ -86,7 +86,7 @@ def test_no_long_call_takes_the_path_without_checks() -> None:
     assert plain_tuples._fit((few,) * 5, 2, False)
 
 
-def test_nothing_is_said_while_a_graph_is_traced(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tracing_a_graph_does_not_warn(monkeypatch: pytest.MonkeyPatch) -> None:
     call = call_of(20_000)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

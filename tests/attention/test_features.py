@@ -77,7 +77,7 @@ def test_random_features_of_long_vectors_do_not_underflow():
     torch.testing.assert_close(linear_attention(q, k, v, feature_map=DRAWN), exact.float(), rtol=1e-3, atol=1e-4)
 
 
-def test_the_global_generator_is_left_alone():
+def test_the_global_generator_is_not_used():
     before = torch.get_rng_state()
     q, k, v = draw(*[(4, 3)] * 3)
     linear_attention(q, k, v, feature_map=random_positive(3, 5, torch.Generator().manual_seed(0)))

@@ -134,7 +134,7 @@ class _Largest(TorchDispatchMode):
 
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("name", FEATURE_MAPS)
-def test_nothing_quadratic_in_the_length_is_ever_held(name, is_causal):
+def test_memory_is_not_quadratic_in_the_length(name, is_causal):
     def largest(length: int) -> int:
         q, k, v = (x.requires_grad_() for x in draw(*[(length, 8)] * 3))
         with _Largest() as watch:
@@ -234,7 +234,7 @@ def test_half_types_do_not_overflow_inside_nor_under_autocast():
         assert torch.equal(linear_attention(q, k, v), outside)
 
 
-def test_non_finite_input_goes_through_as_nan():
+def test_nonfinite_input_becomes_nan():
     q, k, v = draw((2, 3), (4, 3), (4, 2))
     q[0, 0] = math.nan
     out = linear_attention(q, k, v)

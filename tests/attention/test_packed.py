@@ -77,7 +77,7 @@ def test_masks_grouped_heads_and_broadcasting():
     assert torch.equal(lse, expected_lse)
 
 
-def test_lengths_of_their_own_for_queries_and_keys():
+def test_different_lengths_for_queries_and_keys():
     """Decoding: each sequence has some new queries after keys of a different length."""
     query, keys, values = inputs(3)
     key_lengths = LENGTHS

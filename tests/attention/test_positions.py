@@ -41,7 +41,9 @@ def test_visible_ranges_and_masks_are_those_of_the_definition(positions: Positio
 
 
 @given(POSITIONS, st.integers(0, 1), st.data())
-def test_all_that_some_query_may_not_attend_is_contested(positions: Positions, m: int, data: st.DataObject) -> None:
+def test_pairs_that_only_some_queries_may_attend_are_contested(
+    positions: Positions, m: int, data: st.DataObject
+) -> None:
     queries, keys = (
         sorted(data.draw(st.lists(st.integers(0, size), min_size=2, max_size=2, unique=True)))
         for size in (QUERIES, LENGTH)
@@ -52,6 +54,6 @@ def test_all_that_some_query_may_not_attend_is_contested(positions: Positions, m
     assert all(start <= key < stop for key in hidden.tolist())
 
 
-def test_a_window_is_noticed_in_any_set() -> None:
+def test_a_window_of_any_set_is_detected() -> None:
     assert Positions(False, 0, (None, 2)).has_window
     assert not Positions(True, 3, (None, None)).has_window

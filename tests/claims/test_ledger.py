@@ -227,7 +227,7 @@ def test_an_error_in_a_check_is_reported(empty, store: Store, check: Any, told: 
     assert told in sentence
 
 
-def test_a_record_in_the_old_word_differs_from_a_claim_that_holds_only_asymptotically(empty) -> None:
+def test_a_record_of_an_old_verdict_differs_from_holds_asymptotically(empty) -> None:
     """Before verdicts had two attributes, such a claim was recorded as "holds corrected", which is a difference."""
     slip = Erratum("x", "y", "z", shown_by="a", rank=Rank.PROOF)
     declared = claim(paper="kronecker", where="Lemma 1", says="x", cells=list, errata=[slip])(
@@ -267,7 +267,7 @@ def test_misprints_are_judged_once(empty, verdict: Verdict, shows: dict[str, boo
     assert finding.note == note
 
 
-def test_a_check_that_passes_must_speak_of_every_misprint(empty) -> None:
+def test_a_check_that_passes_must_judge_every_misprint(empty) -> None:
     errata = [Erratum("x", "y", "z", shown_by="a", rank=Rank.PROOF)]
     declared = claim(paper="kronecker", where="Lemma 1", says="x", cells=list, errata=errata)(
         lambda cells: Finding(Verdict.HOLDS)

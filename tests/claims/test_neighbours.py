@@ -81,7 +81,7 @@ def test_a_neighbour_that_is_not_rejected_leaves_the_claim_undecided(empty: dict
     assert [below.accepts(other, [CellResult({"x": 1.0}, 0, {"y": 3.0})]) for other in neighbours] == [False, True]
 
 
-def test_a_proof_makes_of_a_check_that_holds_a_claim_that_is_proved(empty: dict[str, Claim]) -> None:
+def test_a_claim_with_a_proof_whose_check_holds_is_proved(empty: dict[str, Claim]) -> None:
     @claim(
         paper="kronecker",
         where="Lemma 1",

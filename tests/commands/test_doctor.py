@@ -77,7 +77,7 @@ def test_a_damaged_store(tmp_path: Path) -> None:
     assert health.bytes >= (folder / "store.sqlite").stat().st_size
 
 
-def test_a_store_that_is_not_there() -> None:
+def test_a_missing_store() -> None:
     done = invoke("--store", "nowhere")
     assert done.exit_code == 2
     assert "Traceback" not in done.output

@@ -32,7 +32,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: "-".join(case.values()) or "default")
-def test_the_command_to_take_away_runs_and_says_the_same(case: dict[str, str]) -> None:
+def test_the_copied_command_runs_and_prints_the_same(case: dict[str, str]) -> None:
     values = given_values(**case)
     view = separate_view.look(values)
     words = shlex.split(separate_code.command(values))

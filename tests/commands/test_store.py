@@ -79,7 +79,7 @@ def test_verify_and_gc(filled: Path) -> None:
 
 
 @pytest.mark.parametrize("arguments", [["ls"], ["show", "00"], ["export"], ["verify"], ["gc"]])
-def test_a_store_that_is_not_there_is_said_and_not_made(tmp_path: Path, arguments: list[str]) -> None:
+def test_a_missing_store_is_reported_and_not_created(tmp_path: Path, arguments: list[str]) -> None:
     done = invoke("store", *arguments, "--store", tmp_path / "nowhere")
     assert done.exit_code == 2
     assert done.stderr.startswith("separatrix: There is no store in")

@@ -101,7 +101,7 @@ def test_the_records_are_those_of_the_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stopped_at", [1, 4, 7])
 @pytest.mark.parametrize("every", ["20", "13", "75"])
-def test_a_stopped_run_says_how_to_go_on_and_goes_on(
+def test_a_stopped_run_says_how_to_resume_and_is_resumed(
     tmp_path: Path, stopped_at: int, every: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
@@ -143,7 +143,7 @@ def test_runs_with_other_settings_share_a_store(tmp_path: Path) -> None:
     assert [run.settings.batch for run in runs(tmp_path)] == [6, 7]
 
 
-def test_divergence_is_said_and_everything_kept(tmp_path: Path) -> None:
+def test_divergence_is_reported_and_everything_kept(tmp_path: Path) -> None:
     for _ in range(2):  # the second time from the stored state
         done = ran(tmp_path, "--lr", "25:1e30", init="random", std="1.0", seeds="2")
         assert done.exit_code == 1
@@ -166,7 +166,7 @@ def test_two_commands_do_not_train_one_run(tmp_path: Path) -> None:
     assert ran(tmp_path).exit_code == 0
 
 
-def test_a_damaged_piece_is_trained_again(tmp_path: Path) -> None:
+def test_a_damaged_part_is_trained_again(tmp_path: Path) -> None:
     ran(tmp_path)
     before = contents(tmp_path)
     with Store.open(tmp_path) as store:
@@ -197,14 +197,14 @@ def test_invalid_input_is_reported_in_a_sentence(tmp_path: Path, options: dict[s
     assert not (tmp_path / "new").exists()
 
 
-def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+def test_an_unwritable_folder_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = ran(tmp_path / "file")
     assert done.exit_code == 2
     assert "cannot be opened" in done.stderr
 
 
-def test_left_out_options_are_the_papers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_omitted_options_are_the_papers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The command's own defaults, with each optimiser, are the settings of the paper's runs."""
     asked: list[TrainingSettings] = []
     monkeypatch.setattr(train_command, "_train", lambda settings, *_: asked.append(settings) or "done")
@@ -313,7 +313,7 @@ def test_files_of_a_run_are_private(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
-def test_a_run_that_is_killed_fifty_times_ends_as_one_that_is_not(tmp_path: Path) -> None:
+def test_a_run_killed_fifty_times_ends_like_an_uninterrupted_one(tmp_path: Path) -> None:
     """At random moments, also during the start; after at least one more record each time, so that the run ends."""
     moments, options = random.Random(0), {**SMALL, "--d-e": "64", "--steps": "8000", "--lr": "0.1"}
     words = [word for option in options.items() for word in option]

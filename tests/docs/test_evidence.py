@@ -97,7 +97,7 @@ def test_another_run_would_give_another_table(table: str, id: str, name: str, mo
     assert evidence.evidence(table) != before
 
 
-def test_numbers_stand_in_the_tables_alone() -> None:
+def test_numbers_are_in_the_tables_only() -> None:
     """No decimal number in the prose of the page, where nothing would check it; numbers of theorems are exempt."""
     text = FENCE.sub("", EVIDENCE.read_text())
     prose = re.sub(r"^<!-- made: .*?^<!-- end -->$", "", text, flags=re.MULTILINE | re.DOTALL)

@@ -119,7 +119,7 @@ class Waiting(Connection):
     ],
     ids=["young", "slow", "fast enough", "too slow", "takes nothing", "takes enough", "idle"],
 )
-def test_who_has_moved_too_little(connection: Connection, overdue: bool) -> None:
+def test_connections_with_too_little_progress(connection: Connection, overdue: bool) -> None:
     assert connection.overdue(0.0) == overdue
 
 
@@ -141,7 +141,7 @@ def test_a_connection_is_used_again(place: tuple[str, int]) -> None:
     reader.close()
 
 
-def test_nothing_is_said_of_closed_connections(
+def test_closed_connections_are_not_logged(
     place: tuple[str, int], slow: Callable, caplog: pytest.LogCaptureFixture
 ) -> None:
     slow(b"GET", MOST + 30)

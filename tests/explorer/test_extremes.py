@@ -83,7 +83,7 @@ def memory(kind: str) -> int:
 @pytest.mark.timeout(3600)
 @pytest.mark.skipif(sys.platform != "linux", reason="the most memory a request took is read from /proc")
 @pytest.mark.parametrize("name", NAMES)
-def test_no_request_takes_long_or_much(name: str, tmp_path: Path) -> None:
+def test_every_request_has_bounded_time_and_memory(name: str, tmp_path: Path) -> None:
     """400 views of each tab, with one setting and two, at random values and at the ends; CPU time, not wall time."""
     page = tabs()[name]
     client = make_app(tmp_path, pages={name: page}).server.test_client()

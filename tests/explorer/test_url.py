@@ -120,7 +120,7 @@ def test_a_long_address_is_not_read() -> None:
     assert "longer than 4096" in said
 
 
-def test_the_first_setting_stands_in_for_the_second() -> None:
+def test_the_first_setting_is_the_default_of_the_second() -> None:
     fields = (N, whole("d", "d", "", "", low=3, high=102, default="12"))
     state = address.read({"n": "500", "d.2": "22"}, fields, compares=True).state
     assert address.side(state, second=False) == {"n": "500", "d": "12"}

@@ -136,7 +136,7 @@ def test_some_instances_of_that_test_are_yes_and_some_no() -> None:
 
 
 @pytest.mark.parametrize(("n_b", "n_c", "where"), [(30, 1, "row 0 of a: "), (5, 5, "row 0 of a with row 0 of b: ")])
-def test_a_broken_promise_is_said(n_b: int, n_c: int, where: str) -> None:
+def test_a_violated_promise_is_reported(n_b: int, n_c: int, where: str) -> None:
     """Many pairs at 4, in a gap from 1 to 10, weigh as much as one at the threshold; fewer weigh less."""
     instance = GapMaxIP(torch.arange(10)[None] < 4, torch.ones(n_b, 10), torch.ones(n_c, 10), 10, 0.9)
     assert gap_maxip(instance) == [None]

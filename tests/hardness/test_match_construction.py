@@ -222,7 +222,7 @@ def test_the_layer_with_the_weights_written_in_is_the_head(order: int, count: in
 
 
 @pytest.mark.parametrize(("order", "modulus"), [(2, 51), (3, 50), (3, 100), (4, 51)])
-def test_a_higher_temperature_would_not_do(order: int, modulus: int) -> None:
+def test_a_higher_temperature_would_fail(order: int, modulus: int) -> None:
     """At 0.97 (k-1) ln n / mu an instance without a match can have a larger output than one with a match.
 
     The first instance has only near misses, n^(k-1) tuples of weight exp(-beta mu); the second has one match, and the
@@ -297,7 +297,7 @@ def test_residues_are_reduced_exactly() -> None:
     assert torch.equal(hardness.match2_by_attention(x, 9), hardness.match2_by_attention(x % 9, 9))
 
 
-def test_rougher_products_are_refused() -> None:
+def test_products_of_lower_precision_are_refused() -> None:
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high")
     try:

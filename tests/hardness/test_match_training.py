@@ -36,7 +36,7 @@ def test_records() -> None:
     assert all(0 <= record.accuracy <= 1 and record.loss > 0 for record in records)
 
 
-def test_the_seed_decides_and_the_global_generator_rests() -> None:
+def test_the_seed_decides_and_the_global_generator_is_not_used() -> None:
     state = torch.get_rng_state()
     first, again, other = (list(train_match(short(seed=seed))) for seed in (1, 1, 2))
     assert first == again

@@ -78,7 +78,7 @@ def test_the_random_formulas_are_of_both_kinds() -> None:
 
 
 @given(st.integers(1, 5), st.integers(1, 9), st.integers(0, 2**32 - 1))
-def test_the_direct_road_subtracts_from_m(n: int, m: int, seed: int) -> None:
+def test_the_direct_reduction_subtracts_from_m(n: int, m: int, seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     a, b, c = (torch.randint(0, 2, (n + extra, m), generator=generator) for extra in range(3))
     instance = to_maxip(OrthogonalVectors(a, b, c))

@@ -29,7 +29,7 @@ def solvable(formula: Formula) -> bool:
 
 @settings(max_examples=100, deadline=None)
 @given(FORMULAS, st.sampled_from(["direct", "protocol"]))
-def test_small_formulas_by_either_road(formula: Formula, road: str) -> None:
+def test_small_formulas_by_either_reduction(formula: Formula, road: str) -> None:
     decision = decide_formula(formula, road=road)
     assert bool(decision) == decision.satisfiable == solvable(formula)
     assert (decision.assignment is not None) == decision.satisfiable
@@ -109,7 +109,7 @@ def test_satisfiable_reads_a_file_and_reports_the_sizes(tmp_path: Path) -> None:
         (3, 2000, "protocol", "no such formula fits"),
     ],
 )
-def test_too_large_is_said_before_any_work(
+def test_too_large_input_is_reported_before_any_work(
     monkeypatch: pytest.MonkeyPatch, variables: int, clauses: int, road: str, what: str
 ) -> None:
     monkeypatch.setattr(sat, "to_orthogonal_vectors", lambda formula: pytest.fail("work was done"))
@@ -118,7 +118,7 @@ def test_too_large_is_said_before_any_work(
 
 
 @pytest.mark.parametrize("road", ["direct", "protocol"])
-def test_too_large_is_said_before_the_clauses_are_read(tmp_path: Path, road: str) -> None:
+def test_too_large_input_is_reported_before_the_clauses_are_read(tmp_path: Path, road: str) -> None:
     file = tmp_path / "large.cnf"
     file.write_text("p cnf 60 1000\nthis is no clause\n")
     with pytest.raises(ArgumentError, match=r"the formula: expected a chain of .* 60 variables, 1,000 clauses"):

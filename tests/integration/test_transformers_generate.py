@@ -106,7 +106,7 @@ def test_prompts_padded_on_the_left_are_continued_as_they_are_alone(kind: str) -
         assert torch.equal(batch[row], step_by_step(lm, inputs["input_ids"][row, 7 - length :], 8))
 
 
-def test_tokens_that_were_guessed_in_vain_are_taken_back() -> None:
+def test_wrongly_guessed_tokens_are_removed() -> None:
     """Prompt lookup guesses tokens, runs them in one call and crops the cache to the correct ones."""
     lm = model("order 3")
     inputs = {"input_ids": torch.tensor([[3, 4, 5, 6, 3, 4, 5, 6, 3, 4]])}
@@ -117,7 +117,7 @@ def test_tokens_that_were_guessed_in_vain_are_taken_back() -> None:
 
 
 @pytest.mark.parametrize("kind", ["order 3", "near-linear"])
-def test_generation_goes_on_from_a_cache(kind: str) -> None:
+def test_generation_continues_from_a_cache(kind: str) -> None:
     """A prompt shared by several continuations is decoded once; a copy of its cache is continued."""
     lm = model(kind)
     tokens = torch.randint(1, VOCABULARY, (2, 11), generator=torch.Generator().manual_seed(4))

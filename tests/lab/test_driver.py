@@ -244,7 +244,7 @@ def test_ctrl_c_does_not_wait_for_long_cells(tmp_path: Path) -> None:
     pressing.join()
 
 
-def test_ctrl_c_in_a_worker_is_none_of_its_business(tmp_path: Path) -> None:
+def test_a_worker_ignores_ctrl_c(tmp_path: Path) -> None:
     assert do(tmp_path, [interrupts_worker.cell(seed=seed) for seed in range(3)], processes(1)).done == 3
 
 

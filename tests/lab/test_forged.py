@@ -193,7 +193,7 @@ def test_a_forged_array_is_a_damaged_array(folder: Path, kind: str) -> None:
 TRICK = "\x1b]0;title\x07\x1b[2J\rAll is well\n\u202e\x9b31m\ud800"
 
 
-def test_nothing_that_a_terminal_obeys_is_printed(folder: Path) -> None:
+def test_no_terminal_control_sequence_is_printed(folder: Path) -> None:
     """Control characters in a name, a text of a result, a traceback and the facts of an origin."""
     name = TRICK.replace("\ud800", "")
     forge(folder, **cell_fields(experiment=name), result=json.dumps({name: TRICK}))
@@ -254,7 +254,7 @@ def test_a_file_with_other_tables_is_refused(folder: Path, statements: list[str]
     assert list(verify(folder)) == []
 
 
-def test_a_table_without_end_is_given_up(tmp_path: Path) -> None:
+def test_an_endless_table_is_given_up(tmp_path: Path) -> None:
     """Each of a few pages refers to the next one hundreds of times, so that a scan would take forever."""
     fill(tmp_path, [number.cell(seed=seed, x=1.0) for seed in range(30)], '{"y":1.0}')
     path = tmp_path / "store.sqlite"

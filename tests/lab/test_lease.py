@@ -90,7 +90,7 @@ def holder(folder: Path) -> subprocess.Popen[str]:
     return started
 
 
-def test_a_killed_run_lets_go_at_once(tmp_path: Path) -> None:
+def test_a_killed_run_releases_its_cells_immediately(tmp_path: Path) -> None:
     with holder(tmp_path) as other, Store.create(tmp_path) as store:
         assert len(alive.living(tmp_path)) == 1
         with Lease(store) as mine:
@@ -170,7 +170,7 @@ def test_a_run_that_counts_up_is_never_taken_over(two, clock: Clock) -> None:
         assert set(second.take(KEYED, failed_too=False).values()) == {"running"}
 
 
-def test_the_heart_beats(two, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_heartbeat_counts(two, monkeypatch: pytest.MonkeyPatch) -> None:
     one, _ = two
     monkeypatch.setattr(lease, "BEAT_SECONDS", 0.01)
     with Lease(one) as first:
@@ -180,7 +180,7 @@ def test_the_heart_beats(two, monkeypatch: pytest.MonkeyPatch) -> None:
             seen.add(alive.lock_path(one.folder, first.id).read_bytes())
 
 
-def test_trouble_of_the_heartbeat_reaches_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_the_heartbeat_reach_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 

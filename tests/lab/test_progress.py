@@ -26,7 +26,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def test_lines_come_now_and_then(tmp_path: Path, clock: Clock) -> None:
+def test_lines_are_printed_at_intervals(tmp_path: Path, clock: Clock) -> None:
     with (tmp_path / "log").open("w") as stream, progress.on(101, stream) as lines:
         assert isinstance(lines, Lines)
         lines.show(Tally(skipped=20))
@@ -56,7 +56,7 @@ def test_the_remaining_time_follows_the_costs_of_cells(tmp_path: Path, clock: Cl
     ]
 
 
-def test_a_slower_machine_is_found_out(tmp_path: Path, clock: Clock) -> None:
+def test_a_slower_machine_is_detected(tmp_path: Path, clock: Clock) -> None:
     with (tmp_path / "log").open("w") as stream, progress.on(1000, stream, Work(940.0, workers=2)) as lines:
         clock.now = 970
         lines.show(Tally(done=470, skipped=30, worked=440.0))

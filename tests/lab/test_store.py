@@ -131,7 +131,7 @@ def test_a_damaged_page_is_reported_and_nothing_is_changed(filled: Path) -> None
     assert (filled / "store.sqlite").read_bytes() == bytes(data)
 
 
-def test_a_creation_that_was_cut_short_is_taken_up(tmp_path: Path) -> None:
+def test_an_interrupted_creation_is_completed(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").touch()
     with pytest.raises(StoreError, match="it has no tables: it was cut short"):
         Store.open(tmp_path)
@@ -193,9 +193,7 @@ def test_a_store_that_another_process_is_making_is_waited_for(tmp_path: Path, ho
     other.close()
 
 
-def test_a_store_that_appears_while_one_looks_is_not_taken_for_anothers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_store_created_during_the_check_is_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the file is a store and which tables it has must be read in one transaction."""
     look, others = schema.pragma, []
 
@@ -286,7 +284,7 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
             Store.create(folder)
 
 
-def test_no_connection_is_robbed_of_its_locks_by_another_of_the_same_process(filled: Path) -> None:
+def test_no_connection_loses_its_locks_to_another_of_the_process(filled: Path) -> None:
     """The system drops all locks of a process on a file when the process closes any of its descriptors.
 
     Without the locks another process may remove SQLite's log during a run.

@@ -93,7 +93,7 @@ def test_a_range_equals_its_values_written_out(first: int, step: int, count: int
     assert parse(f"{HEAD}[axes]\nx = {table}").axes == parse(f"{HEAD}[axes]\nx = [{listed}]").axes
 
 
-def test_many_seeds_take_no_room() -> None:
+def test_many_seeds_take_no_memory() -> None:
     sweep = parse('experiment = "tests.plane"\ntrials = 1_000_000_000_000\n[axes]\nx = [0, 1]')
     assert len(sweep) == 2 * 10**12
     assert next(iter(sweep)) == plane.cell(seed=0, x=0.0)

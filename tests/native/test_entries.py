@@ -89,7 +89,7 @@ def test_norms(architecture: str, shape: tuple[int, ...], dtype: torch.dtype, po
     ),
     indirect=["architecture"],
 )
-def test_a_tensor_is_sound(architecture: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def test_a_valid_tensor_is_accepted(architecture: str, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     """Every non-finite entry, and every zero of the first column, is detected; the largest numbers are accepted."""
     most = torch.finfo(dtype).max
     x = torch.full(shape, 1.0, dtype=dtype)

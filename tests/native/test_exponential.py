@@ -127,7 +127,7 @@ def test_the_error_is_proved(name: str, fused: bool) -> None:
     assert 1 < bound(name, fused) < float(promised[1]) < EXP
 
 
-def test_a_worse_polynomial_is_found_out() -> None:
+def test_a_worse_polynomial_is_detected() -> None:
     """The fifth coefficient of the Taylor series: a polynomial that is not optimal on the interval."""
     before, ctx.prec = ctx.prec, DIGITS
     try:
@@ -140,7 +140,7 @@ def test_a_worse_polynomial_is_found_out() -> None:
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_the_whole_part_is_found_without_an_error(name: str) -> None:
+def test_the_integer_part_has_no_error(name: str) -> None:
     """Sums with ROUNDER are integers, and their last bits are n and the bias: the proof assumes this."""
     told, info = source(name), np.finfo(TYPES[name])
     bias, highest = info.maxexp - 1, info.maxexp - 1

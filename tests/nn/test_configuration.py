@@ -60,7 +60,7 @@ def test_a_layer_is_made_again_from_its_config(options):
     ],
     ids=str,
 )
-def test_a_config_that_is_none(config, said):
+def test_invalid_configurations(config, said):
     with pytest.raises(sx.ArgumentError, match=said):
         TensorAttention.from_config(config)
 
@@ -104,7 +104,7 @@ def test_weights_are_saved_with_their_configuration(options):
 )
 @pytest.mark.parametrize("strict", [True, False])
 @pytest.mark.parametrize("nested", [True, False])
-def test_weights_that_mean_something_else_are_refused_and_change_nothing(saved, here, said, strict, nested):
+def test_weights_of_another_configuration_are_refused_and_change_nothing(saved, here, said, strict, nested):
     given, layer = make(seed=1, **saved), make(seed=2, **here)
     before = copy.deepcopy(layer)
     if nested:

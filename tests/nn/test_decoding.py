@@ -337,7 +337,7 @@ def test_the_size_of_a_cache_with_windows_and_sinks_does_not_grow():
     assert cache.nbytes <= before + 64 * 1024
 
 
-def test_a_summed_state_refuses_to_forget():
+def test_a_summed_state_cannot_remove_tokens():
     layer = make(bound=1.0, tolerance=1e-3)
     cache = layer.cache(2)
     layer.decode(draw(2, 5, 12), cache)
@@ -476,7 +476,7 @@ NEAR_LINEAR = {"bound": 1.0, "tolerance": 1e-3, "method": "polynomial"}
 
 
 @pytest.mark.parametrize("options", [{}, {"windows": [3, 5]}, {"windows": [None, 2]}, NEAR_LINEAR], ids=str)
-def test_padding_on_the_left_is_as_if_it_were_not_there(options):
+def test_padding_on_the_left_has_no_effect(options):
     """A layer without positions gives each prompt the same result as alone, in the prefill and later."""
     layer, x = make(**options), draw(3, 10, 12)
     cache = layer.cache(3)
@@ -566,7 +566,7 @@ def test_gradients_through_padding(options):
 
 @pytest.mark.parametrize("options", [{}, {"windows": 4}, {"bound": 0.5, "tolerance": 0.01}])
 @pytest.mark.parametrize("recorded", [False, True])
-def test_a_shallow_copy_of_a_cache_has_tokens_of_its_own(options, recorded):
+def test_a_shallow_copy_of_a_cache_has_its_own_tokens(options, recorded):
     layer, x, other = make(**options), draw(2, 9, 12), draw(2, 9, 12, seed=10)
     with torch.set_grad_enabled(recorded):
         cache = layer.cache(2)

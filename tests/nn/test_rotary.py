@@ -33,7 +33,7 @@ def scores(q: Tensor, keys: list[Tensor]) -> Tensor:
     return torch.einsum(f"il,{','.join(x + 'l' for x in letters)}->i{letters}", q, *keys)
 
 
-def test_turning_all_vectors_makes_scores_of_pairs_relative_and_of_triples_not():
+def test_rotating_all_vectors_makes_scores_of_pairs_relative_and_of_triples_not():
     q, k1, k2 = draw(3, 5, 8)
     pairs = [scores(turned(q, s), [turned(k1, s)]) for s in (0, 1)]
     torch.testing.assert_close(*pairs, rtol=0, atol=1e-12)
@@ -42,7 +42,7 @@ def test_turning_all_vectors_makes_scores_of_pairs_relative_and_of_triples_not()
 
 
 @pytest.mark.parametrize(("speeds", "invariant"), [((1, 1), 2), ((1, 1, 1), 0), ((1, 1, 0), 4), ((1, 1, 1, 1), 6)])
-def test_how_many_products_of_plane_vectors_stay_the_same_when_they_are_turned(speeds, invariant):
+def test_the_number_of_rotation_invariant_products_of_plane_vectors(speeds, invariant):
     """The average over all rotations projects on invariant forms; 16 angles average these frequencies exactly."""
     average = 0
     for step in range(16):

@@ -275,7 +275,7 @@ def test_autocast():
     torch.testing.assert_close(out.float(), layer(x), rtol=0.05, atol=0.02)
 
 
-def test_the_text_of_it():
+def test_its_repr():
     assert TensorAttention(8, 2, generator=seeded()).extra_repr() == "embed_dim=8, num_heads=2, order=3"
     unusual = make(8, 2, 4, kdim=5, vdim=6, batch_first=False, scale=0.5, windows=3, method="exact")
     assert unusual.extra_repr() == (
@@ -330,7 +330,7 @@ def test_it_learns_products_of_pairs_which_order_2_cannot():
     assert loss_after_training(order=2) > 0.5
 
 
-def test_its_arguments_are_shown_to_those_who_ask():
+def test_introspection_shows_its_arguments():
     """In `help`, notebooks and the documents, for both names of the layer."""
     for layer in (TensorAttention, BoundedTensorAttention):
         shown = inspect.signature(layer).parameters

@@ -128,7 +128,7 @@ FOLLOWED = """(width) => {
 """Whether nothing exceeds a window of this width, and figures have the full width."""
 
 
-def test_nothing_sticks_out_at_any_width(browser, address: str) -> None:
+def test_nothing_overflows_at_any_width(browser, address: str) -> None:
     with Visit(browser, address, **DESKTOP) as page:
         for width in (1280, 768, 360, 320, 640):
             page.set_viewport_size({"width": width, "height": 800})

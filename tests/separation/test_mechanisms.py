@@ -116,7 +116,7 @@ def test_softmax_is_the_papers_own_network(setting: Setting) -> None:
 @pytest.mark.parametrize(
     "mechanism", [*(softmax(beta) for beta in (1, "0.25", 4)), *map(linear, ("identity", "taylor2"))]
 )
-def test_a_tie_with_tau_is_silence(mechanism: Mechanism) -> None:
+def test_equality_with_tau_does_not_fire(mechanism: Mechanism) -> None:
     """At a0 = 0 all scores are equal, and with c = (1/n, 1/5, ..., 1/5) the sum at y = (-1, 1, ..., 1) is 1 - 1/20."""
     y = 1  # the sign vector in which only the first sign is -1
     for tau, fires in ((Fraction(19, 20), False), (Fraction(19, 20) - Fraction(1, 10**40), True)):

@@ -22,6 +22,6 @@ def test_a_path_is_followed_to_its_end() -> None:
     assert paths.rare_from(result, "success") is None
 
 
-def test_a_path_that_is_none_is_refused() -> None:
+def test_an_invalid_path_is_refused() -> None:
     with pytest.raises(ArgumentError, match="path"):
         paths.classes("sqrt n", 4)

@@ -107,7 +107,7 @@ def test_success_is_certain_in_the_limit() -> None:
     assert bracket.low.success == bracket.high.success == 1 - 0.5**230
 
 
-def test_wide_networks_are_silent_no_more_often() -> None:
+def test_wide_networks_fire_at_least_as_often() -> None:
     brackets = [SoftmaxRegression(100, m).success_probability() for m in (1, 5, 25)]
     for name in ("lin_silent_on_d1", "exp_silent_on_d0", "lin_silent_on_d0"):
         for end in ("low", "high"):

@@ -89,7 +89,7 @@ WORSE = {
 
 
 @pytest.mark.parametrize("name", WORSE)
-def test_worse_arithmetic_is_found_out(monkeypatch, name):
+def test_worse_arithmetic_is_detected(monkeypatch, name):
     assert one(name).holds
     monkeypatch.setattr(*WORSE[name])
     found = one(name)
@@ -99,7 +99,7 @@ def test_worse_arithmetic_is_found_out(monkeypatch, name):
     assert found.assumption.statement in told
 
 
-def test_conversions_that_cut_off_are_found_out(monkeypatch):
+def test_truncating_conversions_are_detected(monkeypatch):
     kept = torch.Tensor.to
 
     def cut(x, *arguments):
@@ -113,14 +113,14 @@ def test_conversions_that_cut_off_are_found_out(monkeypatch):
     assert 1.5 < one("conversions").error <= 2
 
 
-def test_an_exponential_that_does_not_underflow_is_found_out(monkeypatch):
+def test_an_exponential_that_does_not_underflow_is_detected(monkeypatch):
     kept = torch.exp
     monkeypatch.setattr(torch, "exp", lambda x: kept(x.clamp(min=-80.0)))
     found = one("exp")
     assert (found.error, found.holds) == (math.inf, False)
 
 
-def test_an_exponential_of_the_kernels_that_is_worse_is_found_out(monkeypatch):
+def test_a_worse_exponential_of_the_kernels_is_detected(monkeypatch):
     if native().library is None:
         pytest.skip(f"There are no kernels to measure. {native().reason}")
     kept = native_tensors.exp2
@@ -147,7 +147,7 @@ def test_products_that_are_not_used_are_not_measured(monkeypatch):
     assert not one("products").holds
 
 
-def test_a_number_that_is_nan_holds_nothing():
+def test_a_nan_measurement_confirms_no_assumption():
     assert not measured.Measurement(ASSUMPTIONS[0], math.nan).holds
 
 

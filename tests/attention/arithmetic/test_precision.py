@@ -107,7 +107,7 @@ for mode in (0x400, 0x800, 0xC00):
     assert refusals(done) == [["exact", "here", "rounding mode"], ["append", "here", "rounding mode"]] * 3
 
 
-def test_sound_arithmetic_is_not_refused(forked):
+def test_default_arithmetic_is_accepted(forked):
     """In every context (inference mode, autocast, another default dtype, transforms), and with more threads later."""
     code = """
 import torch
@@ -176,7 +176,7 @@ def precision_of(place, value):
 
 
 @pytest.mark.parametrize(("place", "value", "keeps"), SETTINGS)
-def test_settings_that_allow_fewer_digits(place, value, keeps):
+def test_settings_that_allow_lower_precision(place, value, keeps):
     """float32 is used where its products keep full precision, and float64 where they may not."""
     assert digits()
     with precision_of(attrgetter(place)(torch), value):
@@ -184,7 +184,7 @@ def test_settings_that_allow_fewer_digits(place, value, keeps):
 
 
 @pytest.mark.parametrize("value", ["high", "medium"])
-def test_the_one_setting_for_all_devices(value):
+def test_the_setting_for_all_devices(value):
     torch.set_float32_matmul_precision(value)
     try:
         assert not digits()
@@ -210,7 +210,7 @@ def test_products_of_lower_precision_are_detected_by_their_results(monkeypatch, 
     assert float32_products_are_float32()
 
 
-def test_a_device_of_no_known_setting_obeys_them_all(monkeypatch):
+def test_an_unknown_device_follows_all_settings(monkeypatch):
     monkeypatch.setattr(precision, "_keeps_digits", lambda device_type: True)
     assert float32_products_are_float32("xpu")
     with precision_of(torch.backends.cuda.matmul, "tf32"):
@@ -219,7 +219,7 @@ def test_a_device_of_no_known_setting_obeys_them_all(monkeypatch):
         assert float32_products_are_float32("cpu")
 
 
-def test_the_thread_of_the_tests_is_sound():
+def test_the_test_thread_has_default_arithmetic():
     require_ieee_arithmetic()
     assert sx.tensor_attention(*(torch.ones(2, 1) for _ in range(3)), tolerance=0.1).shape == (2, 1)
 

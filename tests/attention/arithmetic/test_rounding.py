@@ -86,7 +86,7 @@ def holds(counted: torch.Tensor, promised: int, least: float = 0.05) -> None:
 @pytest.mark.parametrize(("order", "lengths", "d", "degree"), SHAPES)
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("chunk", [16, 64])
-def test_near_linear_attention_rounds_no_more_often_than_it_says(
+def test_near_linear_attention_rounds_at_most_as_often_as_promised(
     order, lengths, d, degree, is_causal, chunk, monkeypatch
 ):
     monkeypatch.setattr(expansions, "chunk_tokens", lambda *sizes: chunk)
@@ -109,7 +109,9 @@ def test_near_linear_attention_rounds_no_more_often_than_it_says(
 @pytest.mark.usefixtures("_exact_powers")
 @pytest.mark.parametrize(("order", "lengths", "d", "degree"), SHAPES)
 @pytest.mark.parametrize(("is_causal", "chunk"), [(False, 16), (False, 64), (True, 16)])
-def test_its_backward_pass_rounds_no_more_often_than_it_says(order, lengths, d, degree, is_causal, chunk, monkeypatch):
+def test_the_backward_pass_rounds_at_most_as_often_as_promised(
+    order, lengths, d, degree, is_causal, chunk, monkeypatch
+):
     monkeypatch.setattr(expansions, "chunk_tokens", lambda *sizes: chunk)
     monkeypatch.setattr(in_pytorch, "causal_chunk", lambda *sizes: 8)
     lengths, queries = ([min(lengths)] * len(lengths), min(lengths)) if is_causal else (lengths, 50)
@@ -150,7 +152,7 @@ def call_of(order: int, length: int, positions: Positions) -> Call:
 @pytest.mark.usefixtures("_exact_powers")
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize(("order", "length"), [(2, 200), (3, 48), (4, 14)])
-def test_exact_attention_rounds_no_more_often_than_it_says(order, length, positions, monkeypatch):
+def test_exact_attention_rounds_at_most_as_often_as_promised(order, length, positions, monkeypatch):
     monkeypatch.setattr("separatrix.attention.exact.torch.tiling._BLOCK", {"cpu": 1 << 13})
     monkeypatch.setattr("separatrix.attention.exact.torch.passes.needs_no_shift", lambda *sizes: False)
     call = call_of(order, length, positions)

@@ -37,7 +37,7 @@ def asked(head, seed, spans=None):
 
 @pytest.mark.parametrize("order", [2, 3, 4])
 @pytest.mark.parametrize("heavy", [False, True])
-def test_balls_hold_the_sum_over_all_tuples(order, heavy):
+def test_balls_contain_the_sum_over_all_tuples(order, heavy):
     head = make_head(order, heavy=heavy)
     spans = tuple((m + 1, len(key) - 1) for m, key in enumerate(head.keys))
     queries = [asked(head, 1), asked(head, 2, spans), asked(head, 3)]

@@ -30,7 +30,7 @@ def call(**options):
         {"cu_seqlens": [LENGTHS, LENGTHS, LENGTHS], "query_offsets": [0, 1, 2, 0], "is_causal": True},
     ],
 )
-def test_a_right_result_holds(options):
+def test_a_correct_result_passes(options):
     result, tensors, arguments = call(**options)
     verdict = sx.verify(result, *tensors, **arguments, queries=100)
     assert verdict.held
@@ -52,7 +52,7 @@ def test_every_sequence_has_a_query():
     assert sx.verify(result, *tensors, **arguments, queries=1).queries == 3
 
 
-def test_the_whole_as_one_sequence_is_another_call():
+def test_the_tokens_as_one_sequence_are_a_different_call():
     result, tensors, _ = call()
     assert not sx.verify(result, *tensors).held
 

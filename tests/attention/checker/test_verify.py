@@ -247,7 +247,7 @@ def test_the_reproducer_runs_and_shows_it(what, capsys):
     assert str(found).endswith(found.reproducer.rstrip())
 
 
-def test_a_long_call_has_no_program_but_a_way():
+def test_a_long_call_has_no_reproducer_but_instructions():
     query, keys, values = inputs(2, 1, [3000])
     output, _ = reference.tensor_attention(query, keys, values)
     found = check(output + 1, promised(output, 1e-3), query, keys, values)
@@ -271,7 +271,7 @@ def test_which_queries_are_recomputed():
     assert max(b - a for a, b in itertools.pairwise(chosen)) < 40
 
 
-def test_digits_are_added_until_the_ball_is_narrow(monkeypatch):
+def test_precision_increases_until_the_ball_is_narrow(monkeypatch):
     """Scores near 2^100 with 159 digits, without the scale: 128 bits leave 28 bits after the binary point."""
     large, scale = 2.0**50 / 3, 1.1
     query, key = torch.tensor([[large, 1.0]]).double(), torch.tensor([[large, 1.0], [large, 0.0]]).double()

@@ -192,7 +192,7 @@ def test_tangents_of_narrow_types_accumulate_wide(dtype, error):
     assert (found[1].double() - wide[1]).abs().max() <= 1e-5
 
 
-def test_second_derivatives_of_narrow_types_are_made_in_float32():
+def test_second_derivatives_of_narrow_types_are_computed_in_float32():
     x = [a.bfloat16().requires_grad_() for a in leaves(3)]
     wide = [a.detach().double().requires_grad_() for a in x]
 
@@ -222,7 +222,7 @@ def test_masked_keys_reach_no_derivative():
     assert torch.equal(second[2][:, 1], torch.zeros(2, 2, dtype=torch.float64))
 
 
-def test_tangents_do_not_hold_the_volume():
+def test_tangents_do_not_store_all_scores():
     """Order 3 at n = 300, d = 64 has 27 million scores (103 MiB); blocks, inputs and outputs take far less."""
     x = tuple(torch.rand(1, 300, 64) for _ in range(5))
 

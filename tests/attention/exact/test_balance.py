@@ -136,7 +136,7 @@ def test_the_number_of_the_first_case():
 @pytest.mark.parametrize("return_lse", [False, True])
 @pytest.mark.parametrize("order", [2, 3, 4])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_scores_that_no_type_holds_are_refused(order, dtype, return_lse):
+def test_scores_that_overflow_every_dtype_are_refused(order, dtype, return_lse):
     query, key, value = (torch.full((1, 1, 20, 4), x, dtype=dtype) for x in (1e30, -1e30, 1.0))
     keys = [key, *[torch.ones_like(key)] * (order - 2)]
     expected = (
@@ -155,7 +155,7 @@ def test_a_scale_that_is_too_large_is_named_first():
 @pytest.mark.parametrize(
     ("dtype", "size", "order"), [(torch.float16, 300.0, 3), (torch.bfloat16, 1e20, 3), (torch.float32, 1e13, 4)]
 )
-def test_outputs_that_no_type_holds_are_refused(dtype, size, order):
+def test_outputs_that_overflow_every_dtype_are_refused(dtype, size, order):
     x = torch.ones(2, 5, 3, dtype=dtype)
     with pytest.raises(
         sx.SeparatrixError, match=r"^values: their products reach 2\^[\d.]+, and an output is beyond .* ends"
@@ -214,7 +214,7 @@ def float64_gradients(tensors, order, incoming, **options):
 
 
 @pytest.mark.parametrize("spread", [0, -40, -100])
-def test_gradients_of_small_columns_with_small_gradients_coming_in(spread):
+def test_gradients_of_small_columns_with_small_incoming_gradients(spread):
     """One key has tiny columns, the others do not, and the incoming gradient of one head is far smaller."""
     order = 3
     tensors = [draw(m, 2, 4, 3).float() for m in range(2 * order - 1)]
@@ -248,7 +248,7 @@ def test_gradients_of_a_factor_that_is_zero_in_a_column():
     assert found[1][..., 1].abs().min() > 0
 
 
-def test_the_gradient_of_a_query_for_which_little_comes_in():
+def test_the_gradient_of_a_query_with_a_small_incoming_gradient():
     """It is as accurate as those of its neighbours, relative to its incoming gradient."""
     leaves = [draw(m, 1, 4, 3).float().requires_grad_() for m in range(5)]
     incoming = draw(9, 1, 4, 3).float() * torch.tensor([2.0**100, 2.0**40, 2.0**-40, 0.0]).reshape(1, 4, 1)

@@ -185,7 +185,7 @@ def test_hidden_keys_do_not_decide_how_weights_are_rounded():
     assert not torch.equal(before[:, 60:], after[:, 60:])
 
 
-def test_nothing_is_flushed_that_counts():
+def test_relevant_numbers_are_not_flushed():
     """Values near the smallest positive numbers are multiplied in float32, where subnormal numbers are kept."""
     query, keys, values = drawn((70, 80), 8)
     tiny = [values[0] * 2.0**100, values[1] * 2.0**-130]

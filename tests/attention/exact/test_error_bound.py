@@ -143,7 +143,7 @@ def test_pairs_of_many_keys(dtype, length, size, options):
 
 
 @pytest.mark.parametrize("order", [2, 3])
-def test_scores_that_are_large_and_near_to_each_other(order):
+def test_large_scores_with_small_differences(order):
     """Scores of some 10^4, where float32 has three digits after the point, with differences of about 1."""
     for seed in range(10):
         query, *keys = (30 * (1 + 1e-4 * draw(seed + m, 3, 4)).float() for m in range(order))
@@ -180,7 +180,7 @@ def test_float16_loses_tiny_weights_of_pairs():
     assert abs(found.item() - 1) <= sx.exact_error_bound(query, key, value, scale=1.0).item()
 
 
-def test_the_bound_is_of_use():
+def test_the_bound_is_tight_enough_to_be_useful():
     """The bound for ordinary numbers is a few digits, and smaller where all scores are equal."""
     query, key1, key2, value1, value2 = draw(0, 5, 2, 60, 16).float()
     bound = sx.exact_error_bound(query, [key1, key2], [value1, value2])
@@ -190,7 +190,7 @@ def test_the_bound_is_of_use():
     assert sx.exact_error_bound(query.bfloat16(), key1.bfloat16(), value1.bfloat16()).max() < 2e-2
 
 
-def test_no_more_than_the_range_of_the_values_is_lost():
+def test_the_bound_is_at_most_the_range_of_the_values():
     query, key, value = draw(0, 3, 4, 3).float()
     bound = sx.exact_error_bound(1e8 * query, 1e8 * key, value)
     assert bound.max() < 1.1 * (value.amax(0) - value.amin(0)).max()
@@ -225,7 +225,7 @@ def test_no_bound_without_finite_numbers(m, name, bad):
         sx.exact_error_bound(*tensors)
 
 
-def test_no_bound_for_products_of_fewer_digits():
+def test_no_bound_for_products_of_lower_precision():
     query, key, value = draw(0, 3, 1, 4, 2)
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("medium")

@@ -72,7 +72,7 @@ def test_hidden_entries_do_not_reach_outputs(order, positions, bad, place):
     ("order", "dtype", "length", "is_causal"),
     pairwise([2, 3], [torch.float64, torch.float32, torch.bfloat16, torch.float16], [3, 16, 20], [False, True]),
 )
-def test_a_query_that_is_not_finite_is_alone_with_it(order, dtype, length, is_causal):
+def test_a_nonfinite_query_does_not_change_others(order, dtype, length, is_causal):
     """PyTorch's fused kernel returns zeros for some of these inputs."""
     query, *sets = (x.to(dtype) for x in draw(0, 2 * order - 1, 1, 2, length, 4))
     keys, values = sets[: order - 1], sets[order - 1 :]
@@ -88,7 +88,7 @@ def test_a_query_that_is_not_finite_is_alone_with_it(order, dtype, length, is_ca
     ("order", "positions", "kind"),
     pairwise([2, 3, 4], [x for x in POSITIONS if x != "nothing hidden"], ["key", "value"]),
 )
-def test_gradients_of_queries_that_do_not_see_it(order, positions, kind):
+def test_gradients_of_queries_that_cannot_attend_it(order, positions, kind):
     query, keys, values, options = call(order, POSITIONS[positions])
     touched = sees(order, options, 0, 4)
     weights = draw(9, 1, LENGTH, 2)

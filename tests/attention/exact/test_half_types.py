@@ -144,21 +144,21 @@ def test_the_bits_are_those_of_a_call_widened_as_a_whole(dtype, order, positions
 
 @pytest.mark.parametrize("dtype", HALF)
 @pytest.mark.parametrize("order", [2, 3])
-def test_so_they_are_on_every_architecture(architecture, dtype, order):
+def test_the_bits_are_the_same_on_every_architecture(architecture, dtype, order):
     query, keys, values, masks, generator = drawn(dtype, order, masked=True, length=70)
     check_both_passes(dtype, [query, keys, values], masks, POSITIONS["causal"], generator, hidden=True)
 
 
 @pytest.mark.parametrize("dtype", HALF)
 @pytest.mark.parametrize("size", [2.0**-12, 2.0**5])
-def test_so_they_are_where_factors_are_balanced(dtype, size):
+def test_the_bits_are_the_same_with_balanced_factors(dtype, size):
     query, keys, values, masks, generator = drawn(dtype, 3, size=size)
     assert not native_backend.size_of(check_call(query, keys, values, scale=0.3)).near_one
     check_both_passes(dtype, [query, keys, values], masks, POSITIONS["all"], generator)
 
 
 @pytest.mark.parametrize("dtype", HALF)
-def test_so_they_are_where_something_is_not_finite(dtype):
+def test_the_bits_are_the_same_with_nonfinite_entries(dtype):
     query, keys, values, masks, generator = drawn(dtype, 3)
     values[0][1, 20, 3], keys[1][2, 15, 0] = math.nan, math.inf
     out, gradients = check_both_passes(dtype, [query, keys, values], masks, POSITIONS["causal"], generator)

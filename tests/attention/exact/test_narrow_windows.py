@@ -91,7 +91,7 @@ def test_masks_leave_few_queries_with_anything_to_attend(engine):
         assert (x[kept] - y).abs().max() <= 1e-11 * max(1.0, y.abs().max().item())
 
 
-def test_tuples_that_64_bits_do_not_count_are_refused():
+def test_more_tuples_than_int64_holds_are_refused():
     """1,000 queries times 1,000^7 keys: the product of the counts overflows."""
     query, lse, windows = torch.zeros(1, 1000, 1), torch.zeros(1, 1000), [0] * 7
     sets = [torch.zeros(1, 1000, 1) for _ in range(7)]

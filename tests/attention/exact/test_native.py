@@ -137,7 +137,7 @@ def test_bits_do_not_depend_on_the_number_of_threads(dtype, options):
         assert all(torch.equal(a, b) for a, b in zip(found[0], other, strict=True))
 
 
-def test_tensors_may_lie_in_memory_in_any_way(architecture):
+def test_tensors_may_have_any_strides(architecture):
     query, keys, values, _ = drawn(4, 3, 4, 30, [20, 21], 6, 5)
     expected = native_backend.forward(check_call(query, keys, values))
     apart = [torch.stack([x, x], -1)[..., 0] for x in (query, *keys, *values)]
@@ -212,7 +212,7 @@ def test_a_forked_worker_may_call_the_kernels():
     scale=st.floats(-100, 100).map(lambda power: 2.0**power) | st.just(0.0),
     seed=st.integers(0, 1000),
 )
-def test_the_kernels_find_the_same_sizes(order, dtype, powers, special, scale, seed):
+def test_the_kernels_compute_the_same_size_bounds(order, dtype, powers, special, scale, seed):
     """Python and C++ each decide which factors need balancing: they must agree."""
     query, keys, values, _ = drawn(seed, order, 2, 3, [2, 4, 3], 3, 2, dtype)
     given = (query, *keys, *values)
@@ -259,7 +259,7 @@ def test_tensors_of_several_types_are_refused(other):
 
 
 @pytest.mark.parametrize("other", range(4))
-def test_so_are_incoming_gradients_of_another_type(other):
+def test_incoming_gradients_of_another_type_are_refused(other):
     query, keys, values, _ = drawn(0, 3, 1, 4, (4, 4), 2, 2, dtype=torch.float32)
     call = check_call(query, keys, values)
     out, lse = native_backend.forward(call)

@@ -234,7 +234,7 @@ def test_uninitialised_memory_is_never_read(monkeypatch):
     assert all(torch.equal(x, y) for x, y in zip(expected, poisoned, strict=True))
 
 
-def test_results_repeat():
+def test_results_are_deterministic():
     arguments = inputs(3, 50, [60, 70], d=8)
     assert torch.equal(sx.tensor_attention(*arguments), sx.tensor_attention(*arguments))
 
@@ -293,7 +293,7 @@ def test_compiled():
 
 
 @pytest.mark.parametrize("backward", [False, True])
-def test_memory_does_not_hold_the_volume(backward):
+def test_memory_does_not_store_all_scores(backward):
     """Order 3 at n = 300, d = 64 has 27 million scores (103 MiB); blocks, inputs and outputs take far less."""
     query, *sets = (torch.rand(1, 300, 64).requires_grad_() for _ in range(5))
 

@@ -142,7 +142,7 @@ def opposed(gap: float, dtype: torch.dtype) -> tuple[Tensor, list[Tensor], list[
 
 @pytest.mark.parametrize("gap", [4.0, 60.0, 75.0, 100.0, 300.0])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_factors_that_underflow_are_noticed(gap, dtype, monkeypatch):
+def test_underflowing_factors_are_detected(gap, dtype, monkeypatch):
     query, keys, values = opposed(gap, dtype)
     computed = []
     exact_attention = factorised.exact_attention

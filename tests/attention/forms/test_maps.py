@@ -165,7 +165,7 @@ def test_alibi_with_an_offset_grouped_heads_and_another_form():
 
 
 @pytest.mark.parametrize(("dtype", "error"), [(torch.bfloat16, 2**-8), (torch.float16, 2**-11), (torch.float32, 1e-4)])
-def test_alibi_knows_far_positions_in_every_type(dtype, error):
+def test_alibi_distinguishes_far_positions_in_every_type(dtype, error):
     """bfloat16 represents integers up to 256 only; queries from position 3000 on still distinguish adjacent keys."""
     query, keys = torch.zeros(2, 2, dtype=dtype), [torch.zeros(3002, 2, dtype=dtype)] * 2
     values = [draw(3002, 4, seed=seed, dtype=dtype) for seed in (1, 2)]

@@ -234,7 +234,7 @@ def test_counts_add_up_and_are_kept(tmp_path):
     assert any("1 broken" in line for line in loaded.lines())
 
 
-def test_a_run_that_was_stopped_goes_on(tmp_path, monkeypatch):
+def test_an_interrupted_run_is_resumed(tmp_path, monkeypatch):
     """Run in this process: parts that are in the file are not rerun."""
     ran = []
 

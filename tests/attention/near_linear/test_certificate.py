@@ -89,7 +89,7 @@ def test_certificates_hold_inside_autocast(method):
     assert torch.equal(fused, sx.tensor_attention(x[0], x[1], x[2] + 1))
 
 
-def test_float32_products_of_fewer_digits_are_not_relied_on(monkeypatch):
+def test_float32_products_of_lower_precision_are_not_used(monkeypatch):
     x = torch.rand(3, 500, 4, generator=torch.Generator().manual_seed(0))
     assert sx.plan_attention(x[0], x[1], x[2], tolerance=0.1, method="polynomial").recipe.dtype == torch.float32
     for module in (planner, exact_rounding):

@@ -113,7 +113,7 @@ def test_the_same_bits_with_one_thread_and_two(dtype):
         torch.set_num_threads(before)
 
 
-def test_tokens_whose_columns_are_apart_go_another_way(taken):
+def test_tokens_with_strided_columns_use_another_path(taken):
     call, expansion = made(1, (30, 20, 20), 3, 2, torch.float64, torch.float64, turned=True)
     assert call.query.stride(2) != 1
     found = run(call, expansion)

@@ -45,7 +45,7 @@ def test_long_sequences_are_near_linear_and_short_ones_exact():
     assert "times more flops than exact" in forced.why
 
 
-def test_no_time_is_spent_on_a_plan_that_cannot_pay(monkeypatch):
+def test_unprofitable_plans_are_not_computed(monkeypatch):
     monkeypatch.setattr(forecasting, "draw_samples", lambda *_: pytest.fail("a sample was drawn"))
     many = torch.randn(3, 512, 32, 64, generator=torch.Generator().manual_seed(0))
     assert sx.plan_attention(many[0], many[1], many[2], tolerance=1e-3).method == "exact"
@@ -53,7 +53,7 @@ def test_no_time_is_spent_on_a_plan_that_cannot_pay(monkeypatch):
     assert sx.plan_attention(few[0], [few[1], few[2]], [few[3], few[4]], tolerance=1e-12, scale=20.0).method == "exact"
 
 
-def test_a_plan_repeats():
+def test_plans_are_deterministic():
     first, second = (sx.plan_attention(*uniform(3000, 6), tolerance=1e-4) for _ in range(2))
     assert first == second
 
@@ -126,7 +126,7 @@ def test_a_refusal_makes_few_polynomials(order, d, size, tolerance, differentiab
 
 
 @pytest.mark.parametrize("order", [2, 3, 4])
-def test_flops_are_those_counted(order):
+def test_the_planned_flops_are_the_counted_ones(order):
     """The plan's flops are those of the run's matrix products, counted by PyTorch; planning adds a few."""
     arguments = uniform(700, 4, order)
     assert float32_products_are_float32()  # measured once per process, by products that would be counted
@@ -229,7 +229,7 @@ def test_the_plan_names_the_algorithm_that_ran(monkeypatch):
     ],
 )
 @pytest.mark.parametrize("installed", [True, False])
-def test_bytes_bound_those_counted(n, d, order, heads, tolerance, is_causal, installed, monkeypatch):
+def test_the_planned_bytes_bound_the_counted_ones(n, d, order, heads, tolerance, is_causal, installed, monkeypatch):
     """The peak memory in addition to inputs and output, counted by dispatch, is within the plan's bytes."""
     if not installed:
         monkeypatch.setattr(backend, "BACKENDS", (in_pytorch,))

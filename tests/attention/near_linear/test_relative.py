@@ -86,7 +86,7 @@ def test_any_tolerance_has_a_certificate(tolerance):
     assert (result.output - exact).abs().max() <= result.certificate.total <= tolerance
 
 
-def test_gradients_take_none():
+def test_gradients_do_not_use_relative_errors():
     query, keys, values = extreme(40, 3, 2, 1.0)
     result = sx.certified_attention(query.requires_grad_(), keys, values, tolerance=0.1, method="polynomial")
     assert "relative" not in result.plan.index_set

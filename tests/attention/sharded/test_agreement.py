@@ -362,7 +362,7 @@ def at(store: dist.Store, rank: int) -> GroupState:
     return GroupState(store, rank, 3, ("cpu",), BarrierBuffers(nothing, nothing, nothing, nothing))
 
 
-def test_who_is_absent_after_all_had_met() -> None:
+def test_the_absent_rank_is_named_after_a_completed_barrier() -> None:
     """Rank 1 reports that it lost the others; rank 2 died before, and reports nothing."""
     store, place = dist.HashStore(), Barrier(4, backward=True, index=2)
     for rank in range(3):
@@ -451,7 +451,7 @@ def test_a_store_that_ends_with_rank_0_hides_no_verdict() -> None:
     assert said.startswith("Rank 2 (never seen) did not reach barrier 0 in the forward pass of call 1 within")
 
 
-def test_all_ranks_are_there_and_the_transport_is_not() -> None:
+def test_all_ranks_are_present_and_the_transport_fails() -> None:
     store, place = dist.HashStore(), Barrier(1, backward=False, index=0)
     ranks = [at(store, rank) for rank in range(3)]
     for one in ranks:

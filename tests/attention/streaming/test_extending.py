@@ -77,7 +77,7 @@ def largest_that_is_kept(state):
 
 @pytest.mark.parametrize("cuts", [[6], [1] * 6, [2, 3, 1]], ids=str)
 @pytest.mark.parametrize("shared", [False, True])
-def test_causal_attention_with_masks_goes_on(cuts, shared):
+def test_causal_attention_with_masks_continues(cuts, shared):
     """Equal to the causal call with the same masks, one for each set; zero while nothing is visible."""
     query, keys, values = tokens(0, 3, 6, 3, 2, (2, 2))
     other = SEEN.roll(1, -1)

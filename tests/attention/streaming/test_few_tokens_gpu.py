@@ -129,7 +129,7 @@ def test_roundings_are_counted_call_by_call():
     assert state.roundings == (roundings_of_few(3, 4),) == (5,)
 
 
-def test_causal_attention_goes_on_from_a_state():
+def test_causal_attention_continues_from_a_state():
     query, keys, values = tokens(3, 7, 2, 2)
     state = sx.TensorAttentionState(3, 2, 2, bound=1.0, tolerance=1e-2, dtype=torch.float64)
     parts = [(0, 1), (1, 6), (6, 7)]

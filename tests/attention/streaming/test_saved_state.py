@@ -35,7 +35,7 @@ def state(count=9, **changed):
     return made
 
 
-def test_a_saved_state_goes_on_as_it_was(tmp_path):
+def test_a_saved_state_is_resumed_unchanged(tmp_path):
     """Through a safetensors file, which contains tensors alone, into a state that had other tokens."""
     first = state()
     save_file(first.state_dict(), tmp_path / "state.safetensors")
@@ -196,7 +196,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("what", WRONG)
-def test_numbers_that_no_tokens_have(what):
+def test_sums_that_no_tokens_have(what):
     here, there = state(4), state()
     before, saved = here.state_dict(), there.state_dict()
     change, message = WRONG[what]
@@ -220,7 +220,7 @@ def test_a_flipped_bit_is_refused_wherever_it_is():
     here.load_state_dict(saved)
 
 
-def test_a_spoilt_state_is_not_merged():
+def test_a_corrupted_state_is_not_merged():
     here, there = state(4), state()
     there.states[0][0, 2, 0] = math.nan
     with pytest.raises(sx.ArgumentError, match=r"other\['states.0'\]: expected finite entries"):
@@ -287,7 +287,7 @@ def test_states_of_tokens_at_the_bound_are_loaded(order, bound, norm):
     assert made[1].tokens == (4200,) * (order - 1)
 
 
-def test_states_that_have_seen_nothing_are_saved_too():
+def test_empty_states_are_saved_too():
     empty = sx.TensorAttentionState(**GOOD)
     empty.merge(empty)
     other = state()

@@ -138,7 +138,7 @@ def test_a_state_is_free_after_an_error():
 
 @pytest.mark.parametrize("length", [1, 3, 20])
 @pytest.mark.parametrize("masked", [False, True])
-def test_a_shallow_copy_has_sums_and_counts_of_its_own(length, masked):
+def test_a_shallow_copy_has_its_own_sums_and_counts(length, masked):
     state, x = filled(), uniform(2, 3, length, 4)
     masks = {"key_masks": [torch.arange(length) % 2 == 1] * 2} if masked else {}
     state.append([x, x], [x, x], **masks)

@@ -165,7 +165,7 @@ def test_arguments_of_a_state(name, wrong):
 
 
 @given(order=st.integers(2, 9), bound=st.floats(1e-30, 1e30), scale=st.floats(1e-30, 1e30))
-def test_powers_of_two_bring_coordinates_together_and_change_no_score(order, bound, scale):
+def test_powers_of_two_rescale_coordinates_and_change_no_score(order, bound, scale):
     exponents = bounded.balanced_exponents(order, bound, scale)
     assert sum(exponents) == 0
     sizes = [math.log2(bound * scale), *[math.log2(bound)] * (order - 1)]
@@ -173,7 +173,7 @@ def test_powers_of_two_bring_coordinates_together_and_change_no_score(order, bou
     assert max(at) - min(at) < 4.0
 
 
-def test_outputs_that_rounding_may_spoil_are_refused():
+def test_outputs_with_too_large_rounding_errors_are_refused():
     state = sx.TensorAttentionState(2, 2, 2, bound=1.0, tolerance=1e-6)
     state.append(torch.ones(3, 2), torch.ones(3, 2))
     state.attend(torch.ones(1, 2))

@@ -166,7 +166,7 @@ def test_bad_arguments_are_refused_as_by_tensor_attention(function: Any, change:
 
 @pytest.mark.parametrize("window", [2, 2**62, 2**70])
 @pytest.mark.parametrize("offset", [0, 1, 2**62, -(2**62)])
-def test_offsets_and_windows_as_long_as_one_likes(offset: int, window: int) -> None:
+def test_offsets_and_windows_of_any_length(offset: int, window: int) -> None:
     query, keys = draw(0, 4, 2), [draw(1, 4, 2), draw(2, 4, 2)]
     options = {"query_offset": offset, "is_causal": True}
     top = sx.top_tuples(query, keys, 3, windows=[window, None], **options)
@@ -174,7 +174,7 @@ def test_offsets_and_windows_as_long_as_one_likes(offset: int, window: int) -> N
     assert torch.equal(top.indices, expected[0])
 
 
-def test_gradients_and_autocast_are_left_outside() -> None:
+def test_gradients_and_autocast_are_disabled_inside() -> None:
     query, key = draw(0, 5, 8).float().requires_grad_(), draw(1, 6, 8).float().requires_grad_()
     plain = sx.top_tuples(query, key)
     assert not plain.weights.requires_grad

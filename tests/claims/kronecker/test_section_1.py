@@ -15,7 +15,7 @@ def test_the_experiments_detect_reversed_outputs(monkeypatch: pytest.MonkeyPatch
     assert section_1.every_instance(order=3, modulus=6, n=3, dtype="float64", seed=0)["wrong"] > 0
 
 
-def test_the_experiments_see_labels_that_are_all_no(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_experiments_detect_all_negative_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(section_1, "match_labels", lambda x, *_: torch.zeros_like(x, dtype=torch.bool))
     long = section_1.long_instances(
         order=3, modulus=50, n=8, frequencies=1, dtype="float64", kind="adversarial", seed=0

@@ -9,14 +9,14 @@ from tests.claims.cells import ran, shortened
 from tests.claims.changes import HOLDS, NOT_REPRODUCED, UNDECIDED
 
 
-def test_the_whole_run_runs() -> None:
+def test_the_full_run_works() -> None:
     """With few steps nothing is learned, and the check says so instead of raising an error."""
     finding = figure_3.figure_3.judged(shortened("selection/figure-3"))
     assert finding.verdict in (NOT_REPRODUCED, HOLDS, UNDECIDED)
     assert finding.numbers
 
 
-def test_a_start_that_leans_to_the_truth_is_not_that_of_the_figure() -> None:
+def test_an_initialization_near_the_truth_is_not_that_of_the_figure() -> None:
     """Replace the end of a run by that of the full run; the start is that of the seed."""
     cells = []
     for cell in ran("selection/figure-8/first-1-000-steps"):

@@ -14,7 +14,7 @@ def test_the_first_columns_stay_unless_every_example_has_its_own_token() -> None
     assert kept["drawn"] < 0.1
 
 
-def test_the_whole_run_runs() -> None:
+def test_the_full_run_works() -> None:
     """With few steps nothing is learned, and the check says so instead of raising an error."""
     finding = figure_8.figure_8.judged(shortened("selection/figure-8"))
     assert finding.verdict in (NOT_REPRODUCED, HOLDS, UNDECIDED)

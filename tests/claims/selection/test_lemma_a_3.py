@@ -8,7 +8,7 @@ from separatrix.claims.selection import lemma_a_3
 from separatrix.errors import ArgumentError
 
 
-def test_the_leaning_encoding_is_refused_where_it_does_not_exist() -> None:
+def test_the_oblique_encoding_is_refused_if_it_does_not_exist() -> None:
     with pytest.raises(ArgumentError, match="a power of 2, at least q"):
         lemma_a_3.leaning(3, 12)
 

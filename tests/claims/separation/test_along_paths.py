@@ -88,7 +88,7 @@ def test_if_the_sum_were_near_plus_c_the_erratum_would_not_be_shown(id: str) -> 
 
 
 @pytest.mark.parametrize("id", BOUNDED)
-def test_if_linear_attention_stayed_silent_with_a_growing_a1_the_erratum_would_not_be_shown(id: str) -> None:
+def test_if_linear_attention_stayed_zero_with_a_growing_a1_the_erratum_would_not_be_shown(id: str) -> None:
     results = constant_along_paths(ran(id), lambda cell: str(cell.parameters.get("a")).startswith("n^"), reaches=-1e6)
     assert judge(id, results) is UNDECIDED
 
@@ -106,7 +106,7 @@ def test_if_few_vectors_were_enough_the_erratum_would_not_be_shown(id: str, even
 
 @pytest.mark.parametrize(("path", "success"), [("n^0.5", 0.5), ("10", 1.0)])
 @pytest.mark.parametrize("id", PATHS)
-def test_paths_must_part(id: str, path: str, success: float) -> None:
+def test_paths_must_differ(id: str, path: str, success: float) -> None:
     results = constant_along_paths(ran(id), lambda cell: cell.parameters["path"] == path, probability=success)
     assert judge(id, results) is FAILS
 

@@ -17,7 +17,7 @@ from tests.claims.cells import ran
 from tests.claims.changes import UNDECIDED, every
 
 
-def test_a_constant_that_is_neither_refuted_nor_shown_leaves_it_open() -> None:
+def test_a_constant_that_is_neither_refuted_nor_shown_is_undecided() -> None:
     cells = every(ran("separation/lemma-4.1"), too_small=[1.3, 1.3])
     assert lemmas_4_1_and_4_2.lemma_4_1.check(cells, C=1.4).verdict is UNDECIDED
 

@@ -146,7 +146,7 @@ def test_any_options_are_taken_or_refused_in_a_sentence(metadata: Any) -> None:
             continue
 
 
-def test_a_lying_header_is_refused() -> None:
+def test_a_false_header_is_refused() -> None:
     """Overlapping offsets pass the check of the header, but not the safetensors reader."""
     one = {"dtype": "F32", "shape": [1, 1], "data_offsets": [0, 4]}
     text = json.dumps({"q": one, "k1": one, "k2": one}).encode()

@@ -79,7 +79,7 @@ def test_a_first_visit_says_something(browser: Any, address: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_two_settings_stand_side_by_side_and_fit_a_phone(browser: Any, address: str, scheme: str) -> None:
+def test_two_settings_are_shown_side_by_side_and_fit_a_phone(browser: Any, address: str, scheme: str) -> None:
     view = "?tab=compute&n=1e6&n.2=1e3&k.2=2"
     with Visit(browser, address, view, **PHONE, color_scheme=scheme) as page:
         page.locator("#compute-plan .comparison").wait_for()

@@ -94,7 +94,7 @@ def test_the_time_is_the_models_times_the_machines() -> None:
     assert told == plan_table.spelled_seconds(3e-9 * found.modelled)
 
 
-def test_the_machine_is_timed_once_however_many_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_machine_is_timed_once_for_all_requests(monkeypatch: pytest.MonkeyPatch) -> None:
     times: list[float] = []
 
     def timed(*, seconds: float, clock: Callable[[], float]) -> list[doctor.Speed]:
@@ -131,7 +131,7 @@ def test_the_certificate_of_a_sample_is_above_its_true_error(sizes: PlanSettings
     assert sample.n**sizes.order <= sample_certificate.SCORES
 
 
-def test_a_dear_sample_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_expensive_sample_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sample_certificate, "certified_attention", lambda *_, **__: pytest.fail("it was run"))
     with pytest.raises(SeparatrixError, match="No sample was run: neither method is in reach"):
         sample_certificate.sampled(PlanSettings(10**12, 64, 1.2, 3, 1e-8))
@@ -177,7 +177,7 @@ def test_two_orders_have_two_panels() -> None:
     assert set(drawn.columns["order"]) == {2, 3}
 
 
-def test_the_sample_goes_when_a_setting_changes(quick, tmp_path: Path) -> None:
+def test_the_sample_is_removed_when_a_setting_changes(quick, tmp_path: Path) -> None:
     client = make_app(tmp_path, pages={"compute": compute_tab}).server.test_client()
     seen = reader(client)
     assert "certified: total" in texts(seen.open("?tab=compute")["sample-found.children"])

@@ -150,7 +150,7 @@ def test_the_plan_of_a_file_is_the_librarys() -> None:
     assert found["bound"] == max(float(given_[name].abs().max()) for name in ("q", "k1", "k2"))
 
 
-def test_signs_stand_in_for_values() -> None:
+def test_signs_replace_missing_values() -> None:
     query, key = draw(64, 4), draw(64, 4, seed=1)
     found = plan_child.answer(file(q=query, k1=key), 1e-3)
     signs = plan_child.stand_in(key)
@@ -161,7 +161,7 @@ def test_signs_stand_in_for_values() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_every_float_is_taken(dtype: torch.dtype) -> None:
+def test_every_float_dtype_is_accepted(dtype: torch.dtype) -> None:
     found = plan_child.answer(file(q=draw(32, 4, dtype=dtype), k1=draw(32, 4, dtype=dtype)), 0.1)
     assert found["method"] == "exact"
 
@@ -176,7 +176,7 @@ def test_nan_and_infinity_are_refused(name: str, value: float) -> None:
     }
 
 
-def test_lies_in_a_good_header_are_refused() -> None:
+def test_false_sizes_in_a_valid_header_are_refused() -> None:
     """Overlapping offsets pass our check of the header, but not the safetensors reader."""
     told = {"dtype": "F32", "shape": [1, 1], "data_offsets": [0, 4]}
     answer = plan_child.answer(raw({"q": told, "k1": told}, bytes(8)), 1e-3)

@@ -173,7 +173,7 @@ def test_a_finished_run_shows_its_last_weights_and_is_compared_with_another(
         assert state(page)["beside"] == first
 
 
-def test_on_a_phone_no_control_of_the_runs_lies_on_another(browser: Any, address: str) -> None:
+def test_on_a_phone_no_controls_of_the_runs_overlap(browser: Any, address: str) -> None:
     with Visit(browser, address, **PHONE) as page:
         page.locator(".choosers .chooser").nth(1).wait_for()
         boxes = page.locator(".choosers label").evaluate_all(

@@ -92,7 +92,7 @@ NUMBERS = asdict(SMALL)
         json.dumps(NUMBERS).replace("100", "9" * 10_000),
     ],
 )
-def test_only_the_numbers_of_this_very_run_start_it(starter: Starter, content: object) -> None:
+def test_a_run_starts_only_from_its_own_numbers(starter: Starter, content: object) -> None:
     name = SMALL.name()
     received(starter, name, content)
     refused(starter, name)

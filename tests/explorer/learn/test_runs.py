@@ -184,7 +184,7 @@ def test_a_name_is_not_a_path(starter: Starter, tmp_path: Path, name: str) -> No
     assert [one.name for one in (tmp_path / "training").iterdir()] == []
 
 
-def test_a_run_cut_off_with_no_word_can_go_on(tmp_path: Path) -> None:
+def test_a_killed_run_can_be_resumed(tmp_path: Path) -> None:
     folder = tmp_path / "training" / NONE
     folder.mkdir(parents=True)
     (folder / "run.json").write_text(json.dumps({"arguments": [], "seed": 0, "steps": 70}))
@@ -204,7 +204,7 @@ def test_a_run_of_the_command_is_listed_before_it_ends(tmp_path: Path) -> None:
     assert (found.at(12)[0], found.at(0)[0], found.at(10**6)[0]) == (10, 5, 15)
 
 
-def test_damaged_weights_are_said(tmp_path: Path) -> None:
+def test_damaged_weights_are_reported(tmp_path: Path) -> None:
     settings = SMALL.settings()
     with Store.create(tmp_path) as store, noted(), Lease(store) as lease:
         list(trained(lease, settings, 100, kept(store, settings, 100)))

@@ -212,7 +212,7 @@ def test_the_view_over_http(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_an_unknown_run_in_the_address_is_said(tmp_path: Path) -> None:
+def test_an_unknown_run_in_the_address_is_reported(tmp_path: Path) -> None:
     client = make_app(tmp_path, pages={"learn": learn_tab}).server.test_client()
     for name in ("run-9999", "../../etc/passwd", "cell-x", "seed-0/../.."):
         found = reader(client).open(f"?tab=learn&run={name}")
@@ -227,7 +227,7 @@ def test_a_run_name_that_is_not_text_is_reported(tmp_path: Path) -> None:
         assert found[f"{alert}-alert.children"] == "run: expected a value, got list."
 
 
-def test_a_store_that_cannot_be_read_is_said_and_the_rest_works(tmp_path: Path) -> None:
+def test_an_unreadable_store_is_reported_and_the_rest_works(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").write_bytes(b"no database" * 100)
     client = make_app(tmp_path, pages={"learn": learn_tab}).server.test_client()
     found = reader(client).open("?tab=learn")

@@ -144,7 +144,7 @@ CASES = [
 ]
 
 
-def test_the_code_to_take_away_runs_and_says_the_same(forked) -> None:
+def test_the_copied_code_runs_and_prints_the_same(forked) -> None:
     cases = [given_values(**case) for case in CASES]
     done = forked("\nprint('then')\n".join(separate_code.python(values) for values in cases))
     assert (done.returncode, done.stderr) == (0, "")

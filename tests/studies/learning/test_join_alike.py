@@ -125,7 +125,7 @@ def test_one_number_of_facts_can_decide() -> None:
     assert alike.alike_pairwise.check(runs({**ENDS, alike.PAIRWISE: 0.3})).verdict is FAILS
 
 
-def test_sooner_reads_the_evaluations_on_the_way() -> None:
+def test_sooner_is_judged_by_the_evaluations_during_training() -> None:
     (run,) = [run for run in runs(ENDS) if run.parameters["attention"] == THREE and run.seed == 2]
     run.result["accuracy"][:] = [0.0, 0.2, 0.4, 0.9]
     assert alike._sooner(run).result["accuracy"] == pytest.approx([0.3] * 4)

@@ -26,7 +26,7 @@ def test_records_have_the_requested_steps() -> None:
     assert all(0 <= record.accuracy <= 1 < 10 * record.loss for record in records)
 
 
-def test_the_seed_decides_and_the_global_generator_rests() -> None:
+def test_the_seed_decides_and_the_global_generator_is_not_used() -> None:
     state = torch.get_rng_state()
     first, again, other = (list(train(TASK, dataclasses.replace(SHORT, seed=seed))) for seed in (1, 1, 2))
     assert first == again

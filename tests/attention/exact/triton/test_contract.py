@@ -47,13 +47,13 @@ class TestTriton(AttentionContract):
         assert torch.autograd.gradcheck(function, leaves, fast_mode=True)
 
 
-def test_order_2_is_computed_elsewhere():
+def test_order_2_uses_another_backend():
     call = check_call(*inputs(2, 3, [4]))
     assert not triton.takes(call)
     assert exact_backend(call) is not triton
 
 
-def test_steps_and_places_that_32_bits_do_not_hold_are_computed_elsewhere():
+def test_calls_beyond_32_bit_indices_use_another_backend():
     """Three sets of 1290 keys have 1290^3 < 2^31 prefixes for a fourth set; with windows a block has more."""
     n = 1290
 

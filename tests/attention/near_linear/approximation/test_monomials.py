@@ -26,7 +26,7 @@ def literal(x, index_set):
 
 
 @pytest.mark.parametrize(("d", "degree"), [(1, 0), (1, 5), (3, 0), (3, 4), (5, 3), (0, 0)])
-def test_total_degree_is_all_of_it(d, degree):
+def test_total_degree_has_all_multi_indices(d, degree):
     index_set = total_degree(d, degree)
     expected = {alpha for alpha in product(range(degree + 1), repeat=d) if sum(alpha) <= degree}
     assert {tuple(alpha) for alpha in index_set.alphas.tolist()} == expected

@@ -67,7 +67,7 @@ def test_no_basis_has_a_smaller_sum_of_amplitudes():
     ("seed", "n", "d", "decay", "power"),
     [(0, 200, 8, 0.5, 0), (1, 3, 12, 1.0, 0), (2, 50, 6, 1e-3, 0), (3, 40, 20, 0.1, 30), (4, 2, 5, 1.0, 0)],
 )
-def test_scores_move_by_no_more_than_the_drift(seed, n, d, decay, power):
+def test_scores_change_by_at_most_the_drift(seed, n, d, decay, power):
     query, key, value = draw(seed, heads=2, n=n, d=d, decay=decay, size=1.0)
     query, key = query * 2.0**power, key * 2.0**-power + 1.0
     tokens, plain, frame = frames(query, key, value, scale=0.7)
@@ -114,14 +114,14 @@ def test_outputs_and_gradients_are_those_of_exact_attention(dtype, masked):
         assert (one - other).abs().max() <= room * other.abs().max()
 
 
-def test_coordinates_without_directions_of_their_own_are_left_alone():
+def test_coordinates_without_a_better_basis_are_not_changed():
     """Independent normal entries have no better basis: the search is skipped."""
     generator = torch.Generator().manual_seed(0)
     query, key, value = torch.randn(3, 1, 20000, 8, generator=generator, dtype=torch.float64)
     assert frames(query, key, value)[2] is None
 
 
-def test_magnitudes_whose_squares_overflow_are_left_alone():
+def test_magnitudes_whose_squares_overflow_are_not_changed():
     query, key, value = draw(7)
     assert frames(query * 1e200, key * 1e200, value)[2] is None
 
@@ -132,7 +132,7 @@ def test_causal_attention_keeps_its_coordinates():
     assert turned(analysis, 1e-3) is None
 
 
-def test_coordinates_that_do_not_matter_are_left_out():
+def test_negligible_coordinates_are_omitted():
     """Twelve centred tokens span eleven directions: at most that many of 32 coordinates are kept."""
     generator = torch.Generator().manual_seed(9)
     query, key, value = 0.2 * torch.randn(3, 1, 12, 32, generator=generator, dtype=torch.float64)

@@ -52,7 +52,7 @@ def total(promised, dtype):
 
 @pytest.mark.parametrize(("lengths", "d", "degree"), SHAPES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_attention_and_its_backward_pass_round_no_more_often_than_they_say(lengths, d, degree, dtype, monkeypatch):
+def test_attention_and_its_backward_pass_round_at_most_as_often_as_promised(lengths, d, degree, dtype, monkeypatch):
     call, expansion = unrounded(lengths, d, 9, dtype, False), expansion_of(d, degree, dtype)
     monkeypatch.setattr(monomials, "monomials", lambda *given: pytest.fail("plain PyTorch computes"))
     rank, sets = expansion.index_set.rank, len(lengths)
@@ -69,7 +69,7 @@ def test_attention_and_its_backward_pass_round_no_more_often_than_they_say(lengt
 
 
 @pytest.mark.parametrize(("sets", "d", "degree"), [(1, 2, 2), (2, 1, 3), (4, 1, 1)])
-def test_the_causal_scan_rounds_no_more_often_than_it_says(sets, d, degree):
+def test_the_causal_scan_rounds_at_most_as_often_as_promised(sets, d, degree):
     n, dtype = 14, torch.float64
     call, expansion = unrounded([n] * sets, d, n, dtype, True), expansion_of(d, degree, dtype)
     with counting_programs(dtype):

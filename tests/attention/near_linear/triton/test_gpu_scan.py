@@ -73,7 +73,7 @@ def check_scan(case):
     close(by_kernels[0], plain[0])
 
 
-def test_stretches_fill_their_memory_and_are_whole_pieces(monkeypatch):
+def test_stretches_fill_their_memory_and_consist_of_complete_pieces(monkeypatch):
     monkeypatch.undo()
     assert gpu_scan.scan_tokens(8, 495, 17, 2, False) == (1 << 28) // (8 * 8 * 495 * 3 * 32) * 32
     assert gpu_scan.scan_tokens(1 << 20, 1 << 17, 100, 2, False) == gpu_scan.piece_tokens(100) == 16

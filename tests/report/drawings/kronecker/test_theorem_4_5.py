@@ -8,7 +8,7 @@ from tests.claims.cells import ran
 from tests.report.drawings.drawn import drawn
 
 
-def test_the_lies_lie_on_their_bound() -> None:
+def test_false_proofs_lie_on_their_bound() -> None:
     drawing = drawn("protocol_soundness", "kronecker/theorem-4.5")
     traces = {trace.name: trace for trace in drawing.figure.data}
     for r in (2, 3, 4):

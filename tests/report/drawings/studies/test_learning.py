@@ -93,7 +93,7 @@ def drawn(name: str, task: str = "recall") -> Drawing:
     return FIGURES[name](results(name, task))
 
 
-def test_these_are_all_of_them_and_claims_name_them() -> None:
+def test_all_figures_are_listed_and_named_by_claims() -> None:
     ours = {name for name, draw in FIGURES.items() if draw.__module__.startswith(f"{learning.__name__}.")}
     assert ours == set(NAMES)
     claims = (growth, join, join_alike, language_model, layer_settings, match, polynomial, recall, runs, text)
@@ -109,7 +109,7 @@ def test_a_figure_has_traces_axes_words_and_data(name: str, task: str) -> None:
     check_data(drawing)
 
 
-def test_curves_are_means_as_far_as_all_go() -> None:
+def test_curves_are_means_over_the_steps_of_all_seeds() -> None:
     traces = {trace.name: trace for trace in drawn("learning_curves").figure.data}
     assert list(traces) == list(MECHANISMS)
     assert list(traces["order 3"].x) == [0, 10]

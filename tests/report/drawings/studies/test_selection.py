@@ -82,7 +82,7 @@ NAMES = [
 ]
 
 
-def test_these_are_all_of_them_and_claims_name_them() -> None:
+def test_all_figures_are_listed_and_named_by_claims() -> None:
     ours = {name for name, draw in FIGURES.items() if draw.__module__.startswith(f"{selection.__name__}.")}
     assert ours == set(NAMES)
     claims = (attention, fixed, length, positions, times)

@@ -133,7 +133,7 @@ def _on(attends: dict[str, Attend], inputs: Inputs) -> dict[str, Callable[[], ob
 
 
 @torch.no_grad()
-def forward(order: int, n: int, d: int, *, seconds: float = 10.0) -> list[Row]:
+def forward(order: int, n: int, d: int, *, seconds: float = 5.0) -> list[Row]:
     """One head, against every peer and the roofline."""
     name, inputs, blocked = f"order {order}, n = {n}, d = {d}", draw(order, n, d), _blocked_peers(order, n)
     limit = roofline.attention_seconds(n**order, d)
@@ -190,13 +190,6 @@ def _short_peers(n: int, is_causal: bool) -> dict[str, Attend]:
 def _against_the_best(name: str, best: Mapping[str, float]) -> Row:
     peer = min((peer for peer in best if peer != OURS), key=best.__getitem__)
     return Row(name, best[OURS], "the best peer", best[peer], 0.95, note=peer)
-
-
-@torch.no_grad()
-def overhead(n: int, d: int, *, seconds: float = 2.0) -> Row:
-    """A call that has next to nothing to compute, against 60 microseconds."""
-    best = alternate(_on({OURS: sx.tensor_attention}, draw(3, n, d)), seconds=seconds)
-    return Row(f"order 3, n = {n}, d = {d}: the call itself", best[OURS], "60 microseconds", 6e-5, 1.0)
 
 
 @torch.no_grad()
@@ -259,7 +252,7 @@ def gradients(attend: Attend, inputs: Inputs) -> Callable[[], tuple[Tensor, ...]
     return call
 
 
-def backward(n: int, d: int, heads: int, *, seconds: float = 10.0) -> list[Row]:
+def backward(n: int, d: int, heads: int, *, seconds: float = 6.0) -> list[Row]:
     """Order 3 forward and backward, time and memory, against autograd through the materialised peer."""
     inputs, name = draw(3, n, d, heads), f"order 3 forward + backward, n = {n}, d = {d}, {heads} heads"
     functions = {OURS: gradients(sx.tensor_attention, inputs), MATERIALISED: gradients(materialised, inputs)}
@@ -298,7 +291,6 @@ def rows() -> list[Row]:
         *(short(n, d, heads) for n, heads in ((64, 1), (64, 8), (64, 64), (128, 8), (256, 8)) for d in (16, 64)),
         *(short(*size, is_causal=is_causal) for size in SHORT for is_causal in (False, True)),
         *(short_backward(*size) for size in SHORT),
-        overhead(8, 16),
         *(row for d in (64, 128) for row in bfloat16(512, d)),
         *(causal(512, d) for d in (16, 64)),
         windowed(2048, 64, 4, (512, 32)),

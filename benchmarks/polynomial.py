@@ -1,4 +1,4 @@
-"""Near-linear attention: linear in n, against exact and fused attention, its products' roofline, ranks and memory."""
+"""Near-linear attention of order 3: linear in n, against exact attention, its products' roofline, ranks and memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from time import perf_counter
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 import separatrix as sx
 from benchmarks import Row
@@ -124,27 +123,6 @@ def crossover(d: int, tolerance: float = 1e-5) -> Row:
     return Row(f"crossover, order 3, d = {d}, 1e-5: n", n, "n", n, unit="", note=note)
 
 
-@torch.no_grad()
-def order_two(d: int, n: int = 16384, heads: int = 4) -> Row:
-    """Entries normal of scale 0.5, tolerance 1e-3, against PyTorch's fused attention."""
-    query, key, value = 0.5 * torch.randn(3, 1, heads, n, d, generator=torch.Generator().manual_seed(0))
-    result = sx.certified_attention(query, key, value, tolerance=1e-3)
-
-    def fused() -> Tensor:
-        return F.scaled_dot_product_attention(query, key, value, scale=1 / d)
-
-    best = alternate(
-        {"ours": lambda: sx.tensor_attention(query, key, value, tolerance=1e-3), "fused": fused}, seconds=6.0
-    )
-    wide = F.scaled_dot_product_attention(
-        query[:, :1, :64].double(), key[:, :1].double(), value[:, :1].double(), scale=1 / d
-    )
-    error = (result.output[:, :1, :64] - wide).abs().max().item()
-    note = f"{result.plan.method}, rank {result.plan.rank}; error {error:.1e}, certified {result.certificate.total:.1e}"
-    name = f"order 2, {heads} heads, n = {n}, d = {d}, 1e-3"
-    return Row(name, best["ours"], "scaled_dot_product_attention", best["fused"], note=note)
-
-
 def ranks() -> Iterator[Row]:
     """The rank that keeps 1e-3 in the worst case: the paper's count against total degree and against a shaped set."""
     for d in (8, 16, 32, 64):
@@ -187,6 +165,5 @@ def rows() -> list[Row]:
         backward(),
         against_exact(),
         *(crossover(d) for d in (4, 8, 16)),
-        *(order_two(d) for d in (8, 16)),
         *ranks(),
     ]

@@ -15,7 +15,20 @@ import typer
 from typer.testing import CliRunner
 
 import benchmarks
-from benchmarks import Row, __main__, as_row, compiled, exact, figure, lengths, roofline, timing
+from benchmarks import (
+    Row,
+    __main__,
+    as_row,
+    compiled,
+    exact,
+    figure,
+    lengths,
+    order_two,
+    overhead,
+    roofline,
+    short,
+    timing,
+)
 from separatrix import doctor
 from separatrix.attention import reference
 from separatrix.native import Native
@@ -172,6 +185,56 @@ def test_the_table_of_exact_attention():
         ("order 3 causal forward + backward, n = 256, d = 64, 4 heads", 0.4, "s"),
         ("order 2, n = 1024, d = 64, 4 heads", 1.05, "s"),
     }
+
+
+@pytest.fixture
+def one_round(monkeypatch):
+    alternate = timing.alternate
+    for module in (overhead, short, order_two):
+        monkeypatch.setattr(module, "alternate", lambda functions, **_: alternate(functions, seconds=0.0, rounds=1))
+
+
+@pytest.mark.usefixtures("one_round")
+def test_the_overhead_of_a_call(monkeypatch):
+    monkeypatch.setattr(overhead, "REPEATED", 1)
+    rows = list(overhead.rows())
+    assert len(rows) == 2 * len(overhead.OPTIONS)
+    assert [row.peer_measured for row in rows[::2]] == [40e-6, *[60e-6] * 5]
+    assert all(row.measured > 0 for row in rows)
+
+
+@pytest.mark.usefixtures("one_round")
+def test_the_worst_short_sequences_are_in_the_table(monkeypatch):
+    def times(n, d, heads, is_causal, backward):
+        return {exact.OURS: 1.0, exact.EINSUM: 4.0, exact.MATERIALISED: 2.0 if (d, heads) == (16, 32) else 3.0}
+
+    monkeypatch.setattr(short, "LENGTHS", (3,))
+    monkeypatch.setattr(short, "WIDTHS", (2, 3))
+    monkeypatch.setattr(short, "HEADS", (1, 2))
+    for row in short.rows():
+        assert "the worst of 4: d = " in row.note
+    monkeypatch.setattr(short, "WIDTHS", (8, 16))
+    monkeypatch.setattr(short, "HEADS", (1, 32))
+    monkeypatch.setattr(short, "times", times)
+    rows = list(short.rows())
+    assert [row.ratio for row in rows] == [0.5] * 4
+    assert all("d = 16, 32 heads, fused attention, materialised; the median is 0.33" in row.note for row in rows)
+    monkeypatch.setattr(short, "MOST_ENTRIES", 9 * 16)
+    assert short.sizes(3) == [(8, 1), (16, 1)]
+
+
+@pytest.mark.usefixtures("one_round")
+def test_certified_attention_of_order_two(monkeypatch):
+    methods = {"exact", "polynomial"}
+    rows = order_two.rows_of(64, 4, True, methods)
+    assert [row.peer for row in rows] == ["exact attention, no certificate", "the better method, certified"]
+    assert [row.at_most for row in rows] == [1.05, 1.1]
+    assert rows[0].measured == rows[1].measured > 0
+    took = {"": 1.0, "auto": 3.0, "exact": 4.0, "polynomial": 1.5}
+    monkeypatch.setattr(order_two, "alternate", lambda functions, **_: {name: took[name] for name in functions})
+    methods = {"exact", "polynomial"}
+    assert [row.ratio for row in order_two.rows_of(64, 4, False, methods)] == [3.0, 2.0]
+    assert methods == {"polynomial"}
 
 
 ROWS = [

@@ -55,9 +55,10 @@ def test_causality_visits_a_third_of_the_tuples() -> None:
 
 def test_all_public_calls_warn_at_the_line_of_their_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(duration, "MINUTE", 0.0)
+    monkeypatch.setattr(plain_tuples, "FEW_PRODUCTS", 0)
     x = torch.randn(5, 6, 4)
     for attend in (
-        lambda: tensor_attention(x[0], [x[1], x[2]], [x[3], x[4]], windows=3),
+        lambda: tensor_attention(x[0], [x[1], x[2]], [x[3], x[4]]),
         lambda: certified_attention(x[0], [x[1], x[2]], [x[3], x[4]], tolerance=1.0, method="exact"),
         lambda: pairwise_attention(x[0], [x[1], x[2]], [x[3], x[4]]),
     ):
@@ -81,9 +82,9 @@ def test_no_long_call_takes_the_path_without_checks() -> None:
     wide = torch.empty(1, 1, 8192).expand(1, 1900, 8192)
     call = Call(wide, (wide, wide), (wide, wide), (), Positions(False, 0, (None, None)), 1 / 8192)
     assert duration.estimated_seconds(call) > duration.MINUTE
-    assert not plain_tuples._fit((wide,) * 5, 2, False)
+    assert not plain_tuples._sharing_heads((wide,) * 5, 2, False)
     few = wide[..., :4]
-    assert plain_tuples._fit((few,) * 5, 2, False)
+    assert plain_tuples._sharing_heads((few,) * 5, 2, False)
 
 
 def test_tracing_a_graph_does_not_warn(monkeypatch: pytest.MonkeyPatch) -> None:

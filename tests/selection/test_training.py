@@ -16,7 +16,7 @@ from separatrix.selection.checkpoint import Checkpoint, generator_from
 from separatrix.selection.encodings import near_orthogonal_encoding, subset_code
 from separatrix.selection.isometry import coherence
 from separatrix.selection.settings import TrainingSettings, heat_map_settings, paper_settings
-from separatrix.selection.stream import BLOCK, Blocks, derived_generator, query_tokens
+from separatrix.selection.stream import BLOCK, Blocks, Prefetch, derived_generator, query_tokens
 from separatrix.selection.task import subset_average
 from separatrix.selection.training import Record, resumable, train
 from separatrix.selection.transformer import SelectionTransformer, selection_loss
@@ -73,6 +73,19 @@ def test_a_batch_has_its_definition(encoding: str) -> None:
     firsts = {tuple(X[0, 0].tolist()) for X, _, _ in seen}
     assert len(firsts) == len(seen)
     assert len({tuple(E.flatten().tolist()) for _, E, _ in seen}) == (1 if fixed is not None else len(seen))
+
+
+def test_data_are_made_on_one_thread_and_the_caller_keeps_its_own() -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        made: Prefetch[int] = Prefetch(lambda _: torch.get_num_threads(), torch.Generator())
+        counts = [made.take()[1] for _ in range(4)]
+        made.close()
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+    assert counts == [1] * 4
 
 
 def test_the_stream_goes_on_from_the_middle_of_a_block() -> None:

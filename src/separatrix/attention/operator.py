@@ -199,12 +199,14 @@ def tensor_attention(
             enable_gqa=enable_gqa,
         )
         return merged if return_lse else merged[0]
-    unhidden = enable_gqa is False and key_masks is None and windows is None and type(is_causal) is bool
-    if unhidden and tolerance is None and type(query_offset) is int and query_offset == 0:
-        plain = None if return_lse else plain_attention(query, _only(keys), _only(values), is_causal, scale)
-        if plain is not None:
-            return plain
-        unchecked = plain_tuples(query, keys, values, is_causal, scale)
+    if tolerance is None:
+        unhidden = enable_gqa is False and key_masks is None and windows is None and type(is_causal) is bool
+        if unhidden and not return_lse and type(query_offset) is int and query_offset == 0:
+            plain = plain_attention(query, _only(keys), _only(values), is_causal, scale)
+            if plain is not None:
+                return plain
+        options_of_sets = (query_offset, key_masks, windows, enable_gqa)
+        unchecked = plain_tuples(query, keys, values, is_causal, scale, *options_of_sets)
         if unchecked is not None:
             return unchecked if return_lse else unchecked[0]
     given = check_arguments(

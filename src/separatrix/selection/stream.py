@@ -11,8 +11,9 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Generic, NamedTuple, TypeVar
 
 import torch
@@ -24,7 +25,7 @@ from separatrix.selection.settings import TrainingSettings
 from separatrix.selection.task import uniform_subsets
 from separatrix.selection.thresholds import feasible_limit
 
-__all__ = ["BLOCK", "Blocks", "Prefetch", "Queries", "derived_generator", "make_queries", "query_tokens"]
+__all__ = ["BLOCK", "Blocks", "Prefetch", "Queries", "derived_generator", "make_queries", "one_thread", "query_tokens"]
 
 BLOCK = 16
 """The number of steps in a block: enough to draw in bulk, few enough to stay in the cache."""
@@ -100,12 +101,27 @@ def query_tokens(settings: TrainingSettings, step: int, count: int) -> Tensor | 
     return torch.randn(count, settings.d, generator=source)
 
 
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Let PyTorch's operations run on one thread in the block."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
 class Prefetch(Generic[Made]):
     """A thread that calls make(generator) ahead of need and returns the results in order."""
 
     def __init__(self, make: Callable[[torch.Generator], Made], generator: torch.Generator) -> None:
         self._make, self._generator = make, generator
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="separatrix-stream")
+        # A new thread inherits the number of threads of PyTorch's operations when it first asks for it. If data were
+        # made on several, they would compete with training for the cores, and wait for each other in busy loops.
+        with one_thread():
+            self._thread.submit(torch.get_num_threads).result()
         self._waiting: deque[Future[tuple[Tensor, Made]]] = deque()
         for _ in range(AHEAD):
             self._ask()

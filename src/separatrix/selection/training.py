@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 
 import torch
@@ -28,7 +28,7 @@ from separatrix.selection.encodings import near_orthogonal_encoding
 from separatrix.selection.gradient import batch_gradient
 from separatrix.selection.optimisers import adam_state, adam_update, sgd_update
 from separatrix.selection.settings import TrainingSettings
-from separatrix.selection.stream import Blocks, derived_generator, query_tokens
+from separatrix.selection.stream import Blocks, derived_generator, one_thread, query_tokens
 from separatrix.selection.transformer import cosine, ground_truth
 from separatrix.selection.validation import validate, validation_points
 from separatrix.training import advance, every
@@ -128,7 +128,7 @@ class _TrainingRun:
         """Update the weights; if the batch loss diverged, leave them and return the last record, which says so."""
         settings, V = self.settings, self.V
         limit = EXPLOSION * settings.d / (2 * settings.q)
-        with _one_thread(), torch.no_grad():
+        with one_thread(), torch.no_grad():
             batch = self.blocks.batch()._replace(x_query=query_tokens(settings, step, settings.batch))
             loss, dW, dV = batch_gradient(self.W, V, batch)
             value = float(loss)
@@ -148,7 +148,7 @@ class _TrainingRun:
 
     def record(self, stopped: str | None = None) -> Record:
         """The record of the step, after which a new window of losses begins. A stopped run is not validated."""
-        with _one_thread():
+        with one_thread():
             record = Record(
                 self.step,
                 self.total / self.count if self.count else None,
@@ -203,13 +203,3 @@ def _initial(settings: TrainingSettings) -> Checkpoint:
 def _trained(W: Tensor, settings: TrainingSettings) -> Tensor:
     """The columns of W that have a gradient: all of them, or all but the first d if the queries' tokens are zero."""
     return W[:, settings.d :] if settings.query == "zero" else W
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -1,7 +1,7 @@
 """Exact attention: all tuples are visited, and an output that would not be right is refused.
 
 - `operators`: exact attention as PyTorch operators, with their derivatives; callers begin here.
-- `plain_tuples`: calls of order 3 and above that need no dispatcher: plain tensors and no options.
+- `plain_tuples`: calls of order 3 and above that need no dispatcher: plain tensors that are not broadcast.
 - `backend`: what a backend provides, and the rule that chooses one.
 - `native`: the backend in C++, for the CPU.
 - `triton`: the backend in Triton, for GPUs.

@@ -24,8 +24,8 @@ import ctypes
 import math
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,6 +34,7 @@ from separatrix.attention.arithmetic.rounding import Summation, kernel_gradient_
 from separatrix.attention.call import Call, Gradients
 from separatrix.attention.exact.balance import NEAR, Size, room
 from separatrix.attention.exact.torch import tangents
+from separatrix.attention.positions import Positions
 from separatrix.errors import ArgumentError
 from separatrix.native import (
     MOST_SETS,
@@ -53,7 +54,7 @@ TAKES_AS_GIVEN = True
 __all__ = [
     "NAME",
     "TAKES_AS_GIVEN",
-    "ContiguousCall",
+    "PlainCall",
     "backward",
     "forward",
     "gradient_summation",
@@ -92,35 +93,54 @@ def _limits(dtype: torch.dtype) -> bytes:
     return bytes(ExactRange(room=room(dtype), near=NEAR[dtype]))
 
 
-@dataclass(frozen=True)
-class ContiguousCall:
-    """A call of contiguous tensors with any leading dimensions, the same for all, without masks, windows and offset.
+class PlainCall(NamedTuple):
+    """A call of tensors with any leading dimensions, of which keys and values may have fewer heads than the query.
 
     A `Call` has its heads in one dimension, and to make one takes as long as attention of a few short heads.
+
+    Attributes:
+        tensors: The query, the keys and the values.
+        masks: None or a mask for each key set, (L_m,) if all heads share it and (heads, L_m) if not.
+        positions: Which keys a query may attend by its position.
+        scale: The factor of every score.
+        shared: The number of consecutive query heads that share a head of keys and values.
+        mask_shared: The number of consecutive query heads that share a head of the masks: `shared` or 1.
     """
 
     tensors: tuple[Tensor, ...]
-    is_causal: bool
+    masks: tuple[Tensor | None, ...]
+    positions: Positions
     scale: float
+    shared: int
+    mask_shared: int
 
-    def _described(self) -> ExactCall:
-        sets = len(self.tensors) // 2
+    def _described(self) -> tuple[ExactCall, list[Tensor]]:
+        """The call for the kernels, and the tensors whose memory it names."""
+        positions, sets = self.positions, len(self.masks)
         shapes = [x.shape for x in self.tensors]
         *leading, length, d = shapes[0]
-        sizes = (math.prod(leading), length, d, shapes[-1][-1], 1, 1)
-        lengths = tuple(shape[-2] for shape in shapes[1 : sets + 1])
-        key = (self.tensors[0].dtype, sizes, lengths, self.is_causal, 0, (None,) * sets, self.scale)
-        described = ExactCall.from_buffer_copy(_sizes(*key))
-        for index, (x, shape) in enumerate(zip(self.tensors, shapes, strict=True)):
-            first, m = (_KEYS, index - 1) if index <= sets else (_VALUES, index - 1 - sets)
-            offset = first + m * _ADDRESS.size if index else _QUERY
-            _ADDRESS.pack_into(described, offset, x.data_ptr(), shape[-2] * shape[-1], shape[-1])
-        return described
+        sizes = (math.prod(leading), length, d, shapes[-1][-1], self.shared, self.mask_shared)
+        lengths = tuple([shape[-2] for shape in shapes[1 : sets + 1]])
+        where = (positions.is_causal, positions.offset, positions.windows)
+        described = ExactCall.from_buffer_copy(_sizes(self.tensors[0].dtype, sizes, lengths, *where, self.scale))
+        named = []
+        for x, shape, offset in zip(self.tensors, shapes, _offsets(sets), strict=True):
+            if x.is_contiguous():
+                _ADDRESS.pack_into(described, offset, x.data_ptr(), shape[-2] * shape[-1], shape[-1])
+            else:
+                x = _side_by_side(x.unsqueeze(0) if len(shape) == 2 else x.flatten(0, -3))
+                _put(described, offset, (x,))
+            named.append(x)
+        for m, mask in enumerate(self.masks):
+            if mask is not None:
+                strides = (0, *mask.stride()) if mask.dim() == 1 else mask.stride()
+                _ADDRESS.pack_into(described, _MASKS + m * _ADDRESS.size, mask.data_ptr(), *strides)
+        return described, named
 
     def forward(self) -> tuple[Tensor, Tensor] | None:
         """The output (..., L_q, d_v) and the log-sum-exp (..., L_q); None if `guarded` has to see to their range."""
         query, dtype = self.tensors[0], _computed_in(self.tensors[0].dtype)
-        described = self._described()
+        described, _named = self._described()
         factor_range = _range(described, dtype)
         if not factor_range.moderate or factor_range.log_output > _LARGEST_OUTPUT:
             return None
@@ -131,16 +151,14 @@ class ContiguousCall:
 
     def backward(self, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> list[Tensor] | None:
         """The gradients of all tensors; None if `guarded` has to see to their range. All results are contiguous."""
-        described = self._described()
+        described, _named = self._described()
         if not _range(described, lse.dtype).near_one:
             return None
-        gradients = ExactGradients()
-        for name, x in (("out", out), ("lse", lse), ("grad_out", grad_out), ("grad_lse", grad_lse)):
-            row = 1 if name.endswith("lse") else x.shape[-1]
-            length = self.tensors[0].shape[-2]
-            _ADDRESS.pack_into(gradients, getattr(ExactGradients, name).offset, x.data_ptr(), length * row, row)
-        results = [torch.empty_like(x) for x in self.tensors]
-        sets = len(results) // 2
+        gradients, length, d_v = ExactGradients(), *out.shape[-2:]
+        for x, offset, row in zip((out, lse, grad_out, grad_lse), _INCOMING, (d_v, 1, d_v, 1), strict=True):
+            _ADDRESS.pack_into(gradients, offset, x.data_ptr(), length * row, row)
+        results = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in self.tensors]
+        sets = len(self.masks)
         gradients.grad_query = results[0].data_ptr()
         for m in range(sets):
             gradients.grad_keys[m] = results[1 + m].data_ptr()
@@ -267,6 +285,13 @@ def _described(call: Call) -> ExactCall:
 
 _ADDRESS = struct.Struct("=3q")
 _QUERY, _KEYS, _VALUES, _MASKS = (getattr(ExactCall, name).offset for name in ("query", "keys", "values", "masks"))
+_INCOMING = tuple(getattr(ExactGradients, name).offset for name in ("out", "lse", "grad_out", "grad_lse"))
+
+
+@cache
+def _offsets(sets: int) -> tuple[int, ...]:
+    """Where the addresses of a query, its keys and its values are in the structure."""
+    return (_QUERY, *(first + m * _ADDRESS.size for first in (_KEYS, _VALUES) for m in range(sets)))
 
 
 def _put(described: ExactCall, offset: int, tensors: Sequence[Tensor]) -> None:

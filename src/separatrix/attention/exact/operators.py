@@ -36,16 +36,21 @@ from separatrix.errors import ArgumentError
 
 def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
     """The output (..., L_q, d_v) and the log-sum-exp (..., L_q) of a checked call."""
-    positions = call.positions
-    # No position is 2^63 before another: a longer window is as good as this one.
-    windows = [0 if window is None else min(window, 2**63 - 1) for window in positions.windows]
-    tensors = (call.query, list(call.keys), list(call.values), list(call.mask_of_each))
     gradient = torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
     run = _attend if not gradient and needs_numbers_alone(call.tensors) else attend
     if not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack():
         register_flop_formulas()
-    out, lse = run(*tensors, positions.is_causal, positions.offset, windows, call.scale)
+    out, lse = run(*operands(call))
     return call.shaped(out), call.shaped(lse)
+
+
+def operands(call: Call) -> tuple[Any, ...]:
+    """The arguments of an operator for a call, as `operator_call` reads them."""
+    positions = call.positions
+    # No position is 2^63 before another: a longer window is as good as this one.
+    windows = [0 if window is None else min(window, 2**63 - 1) for window in positions.windows]
+    tensors = (call.query, list(call.keys), list(call.values), list(call.mask_of_each))
+    return (*tensors, positions.is_causal, positions.offset, windows, call.scale)
 
 
 def needs_numbers_alone(tensors: Sequence[Tensor]) -> bool:

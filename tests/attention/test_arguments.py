@@ -137,10 +137,6 @@ def defaults(function):
         sx.certified_attention,
         sx.plan_attention,
         sx.exact_error_bound,
-        sx.attention_weights,
-        sx.top_tuples,
-        sx.pair_map,
-        sx.verify,
         as_problem,
         save_call,
         reference.tensor_attention,
@@ -150,6 +146,20 @@ def defaults(function):
 def test_every_call_has_the_same_options_with_the_same_defaults(function):
     assert set(defaults(check_arguments)) == set(CallOptions.__annotations__)
     assert defaults(function) == defaults(check_arguments)
+
+
+@pytest.mark.parametrize(
+    ("function", "rest"), [(sx.attention_weights, [[0]]), (sx.top_tuples, []), (sx.pair_map, [0]), (sx.verify, [])]
+)
+def test_a_function_that_forwards_the_options_declares_them_and_accepts_no_other(function, rest):
+    assert function.__annotations__["options"] == "Unpack[CallOptions]"
+    query, keys, values = inputs(3, 4, [4, 4], batch=())
+    call = (query, keys, *rest)
+    if function is sx.verify:
+        call = (sx.certified_attention(query, keys, values, tolerance=1e-3, is_causal=True), query, keys, values)
+    function(*call, is_causal=True)
+    with pytest.raises(TypeError, match="'is_casual'"):
+        function(*call, is_casual=True)
 
 
 @pytest.mark.parametrize("function", [sx.tensor_attention, sx.exact_error_bound])

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from separatrix.claims.ledger import CellResult
 from separatrix.report import charts
-from separatrix.report.charts import Axis, Bound, Chart, Curve, Curves, Map, drawing
+from separatrix.report.charts import Axis, Bound, Chart, Curve, Curves, Level, Map, drawing
 from separatrix.report.tables import Results, columns_of, one_row_per_entry, rows_of
 from separatrix.report.theme import COLOURS, GREY, Drawing
 
@@ -51,12 +52,32 @@ def test_axes_have_their_titles_scales_and_ticks() -> None:
         Axis("flops", ticks="data")
 
 
+def test_titles_take_columns_and_lines_cross_the_figure() -> None:
+    options = {"y": Axis("flops at d = {d}"), "height": 300, "height_per_trace": 10, "legend_y": -0.5}
+    drawn = curves(**options, levels=[Level(2, "two", "top left")], vertical="n", vertical_dash="dot").figure(ROWS)
+    layout = drawn.layout
+    assert (layout.yaxis.title.text, layout.height, layout.legend.y) == ("flops at d = 2", 330, -0.5)
+    level, vertical = layout.shapes
+    assert (level.y0, level.y1, level.xref, level.line.dash) == (2, 2, "x domain", None)
+    assert (vertical.x0, vertical.x1, vertical.yref, vertical.line.dash) == (16, 16, "y domain", "dot")
+    assert [(note.text, note.y) for note in layout.annotations] == [("two", 2)]
+
+
+def test_a_curve_has_the_width_the_hover_text_and_the_error_bars_that_it_declares() -> None:
+    declared = Curve("flops", "d = {d}", width=7, hover="%{{x}} at {d}", spread=("low", "high"), spread_thickness=3)
+    rows = [{"d": 2, "n": 8, "flops": 3.0, "low": 1.0, "high": 3.5}]
+    (trace,) = curves(series=declared).figure(rows).data
+    assert (trace.line.width, trace.hovertemplate) == (7, "%{x} at 2")
+    assert (trace.error_y.array, trace.error_y.arrayminus, trace.error_y.thickness) == ((0.5,), (2.0,), 3)
+
+
 @pytest.mark.parametrize(
     ("bound", "at", "x", "y"),
     [
         (Bound("limit", 2.5), -1, (8, 16), (2.5, 2.5)),
         (Bound("limit", 2.5, first=True), 0, (8, 16), (2.5, 2.5)),
         (Bound("limit", lambda n: n / 4), -1, (8, 16), (2.0, 4.0)),
+        (Bound("limit", "bound"), -1, (8, 16), (4.0, 4.0)),
     ],
 )
 def test_the_bound_reaches_across_the_data(bound: Bound, at: int, x: tuple[int, ...], y: tuple[float, ...]) -> None:
@@ -85,6 +106,8 @@ def test_a_map_has_the_order_of_its_rows_and_leaves_gaps_empty() -> None:
     assert (tuple(heat.x), tuple(heat.y)) == ((16, 8), (2, 1))
     assert [list(row) for row in heat.z] == [[3.0, 0.0], [None, 1.0]]
     assert heat.hovertemplate == "%{z}<extra></extra>"
+    (labelled,) = replace(declared, text="bound").figure(ROWS).data
+    assert [list(row) for row in labelled.text] == [[4.0, 2.0], [None, None]]
 
 
 def test_a_declared_figure_is_registered_and_hands_out_its_columns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +121,12 @@ def test_a_declared_figure_is_registered_and_hands_out_its_columns(monkeypatch: 
     drawn = charts.FIGURES["flops_by_length"]([CellResult({"d": 1, "n": 8}, 0, {"flops": 2.0, "bound": 3.0})])
     assert (drawn.text, drawn.csv()) == ("The flops.", "n,flops\n8,2.0\n")
     assert flops_by_length.__doc__ == "Flops."
+
+    @curves(columns=("d",))
+    def flops_and_others(results: Results) -> Chart:
+        return rows_of(results), "The flops.", [{"d": 5}]
+
+    assert flops_and_others([CellResult({"d": 1, "n": 8}, 0, {"flops": 2.0})]).csv() == "d\n5\n"
 
     def flops_by_length_again(results: Results) -> Drawing:
         raise NotImplementedError

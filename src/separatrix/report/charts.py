@@ -13,8 +13,9 @@ Most figures are curves, with one curve for each group of rows, or maps of two c
         rows = sorted(rows_of(results), key=lambda row: (row["d"], row["n"]))
         return rows, f"The flops grow in proportion to n, to {rows[-1]['flops']:,}."
 
-The function returns the rows and the text alternative of the figure, which is also its caption. A figure that needs
-more is a function with the decorator `drawing`, which may begin with `Curves.figure` or `Map.figure` and add to it.
+The function returns the rows and the text alternative of the figure, which is also its caption. If the CSV file has
+other rows than the figure, it returns them as the third. A figure that needs more is a function with the decorator
+`drawing`, which may begin with `Curves.figure` or `Map.figure` and add to it.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from separatrix.report.tables import Results, Row, columns_of, groups_of
 from separatrix.report.theme import COLOURS, GREY, Drawing, figure
 
 DrawingFunction = Callable[[Results], Drawing]
-Chart = tuple[Sequence[Row], str]
-"""The rows of a declared figure and its text alternative."""
+Chart = tuple[Sequence[Row], str] | tuple[Sequence[Row], str, Sequence[Row]]
+"""The rows of a declared figure, its text alternative and, if they are others, the rows of its CSV file."""
 
 FIGURES: dict[str, DrawingFunction] = {}
 
@@ -67,8 +68,8 @@ def error_bars(values: Sequence[float], low: Sequence[float], high: Sequence[flo
 class Axis:
     """The title of an axis, the column along it, its scale and its ticks.
 
-    `range` is that of Plotly: in powers of ten on a logarithmic axis. `ticks` are the values with tick labels, or
-    ``"data"`` for the values of the column.
+    `title` is a format string of the columns of the figure's first row. `range` is that of Plotly: in powers of ten on
+    a logarithmic axis. `ticks` are the values with tick labels, or ``"data"`` for the values of the column.
     """
 
     title: str
@@ -105,7 +106,8 @@ class Curve:
     """How a column is drawn: as one curve for each group of the rows that have the column.
 
     `label` is a format string of the columns of the group's first row. Without a colour of its own, a curve has that of
-    its group. `spread` names the columns of the least and the largest value, which become error bars.
+    its group. `spread` names the columns of the least and the largest value, which become error bars. `hover` is the
+    text at the pointer, a format string as `label` is.
     """
 
     column: str
@@ -118,6 +120,9 @@ class Curve:
     size: int | None = None
     opacity: float | None = None
     spread: tuple[str, str] | None = None
+    spread_thickness: float = 1
+    width: float | None = None
+    hover: str = ""
 
     def trace(self, rows: Sequence[Row], x: str, group_colour: str, log: bool) -> go.Scatter:
         """The curve of a group of rows, without the values that a logarithmic axis cannot show."""
@@ -130,59 +135,94 @@ class Curve:
         if self.mode == "markers":
             look["marker"] = {"color": colour, **marker}
         else:
-            look["line"] = {"color": colour, "dash": _look(self.dash, first)}
+            look["line"] = {"color": colour, "dash": _look(self.dash, first), "width": self.width}
         if self.spread is not None:
             low, high = ([row[name] for row in rows] for name in self.spread)
-            look["error_y"] = error_bars(values, low, high, thickness=1)
+            look["error_y"] = error_bars(values, low, high, thickness=self.spread_thickness)
+        if self.hover:
+            look["hovertemplate"] = self.hover.format_map(first)
         name = self.label.format_map(first)
         return go.Scatter(name=name, x=[row[x] for row in rows], y=drawable, mode=self.mode, **look)
 
 
 @dataclass(frozen=True)
 class Bound:
-    """A reference line: a number, or a function of x. With `first` it is drawn below the curves."""
+    """A reference line: a number, a column whose first value is the number, or a function of x.
+
+    With `first` it is drawn below the curves.
+    """
 
     label: str
-    y: float | Callable[[float], float]
+    y: float | str | Callable[[float], float]
     colour: str = GREY
     dash: str = "dash"
     first: bool = False
 
-    def trace(self, values: Sequence[float]) -> go.Scatter:
-        """The trace of the line for these sorted values of x."""
-        x = values if callable(self.y) else [values[0], values[-1]]
-        y = [self.y(value) if callable(self.y) else self.y for value in x]
+    def trace(self, rows: Sequence[Row], x_column: str) -> go.Scatter:
+        """The trace of the line from the least to the largest x of these rows."""
+        values = sorted({row[x_column] for row in rows})
+        if callable(self.y):
+            x, y = values, [self.y(value) for value in values]
+        else:
+            x, y = [values[0], values[-1]], [rows[0][self.y] if isinstance(self.y, str) else self.y] * 2
         return curve(self.label, x, y, self.colour, mode="lines", dash=self.dash)
+
+
+@dataclass(frozen=True)
+class Level:
+    """A thin horizontal line across the figure, with a label at one of its ends."""
+
+    y: float
+    label: str
+    position: Literal["top left", "top right"] = "top right"
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Declared:
-    """The part that curves and maps have in common: the axes, the height, and the columns of the CSV file.
+    """The part that curves and maps have in common: the axes, the size, and the columns of the CSV file.
 
-    As a decorator it registers a function as the figure of its name; `columns` are then the named columns of the
-    function's rows, by default all of the first row.
+    The height grows by `height_per_trace` with each trace, for a legend of many entries. `vertical` is a column whose
+    first value is the place of a thin vertical line with the dash `vertical_dash`. As a decorator it registers a
+    function as the figure of its name; `columns` are then the named columns of the CSV file's rows, by default all of
+    the first row.
     """
 
     x: Axis
     y: Axis
     height: int = 420
+    height_per_trace: int = 0
+    legend_y: float | None = None
+    levels: Sequence[Level] = ()
+    vertical: str = ""
+    vertical_dash: str = "dash"
     columns: Sequence[str] = ()
 
     def __call__(self, function: Callable[[Results], Chart]) -> DrawingFunction:
         @wraps(function)
         def draw(results: Results) -> Drawing:
-            rows, text = function(results)
-            return Drawing(self.figure(rows), text, columns_of(rows, *(self.columns or rows[0])))
+            rows, text, *tables = function(results)
+            table = tables[0] if tables else rows
+            return Drawing(self.figure(rows), text, columns_of(table, *(self.columns or table[0])))
 
         return drawing(draw)
 
     def figure(self, rows: Iterable[Row]) -> go.Figure:
         """The figure of these rows."""
         row_list = list(rows)
-        drawn = figure(self.x.title, self.y.title, log_x=self.x.log, log_y=self.y.log, height=self.height)
-        drawn.add_traces(self.traces(row_list))
+        traces = self.traces(row_list)
+        titles = (axis.title.format_map(row_list[0]) for axis in (self.x, self.y))
+        height = self.height + self.height_per_trace * len(traces)
+        drawn = figure(*titles, log_x=self.x.log, log_y=self.y.log, height=height)
+        drawn.add_traces(traces)
         drawn.update_xaxes(**self.x.settings(row_list))
         drawn.update_yaxes(**self.y.settings(row_list))
+        line = {"color": GREY, "width": 1}
+        for level in self.levels:
+            drawn.add_hline(level.y, line=line, annotation_text=level.label, annotation_position=level.position)
+        if self.vertical:
+            drawn.add_vline(row_list[0][self.vertical], line={**line, "dash": self.vertical_dash})
+        if self.legend_y is not None:
+            drawn.update_layout(legend={"y": self.legend_y})
         return drawn
 
     def traces(self, rows: Sequence[Row]) -> list[Any]:
@@ -217,8 +257,7 @@ class Curves(_Declared):
             if labels.count(trace.name) > 1:
                 trace.update(legendgroup=trace.name, showlegend=labels.index(trace.name) == at)
         if self.bound is not None:
-            line = self.bound.trace(sorted({row[self.x.column] for row in rows}))
-            traces.insert(0 if self.bound.first else len(traces), line)
+            traces.insert(0 if self.bound.first else len(traces), self.bound.trace(rows, self.x.column))
         return traces
 
 
@@ -227,19 +266,24 @@ class Map(_Declared):
     """A heat map of the column `z` over the two columns of the axes; values along an axis are in the order of their
     first occurrence.
 
-    `look` are further arguments of Plotly's heatmap.
+    `text` is a column whose values are the texts of the entries; `look` are further arguments of Plotly's heatmap.
     """
 
     z: str
     hover: str
     look: Mapping[str, Any]
+    text: str = ""
 
     def trace(self, rows: Sequence[Row]) -> go.Heatmap:
         """The heat map; pairs of values without a row are empty."""
         x, y = (list(dict.fromkeys(row[axis.column] for row in rows)) for axis in (self.x, self.y))
-        known = {(row[self.x.column], row[self.y.column]): row[self.z] for row in rows}
-        z = [[known.get((across, up)) for across in x] for up in y]
-        return go.Heatmap(x=x, y=y, z=z, hovertemplate=f"{self.hover}<extra></extra>", **self.look)
+        known = {(row[self.x.column], row[self.y.column]): row for row in rows}
+
+        def entries(column: str) -> list[list[Any]]:
+            return [[known.get((across, up), {}).get(column) for across in x] for up in y]
+
+        look = {**self.look, "text": entries(self.text)} if self.text else self.look
+        return go.Heatmap(x=x, y=y, z=entries(self.z), hovertemplate=f"{self.hover}<extra></extra>", **look)
 
     def traces(self, rows: Sequence[Row]) -> list[go.Heatmap]:
         """The heat map as the only trace."""

@@ -27,9 +27,9 @@ def check_packed(
     lse: Tensor,
     cu_seqlens: Tensor | Sequence[Tensor],
     query_offsets: Sequence[int] | Tensor | None,
-    query_offset: int,
-    key_masks: Tensor | Sequence[Tensor | None] | None,
     queries: int,
+    query_offset: int = 0,
+    key_masks: Tensor | Sequence[Tensor | None] | None = None,
     **options: Any,
 ) -> Verification:
     """The verdict on a packed call; at least one query of every sequence is recomputed.

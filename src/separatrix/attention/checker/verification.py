@@ -48,15 +48,10 @@ def verify(
     keys: Tensor | Sequence[Tensor],
     values: Tensor | Sequence[Tensor],
     *,
-    is_causal: bool = False,
-    query_offset: int = 0,
-    key_masks: Tensor | Sequence[Tensor | None] | None = None,
-    windows: int | Sequence[int | None] | None = None,
-    scale: float | None = None,
-    enable_gqa: bool = False,
     cu_seqlens: Tensor | Sequence[Tensor] | None = None,
     query_offsets: Sequence[int] | Tensor | None = None,
     queries: int = 16,
+    **options: Unpack[CallOptions],
 ) -> Verification:
     r"""Recompute chosen queries of a certified call in ball arithmetic, and say whether its certificate held.
 
@@ -74,18 +69,14 @@ def verify(
 
     Args:
         result: What `certified_attention` returned.
-        query: The queries of the call. All arguments from here to `query_offsets` are those of the call.
+        query: The queries of the call. All arguments but `queries` are those of the call.
         keys: As in the call.
         values: As in the call.
-        is_causal: As in the call.
-        query_offset: As in the call.
-        key_masks: As in the call.
-        windows: As in the call.
-        scale: As in the call; None means the float64 number nearest to 1/d.
-        enable_gqa: As in the call.
         cu_seqlens: As in the call. At least one query of each packed sequence is recomputed.
         query_offsets: As in the call.
         queries: The number of queries to recompute; all queries if the call has fewer.
+        **options: `is_causal`, `query_offset`, `key_masks`, `windows`, `scale` and `enable_gqa`, as in the call. A
+            `scale` of None means the float64 number nearest to 1/d.
 
     Returns:
         A `Verification` with `held`, `margin` (the largest ratio of an error to its certificate) and `worst` (the query
@@ -123,13 +114,8 @@ def verify(
         values,
         lse=result.lse,
         lse_bound=certificate.lse,
-        is_causal=is_causal,
-        query_offset=query_offset,
-        key_masks=key_masks,
-        windows=windows,
-        scale=scale,
-        enable_gqa=enable_gqa,
         queries=queries,
+        **options,
         **packed,  # type: ignore[arg-type]
     )
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
+from separatrix.attention.arguments import CallOptions
 from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.call import Call
 from separatrix.attention.weights.scores import LogSum, blocks, checked, cut, of_heads
@@ -19,13 +21,7 @@ def attention_weights(
     query: Tensor,
     keys: Tensor | Sequence[Tensor],
     queries: Sequence[int] | Tensor,
-    *,
-    is_causal: bool = False,
-    query_offset: int = 0,
-    key_masks: Tensor | Sequence[Tensor | None] | None = None,
-    windows: int | Sequence[int | None] | None = None,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+    **options: Unpack[CallOptions],
 ) -> Tensor:
     """All weights of chosen queries: the factors by which `tensor_attention` multiplies the values of every tuple.
 
@@ -37,12 +33,8 @@ def attention_weights(
         keys: The key sets, (..., L_m, d) each, or one tensor for order 2.
         queries: The indices of the chosen queries, from -L_q to L_q - 1, in any order; a negative one counts from the
             end.
-        is_causal: As in `tensor_attention`, and so are all arguments below.
-        query_offset: The position of the first query among the keys.
-        key_masks: For each key set None or a bool tensor (..., L_m), True where a key may be attended.
-        windows: For each key set None or how many keys up to the query's own position may be attended.
-        scale: The factor of every score; None is 1/d.
-        enable_gqa: Whether query heads share key heads.
+        **options: `is_causal`, `query_offset`, `key_masks`, `windows`, `scale` and `enable_gqa`, as in
+            `tensor_attention`.
 
     Returns:
         The weights, (..., chosen queries, L_1, ..., L_{k-1}), float64 for float64 and float32 for all other types. They
@@ -63,16 +55,7 @@ def attention_weights(
         >>> round(weights[0, 2, 2].item(), 3), round(weights.sum().item(), 3)
         (0.48, 1.0)
     """
-    call = checked(
-        query,
-        keys,
-        is_causal=is_causal,
-        query_offset=query_offset,
-        key_masks=key_masks,
-        windows=windows,
-        scale=scale,
-        enable_gqa=enable_gqa,
-    )
+    call = checked(query, keys, **options)
     chosen = _chosen(queries, call.query.shape[1])
     with torch.no_grad(), no_autocast(call.query.device.type):
         # `scores.blocks` needs ascending indices without duplicates.

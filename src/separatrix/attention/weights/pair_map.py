@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
+from separatrix.attention.arguments import CallOptions
 from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.call import Call
 from separatrix.attention.weights.chosen_queries import weights_of
@@ -56,12 +58,7 @@ def pair_map(
     *,
     head: int | Sequence[int] = (),
     k: int = 10,
-    is_causal: bool = False,
-    query_offset: int = 0,
-    key_masks: Sequence[Tensor | None] | None = None,
-    windows: Sequence[int | None] | None = None,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+    **options: Unpack[CallOptions],
 ) -> PairMap:
     """The map of the weights that one query gives to all pairs of keys, at order 3.
 
@@ -75,12 +72,8 @@ def pair_map(
         head: The index of the head in the broadcast leading dimensions: an integer for one dimension, a tuple for
             several; it may be left out if there is only one head.
         k: The number of pairs of largest weight to list.
-        is_causal: As in `tensor_attention`, and so are all arguments below.
-        query_offset: The position of the first query among the keys.
-        key_masks: For each key set None or a bool tensor (..., L_m), True where a key may be attended.
-        windows: For each key set None or how many keys up to the query's own position may be attended.
-        scale: The factor of every score; None is 1/d.
-        enable_gqa: Whether query heads share key heads.
+        **options: `is_causal`, `query_offset`, `key_masks`, `windows`, `scale` and `enable_gqa`, as in
+            `tensor_attention`.
 
     Returns:
         The map, a `PairMap`.
@@ -100,16 +93,7 @@ def pair_map(
         True
     """
     listed = whole("k", k, low=1)
-    call = checked(
-        query,
-        keys,
-        is_causal=is_causal,
-        query_offset=query_offset,
-        key_masks=key_masks,
-        windows=windows,
-        scale=scale,
-        enable_gqa=enable_gqa,
-    )
+    call = checked(query, keys, **options)
     if call.order != 3:
         raise ArgumentError("keys", expected="two key sets (order 3)", got=str(len(call.keys)))
     length = call.query.shape[1]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 import torch
 from torch import Tensor
 
+from separatrix.attention.arguments import CallOptions
 from separatrix.attention.arithmetic.device_reads import numbers
 from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.call import Call
@@ -37,13 +39,7 @@ def top_tuples(
     query: Tensor,
     keys: Tensor | Sequence[Tensor],
     k: int = 10,
-    *,
-    is_causal: bool = False,
-    query_offset: int = 0,
-    key_masks: Tensor | Sequence[Tensor | None] | None = None,
-    windows: int | Sequence[int | None] | None = None,
-    scale: float | None = None,
-    enable_gqa: bool = False,
+    **options: Unpack[CallOptions],
 ) -> TopTuples:
     """The k tuples of keys with the largest weights for each query, and these weights.
 
@@ -55,12 +51,8 @@ def top_tuples(
         query: The queries, (..., L_q, d).
         keys: The key sets, (..., L_m, d) each, or one tensor for order 2.
         k: The number of tuples to list for each query.
-        is_causal: As in `tensor_attention`, and so are all arguments below.
-        query_offset: The position of the first query among the keys.
-        key_masks: For each key set None or a bool tensor (..., L_m), True where a key may be attended.
-        windows: For each key set None or how many keys up to the query's own position may be attended.
-        scale: The factor of every score; None is 1/d.
-        enable_gqa: Whether query heads share key heads.
+        **options: `is_causal`, `query_offset`, `key_masks`, `windows`, `scale` and `enable_gqa`, as in
+            `tensor_attention`.
 
     Returns:
         The indices of the tuples, their weights and the log-sum-exp, `TopTuples`. Weights and log-sum-exp are float64
@@ -83,16 +75,7 @@ def top_tuples(
         [[0.916, 0.017], [0.749, 0.101]]
     """
     count = whole("k", k, low=1)
-    call = checked(
-        query,
-        keys,
-        is_causal=is_causal,
-        query_offset=query_offset,
-        key_masks=key_masks,
-        windows=windows,
-        scale=scale,
-        enable_gqa=enable_gqa,
-    )
+    call = checked(query, keys, **options)
     with torch.no_grad(), no_autocast(call.query.device.type):
         answer = _answer(call, count)
     return TopTuples(call.shaped(answer.indices), call.shaped(answer.weights), call.shaped(answer.lse))

@@ -72,7 +72,7 @@ _operator(
     "torch.mul",
     "entrywise",
     "matrix",
-    "$C$ is the matrix product $A B$",
+    "$C$ is the matrix product $A B$, with the rows of $B$ repeated if $B$ has too few",
 )
 _operator(
     "Definition 2.2",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from separatrix.report.charts import Axis, Curve, Curves, drawing
-from separatrix.report.tables import Results, columns_of, rows_of
-from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, Drawing
+from separatrix.report.charts import Axis, Chart, Curve, Curves
+from separatrix.report.tables import Results, rows_of
+from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE
 
-_BETAS = Curves(
+
+@Curves(
     series=(
         Curve("square", "proof, square root as printed", GREY),
         Curve("cube", "proof, cube root", ORANGE),
@@ -16,11 +17,9 @@ _BETAS = Curves(
     x=Axis("n", "n", log=True, ticks="data"),
     y=Axis("beta", log=True),
     height=440,
+    columns=("n", "d", "low", "high", "square", "cube", "rule", "exact"),
 )
-
-
-@drawing
-def smallest_beta(results: Results) -> Drawing:
+def smallest_beta(results: Results) -> Chart:
     """Lemma B.1: the smallest beta, by the rule and on exact outputs, and the proof's beta, against n."""
     rows = sorted(rows_of(results), key=lambda row: int(row["n"]))
     line = [row for row in rows if (row["d"], row["low"], row["high"]) == (20, 5, 10)]
@@ -29,5 +28,4 @@ def smallest_beta(results: Results) -> Drawing:
         f"Beta against n at d = 20, t = 10, eps = 1/2, all growing as ln n: at n = {last['n']} the proof takes "
         f"{last['cube']:.0f}, the rule needs {last['rule']:.0f}, exact outputs {last['exact']:.0f}."
     )
-    names = ("n", "d", "low", "high", "square", "cube", "rule", "exact")
-    return Drawing(_BETAS.figure(line), text, columns_of(rows, *names))
+    return line, text, rows

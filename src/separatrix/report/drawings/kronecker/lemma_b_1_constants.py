@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 
-from separatrix.report.charts import Axis, Curve, Curves, drawing
-from separatrix.report.tables import Results, columns_of, one_row_per_entry
-from separatrix.report.theme import BLUE, GREEN, GREY, RED, Drawing
+from separatrix.report.charts import Axis, Chart, Curve, Curves
+from separatrix.report.tables import Results, one_row_per_entry
+from separatrix.report.theme import BLUE, GREEN, GREY, RED
 
-_CURVES = Curves(
+_OUTPUTS = ("case_1", "case_2", "corrected", "printed")
+
+
+@Curves(
     series=(
         Curve("log10 case_1", "case 1, least", BLUE, mode="lines"),
         Curve("log10 case_2", "case 2, largest", RED, mode="lines"),
@@ -18,12 +21,10 @@ _CURVES = Curves(
     x=Axis("beta", "beta"),
     y=Axis("log<sub>10</sub> of the output u"),
     height=460,
+    vertical="rule",
+    vertical_dash="dot",
 )
-_OUTPUTS = ("case_1", "case_2", "corrected", "printed")
-
-
-@drawing
-def lemma_b1_outputs(results: Results) -> Drawing:
+def lemma_b1_outputs(results: Results) -> Chart:
     """Lemma B.1 at eps = 1/2: the outputs of both cases against beta, and the printed and corrected thresholds."""
     cell = next(cell for cell in results if cell.parameters["low"] * 2 == cell.parameters["high"])
     rows = [
@@ -31,15 +32,14 @@ def lemma_b1_outputs(results: Results) -> Drawing:
         for row in one_row_per_entry([cell.result], "beta", *_OUTPUTS)
     ]
     two, shape = math.log10(2), cell.parameters
-    thresholds = ("corrected", "printed")
-    drawn = _CURVES.figure(
-        {**row, **{f"twice {name}": row[f"log10 {name}"] + two for name in thresholds}} for row in rows
-    )
     rule = rows[0]["beta"] / shape["factors"][0]
-    drawn.add_vline(x=rule, line={"color": GREY, "width": 1, "dash": "dot"})
+    drawn = [
+        {**row, "rule": rule, **{f"twice {name}": row[f"log10 {name}"] + two for name in ("corrected", "printed")}}
+        for row in rows
+    ]
     text = (
         f"At n = {shape['n']}, d = {shape['d']}, t = {shape['high']}, eps = 1/2: for large beta the smallest output of "
         f"case 1 exceeds the largest of case 2; the corrected threshold separates them from beta = {rule:.0f} on, the "
         "printed threshold nowhere."
     )
-    return Drawing(drawn, text, columns_of(rows, *rows[0]))
+    return drawn, text, rows

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 
-from separatrix.report.charts import Axis, Bound, Curve, Curves, Map, curve, drawing
+from separatrix.report.charts import Axis, Bound, Chart, Curve, Curves, Map, curve, drawing
 from separatrix.report.tables import Results, columns_of, one_row_per_entry, rows_of
 from separatrix.report.theme import BLUE, GREEN, RED, Drawing
 
@@ -62,8 +62,16 @@ def _frames(name: str, cells: Sequence[tuple[int, int]], colour: str) -> go.Scat
     return curve(name, x, y, colour, mode="lines", hoverinfo="skip")
 
 
-@drawing
-def match_entry_bound(results: Results) -> Drawing:
+@Curves(
+    series=Curve("entry_bound", "width {width} ({label})", mode="lines"),
+    by=("frequencies",),
+    x=Axis("modulus M", "modulus", log=True),
+    y=Axis("entry bound B", log=True),
+    bound=Bound("(ln n)<sup>1/3</sup>", "border"),
+    height=460,
+    columns=("frequencies", "width", "modulus", "margin", "inverse_temperature", "entry_bound"),
+)
+def match_entry_bound(results: Results) -> Chart:
     """Section 1: the entry bound that a head of order 3 needs to detect triples, against the modulus M."""
     cells = sorted((row for row in rows_of(results) if "entry_bound" in row), key=lambda row: int(row["frequencies"]))
     n = cells[0]["n"]
@@ -72,24 +80,14 @@ def match_entry_bound(results: Results) -> Drawing:
         {
             **row,
             "modulus": row["moduli"],
+            "border": border,
             "width": 3 * row["frequencies"] + 1,
             "label": "one frequency" if row["frequencies"] == 1 else f"{row['frequencies']} frequencies",
         }
         for row in cells
     ]
-    rows = one_row_per_entry(named, "modulus", "margin", "inverse_temperature", "entry_bound")
-    drawn = Curves(
-        series=Curve("entry_bound", "width {width} ({label})", mode="lines"),
-        by=("frequencies",),
-        x=Axis("modulus M", "modulus", log=True),
-        y=Axis("entry bound B", log=True),
-        bound=Bound("(ln n)<sup>1/3</sup>", border),
-        height=460,
-    ).figure(rows)
-    text = (
+    return one_row_per_entry(named, "modulus", "margin", "inverse_temperature", "entry_bound"), (
         f"The entry bound B of the order-3 head for n = {n} against M: with one frequency it grows as M^(2/3), to "
         f"{cells[0]['entry_bound'][-1]:.3g} at M = 2^31, with four as M^(1/6), to {cells[-1]['entry_bound'][-1]:.3g}; "
         f"all lie above (ln n)^(1/3) = {border:.2f}."
     )
-    names = ("frequencies", "width", "modulus", "margin", "inverse_temperature", "entry_bound")
-    return Drawing(drawn, text, columns_of(rows, *names))

@@ -9,9 +9,9 @@ import plotly.graph_objects as go  # type: ignore[import-untyped]
 
 from separatrix.claims.ledger import CellResult
 from separatrix.claims.selection.training import Floats, ends, lengths, runs, subsets
-from separatrix.report.charts import curve, drawing, error_bars
-from separatrix.report.tables import Results
-from separatrix.report.theme import BLUE, COLOURS, GREEN, GREY, ORANGE, Drawing, Value, figure
+from separatrix.report.charts import Axis, Bound, Chart, Curve, Curves, curve, drawing
+from separatrix.report.tables import Results, one_row_per_entry
+from separatrix.report.theme import BLUE, GREEN, ORANGE, Drawing, Value, figure
 
 FAMILIES = {"stochastic": BLUE, "fixed": ORANGE}
 _DASHES = ("solid", "dash", "dashdot", "dot")
@@ -69,26 +69,30 @@ def training_loss(results: Results) -> Drawing:
     return Drawing(drawn, text, columns)
 
 
-@drawing
-def ground_truth_cosines(results: Results) -> Drawing:
+@Curves(
+    series=[
+        Curve(f"{name}, {encoding}", f"{name}, {encoding}", colour, mode="lines", dash=dash)
+        for encoding, colour in FAMILIES.items()
+        for name, dash in (("W", "solid"), ("V", "dot"))
+    ],
+    x=Axis("step", "step"),
+    y=Axis("cosine to the ground truth"),
+    height=380,
+)
+def ground_truth_cosines(results: Results) -> Chart:
     """Figure 1, right: the cosine similarity of W and V to the ground truth, against the step."""
-    drawn = figure("step", "cosine to the ground truth", height=380)
-    columns: dict[str, list[Value]] = {}
-    last = {}
-    for encoding, colour in FAMILIES.items():
-        group = runs(results, encoding=encoding)
-        step = group[0].result["step"][1:].tolist()
-        columns["step"] = step
-        for name, dash in (("W", "solid"), ("V", "dot")):
-            mean, _, _ = _mean(group, lambda cell, name=name: cell.result[f"cosine_{name}"][1:])  # type: ignore[misc]
-            drawn.add_trace(curve(f"{name}, {encoding}", step, mean.tolist(), colour, mode="lines", dash=dash))
-            columns[f"{name}, {encoding}"] = mean.tolist()
-            last[name, encoding] = mean[-1]
-    text = (
-        f"With stochastic encodings the cosines of W and V to the ground truth end at {last['W', 'stochastic']:.4f} "
-        f"and {last['V', 'stochastic']:.4f}; with fixed ones W's ends at {last['W', 'fixed']:.3f}."
+    groups = {encoding: runs(results, encoding=encoding) for encoding in FAMILIES}
+    means = {"step": groups["fixed"][0].result["step"][1:]}
+    for encoding, group in groups.items():
+        for name in ("W", "V"):
+            cosines = [cell.result[f"cosine_{name}"][1:] for cell in group]
+            means[f"{name}, {encoding}"] = np.mean(cosines, axis=0)
+    rows = one_row_per_entry([means], *means)
+    last = rows[-1]
+    return rows, (
+        f"With stochastic encodings the cosines of W and V to the ground truth end at {last['W, stochastic']:.4f} "
+        f"and {last['V, stochastic']:.4f}; with fixed ones W's ends at {last['W, fixed']:.3f}."
     )
-    return Drawing(drawn, text, columns)
 
 
 def _tasks(results: Results, names: Callable[[CellResult], list[str]]) -> tuple[go.Figure, dict[str, list[Value]]]:
@@ -136,25 +140,30 @@ def subset_tasks(results: Results) -> Drawing:
     return Drawing(drawn, text, columns)
 
 
-@drawing
-def fixed_floor(results: Results) -> Drawing:
+@Curves(
+    series=Curve("mean", "{task}", spread=("least", "largest"), spread_thickness=2),
+    by=("task",),
+    x=Axis("dot-product threshold of the encodings", "threshold"),
+    y=Axis("validation loss at the end"),
+    bound=Bound("0.15", 0.15),
+)
+def fixed_floor(results: Results) -> Chart:
     """Figure 4: the final losses of fixed encodings by length and dot-product threshold, and the paper's 0.15."""
     fixed = runs(results, encoding="fixed")
     thresholds = sorted({cell.parameters["threshold"] for cell in fixed})
-    drawn = figure("dot-product threshold of the encodings", "validation loss at the end", height=420)
-    columns: dict[str, list[Value]] = {"threshold": list(thresholds)}
-    for task, colour in zip(lengths(fixed[0]), COLOURS, strict=False):
-        groups = [
-            [ends(cell)[task] for cell in runs(results, encoding="fixed", threshold=limit)] for limit in thresholds
-        ]
-        means = [float(np.mean(group)) for group in groups]
-        bars = error_bars(means, list(map(min, groups)), list(map(max, groups)))
-        drawn.add_trace(curve(task, thresholds, means, colour, error_y=bars))
-        columns[task] = list(means)
-    drawn.add_trace(curve("0.15", [thresholds[0], thresholds[-1]], [0.15, 0.15], GREY, mode="lines", dash="dash"))
-    least = min(value for name in lengths(fixed[0]) for value in columns[name] if isinstance(value, float))
+    rows = []
+    for task in lengths(fixed[0]):
+        for threshold in thresholds:
+            losses = [ends(cell)[task] for cell in runs(results, encoding="fixed", threshold=threshold)]
+            spread = {"mean": float(np.mean(losses)), "least": min(losses), "largest": max(losses)}
+            rows.append({"task": task, "threshold": threshold, **spread})
+    table = [
+        {"threshold": threshold, **{row["task"]: row["mean"] for row in rows if row["threshold"] == threshold}}
+        for threshold in thresholds
+    ]
+    least = min(row["mean"] for row in rows)
     text = (
         "The final validation loss of fixed encodings, against the threshold on their dot products, for each longer "
         f"length, with the range over seeds: the smallest is {least:.3f}; the paper states at least 0.15."
     )
-    return Drawing(drawn, text, columns)
+    return rows, text, table

@@ -5,36 +5,36 @@ from __future__ import annotations
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 
 from separatrix.claims.selection.theorem_3_1 import exponents
-from separatrix.report.charts import Axis, Bound, Curve, Curves, drawing
-from separatrix.report.tables import Results, columns_of, rows_of
+from separatrix.report.charts import Axis, Chart, Curve, Curves, drawing
+from separatrix.report.tables import Results, rows_of
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, Drawing, Value, figure
 
 _SWEEPS = {"T": "T varies", "d": "d varies", "epsilon": "epsilon varies", "lr": "the rate varies"}
-_TIMES = Curves(
-    series=Curve("steps", "{label}", mode="markers"),
+
+
+@Curves(
+    series=(
+        Curve("steps", "{label}", mode="markers"),
+        Curve("the law", "the law", GREY, mode="lines", dash="dash"),
+        Curve("the bound", "the bound", GREY, mode="markers", symbol="triangle-up-open", size=9),
+    ),
     by=("sweep",),
     x=Axis("steps by the law", "law", log=True),
     y=Axis("steps", log=True),
-    bound=Bound("the law", lambda steps: steps),
+    columns=("sweep", "T", "q", "d", "lr", "epsilon", "steps", "law", "bound"),
 )
-
-
-@drawing
-def time_to_loss(results: Results) -> Drawing:
+def time_to_loss(results: Results) -> Chart:
     """Theorem 3.1: counted steps and the bound against the law."""
     counted = [cell for cell in results if "law" in cell.result]
     rows = sorted(rows_of(counted), key=lambda row: float(row["law"]))
     by_sweep = sorted(rows, key=lambda row: list(_SWEEPS).index(row["sweep"]))
-    drawn = _TIMES.figure({**row, "label": _SWEEPS[row["sweep"]]} for row in by_sweep)
-    shape = {"color": GREY, "symbol": "triangle-up-open", "size": 9}
-    laws, bounds = columns_of(rows, "law", "bound").values()
-    drawn.add_trace(go.Scatter(name="the bound", x=laws, y=bounds, mode="markers", marker=shape))
+    curves = [{"sweep": None, "law": row["law"], "the law": row["law"], "the bound": row["bound"]} for row in rows]
     factor = min(row["bound"] / row["steps"] for row in rows)
     text = (
         "Steps to the loss epsilon against the steps by the law, on logarithmic axes: counted steps agree with the "
         f"law, and the theorem's bound without its logarithms is at least {factor:.0f} times larger."
     )
-    return Drawing(drawn, text, columns_of(rows, "sweep", "T", "q", "d", "lr", "epsilon", "steps", "law", "bound"))
+    return [*({**row, "label": _SWEEPS[row["sweep"]]} for row in by_sweep), *curves], text, rows
 
 
 @drawing

@@ -6,9 +6,9 @@ import math
 
 from separatrix.claims.ledger import CellResult
 from separatrix.claims.separation.row_lemmas import LESS_D
-from separatrix.report.charts import Axis, Curve, Curves, curve, drawing, tick_labels
-from separatrix.report.tables import Results, Row, columns_of
-from separatrix.report.theme import BLUE, COLOURS, GREEN, GREY, ORANGE, Drawing, figure
+from separatrix.report.charts import Axis, Bound, Chart, Curve, Curves, curve, drawing
+from separatrix.report.tables import Results, columns_of, one_row_per_entry
+from separatrix.report.theme import BLUE, COLOURS, GREEN, GREY, ORANGE, Drawing
 
 FLOOR = -400.0
 """The smallest log10 of a probability that is drawn, far below every axis."""
@@ -67,40 +67,47 @@ def entry_bounds(results: Results) -> Drawing:
     return Drawing(drawn, text, columns_of(rows, "part", "relation", "n", "d", "ratio"))
 
 
-@drawing
-def row_chances(results: Results) -> Drawing:
+@Curves(
+    series=Curve(
+        "height",
+        "{row}",
+        colour=lambda row: row["colour"],
+        dash=lambda row: row["dash"],
+        hover="g = {path}<br>n = 10^%{{x:.3g}}<br>10^%{{y:.4g}}",
+    ),
+    by=("cell",),
+    x=Axis("log<sub>10</sub> n", "log10_n", log=True, ticks=(2, 4, 8, 16, 30, 60, 120, 200)),
+    y=Axis("log<sub>10</sub> of the probability", range=(-60, 2)),
+    bound=Bound("δ / n", lambda log10_n: -2 - log10_n, dash="longdash"),
+    height=480,
+    columns=("row", "path", "log10_n", "g", "log10_chance"),
+)
+def row_chances(results: Results) -> Chart:
     """The probability that a row reaches its threshold along the paths, and the bound of the lemma."""
     along = [cell for cell in results if "reaches" in cell.result and cell.parameters["path"] not in LESS_D]
-    drawn_cells = [
-        cell for cell in along if cell.parameters["margin"] != "0"
-    ]  # a margin of 0 is used only for a wrong neighbour
-    paths = sorted({cell.parameters["path"] for cell in drawn_cells}, key=lambda path: float(path.removeprefix("n^")))
+    # A margin of 0 is used only for a wrong neighbour.
+    cells = [cell for cell in along if cell.parameters["margin"] != "0"]
+    paths = sorted({cell.parameters["path"] for cell in cells}, key=lambda path: float(path.removeprefix("n^")))
     dashes = dict(zip(reversed(paths), ("solid", "dash", "dot", "dashdot"), strict=False))
     growth = ", ".join(f"{dash} for {path}" for path, dash in reversed(dashes.items()))
-    drawn = figure("log<sub>10</sub> n", "log<sub>10</sub> of the probability", log_x=True, height=480)
-    colours: dict[str, str] = {}
-    rows: list[Row] = []
-    for cell in drawn_cells:
-        kind, path, x = _row(cell), cell.parameters["path"], cell.result["log10_n"]
-        first = kind not in colours
-        colour = colours.setdefault(kind, COLOURS[len(colours) % len(COLOURS)])
-        y = [max(value, FLOOR) for value in cell.result["reaches"]]
-        hover = f"g = {path}<br>n = 10^%{{x:.3g}}<br>10^%{{y:.4g}}"
-        look = {"dash": dashes[path], "legendgroup": kind, "showlegend": first, "hovertemplate": hover}
-        drawn.add_trace(curve(kind, x, y, colour, **look))
-        rows += [
-            {"row": kind, "path": path, "log10_n": log10_n, "g": g, "log10_chance": finite(chance)}
-            for log10_n, g, chance in zip(x, cell.result["g"], cell.result["reaches"], strict=True)
-        ]
-    ends = sorted({row["log10_n"] for row in rows})
-    drawn.add_trace(curve("δ / n", ends, [-2 - log10_n for log10_n in ends], GREY, mode="lines", dash="longdash"))
-    drawn.update_yaxes(range=[-60, 2])
-    drawn.update_xaxes(**tick_labels((2, 4, 8, 16, 30, 60, 120, 200)))
-    text = (
+    kinds = list(dict.fromkeys(map(_row, cells)))
+    curves = [
+        {
+            **cell.result,
+            "cell": number,
+            "row": _row(cell),
+            "path": cell.parameters["path"],
+            "dash": dashes[cell.parameters["path"]],
+            "colour": COLOURS[kinds.index(_row(cell)) % len(COLOURS)],
+            "log10_chance": [finite(chance) for chance in cell.result["reaches"]],
+            "height": [max(chance, FLOOR) for chance in cell.result["reaches"]],
+        }
+        for number, cell in enumerate(cells)
+    ]
+    return one_row_per_entry(curves, "log10_n", "g", "log10_chance", "height"), (
         f"The probability that a row reaches its threshold, against log n ({growth}): the events that the lemma calls "
         "rare fall below delta / n for large n, the frequent ones stay at one quarter."
     )
-    return Drawing(drawn, text, columns_of(rows, "row", "path", "log10_n", "g", "log10_chance"))
 
 
 def finite(value: float) -> float | None:

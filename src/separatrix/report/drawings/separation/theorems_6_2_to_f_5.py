@@ -6,20 +6,21 @@ import math
 
 from plotly.subplots import make_subplots  # type: ignore[import-untyped]
 
-from separatrix.report.charts import curve, drawing, tick_labels
+from separatrix.report.charts import Axis, Bound, Chart, Curve, Curves, curve, drawing, tick_labels
 from separatrix.report.drawings.separation.lemmas_d_2_to_f_16 import FLOOR, finite
-from separatrix.report.tables import Results, Row, columns_of
-from separatrix.report.theme import BLUE, COLOURS, GREEN, GREY, ORANGE, RED, THEME, Drawing, Value, figure
+from separatrix.report.tables import Results, Row, columns_of, one_row_per_entry
+from separatrix.report.theme import BLUE, COLOURS, GREEN, ORANGE, RED, THEME, Drawing
 from separatrix.separation.paths import ALLOWED, passes, rare_from
 
 _FIRES = "exp_fires_on_d1"
 _TICKS = (1, 2, 3, 5, 10, 20, 50, 100, 300)
-_PARTS = (
-    (_FIRES, "softmax silent on D1", RED),
-    ("exp_silent_on_d0", "softmax fires on D0", ORANGE),
-    ("lin_silent_on_d1", "linear fires on D1", GREEN),
-    ("lin_silent_on_d0", "linear fires on D0", BLUE),
-)
+_PARTS = {
+    _FIRES: ("softmax silent on D1", RED, 2),
+    "exp_silent_on_d0": ("softmax fires on D0", ORANGE, 7),
+    "lin_silent_on_d1": ("linear fires on D1", GREEN, 4),
+    "lin_silent_on_d0": ("linear fires on D0", BLUE, 2),
+}
+"""The label, the colour and the line width of each part; three of them coincide."""
 
 
 def _power(path: str) -> str:
@@ -84,32 +85,33 @@ def success_along_paths(results: Results) -> Drawing:
     return Drawing(drawn, text, columns_of(rows, *rows[0]))
 
 
-@drawing
-def failure_of_the_parts(results: Results) -> Drawing:
+@Curves(
+    series=(
+        *(
+            Curve(f"drawn {part}", f"{label}, C = {{C:g}}", colour, mode="lines", width=width)
+            for part, (label, colour, width) in _PARTS.items()
+        ),
+        Curve("exp_fires_on_d1_C1", "softmax silent on D1, C = 1", RED, mode="lines", dash="dot"),
+    ),
+    x=Axis("log<sub>10</sub> n", "log10_n", log=True, ticks=[tick for tick in _TICKS if tick <= 60]),
+    y=Axis("log<sub>10</sub> of the failure probability", range=(-75, 2)),
+    bound=Bound("δ / n", lambda log10_n: -2 - log10_n),
+    height=480,
+    columns=("log10_n", "g", "m", *_PARTS, "exp_fires_on_d1_C1"),
+)
+def failure_of_the_parts(results: Results) -> Chart:
     """The probability that each of the four parts of success fails, against n, and the allowed delta / n."""
     along = [cell for cell in results if cell.parameters["path"] == "n^0.1" and "width" in cell.parameters]
     most = max(cell.parameters["width"] for cell in along)
     widest = next(cell for cell in along if cell.parameters["width"] == most)
     narrow = next(cell for cell in results if cell.parameters == {**widest.parameters, "width": 1.0})
-    drawn = figure("log<sub>10</sub> n", "log<sub>10</sub> of the failure probability", log_x=True, height=480)
-    x = widest.result["log10_n"]
-    for (part, name, colour), width in zip(_PARTS, (2, 7, 4, 2), strict=True):  # three of them coincide
-        y = [max(value, FLOOR) for value in widest.result[part]]
-        line = curve(f"{name}, C = {most:g}", x, y, colour, mode="lines")
-        line.update(line_width=width)
-        drawn.add_trace(line)
-    y = narrow.result[_FIRES]
-    drawn.add_trace(curve("softmax silent on D1, C = 1", narrow.result["log10_n"], y, RED, mode="lines", dash="dot"))
-    drawn.add_trace(curve("δ / n", x, [-2 - k for k in x], GREY, mode="lines", dash="dash"))
-    drawn.update_yaxes(range=[-75, 2])
-    drawn.update_xaxes(**tick_labels(tick for tick in _TICKS if tick <= 60))
-    columns: dict[str, list[Value]] = {"log10_n": list(x), "g": list(widest.result["g"]), "m": list(widest.result["m"])}
-    columns |= {part: [finite(value) for value in widest.result[part]] for part, _, _ in _PARTS}
-    columns["exp_fires_on_d1_C1"] = list(y)
-    late = max((rare_from(widest.result, part) or math.inf) for part, _, _ in _PARTS)
+    curves = {name: widest.result[name] for name in ("log10_n", "g", "m")}
+    curves |= {part: [finite(value) for value in widest.result[part]] for part in _PARTS}
+    curves |= {f"drawn {part}": [max(value, FLOOR) for value in widest.result[part]] for part in _PARTS}
+    curves["exp_fires_on_d1_C1"] = narrow.result[_FIRES]
+    late = max((rare_from(widest.result, part) or math.inf) for part in _PARTS)
     few = "is not" if rare_from(narrow.result, _FIRES) is None else "is"
-    text = (
+    return one_row_per_entry([{"C": most, **curves}], *curves), (
         f"The probability that each part fails along g = n^0.1, against log n: with C = {most:g} all four are below "
         f"delta / n from n = 10^{late:.0f} on; with C = 1 softmax on D1 {few}."
     )
-    return Drawing(drawn, text, columns)

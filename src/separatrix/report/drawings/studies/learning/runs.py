@@ -9,9 +9,9 @@ from typing import Literal
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 
 from separatrix.claims.ledger import CellResult
-from separatrix.report.charts import curve, drawing
-from separatrix.report.tables import Results, columns_of, one_row_per_entry
-from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Drawing, Value, figure
+from separatrix.report.charts import Axis, Chart, Curve, Curves, drawing
+from separatrix.report.tables import Results, Row, columns_of, one_row_per_entry
+from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Drawing, figure
 from separatrix.studies.learning.mechanisms import JOINING, LAYERED
 from separatrix.studies.learning.runs import READINGS, at, by_attention
 from separatrix.studies.seeds import interval
@@ -44,6 +44,17 @@ LINES = {
     "order 3, LayerNorm after": (RED, "solid"),
 }
 What = Literal["accuracy", "loss"]
+_COLUMNS = ("attention", "seed", "step", "flops", "accuracy", "loss", "parameters", "seconds of the run")
+
+
+def colour_of(row: Row) -> str:
+    """The colour of the attention of a row."""
+    return LINES[row["attention"]][0]
+
+
+def dash_of(row: Row) -> str:
+    """The dash of the attention of a row."""
+    return LINES[row["attention"]][1]
 
 
 def what_of(results: Results) -> What:
@@ -60,37 +71,53 @@ def _axis(results: Results) -> str:
     return "held-out loss, nats per character" if what_of(results) == "loss" else "accuracy on fresh inputs"
 
 
-def _columns(results: Results) -> dict[str, list[Value]]:
+def _table(results: Results) -> list[Row]:
     runs = [
         {**cell.result, "attention": name, "seed": cell.seed, "seconds of the run": cell.seconds}
         for name, cells in by_attention(results).items()
         for cell in cells
     ]
     rows = one_row_per_entry(runs, "step", "accuracy", "loss")
-    names = ("attention", "seed", "step", "flops", "accuracy", "loss", "parameters", "seconds of the run")
-    return columns_of([{**row, "flops": row["step"] * row["step_flops"]} for row in rows], *names)
+    return [{**row, "flops": row["step"] * row["step_flops"]} for row in rows]
 
 
-def _means(cells: Sequence[CellResult], what: What) -> tuple[list[int], list[float]]:
-    steps = list(cells[0].result["step"])
-    return steps, [fmean(values) for values in zip(*(cell.result[what] for cell in cells), strict=True)]
+def seed_means(cells: Sequence[CellResult], name: str) -> list[float]:
+    """The mean over cells of each value of an entry of their results."""
+    return [fmean(values) for values in zip(*(cell.result[name] for cell in cells), strict=True)]
 
 
-@drawing
-def learning_curves(results: Results) -> Drawing:
+def _curves(results: Results) -> list[Row]:
+    """The mean of the metric over seeds, by attention and step, and the flops spent until then."""
+    curves = [
+        {
+            "attention": name,
+            "axis": _axis(results),
+            "step": cells[0].result["step"],
+            "flops": [step * cells[0].result["step_flops"] for step in cells[0].result["step"]],
+            "mean": seed_means(cells, what_of(results)),
+        }
+        for name, cells in by_attention(results).items()
+    ]
+    return one_row_per_entry(curves, "step", "flops", "mean")
+
+
+@Curves(
+    series=Curve("mean", "{attention}", colour_of, dash=dash_of, mode="lines"),
+    by=("attention",),
+    x=Axis("steps of training", "step"),
+    y=Axis("{axis}"),
+    height=400,
+    height_per_trace=20,
+    legend_y=-0.2,
+    columns=_COLUMNS,
+)
+def learning_curves(results: Results) -> Chart:
     """Small models with attention of orders 2 and 3: their accuracy or loss, against the training step."""
     what, ours = what_of(results), by_attention(results)
     last = results[0].parameters["steps"]
-    drawn = figure("steps of training", _axis(results), height=400 + 20 * len(ours))
-    ends: dict[str, float] = {}
-    for name, cells in ours.items():
-        colour, dash = LINES[name]
-        points = [(step, value) for step, value in zip(*_means(cells, what), strict=True) if step <= last]
-        # The loss of the initial weights is far off the scale.
-        x, y = zip(*(points if what == "accuracy" else points[1:]), strict=True)
-        drawn.add_trace(curve(name, x, y, colour, dash=dash, mode="lines"))
-        ends[name] = y[-1]
-    drawn.update_layout(legend={"y": -0.2})
+    # The loss of the initial weights is far off the scale.
+    rows = [row for row in _curves(results) if (what == "accuracy" or row["step"] > 0) and row["step"] <= last]
+    ends = {row["attention"]: row["mean"] for row in rows}
     best, worst = (pick(ends, key=lambda name: ends[name]) for pick in (max, min))
     text = (
         f"{what.capitalize()} against steps of training, the mean of {len(next(iter(ours.values())))} seeds, "
@@ -98,7 +125,7 @@ def learning_curves(results: Results) -> Drawing:
         f"({worst}) to "
         f"{ends[best]:.3f} ({best})."
     )
-    return Drawing(drawn, text, _columns(results))
+    return rows, text, _table(results)
 
 
 @drawing
@@ -142,26 +169,29 @@ def learning_ends(results: Results) -> Drawing:
         f"with its 95% interval (cut off at the edge): at equal compute {best} is first with {compute[best]:.3f}, and "
         f"{_plain(ours)} has {compute[_plain(ours)]:.3f}."
     )
-    return Drawing(drawn, text, _columns(results))
+    return Drawing(drawn, text, columns_of(_table(results), *_COLUMNS))
 
 
-@drawing
-def learning_compute(results: Results) -> Drawing:
+@Curves(
+    series=Curve("mean", "{attention}", colour_of, dash=dash_of, mode="lines"),
+    by=("attention",),
+    x=Axis("flops of training", "flops", log=True),
+    y=Axis("{axis}"),
+    height=400,
+    height_per_trace=20,
+    legend_y=-0.2,
+    vertical="budget",
+    columns=_COLUMNS,
+)
+def learning_compute(results: Results) -> Chart:
     """Small models with attention of orders 2 and 3: their accuracy or loss, against the flops of training."""
-    what, ours = what_of(results), by_attention(results)
-    drawn = figure("flops of training", _axis(results), log_x=True, height=400 + 20 * len(ours))
-    for name, cells in ours.items():
-        colour, dash = LINES[name]
-        steps, values = _means(cells, what)
-        spent = [step * cells[0].result["step_flops"] for step in steps]
-        drawn.add_trace(curve(name, spent[1:], values[1:], colour, dash=dash, mode="lines"))
+    ours = by_attention(results)
     budget = max(cells[0].parameters["compute_steps"] * cells[0].result["step_flops"] for cells in ours.values())
-    drawn.add_vline(x=budget, line={"color": GREY, "width": 1, "dash": "dash"})
-    drawn.update_layout(legend={"y": -0.2})
+    rows = [{**row, "budget": budget} for row in _curves(results) if row["step"] > 0]
     flops = {name: cells[0].result["step_flops"] for name, cells in ours.items()}
     most, plain = max(flops, key=lambda name: flops[name]), _plain(ours)
     text = (
-        f"{what.capitalize()} against the flops spent in training, the mean of the seeds, to the same {budget:.2g} for "
-        f"all: a step of {most} costs {flops[most] / flops[plain]:.1f} times one of {plain}."
+        f"{what_of(results).capitalize()} against the flops spent in training, the mean of the seeds, to the same "
+        f"{budget:.2g} for all: a step of {most} costs {flops[most] / flops[plain]:.1f} times one of {plain}."
     )
-    return Drawing(drawn, text, _columns(results))
+    return rows, text, _table(results)

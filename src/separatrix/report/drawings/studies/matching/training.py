@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 
-from separatrix.report.charts import curve, drawing, error_bars
+from separatrix.report.charts import Axis, Chart, Curve, Curves, drawing
 from separatrix.report.tables import Results, Row, columns_of, one_row_per_entry
 from separatrix.report.theme import BLUE, ORANGE, Drawing, figure
 from separatrix.studies.matching.runs import Summary, summaries
@@ -17,35 +19,46 @@ def _name(run: Summary) -> str:
     return f"{run.n}, {run.modulus}"
 
 
-@drawing
-def match_training_curves(results: Results) -> Drawing:
+@Curves(
+    series=Curve(
+        "mean",
+        "order {order}, n = {n}, M = {modulus}",
+        lambda row: _ORDERS[row["order"]],
+        symbol=lambda row: row["symbol"],
+        size=8,
+        spread=("least", "most"),
+    ),
+    by=("order", "n", "modulus"),
+    x=Axis("steps of training", "step"),
+    y=Axis("accuracy on fresh inputs", range=(0.45, 1.02)),
+    height=400,
+    height_per_trace=20,  # on narrow screens every legend entry takes a line of its own
+    columns=("order", "n", "modulus", "step", "mean", "least", "most", "seeds"),
+)
+def match_training_curves(results: Results) -> Chart:
     """Finding triples: the accuracy of orders 2 and 3, against the training step."""
     runs = summaries(results)
-    # On narrow screens every legend entry takes a line of its own.
-    drawn = figure("steps of training", "accuracy on fresh inputs", height=400 + 20 * len(runs))
-    settings = list(dict.fromkeys((run.n, run.modulus) for run in runs))
-    rows: list[Row] = []
-    for run in runs:
-        symbol = _SYMBOLS[settings.index((run.n, run.modulus)) % len(_SYMBOLS)]
-        mean = [sum(values) / len(values) for values in run.accuracy]
-        least, most = ([edge(values) for values in run.accuracy] for edge in (min, max))
-        spread = error_bars(mean, least, most, thickness=1)
-        label = f"order {run.order}, n = {run.n}, M = {run.modulus}"
-        drawn.add_trace(
-            curve(label, run.steps, mean, _ORDERS[run.order], marker={"symbol": symbol, "size": 8}, error_y=spread)
-        )
-        parameters = {"order": run.order, "n": run.n, "modulus": run.modulus, "seeds": run.seeds}
-        curves = {"step": run.steps, "mean": mean, "least": least, "most": most}
-        rows += one_row_per_entry([parameters | curves], *curves)
-    drawn.update_yaxes(range=[0.45, 1.02])
+    inputs = list(dict.fromkeys((run.n, run.modulus) for run in runs))
+    curves = [
+        {
+            "order": run.order,
+            "n": run.n,
+            "modulus": run.modulus,
+            "seeds": run.seeds,
+            "symbol": _SYMBOLS[inputs.index((run.n, run.modulus)) % len(_SYMBOLS)],
+            "step": run.steps,
+            "mean": [fmean(values) for values in run.accuracy],
+            "least": [min(values) for values in run.accuracy],
+            "most": [max(values) for values in run.accuracy],
+        }
+        for run in runs
+    ]
     ends = {order: [run.mean for run in runs if run.order == order] for order in sorted(_ORDERS)}
-    text = (
+    return one_row_per_entry(curves, "step", "mean", "least", "most"), (
         "Accuracy against steps of training, mean and range of the seeds: at the end heads of order 3 are at "
         f"{min(ends[3]):.2f} to {max(ends[3]):.2f} and heads of order 2 with as many parameters at "
         f"{min(ends[2]):.2f} to {max(ends[2]):.2f}."
     )
-    names = ("order", "n", "modulus", "step", "mean", "least", "most", "seeds")
-    return Drawing(drawn, text, columns_of(rows, *names))
 
 
 @drawing

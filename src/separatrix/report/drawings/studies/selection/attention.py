@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from statistics import fmean, geometric_mean
 
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 
 from separatrix.claims.ledger import CellResult
-from separatrix.report.charts import curve, drawing
-from separatrix.report.tables import Results, columns_of, one_row_per_entry
-from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Drawing, Value, figure
+from separatrix.report.charts import Axis, Chart, Curve, Curves, drawing
+from separatrix.report.tables import Results, Row, columns_of, one_row_per_entry
+from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, Drawing, figure
 from separatrix.studies.selection.attention import ZERO, best
 
 _LINES = {
@@ -27,10 +28,19 @@ _LINES = {
 }
 
 
-def _columns(results: Results) -> dict[str, list[Value]]:
+_COLUMNS = ("attention", "encoding", "initial", "lr", "seed", "step", "loss")
+
+
+def _table(results: Results) -> list[Row]:
     runs = [{**cell.parameters, "seed": cell.seed, "step": cell.result["steps"], **cell.result} for cell in results]
-    names = ("attention", "encoding", "initial", "lr", "seed", "step", "loss")
-    return columns_of(one_row_per_entry(runs, "step", "loss"), *names)
+    return one_row_per_entry(runs, "step", "loss")
+
+
+def _mean_curve(cells: Sequence[CellResult], **columns: str) -> list[Row]:
+    """The geometric mean over cells of the loss of each step, divided by the loss of answering zero."""
+    losses = zip(*(cell.result["loss"] for cell in cells), strict=True)
+    means = [geometric_mean([loss / ZERO for loss in at_step]) for at_step in losses]
+    return one_row_per_entry([{**columns, "step": cells[0].result["steps"], "mean": means}], "step", "mean")
 
 
 @drawing
@@ -64,53 +74,70 @@ def selection_learners(results: Results) -> Drawing:
         "the means of the "
         f"best four: {first}; identity was stopped."
     )
-    return Drawing(drawn, text, _columns([cell for cells in chosen.values() for cell in cells]))
+    return Drawing(drawn, text, columns_of(_table([cell for cells in chosen.values() for cell in cells]), *_COLUMNS))
 
 
-@drawing
-def selection_learning(results: Results) -> Drawing:
+@Curves(
+    series=Curve(
+        "mean",
+        "{attention}",
+        lambda row: _LINES[row["attention"]][0],
+        dash=lambda row: _LINES[row["attention"]][1],
+        mode="lines",
+    ),
+    by=("attention",),
+    x=Axis("step", "step"),
+    y=Axis("loss / loss of answering zero", log=True, dtick="D2"),
+    height=520,
+    legend_y=-0.18,
+    columns=_COLUMNS,
+)
+def selection_learning(results: Results) -> Chart:
     """The loss during training, as the geometric mean over seeds."""
     chosen = best(results)
-    drawn = figure("step", "loss / loss of answering zero", log_y=True, height=520)
+    rows = []
     for name, cells in chosen.items():
-        colour, dash = _LINES[name]
         through = [cell for cell in cells if cell.result["stopped"] is None]
-        if not through:
-            continue
-        steps = through[0].result["steps"]
-        losses = [geometric_mean([cell.result["loss"][k] / ZERO for cell in through]) for k in range(len(steps))]
-        drawn.add_trace(curve(name, steps, losses, colour, dash=dash, mode="lines"))
-    drawn.update_layout(legend={"y": -0.18})
-    drawn.update_yaxes(dtick="D2")
+        rows += _mean_curve(through, attention=name) if through else []
     stopped = [name for name, cells in chosen.items() if any(cell.result["stopped"] for cell in cells)]
     text = (
         f"The loss of every attention against the step, the mean of the seeds on a logarithmic axis; not drawn because "
         f"its runs were stopped: {', '.join(stopped) or 'none'}."
     )
-    return Drawing(drawn, text, _columns([cell for cells in chosen.values() for cell in cells]))
+    return rows, text, _table([cell for cells in chosen.values() for cell in cells])
 
 
-@drawing
-def selection_factors(results: Results) -> Drawing:
+_STARTS = {
+    (attention, initial): (colour, dash)
+    for attention, colour in (("softmax W", BLUE), ("softmax QK", ORANGE))
+    for initial, dash in (("zero", "solid"), ("random", "dash"))
+}
+
+
+@Curves(
+    series=Curve(
+        "mean",
+        "{attention}, {initial} start",
+        lambda row: _STARTS[row["attention"], row["initial"]][0],
+        dash=lambda row: _STARTS[row["attention"], row["initial"]][1],
+    ),
+    by=("attention", "initial"),
+    x=Axis("step", "step"),
+    y=Axis("loss / loss of answering zero", log=True, dtick="D2"),
+    columns=_COLUMNS,
+)
+def selection_factors(results: Results) -> Chart:
     """Sparse token selection: merged and separate query and key weights, from zero and random initialisation."""
-    drawn = figure("step", "loss / loss of answering zero", log_y=True)
-    for attention, colour in (("softmax W", BLUE), ("softmax QK", ORANGE)):
-        for initial, dash in (("zero", "solid"), ("random", "dash")):
-            cells = [
-                cell
-                for cell in results
-                if (cell.parameters["attention"], cell.parameters["initial"]) == (attention, initial)
-            ]
-            steps = cells[0].result["steps"]
-            losses = [geometric_mean([cell.result["loss"][k] / ZERO for cell in cells]) for k in range(len(steps))]
-            drawn.add_trace(curve(f"{attention}, {initial} start", steps, losses, colour, dash=dash))
-    drawn.update_yaxes(dtick="D2")
+    rows = []
+    for attention, initial in _STARTS:
+        start = {"attention": attention, "initial": initial}
+        rows += _mean_curve([cell for cell in results if start.items() <= cell.parameters.items()], **start)
     stuck = [cell.result["final"] / ZERO for cell in results if _from_zero(cell)]
     text = (
         "The loss against the step: the merged W learns from zero and from a random start, Q and K from a random start "
         f"only; from zero their loss stays at {fmean(stuck):.2f} of answering zero."
     )
-    return Drawing(drawn, text, _columns(results))
+    return rows, text, _table(results)
 
 
 def _from_zero(cell: CellResult) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 
-from separatrix.report.charts import Axis, Curve, Curves, curve, drawing
+from separatrix.report.charts import Axis, Chart, Curve, Curves, curve, drawing
 from separatrix.report.tables import Results, Row, columns_of, rows_of
 from separatrix.report.theme import BLUE, COLOURS, ORANGE, Drawing, figure
 
@@ -13,18 +13,18 @@ _KINDS = {
     "mean": Curve("mean of the loss", "width {width}, mean of the loss", mode="lines"),
     "of_mean": Curve("loss of the mean", "width {width}, loss of the mean", mode="lines", dash="dash"),
 }
-_LOSSES = Curves(
+
+
+@Curves(
     series=list(_KINDS.values()),
     by=("width",),
     x=Axis("largest |<e<sub>i</sub>, e<sub>j</sub>>| allowed", "threshold"),
     y=Axis("loss", log=True, dtick="D2"),
     height=480,
     colours=(BLUE, ORANGE),
+    columns=("width", "threshold", "kind", "loss"),
 )
-
-
-@drawing
-def fixed_encodings(results: Results) -> Drawing:
+def fixed_encodings(results: Results) -> Chart:
     """Fixed positional encodings: the loss, against the threshold on their dot products."""
     cells = sorted(rows_of(results), key=lambda row: (-int(row["width"]), float(row["threshold"])))
     rows = [
@@ -35,14 +35,12 @@ def fixed_encodings(results: Results) -> Drawing:
         if row["width"] == width
         for loss in (row["each"] if entry == "fixed" else [row[entry]])
     ]
-    drawn = _LOSSES.figure({**row, row["kind"]: row["loss"]} for row in rows)
     paper = next(row for row in cells if (row["width"], row["threshold"]) == (170, 0.4))
-    text = (
+    return [{**row, row["kind"]: row["loss"]} for row in rows], (
         "Against the threshold, the loss of each of sixteen fixed encodings: around the mean of the loss, above the "
         f"loss of the mean. At width 170 and threshold 0.4 they are {min(paper['each']):.4f} to "
         f"{max(paper['each']):.4f}, {paper['mean']:.4f} and {paper['of_mean']:.4f}."
     )
-    return Drawing(drawn, text, columns_of(rows, *rows[0]))
 
 
 @drawing

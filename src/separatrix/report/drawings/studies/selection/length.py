@@ -6,43 +6,48 @@ from collections.abc import Sequence
 
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 
-from separatrix.report.charts import curve, drawing, tick_labels
-from separatrix.report.tables import Results, Row, columns_of, rows_of
-from separatrix.report.theme import BLUE, COLOURS, GREEN, GREY, ORANGE, RED, Drawing, figure
+from separatrix.report.charts import Axis, Chart, Curve, Curves, curve, drawing
+from separatrix.report.tables import Results, Row, columns_of, one_row_per_entry, rows_of
+from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, RED, Drawing, figure
 from separatrix.studies.selection.length import grouped
 
+_STAGES = (0, 1, 2, 4)
+"""The stages of training that are drawn."""
 
-@drawing
-def length_population(results: Results) -> Drawing:
+
+@Curves(
+    series=(
+        Curve("ratio", "training loss {trained:.2g}"),
+        Curve("limit", "the limit", RED, mode="lines", dash="dash"),
+        Curve("square", "T<sub>2</sub><sup>2</sup> / T<sub>1</sub><sup>2</sup>", GREY, mode="lines", dash="dot"),
+    ),
+    by=("stage",),
+    x=Axis("T<sub>2</sub> / T<sub>1</sub>", "times", ticks=(1, 2, 3, 5, 10)),
+    y=Axis("loss at T<sub>2</sub> / loss at T<sub>1</sub>", log=True),
+    height=460,
+)
+def length_population(results: Results) -> Chart:
     """Length generalisation with orthonormal encodings: the ratio of losses at several stages of training."""
-    rows = sorted(rows_of(results), key=lambda row: int(row["T1"]))
-    row = rows[-1]
-    T1 = int(row["T1"])
-    drawn = figure(
-        "T<sub>2</sub> / T<sub>1</sub>", "loss at T<sub>2</sub> / loss at T<sub>1</sub>", log_y=True, height=460
-    )
-    x = [length / T1 for length in row["lengths"]]
-    indices = [0, 1, 2, 4]
-    for at, colour in zip(indices, COLOURS, strict=False):
-        label = f"training loss {row['trained'][at]:.2g}"
-        drawn.add_trace(curve(label, x, row["ratios"][at], colour))
-    drawn.add_trace(curve("the limit", x, row["limit"], RED, mode="lines", dash="dash"))
-    squares = [value**2 for value in x]
-    name = "T<sub>2</sub><sup>2</sup> / T<sub>1</sub><sup>2</sup>"
-    drawn.add_trace(curve(name, x, squares, GREY, mode="lines", dash="dot"))
-    drawn.update_xaxes(**tick_labels([1, 2, 3, 5, 10]))
+    cells = sorted(rows_of(results), key=lambda row: int(row["T1"]))
+    last = cells[-1]
+    T1 = int(last["T1"])
+    times = [length / T1 for length in last["lengths"]]
+    curves: list[Row] = [
+        {"stage": at, "times": times, "ratio": last["ratios"][at], "trained": last["trained"][at]} for at in _STAGES
+    ]
+    limits = {"stage": None, "times": times, "limit": last["limit"], "square": [value**2 for value in times]}
+    rows = [*one_row_per_entry(curves, "times", "ratio"), *one_row_per_entry([limits], "times", "limit", "square")]
     table = [
         {"T1": cell["T1"], "T2": T2, "training_loss": loss, "ratio": ratio, "limit": limit}
-        for cell in rows
+        for cell in cells
         for loss, ratios in zip(cell["trained"], cell["ratios"], strict=True)
         for T2, ratio, limit in zip(cell["lengths"], ratios, cell["limit"], strict=True)
     ]
-    double = x.index(2.0)
     text = (
         f"The loss at T2 over the loss at T1 = {T1} against T2/T1, orthonormal encodings: as training goes on it rises "
-        f"to its limit, {row['limit'][double]:.0f} at twice the length, where T2^2/T1^2 is 4."
+        f"to its limit, {last['limit'][times.index(2.0)]:.0f} at twice the length, where T2^2/T1^2 is 4."
     )
-    return Drawing(drawn, text, columns_of(table, *table[0]))
+    return rows, text, table
 
 
 @drawing

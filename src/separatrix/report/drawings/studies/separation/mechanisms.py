@@ -8,7 +8,7 @@ from statistics import mean
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 from plotly.subplots import make_subplots  # type: ignore[import-untyped]
 
-from separatrix.report.charts import Axis, Map, curve, drawing, error_bars
+from separatrix.report.charts import Axis, Chart, Map, curve, drawing, error_bars
 from separatrix.report.tables import Results, Row, columns_of, groups_of, one_row_per_entry, rows_of
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SCALE, SKY, THEME, Drawing, figure
 from separatrix.studies.separation.mechanisms import EVERY, ORDER3, SETTINGS, by_mechanism
@@ -25,18 +25,17 @@ _LOOK = {
     "linear, taylor2": (PURPLE, "dash"),
 }
 
-_SUCCESS = Map(
+
+@Map(
     x=Axis("setting", "short"),
     y=Axis("mechanism", "mechanism"),
     z="success",
     hover="%{y}<br>%{x}<br>success %{z:.4f}",
     height=500,
     look={"zmin": 0, "zmax": 1, "texttemplate": "%{z:.3f}", "colorscale": SCALE, "showscale": False},
+    columns=("setting", "mechanism", "success", "separates"),
 )
-
-
-@drawing
-def mechanisms_at_the_papers_sizes(results: Results) -> Drawing:
+def mechanisms_at_the_papers_sizes(results: Results) -> Chart:
     """A heat map of the success of each mechanism in each setting, averaged over draws of random features."""
     success, separates = by_mechanism(results, "success"), by_mechanism(results, "separates")
     rows = [
@@ -50,12 +49,11 @@ def mechanisms_at_the_papers_sizes(results: Results) -> Drawing:
         for setting in SETTINGS
         for name in EVERY
     ]
-    drawn = _SUCCESS.figure(sorted(rows, key=lambda row: EVERY.index(row["mechanism"]), reverse=True))
     text = (
         "Success of each mechanism in the three settings at the paper's sizes: softmax at most temperatures and order "
         "3 share the top, feature maps are far below, and the identity is at zero."
     )
-    return Drawing(drawn, text, columns_of(rows, "setting", "mechanism", "success", "separates"))
+    return sorted(rows, key=lambda row: EVERY.index(row["mechanism"]), reverse=True), text, rows
 
 
 def _panels(x: str) -> go.Figure:

@@ -2,8 +2,8 @@
 
 Every process of the cluster whose variable DASK_CONFIG names the folder encrypts what it sends, and talks only to
 processes that have the same credentials. Whoever has them can run code on the cluster, so only you can read the folder.
-They are good for a year. Dask keeps its scratch files, from which it also imports, in the same folder, and the HTTP
-servers that it starts beside each process, which ask nobody for credentials, serve nothing.
+They are valid for a year. Dask's scratch files, from which it also imports, are in the same folder, and the HTTP
+servers of its processes, which require no credentials, serve nothing.
 """
 
 from __future__ import annotations

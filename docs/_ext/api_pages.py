@@ -21,7 +21,7 @@ def api(page: str) -> str:
     sections = []
     for home, group in groupby(ordered, key=lambda name: name.home):
         lines = [f".. automodule:: {home}", "   :no-members:"]
-        # A file may be called like the function it defines, which then has the name.
+        # A file may have the name of a function that it defines; the name then refers to the function.
         lines += ["   :no-index:", ""] if home in {name.full for name in public} else [""]
         for name in group:
             lines += _entry(name)
@@ -34,7 +34,7 @@ def _entry(name: Name) -> list[str]:
     if inspect.isclass(value):
         return [f".. autoclass:: {name.full}", "   :members:", ""]
     if inspect.isroutine(value):
-        # Overloads say once more, without the defaults, what the last signature says.
+        # Overloads repeat the last signature without its defaults.
         signature = str(inspect.signature(value)) if get_overloads(value) else ""
         return [f".. autofunction:: {name.full}{signature}", ""]
     described = ModuleAnalyzer.for_module(name.home).find_attr_docs().get(("", name.name), [])
@@ -43,7 +43,7 @@ def _entry(name: Name) -> list[str]:
 
 
 def _contents(value: object) -> list[str]:
-    """What a constant holds, as far as it has names."""
+    """The entries of a constant that have names."""
     if isinstance(value, Mapping):
         return [f"A mapping with the keys {', '.join(f'`{key!r}`' for key in value)}."]
     if isinstance(value, tuple):

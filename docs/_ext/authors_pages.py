@@ -1,4 +1,4 @@
-"""A page for the authors of each paper, from the ledger: what holds, what was corrected, what did not come out."""
+"""A page for the authors of each paper, from the ledger: what holds, what was corrected, what was not reproduced."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _HEADINGS = {
 
 
 def authors_summary(paper: str) -> str:
-    """The few lines that the page begins with: the version that was read, and how many of what was found."""
+    """The first lines of the page: the version that was read, and the numbers of claims and errata."""
     load()
     about, errata, counted = PAPERS[paper], slips(paper), count_recorded(paper)
     listed, recorded = claims(paper), records()
@@ -48,7 +48,7 @@ def authors_summary(paper: str) -> str:
 
 
 def authors_errata(paper: str) -> str:
-    """The errata of a paper by rank, those that matter first at the head of their rank."""
+    """The errata of a paper by rank, the most important first within their rank."""
     load()
     first = [slip for slip in first_slips() if slip.claim.paper == paper]
     lines: list[str] = []
@@ -68,7 +68,7 @@ def _entries(errata: Sequence[Slip]) -> list[str]:
 
 
 def authors_findings(paper: str) -> str:
-    """What did not come out, with which settings; what holds, by verdict; and what no program can decide."""
+    """Results that were not reproduced, claims that hold, by verdict, and claims that no program decides."""
     load()
     recorded = records()
     listed = claims(paper)

@@ -20,12 +20,12 @@ _ROOMS = {
     "separation": ("separation", "attention/linear.py", "attention/features.py"),
     "selection": ("selection",),
 }
-"""Where a bare number is one of this paper's; a file that is named belongs to that paper alone."""
+"""The folders in which a bare number is a place of this paper; a file named here belongs to that paper alone."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """A numbered place that no claim is about: what it is in our words, and the place whose claims cover it."""
+    """A numbered place without a claim: what it is in our words, and the place whose claims cover it."""
 
     where: str
     says: str

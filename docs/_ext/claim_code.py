@@ -16,7 +16,7 @@ SCIENCE = ("attention", "nn", "separation", "selection", "hardness")
 
 
 def library_files(claim: Claim) -> list[str]:
-    """The files whose functions and classes the claim's experiments name, by way of the claims' own functions too."""
+    """The files whose functions and classes the claim's experiments use, also through other functions of the claims."""
     experiments = dict.fromkeys(cell.experiment for cell in claim.cells())
     todo: list[object] = [registry.named(name).function for name in experiments]
     seen: set[int] = set()
@@ -37,7 +37,7 @@ def library_files(claim: Claim) -> list[str]:
 
 
 def claim_files(claim: Claim) -> list[str]:
-    """The file that declares it, and those with its experiments."""
+    """The file that declares the claim, and those with its experiments."""
     experiments = [registry.named(cell.experiment).function.__module__ for cell in claim.cells()]
     return [_file(module) for module in dict.fromkeys([claim.home, *experiments])]
 
@@ -49,7 +49,7 @@ def _room(thing: object) -> str | None:
 
 
 def _named_by(function: FunctionType) -> Iterator[object]:
-    """The globals that a function's code names, and of modules among them the attributes that it names."""
+    """The globals that a function's code names, and the attributes of modules that it names."""
     names = set(_names(function.__code__))
     globals_named = [function.__globals__[name] for name in names if name in function.__globals__]
     for thing in globals_named:

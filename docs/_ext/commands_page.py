@@ -1,4 +1,4 @@
-"""The commands, as they describe themselves."""
+"""The help texts of the commands."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def commands() -> str:
 
 
 def _walk(path: str, command: Any) -> Iterator[tuple[str, Any]]:
-    """The commands that are no groups of others. Their classes are typer's own, or click's, by its version."""
+    """The commands that are not groups of commands. Their classes are typer's or click's, depending on the version."""
     inner = getattr(command, "commands", None)
     if inner is None:
         yield path, command

@@ -2,10 +2,10 @@
 
 Docstrings are read in the source and in editors more often than on these pages, so they have Google's sections and no
 other markup: formulas are indented, code is between single backticks, and a star or a bar is a star or a bar. napoleon
-translates the sections alone and takes the rest for reStructuredText. There a bar begins a substitution and a star
-begins emphasis, which Sphinx reported 84 times as errors when it was tried; the lines of an indented formula run
-together, which happened to 68 formulas without a warning; and a name between backticks is no link. This file escapes,
-marks and links, so that no docstring has to.
+translates the sections alone and takes the rest for reStructuredText. In reStructuredText a bar begins a substitution
+and a star begins emphasis, which Sphinx reported 84 times as errors when it was tried; the lines of an indented formula
+are joined, which happened to 68 formulas without a warning; and a name between backticks is not a link. This file
+escapes, marks up and links these texts, so that no docstring has to.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ _SPECIAL = re.compile(r"([\\*|_`<>]|:(?=:))")
 def rst(lines: Sequence[str], links: Mapping[str, str]) -> list[str]:
     """The lines of a docstring, as `inspect.cleandoc` leaves them, in reStructuredText.
 
-    Args:
-        lines: the docstring.
-        links: the full names of what has a page, by the names that docstrings call it.
+    Args: lines: the docstring. links: the full names of documented objects, by the names that docstrings use.
 
     Example:
         >>> docstring = ["The `plan` of |x|.", "", "Args:", "    n: tokens,", "        at least 1.", "    d: width."]
@@ -50,7 +48,7 @@ def rst(lines: Sequence[str], links: Mapping[str, str]) -> list[str]:
 
 
 def _parts(lines: Sequence[str]) -> Iterator[tuple[str | None, list[str]]]:
-    """The sections with their heads, their text no longer indented, and between them what is in no section."""
+    """The sections with their headings, their text without indentation, and the text outside of sections."""
     head: str | None = None
     part: list[str] = []
     for at, line in enumerate(lines):
@@ -75,7 +73,7 @@ def _fields(lines: Sequence[str], links: Mapping[str, str]) -> list[str]:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
-    """Paragraphs; indented ones that follow each other are one, since a formula may have an empty line."""
+    """Paragraphs; consecutive indented ones are one, because a formula may have an empty line."""
     block: list[str] = []
     for line in [*lines, ""]:
         if line.strip():
@@ -93,13 +91,13 @@ def _block(block: Sequence[str], links: Mapping[str, str]) -> list[str]:
     if (marker := re.match(r"- |\d+\. ", block[0])) is not None:
         return _list(block, len(marker[0]), links)
     text = "\n".join(line.strip() for line in block)
-    if text.endswith("::"):  # the formula that follows is marked as such in any case
+    if text.endswith("::"):  # the formula that follows is marked up in any case
         text = text.removesuffix(":")
     return [inline(text, links).replace("\n", " ")]
 
 
 def _list(block: Sequence[str], width: int, links: Mapping[str, str]) -> list[str]:
-    """An item a line, its continuation joined to it."""
+    """One item per line, with its continuation lines joined."""
     items: list[str] = []
     for line in block:
         if re.match(r"- |\d+\. ", line):
@@ -110,7 +108,7 @@ def _list(block: Sequence[str], width: int, links: Mapping[str, str]) -> list[st
 
 
 def inline(text: str, links: Mapping[str, str]) -> str:
-    """Code, links, bold and emphasis; every other character stands for itself."""
+    """Code, links, bold and emphasis; all other characters are literal."""
     parts, at = [], 0
     for match in _INLINE.finditer(text):
         parts.append(_plain(text[at : match.start()]))
@@ -120,7 +118,7 @@ def inline(text: str, links: Mapping[str, str]) -> str:
 
 
 def _joined(text: str, match: re.Match[str], links: Mapping[str, str]) -> str:
-    """The markup, kept apart from the letters that touch it by what reStructuredText swallows."""
+    """The markup, separated from adjacent letters by an escaped space, which reStructuredText removes."""
     if match["bold"] is not None:
         markup = f"**{_escaped(match['bold'])}**"
     else:

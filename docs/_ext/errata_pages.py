@@ -1,4 +1,4 @@
-"""The errata as Markdown, from the ledger: the fifteen that matter first, then those of each paper by their rank."""
+"""The errata as Markdown, from the ledger: the fifteen most important ones, then those of each paper by rank."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from separatrix.lab.wording import many
 from separatrix.studies import load
 
 PAPERS_ORDER = ("kronecker", "separation", "selection")
-"""The papers in the order in which the page of the errata has them."""
+"""The papers in the order of the errata page."""
 
 
 def errata_counts() -> str:
-    """How many errata there are, by paper and by rank, and what the ranks mean."""
+    """The number of errata by paper and by rank, and the meaning of the ranks."""
     load()
     rows = ["| | " + " | ".join(Rank) + " | all |", "| --- | " + "--- | " * (len(Rank) + 1)]
     for title, errata in [*((PAPERS[paper].title, slips(paper)) for paper in PAPERS_ORDER), ("all", slips())]:
@@ -32,7 +32,7 @@ def errata_counts() -> str:
 
 
 def errata_left() -> str:
-    """How many slips are in neither of two lists that were made independently, by paper."""
+    """The number of slips that are in neither of two independent lists, by paper."""
     load()
     headings = ("| | ledger | first reading", "| | ledger and first reading | second reading")
     lines = []
@@ -74,7 +74,7 @@ def text_slip_list(paper: str) -> str:
 
 
 def first_errata() -> str:
-    """The errata that matter first, of all papers, in their order."""
+    """The most important errata of all papers, in their order."""
     load()
     first = first_slips()
     return "\n".join(line for slip in first for line in _numbered(slip, of_paper=True))
@@ -108,7 +108,7 @@ def anchors() -> dict[str, tuple[str, ...]]:
 
 @cache
 def _numbers() -> dict[tuple[str, str], int]:
-    """The number that every erratum has on the page, by its name: those that matter first, then by paper and rank."""
+    """The number of every erratum on the page, by its name: the most important first, then by paper and rank."""
     load()
     first = first_slips()
     rest = [
@@ -126,14 +126,14 @@ def _heading(slip: Slip) -> str:
 
 
 def place_of(slip: Slip) -> str:
-    """Where a paper has an erratum: the first of its places, and how many there are more."""
+    """The place of an erratum: the first of its places, and the number of further places."""
     names = list(dict.fromkeys(erratum.at or called(claim) for claim, erratum in slip.places))
     more = len(names) - 1
     return f"{names[0]}{f' and {more} other place' + 's' * (more > 1) if more else ''}"
 
 
 def called(claim: Claim) -> str:
-    """The name of a claim: its place in the paper, and the part of what is said there."""
+    """The name of a claim: its place in the paper, and its part."""
     part = claim.id.split("/")[2:]
     return f"{claim.where}, {part[0].replace('-', ' ')}" if part else claim.where
 
@@ -154,9 +154,9 @@ def _numbered(slip: Slip, *, of_paper: bool = False) -> list[str]:
 
 
 def wordings(slip: Slip) -> list[str]:
-    """What is printed, what is right and why; where its places differ in that, each with its place.
+    """What is printed, what is right and why; with the places if these differ.
 
-    What a later place has in common with an earlier one is not repeated.
+    Text that a later place has in common with an earlier one is not repeated.
     """
     wordings_of: dict[tuple[str, str, str], list[str]] = {}
     for claim, erratum in slip.places:
@@ -179,7 +179,7 @@ def wordings(slip: Slip) -> list[str]:
 
 
 def _shortened(text: str, earlier: Mapping[str, str]) -> str:
-    """The text, with a reference to the place of an earlier text that it begins with."""
+    """The text, with a reference to the place of an earlier text with which it begins."""
     for known, place in earlier.items():
         if text.startswith(known):
             return f"As in {place}.{text.removeprefix(known)}"
@@ -194,7 +194,7 @@ def command(claims: Iterable[Claim]) -> str:
 
 
 def ledger_counts() -> str:
-    """How many claims there are, of which kinds, and how many errata of which ranks, as a paragraph."""
+    """The number of claims by kind, and of errata by rank, as a paragraph."""
     load()
     count = count_recorded()
     defined, illustrated = (count.verdicts.get(verdict, 0) for verdict in (Verdict.DEFINED, Verdict.ILLUSTRATED))
@@ -208,7 +208,7 @@ def ledger_counts() -> str:
 
 
 def misprints(errata: Sequence[Slip]) -> str:
-    """How many errata there are of each rank, in words."""
+    """The number of errata of each rank, as text."""
     number = Counter(slip.rank for slip in errata)
     said = [f"{number[rank]} {'change' if number[rank] != 1 else 'changes'} a statement" for rank in [Rank.STATEMENT]]
     said += [f"{number[Rank.PROOF]} {'repair' if number[Rank.PROOF] != 1 else 'repairs'} a proof"]

@@ -1,8 +1,8 @@
-"""The tables of evidence for higher orders, from the numbers that the ledger's full profile has found.
+"""The tables of evidence for higher orders, from the results of the full profile.
 
 `python -m docs._ext.evidence STORE` reads the verdicts and numbers of the claims below from a store and writes them to
-`evidence.json`; the store is filled by the commands that `python -m docs._ext.evidence` prints. Pages have their tables
-from that file alone, and `python -m tests.docs.refresh --made` writes them and the figure anew.
+`evidence.json`; the store is filled by the commands that `python -m docs._ext.evidence` prints. The tables of pages are
+generated from that file alone, by `python -m tests.docs.refresh --made`, together with the figure.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PRODUCTS = {
     RECALL: f"{_LEARNED}/recall-product-of-two-order-2",
     TEXT: f"{_LEARNED}/text-product-of-two-order-2",
 }
-"""The claims with the runs of the product of two order-2 attentions, by those with the runs of the others."""
+"""The claims on the product of two order-2 attentions, by the claims on the other attentions."""
 _SETTINGS = "beyond/layer-settings"
 BOTH_NORMS = f"{_SETTINGS}/both-norms"
 CLAIMS = (
@@ -83,12 +83,12 @@ Numbers = Mapping[str, Any]
 
 
 def fingerprint(claim: Claim) -> str:
-    """A hash of the cells of a claim: another one means that what is recorded is of other runs."""
+    """A hash of the cells of a claim: a different hash means that the record is of other runs."""
     return sha256("\n".join(sorted(cell.key for cell in claim.cells())).encode()).hexdigest()
 
 
 def plain(finding: Finding) -> dict[str, Any]:
-    """The numbers of a finding as JSON has them; an interval is its value and its two ends."""
+    """The numbers of a finding as JSON; an interval is its value and its two ends."""
     return {
         name: [value.value, value.low, value.high] if isinstance(value, Interval) else value
         for name, value in finding.numbers.items()
@@ -96,10 +96,10 @@ def plain(finding: Finding) -> dict[str, Any]:
 
 
 def write(store: Store, path: Path = RECORDED) -> None:
-    """Write what a store has found of the claims; what is recorded of the same cells stays where it has none.
+    """Write the results of a store for these claims; records of the same cells are kept if the store has none.
 
     Raises:
-        SeparatrixError: The store lacks cells of a claim that is not recorded, or a claim compares to no record.
+        SeparatrixError: The store lacks cells of a claim without a record, or a claim cannot be compared with it.
     """
     load("beyond")
     before = json.loads(path.read_text()) if path.exists() else {}
@@ -123,7 +123,7 @@ def write(store: Store, path: Path = RECORDED) -> None:
 
 @cache
 def recorded() -> dict[str, dict[str, Any]]:
-    """What is recorded of each claim: verdict, hash of its cells, numbers."""
+    """The record of each claim: verdict, hash of its cells, numbers."""
     found: dict[str, dict[str, Any]] = json.loads(RECORDED.read_text())
     return found
 
@@ -196,7 +196,7 @@ def sizes() -> str:
 
 
 def bounds() -> str:
-    """What a bound on the scores costs and buys, for each bound."""
+    """The cost and the benefit of a bound on the scores, for each bound."""
     shares = listed(number(RECALL, "largest share of the attention on one pair, by R"), [f"{R:g}" for R in RADII])
     rows = []
     for R in RADII:
@@ -226,7 +226,7 @@ def joins() -> str:
 
 
 def _known(id: str, name: str) -> str:
-    """A mean with half the width of its interval, or nothing where there are no runs."""
+    """A mean with half the width of its interval, or an empty text if there are no runs."""
     return _spread(number(id, name), 2) if name in recorded()[id]["numbers"] else ""
 
 
@@ -268,7 +268,7 @@ def verdicts() -> str:
 
 
 def short() -> str:
-    """The few numbers of the readme."""
+    """The numbers of the README."""
     third = "order 3, R = 4"
     rows = []
     for task, id, what, digits in (

@@ -29,7 +29,7 @@ def _panel(panel: int) -> list[str]:
     start, low, high = LEFT + panel * (PANEL + GAP), ticks[0], ticks[-1]
 
     def x(value: float) -> float:
-        """The place of a value; an interval is cut off at the edges."""
+        """The coordinate of a value; an interval is clipped at the edges."""
         return start + (min(max(value, low), high) - low) / (high - low) * PANEL
 
     bottom = TOP + ROW * len(MECHANISMS)

@@ -1,4 +1,4 @@
-"""The table of what the certificate fuzz found, from the file that `python -m tests.attention.fuzz` writes."""
+"""The table of the outcomes of the certificate fuzz, from the file that `python -m tests.attention.fuzz` writes."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ def fuzz_counts() -> str:
 
 
 def _ratio(x: float) -> str:
-    """Four digits, unless they would make 1 of less than 1."""
+    """Four digits, unless a number below 1 would be rounded to 1."""
     return f"1 - {1 - x:.1e}" if 0.9999 < x < 1 else f"{x:.4f}"

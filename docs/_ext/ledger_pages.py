@@ -1,6 +1,6 @@
-"""Paper to code: pages made from the ledger of claims and the verdicts recorded of them.
+"""Paper to code: pages generated from the ledger of claims and their recorded verdicts.
 
-What is made is plain Markdown, so that the pages can be read in the repository as they are.
+The result is plain Markdown, so that the pages can be read in the repository.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from separatrix.studies import load
 
 
 def paper_table(paper: str) -> str:
-    """A row for each definition, theorem and figure of a paper, or for each claim where a place has several."""
+    """A row for each definition, theorem and figure of a paper, or for each claim of a place with several."""
     load()
     recorded = records()
     listed = claims(paper)
@@ -30,7 +30,7 @@ def paper_table(paper: str) -> str:
     for claim in listed:
         rows.setdefault(claim.where, []).append(claim)
     bare = {bare_place.where: bare_place for bare_place in places(paper)}
-    # What is beyond the papers has no place in them, and stays in the order of the ledger.
+    # Claims beyond the papers have no place in them, and stay in the order of the ledger.
     order = list(rows) if paper == "beyond" else sorted({*rows, *bare}, key=lambda where: (place(where), where))
     lines = ["| place | what it says | in the code | claim, and what is found |", "| --- | --- | --- | --- |"]
     for where in order:
@@ -76,20 +76,20 @@ def _claim_rows(
 
 
 _UNFOLDED = 2
-"""The most files of a claim that are not folded."""
+"""The largest number of files of a claim that are not folded."""
 
 
 def _folded(summary: str, lines: Iterable[str]) -> str:
-    """Lines of a cell that a reader unfolds."""
+    """The lines of a cell that a reader can unfold."""
     return f"<details><summary>{summary}</summary>{'<br>'.join(lines)}</details>"
 
 
 _SHOWN = 3
-"""So many of the wrong neighbours of a claim are written out in the table of a paper."""
+"""The number of wrong neighbours of a claim that the table of a paper shows."""
 
 
 def _rejected(claim: Claim) -> str:
-    """The wrong neighbours of a claim, or the first of them and how many there are more."""
+    """The wrong neighbours of a claim, or the first ones and the number of the others."""
     said = [marked(neighbour.says) for neighbour in claim.neighbours]
     more = len(said) - _SHOWN
     return "; ".join(said[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
@@ -102,7 +102,7 @@ def _place_row(place_of_paper: Place, cited: Sequence[str]) -> str:
 
 
 def paper_heading(paper: str) -> str:
-    """Whose paper it is, and the version that was read."""
+    """The authors of the paper, and the version that was read."""
     about = PAPERS[paper]
     version = f"; {plain(about.version)}" if about.version else ""
     version = re.sub(r"arXiv:(\d{4}\.\d{5})", r"[arXiv:\1](https://arxiv.org/abs/\1)", version)

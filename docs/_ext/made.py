@@ -1,4 +1,4 @@
-"""What pages have from the source: the ledger, the commands, the API, notebooks.
+"""The generated parts of pages: the ledger, the commands, the API, notebooks.
 
 A page marks the place by a line of its own. Sphinx fills in the API and the notebooks while it builds, at a line
 ``<!-- made: api selection -->``. The papers' tables, the errata, the commands, the evidence, the counts of the fuzz and
@@ -60,7 +60,7 @@ _COMMITTED: Mapping[str, Callable[..., str]] = {
 
 
 def filled(text: str) -> str:
-    """A page with the marks replaced that are filled in by the build; what is committed stays.
+    """A page with the parts filled in that the build generates; committed parts are kept.
 
     A mark of an unknown kind is a `KeyError`.
     """
@@ -72,7 +72,7 @@ def filled(text: str) -> str:
 
 
 def refreshed(text: str) -> str:
-    """A page whose committed parts are made anew from the source. Its other marks stay."""
+    """A page whose committed parts are regenerated from the source. Its other marks stay."""
 
     def content_of(part: re.Match[str]) -> str:
         head = part[0].partition("\n")[0]
@@ -87,7 +87,7 @@ def _fill(app: Sphinx, page: str, source: list[str]) -> None:
 
 
 def _translate(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
-    """The docstring in reStructuredText; a word that is one of the function's parameters is no link."""
+    """The docstring in reStructuredText; a word that is a parameter of the function is not a link."""
     home = getattr(value, "__module__", None) or (value.__name__ if inspect.ismodule(value) else "separatrix")
     known = links(home if home.startswith("separatrix") else "separatrix")
     called = inspect.isfunction(value) or (inspect.isclass(value) and not issubclass(value, BaseException))
@@ -96,7 +96,7 @@ def _translate(app: Sphinx, what: str, name: str, value: object, options: object
 
 
 def _skip(app: Sphinx, what: str, name: str, value: object, skip: bool, options: object) -> bool | None:
-    """The fields of named tuples describe themselves by their number, which says nothing."""
+    """The automatic docstrings of the fields of named tuples give only their numbers."""
     return True if str(getattr(value, "__doc__", "")).startswith("Alias for field number") else None
 
 

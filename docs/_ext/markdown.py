@@ -1,4 +1,4 @@
-"""Markdown of texts: every character stands for itself, and what is between dollar signs is a formula."""
+"""Texts as Markdown: all characters are literal, except formulas between dollar signs."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from separatrix.claims.formulas import pieces
 def marked(text: str) -> str:
     r"""A text of the ledger within a line of Markdown: its formulas as LaTeX between dollar signs, the rest plain.
 
-    Between a brace and an underscore comes a space, which LaTeX ignores: without it some sites take two underscores in
-    formulas for emphasis.
+    A space, which LaTeX ignores, separates a brace from an underscore: otherwise some sites read two underscores in
+    formulas as emphasis.
 
     >>> marked(r"At most $\hat{x}_1 < 2$ * n")
     'At most $\\hat{x} _1 < 2$ \\* n'
@@ -22,9 +22,9 @@ def marked(text: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Text in which every character stands for itself, within a line of Markdown.
+    """Text with all characters literal, within a line of Markdown.
 
-    An underscore inside a word needs no backslash; brackets need none unless they would make a link.
+    An underscore inside a word needs no backslash; brackets need one only if they would make a link.
 
     >>> plain("A_1 * |x|_{2} < $2$")
     'A_1 \\\\* \\\\|x\\\\|\\\\_{2} \\\\< \\\\$2\\\\$'

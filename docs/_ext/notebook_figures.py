@@ -1,6 +1,6 @@
-"""The figures of the notebooks, of the numbers that they print and more of the same: `notebooks/figures`.
+"""The figures of the notebooks, drawn from the numbers that they print and further ones: `notebooks/figures`.
 
-``python -m docs._ext.notebook_figures`` draws them anew.
+``python -m docs._ext.notebook_figures`` redraws them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def success() -> go.Figure:
 
 
 def loss() -> go.Figure:
-    """The population loss of the notebook's run, what the theorem allows, and the best of nets that are too narrow."""
+    """The population loss of the notebook's run, the theorem's bound, and the infimum of nets that are too narrow."""
     T, q, d, lr, steps = 100, 3, 5, 0.005, 10**6
     run = population_dynamics(T=T, q=q, d=d, lr=lr, steps=steps)
     at = sorted({round(10 ** (k / 20)) for k in range(121)})

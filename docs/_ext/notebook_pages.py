@@ -29,5 +29,5 @@ def notebook(name: str) -> str:
 
 
 def printed(cell: dict[str, Any]) -> list[str]:
-    """What a code cell is recorded to print; other outputs are not kept."""
+    """The recorded output of a code cell; only text is kept."""
     return ["".join(output["text"]) for output in cell["outputs"] if output["output_type"] == "stream"]

@@ -1,4 +1,4 @@
-"""What is public, where it is defined, and the page that shows it."""
+"""The public names, the modules that define them, and the pages that show them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ FIRST = (
     "verify",
     "top_tuples",
 )
-"""The names that most readers look for: a page of the API begins with those of them that it has, in this order."""
+"""The most used names: a page of the API begins with those that it has, in this order."""
 
 
 @dataclass(frozen=True)
@@ -84,10 +84,10 @@ def names(page: str) -> tuple[Name, ...]:
 
 @cache
 def links(home: str) -> dict[str, str]:
-    """The full names of what has a page, by every name that the docstrings of a module call it.
+    """The full names of documented objects, by every name that the docstrings of a module use.
 
-    A bare name means what it means in the module's own room, or in `separatrix` itself: elsewhere there are other
-    things called `train` or `margin`.
+    A bare name is resolved in the module's own namespace, or in `separatrix`: other modules also have a `train` or
+    `margin`.
     """
     full_names: dict[str, str] = {}
     for page in PAGES:
@@ -103,7 +103,7 @@ def _room(home: str) -> str:
 
 
 def _home(room: ModuleType, name: str, value: object) -> str:
-    """The module that defines it: its own word for functions and classes, the imports of the room for constants."""
+    """The module that defines it: stated by functions and classes, found by the imports for constants."""
     if inspect.isroutine(value) or inspect.isclass(value):
         home = value.__module__
         if isinstance(home, str) and home.startswith("separatrix"):

@@ -14,7 +14,7 @@ from sphinx.application import Sphinx
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 PUNCTUATION = re.compile(r"[.,;:!?)\]]+|'s\b|-\w+")
-"""What belongs to the formula before it: punctuation, a genitive, or the rest of a hyphenated word."""
+"""Text that belongs to the formula before it: punctuation, a genitive, or the rest of a hyphenated word."""
 
 
 def join_punctuation(document: nodes.Element) -> None:

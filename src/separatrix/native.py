@@ -210,7 +210,7 @@ def native() -> Native:
     if not FILE.exists():
         if wanted:
             raise SeparatrixError(f"SEPARATRIX_ISA: expected 'none', because no kernels are installed; got {wanted!r}.")
-        reason = "They are not installed: when the package was, no C++ compiler was found, or it failed."
+        reason = "They were not built: at installation no C++ compiler was found, or it failed."
         return Native(None, NONE, reason)
     try:
         library = ctypes.PyDLL(str(FILE))

@@ -18,7 +18,7 @@ FAILS, HOLDS, NOT_REPRODUCED, UNDECIDED = (
 
 
 def changed(results: Sequence[CellResult], **to: Any) -> list[CellResult]:
-    """The results, with entries of the first result that has them replaced."""
+    """The results, with some entries replaced in the first result that has them."""
     at = next(i for i, cell in enumerate(results) if to.keys() <= cell.result.keys())
     return [*results[:at], replace(results[at], result={**results[at].result, **to}), *results[at + 1 :]]
 

@@ -15,7 +15,16 @@ from docs._ext.authors_pages import authors_errata, authors_findings, authors_su
 from docs._ext.cited_places import citing_files, places
 from docs._ext.claim_code import PACKAGE, claim_files, library_files
 from docs._ext.commands_page import commands
-from docs._ext.errata_pages import PAPERS_ORDER, anchors, command, errata_counts, errata_list, first_errata
+from docs._ext.errata_pages import (
+    PAPERS_ORDER,
+    anchors,
+    called,
+    command,
+    errata_counts,
+    errata_list,
+    first_errata,
+    wordings,
+)
 from docs._ext.fuzz_counts import COUNTS, fuzz_counts
 from docs._ext.ledger_pages import paper_table
 from docs._ext.made import filled, refreshed
@@ -73,11 +82,25 @@ def test_every_erratum_is_listed_once() -> None:
         page = first if slip.name in names else pages[slip.claim.paper]
         seen = f"To see it: `{command(claim for claim, _ in slip.places)}`\n"
         assert seen in page
-        for _, erratum in slip.places:
+        first_place: dict[str, str] = {}
+        for claim, erratum in slip.places:
             for name, text in (("Printed", erratum.printed), ("Right", erratum.right), ("Why", erratum.why)):
-                assert f"*{name}:* {marked(text)}" in page
+                known = next((known for known in first_place if text != known and text.startswith(known)), text)
+                whole = f"*{name}:* {marked(text)}"
+                shortened = f"*{name}:* As in {first_place.get(known)}.{marked(text.removeprefix(known))}"
+                assert whole in page or shortened in page
+                if len(text) > 80 and name != "Printed":
+                    first_place.setdefault(text, erratum.at or called(claim))
     numbers = re.findall(r"^#{3,4} (\d+)\. ", first + "".join(pages.values()), re.MULTILINE)
     assert [int(number) for number in numbers] == list(range(1, len(slips()) + 1))
+
+
+def test_a_correction_is_not_repeated_at_every_place() -> None:
+    slip = next(slip for slip in slips() if any(claim.id == "selection/corollary-e.16" for claim, _ in slip.places))
+    right = slip.places[0][1].right
+    assert len(slip.places) == 5
+    assert all(erratum.right == right for _, erratum in slip.places)
+    assert "\n".join(wordings(slip)).count(marked(right)) == 1
 
 
 def test_errata_are_counted_by_paper_and_rank() -> None:

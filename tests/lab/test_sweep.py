@@ -109,8 +109,8 @@ def test_many_seeds_take_no_memory() -> None:
         (HEAD + "axis = 1", "axis: expected experiment, combine, trials or seeds, baseline, axes, got 'axis'."),
         (HEAD + 'combine = "zip"', "combine: expected 'product' or 'one-at-a-time', got 'zip'."),
         (HEAD + "combine = 1.5", "combine: expected a string, got 1.5."),
-        (HEAD + "seeds = [1]", "trials: expected one of trials and seeds, got both."),
-        ('experiment = "tests.plane"', "trials: expected one of trials and seeds, got neither."),
+        (HEAD + "seeds = [1]", "trials: expected either trials or seeds, got both."),
+        ('experiment = "tests.plane"', "trials: expected either trials or seeds, got neither."),
         ('experiment = "tests.plane"\ntrials = 0', "trials: expected an integer from 1 to 2^63 - 1, got 0."),
         ('experiment = "tests.plane"\ntrials = 9223372036854775808', "trials: expected an integer from 1 to 2^63 - 1"),
         ('experiment = "tests.plane"\ntrials = 2.0', "trials: expected an integer >= 1, got 2.0."),
@@ -174,8 +174,11 @@ def test_many_seeds_take_no_memory() -> None:
             "axes.x.to: expected a value that the steps reach",
         ),
         (HEAD + "[axes]\nx = {from = 1, to = -2, factor = -2}", "axes.x.to: expected a value that the steps reach"),
-        (HEAD + "[axes]\nn = [1]", "baseline.x: expected a value, as tests.plane has no other, got nothing."),
-        ('combine = "one-at-a-time"\n' + HEAD + "[axes]\nx = [1]\nn = [2]", "baseline.x: expected a value, as"),
+        (
+            HEAD + "[axes]\nn = [1]",
+            "baseline.x: expected a value, because tests.plane has no default for it, got nothing.",
+        ),
+        ('combine = "one-at-a-time"\n' + HEAD + "[axes]\nx = [1]\nn = [2]", "baseline.x: expected a value, because"),
     ],
 )
 def test_a_bad_field_is_named(text: str, told: str) -> None:

@@ -113,7 +113,7 @@ def test_without_a_library_plain_pytorch_runs_and_says_why(forked, copied: Path)
     assert found == [
         "none",
         "False",
-        "They are not installed: when the package was, no C++ compiler was found, or it failed.",
+        "They were not built: at installation no C++ compiler was found, or it failed.",
     ]
     code = HERE + "import torch; print(separatrix.tensor_attention(*torch.ones(3, 4, 2)).sum().item())"
     assert told(forked(code, arguments, SEPARATRIX_ISA="")) == ["8.0"]

@@ -122,7 +122,7 @@ def read(row: Sequence[Any]) -> StoredRecord | Damaged:
     if not is_unchanged:
         return Damaged(id, fields[0], "the row is not as it was written")
     if (record := checked_record(fields, facts)) is None:
-        return Damaged(id, fields[0], "the row has a right checksum, but does not hold a cell and its result")
+        return Damaged(id, fields[0], "the row has a correct checksum, but does not contain a cell and its result")
     if fields[9] is not None and record.origin is None:
         what = "the facts about the origin of the result are lost; the result itself is as it was written"
         return Damaged(id, record.key, what, record)

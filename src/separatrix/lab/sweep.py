@@ -135,7 +135,9 @@ def _sweep(table: dict[str, Any]) -> Sweep:
     always = {*recipe.defaults, *baseline, *(axes if combine == "product" or len(axes) == 1 else ())}
     for name in recipe.hints:
         if name not in always:
-            raise ArgumentError(f"baseline.{name}", expected=f"a value, as {recipe.name} has no other", got="nothing")
+            raise ArgumentError(
+                f"baseline.{name}", expected=f"a value, because {recipe.name} has no default for it", got="nothing"
+            )
     return sweep
 
 
@@ -188,9 +190,7 @@ def _refuse_twins(values: Sequence[Any], field: str) -> None:
 
 def _seeds(table: dict[str, Any]) -> Sequence[int]:
     if ("trials" in table) == ("seeds" in table):
-        raise ArgumentError(
-            "trials", expected="one of trials and seeds", got="both" if "trials" in table else "neither"
-        )
+        raise ArgumentError("trials", expected="either trials or seeds", got="both" if "trials" in table else "neither")
     if "trials" in table:
         trials = _typed(table, "trials", int, "an integer >= 1")
         if not is_whole(trials, low=1, high=LARGEST_SEED):

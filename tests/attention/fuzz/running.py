@@ -46,7 +46,7 @@ def missing(tally: Tally, seed: int, cases: int, size: int = PART) -> Iterator[t
 
 
 def run(cases: int, seed: int, processes: int, out: Path, tell: Callable[[Tally], None], triton: bool = False) -> Tally:
-    """Run the missing ones of this number of cases of a seed, and save the tally to a file after each part."""
+    """Run the first cases of a seed that the tally lacks, and save the tally to a file after each part."""
     tally = Tally.load(out)
     parts = missing(tally, seed, cases, PART_OF_TRITON if triton else PART)
     context = multiprocessing.get_context("spawn")

@@ -179,7 +179,7 @@ def _metadata(path: str | Path, metadata: object) -> dict[str, Any]:
     try:
         metadata = json.loads(text)
     except (ValueError, RecursionError):
-        raise _not_saved(path, "one whose metadata are no JSON") from None
+        raise _not_saved(path, "one whose metadata is not JSON") from None
     if not isinstance(metadata, dict) or metadata.get("format") != _FORMAT:
         got = f"format {metadata.get('format')!r}"[:40] if isinstance(metadata, dict) else "another"
         raise ArgumentError("file", expected=f"format {_FORMAT}", got=f"{got} in {path}")

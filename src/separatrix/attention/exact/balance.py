@@ -290,7 +290,7 @@ def _scores_out_of_range(magnitudes: Magnitudes) -> SeparatrixError:
 def _values_out_of_range(magnitudes: Magnitudes) -> SeparatrixError:
     sizes = {f"values[{m}]": log2_abs(x) for m, x in enumerate(numbers(magnitudes.values.amax((1, 2))))}
     return SeparatrixError(
-        f"{_listed(sizes)}: their products leave the range of {magnitudes.dtype}. Divide one of them by a power of two."
+        f"{_listed(sizes)}: their products overflow {magnitudes.dtype}. Divide one of them by a power of two."
     )
 
 

@@ -251,8 +251,8 @@ class ProductAttention(nn.Module):
 class MixedAttention(nn.Module):
     """Attention of which the first half of the heads is of order 2 and the other half of order 3.
 
-    The second key and value sets, which order 2 has not, are projected for the other half alone. The norms are those of
-    `TensorAttention`.
+    The second key and value sets, which order 2 does not have, are projected for the other half alone. The norms are
+    those of `TensorAttention`.
 
     Example:
         >>> layer = MixedAttention(8, 2, 0.5, ("qk_norm",), generator=torch.Generator().manual_seed(0))

@@ -35,6 +35,7 @@ HEADS = (1, 32, 1024)
 MOST_ENTRIES = 1 << 25
 """Calls for which the fused peer would materialise more entries of keys are left out: they are not short."""
 AT_MOST = 0.95
+AGAIN = 3
 
 
 def sizes(n: int) -> list[tuple[int, int]]:
@@ -58,15 +59,29 @@ def times(n: int, d: int, heads: int, is_causal: bool, backward: bool, *, second
         )
 
 
+def worst(n: int, is_causal: bool, backward: bool) -> Row:
+    """The row of the size whose ratio is the worst.
+
+    The worst of many is likely one that other work has disturbed, so it is measured again for longer, at most
+    `AGAIN` times, and the best time of each function counts.
+    """
+    measured = {size: times(n, *size, is_causal, backward) for size in sizes(n)}
+
+    def ratio(size: tuple[int, int]) -> float:
+        return measured[size][OURS] / min(took for name, took in measured[size].items() if name != OURS)
+
+    again: set[tuple[int, int]] = set()
+    while (size := max(measured, key=ratio)) not in again and len(again) < AGAIN:
+        longer = times(n, *size, is_causal, backward, seconds=1.0)
+        measured[size] = {name: min(took, longer[name]) for name, took in measured[size].items()}
+        again.add(size)
+    (d, heads), best, middle = size, measured[size], median(map(ratio, measured))
+    peer = min((name for name in best if name != OURS), key=best.__getitem__)
+    name = f"order 3{' causal' if is_causal else ''}{' forward + backward' if backward else ''}, n = {n}"
+    note = f"the worst of {len(measured)}: d = {d}, {heads} heads, {peer}; the median is {middle:.2f}"
+    return Row(name, best[OURS], "the best peer", best[peer], AT_MOST, note=note)
+
+
 def rows() -> Iterator[Row]:
     for n, is_causal, backward in product(LENGTHS, (False, True), (False, True)):
-        ratios = {}
-        for d, heads in sizes(n):
-            best = times(n, d, heads, is_causal, backward)
-            ours, peer = best.pop(OURS), min(best, key=best.__getitem__)
-            ratios[d, heads] = (ours / best[peer], ours, best[peer], peer)
-        (d, heads), (_, ours, theirs, peer) = max(ratios.items(), key=lambda size: size[1][0])
-        middle = median(ratio for ratio, *_ in ratios.values())
-        note = f"the worst of {len(ratios)}: d = {d}, {heads} heads, {peer}; the median is {middle:.2f}"
-        name = f"order 3{' causal' if is_causal else ''}{' forward + backward' if backward else ''}, n = {n}"
-        yield Row(name, ours, "the best peer", theirs, AT_MOST, note=note)
+        yield worst(n, is_causal, backward)

@@ -58,6 +58,7 @@ public:
     }
 
     Index count() const { return count_; }
+    bool everything() const { return everything_; }
     Index place(Index packed) const { return everything_ ? packed : places_[packed]; }
     Range packed(Range range) const {
         return everything_ ? range : Range{before_[range.start], before_[range.stop]};

@@ -13,101 +13,14 @@
 
 #include <memory>
 
+#include "exact_block.hpp"
+#include "exact_few_queries.hpp"
 #include "exact_merged.hpp"
 #include "exact_prefixes.hpp"
 #include "tasks.hpp"
-#include "weights.hpp"
 
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
-
-// A power of two as a product of two, either of which is in the range of the type: `Power` of arithmetic/incoming.py.
-template <class T> struct Power {
-    T first, second;
-
-    // Two to the exponent; or one over that, for a sign of -1.
-    explicit Power(int exponent = 0, int sign = 1) {
-        const int half = (exponent - (exponent & 1)) / 2;
-        first = std::ldexp(T(1), sign * half), second = std::ldexp(T(1), sign * (exponent - half));
-    }
-
-    T times(T x) const { return x * first * second; }
-};
-
-// What the backward pass reads of a head of queries, beside its sets. Incoming gradients are brought near 1, for each
-// query by a power of two of its own and once more by that of the head: see incoming_rows.py, which says why.
-template <class T> struct BackwardRows {
-    Array<T> query;      // (L_q, d): times the scale, in units of log 2
-    Array<T> peaks;      // (L_q): log-sum-exps in these units; 0 for a query with nothing to attend
-    Array<T> near;       // (L_q, d_v): the incoming gradients over each query's own power
-    Array<T> delta;      // (L_q): <near, out> - the gradient of the log-sum-exp over the same power
-    Array<T> incoming;   // (L_q, d_v): the incoming gradients over the power of the head; padded to whole vectors
-    Array<T> weighted;   // (L_q, d): the queries times scale and share of the head's power; padded
-    Array<Power<T>> own; // (L_q)
-    Power<T> of_head;
-
-    BackwardRows(const separatrix_call& call, const Cut<T>& cut, const separatrix_gradients& given, Index head)
-        : query(call.query_length * call.d), peaks(call.query_length), near(call.query_length * call.d_v),
-          delta(call.query_length), incoming(call.query_length * cut.width), weighted(call.query_length * cut.depth),
-          own(call.query_length) {
-        Array<int> exponents(call.query_length);
-        Array<T> out(call.d_v);
-        int largest = NONE;
-        for (Index i = 0; i < call.query_length; ++i) {
-            exponents[i] = read_incoming(call, given, head, i);
-            largest = std::max(largest, exponents[i]);
-        }
-        of_head = Power<T>(largest);
-        const T in_log2 = static_cast<T>(call.scale * LOG2_E), scale = static_cast<T>(call.scale);
-        for (Index i = 0; i < call.query_length; ++i) {
-            const int exponent = exponents[i] == NONE ? 0 : exponents[i];
-            const Power<T> away(exponent, -1), share(std::max(exponents[i] - largest, NONE));
-            own[i] = Power<T>(exponent);
-            T *from = near + i * call.d_v, *to = incoming + i * cut.width, *rows = weighted + i * cut.depth;
-            for (Index c = 0; c < call.d_v; ++c) {
-                from[c] = away.times(from[c]);
-                to[c] = share.times(from[c]);
-            }
-            read_row<T>(call.type, given.out, head, i, call.d_v, out);
-            delta[i] = against(call.d_v, from, out) - away.times(delta[i]);
-            read_row(call.type, call.query, head, i, call.d, rows);
-            for (Index l = 0; l < call.d; ++l) {
-                query[i * call.d + l] = rows[l] * in_log2;
-                rows[l] = share.times(rows[l] * scale);
-            }
-            fill_zeros(to, call.d_v, cut.width);
-            fill_zeros(rows, call.d, cut.depth);
-        }
-    }
-
-    // The gradients of the query at index i as they come in, that of its log-sum-exp in `delta`; zeros where it has
-    // nothing to attend. Gives the exponent of the power of two next to the largest, or NONE where all are zero.
-    int read_incoming(const separatrix_call& call, const separatrix_gradients& given, Index head, Index i) {
-        const T lse = *row_of<T>(given.lse, head, i);
-        T* row = near + i * call.d_v;
-        peaks[i] = delta[i] = 0;
-        fill_zeros(row, 0, call.d_v);
-        if (lse == -std::numeric_limits<T>::infinity()) return NONE;
-        peaks[i] = static_cast<T>(static_cast<double>(lse) * LOG2_E);
-        delta[i] = *row_of<T>(given.grad_lse, head, i);
-        read_row(call.type, given.grad_out, head, i, call.d_v, row);
-        T most = std::fabs(delta[i]);
-        for (Index c = 0; c < call.d_v; ++c) most = larger(most, std::fabs(row[c]));
-        if (most == 0) return NONE;
-        int exponent = 0;
-        if (std::isfinite(most)) std::frexp(most, &exponent);
-        return exponent;
-    }
-
-    // <a, b>, rounded as products of rows are: an output that is one of the values has that value's product, bit by bit.
-    static T against(Index width, const T* a, const T* b) {
-        Vector<T> sum{};
-        for (Index c = 0; c < width; ++c) sum = multiply_add(all(a[c]), all(b[c]), sum);
-        return sum[0];
-    }
-
-    static constexpr int NONE = -1100;  // below the exponent of every number
-};
 
 // The sets of a head of queries, and the pair of a prefix and a chunk that each group begins with.
 template <class T> struct BackwardSets {
@@ -175,104 +88,13 @@ template <class T> struct GroupGradients {
     }
 };
 
-// A chunk of keys and values that blocks of queries go over, and where their gradients are added up.
-template <class T> struct BackwardChunk {
-    Panels<T> key_panels, value_panels;
-    Index first;                  // the first key of the chunk in the panels, a whole number of panels
-    const T* key_rows;            // padded
-    T *key_grads, *value_grads;   // padded
-};
-
-// Adds a block of queries: five products, through weights P and their gradients D in the first caches.
-template <class T> class QueryBlock {
-public:
-    QueryBlock(const separatrix_call& call, const Cut<T>& cut)
-        : call_(call), cut_(cut), P_(Cut<T>::QUERY_BLOCK * cut.backward_chunk),
-          D_(Cut<T>::QUERY_BLOCK * cut.backward_chunk) {}
-
-    // `within` gives the keys of the chunk that a query may attend, counted from the chunk's first.
-    template <class Within>
-    void add(const BackwardRows<T>& all, const BackwardChunk<T>& chunk, Range queries, Within within, T* grad_query) {
-        // Later queries attend later keys: the first and the last tell which keys the block is about.
-        Range about = within(queries.start);
-        for (Index i = queries.start + 1; i < queries.stop; ++i) {
-            const Range one = within(i);
-            if (one.size()) about = about.size() ? Range{std::min(about.start, one.start), std::max(about.stop, one.stop)} : one;
-        }
-        if (!about.size()) return;
-        const Index rows = queries.size(), stride = cut_.backward_chunk;
-        const Index first_panel = about.start / PANEL<T>, panels = (about.stop + PANEL<T> - 1) / PANEL<T> - first_panel;
-        const Index from = first_panel * PANEL<T>;
-        each_tile(rows, [&](auto count, Index r) {
-            constexpr int R = decltype(count)::value;
-            const Index i = queries.start + r;
-            scores<T, R>(call_.d, {all.query + i * call_.d, call_.d, 1}, chunk.key_panels, chunk.first + from, panels,
-                         P_ + r * stride + from, stride);
-            scores<T, R>(call_.d_v, {all.near + i * call_.d_v, call_.d_v, 1}, chunk.value_panels, chunk.first + from,
-                         panels, D_ + r * stride + from, stride);
-        });
-        for (Index r = 0; r < rows; ++r) {
-            T *P = P_ + r * stride, *D = D_ + r * stride;
-            const Range own = within(queries.start + r);
-            if (own.size()) weigh<T, Kept::NEAR_ONE>(P, own.start, own.stop, all.peaks[queries.start + r]);
-            fill_zeros(P, about.start, std::max(about.start, std::min(own.start, about.stop)));
-            fill_zeros(P, own.size() ? own.stop : about.start, about.stop);
-            for (Index v = about.start / WIDTH<T> * WIDTH<T>; v < about.stop; v += WIDTH<T>)
-                store(D + v, (load(D + v) - all.delta[queries.start + r]) * load(P + v));
-            fill_zeros(D, about.start, std::max(about.start, std::min(own.start, about.stop)));
-            fill_zeros(D, own.size() ? own.stop : about.start, about.stop);
-        }
-        each_tile(rows, [&](auto count, Index r) {
-            add_to<decltype(count)::value>(about.size(), {D_ + r * stride + about.start, stride, 1},
-                                           chunk.key_rows + about.start * cut_.depth, cut_.depth,
-                                           grad_query + (queries.start + r) * cut_.depth);
-        });
-        each_tile(about.size(), [&](auto count, Index j) {
-            constexpr int R = decltype(count)::value;
-            const Index at = about.start + j;
-            add_to<R>(rows, {P_ + at, 1, stride}, all.incoming + queries.start * cut_.width, cut_.width,
-                      chunk.value_grads + at * cut_.width);
-            add_to<R>(rows, {D_ + at, 1, stride}, all.weighted + queries.start * cut_.depth, cut_.depth,
-                      chunk.key_grads + at * cut_.depth);
-        });
-    }
-
-private:
-    // into[r] += sum over k of A[r][k] B[k], for rows of `width` columns.
-    template <int R> static void add_to(Index depth, Left<T> A, const T* B, Index width, T* into) {
-        each_column_of<T>(width, [&](auto vectors, Index column) {
-            constexpr int N = decltype(vectors)::value;
-            Vector<T> product[R][N] = {};
-            add_product<T, R, N>(depth, A, B + column, width, product);
-            for (int r = 0; r < R; ++r)
-                for (int n = 0; n < N; ++n) {
-                    T* to = into + r * width + column + n * WIDTH<T>;
-                    store(to, load(to) + product[r][n]);
-                }
-        });
-    }
-
-    // Call f for the rows [0, count), in tiles of nearly equal size.
-    template <class F> static void each_tile(Index count, F&& f) {
-        const Index tiles = (count + ROWS - 1) / ROWS;
-        for (Index tile = 0; tile < tiles; ++tile) {
-            const Index first = count * tile / tiles, last = count * (tile + 1) / tiles;
-            with_rows(last - first, [&](auto rows) { f(rows, first); });
-        }
-    }
-
-    const separatrix_call& call_;
-    const Cut<T>& cut_;
-    Array<T> P_, D_;
-};
-
 template <class T> class Backward {
 public:
     Backward(const separatrix_call& call, const Cut<T>& cut, const Sets<T>& sets, const BackwardRows<T>& rows,
              GroupGradients<T>& into)
         : call_(call), cut_(cut), all_(rows), sets_(sets), inner_(sets_[cut.inner]), into_(into), prefix_keys_(cut.depth),
           prefix_values_(cut.width), key_panels_(cut.backward_chunk * call.d), value_panels_(cut.backward_chunk * call.d_v),
-          key_rows_(cut.backward_chunk * cut.depth), key_grads_(cut.backward_chunk * cut.depth),
+          key_rows_(cut.backward_chunk * cut.depth), value_rows_(cut.backward_chunk * cut.width), key_grads_(cut.backward_chunk * cut.depth),
           value_grads_(cut.backward_chunk * cut.width), fold_(std::max(cut.depth, cut.width)), block_(call, cut) {}
 
     // The pairs of a group; the chunks of a prefix follow each other.
@@ -300,10 +122,11 @@ private:
         if (!queries.size()) return;
         write_products(prefix, keys);
         const BackwardChunk<T> chunk{Panels<T>(key_panels_, call_.d), Panels<T>(value_panels_, call_.d_v), 0, key_rows_,
-                                     key_grads_, value_grads_};
+                                     nullptr, key_grads_, value_grads_};
         for (Index first = queries.start; first < queries.stop; first += Cut<T>::QUERY_BLOCK) {
             const Range block{first, std::min(first + Cut<T>::QUERY_BLOCK, queries.stop)};
-            block_.add(all_, chunk, block, [&](Index query) { return within(query, keys); }, into_.query);
+            block_.add(all_.block(block), chunk, [&](Index r) { return within(first + r, keys); },
+                       into_.query + first * cut_.depth);
             check_interrupt();
         }
         fold(prefix, keys, false);
@@ -313,17 +136,18 @@ private:
     void write_products(const Prefixes<T>& prefix, Range keys) {
         multiply_prefix<T>(sets_, prefix, false, cut_.depth, nullptr, prefix_keys_);
         multiply_prefix<T>(sets_, prefix, true, cut_.width, nullptr, prefix_values_);
-        const Index count = keys.size(), full = rounded_up(count, PANEL<T>);
-        for (Index j = 0; j < full; ++j) {
-            T* row = key_rows_ + j * cut_.depth;
-            const T *key = inner_.keys + (keys.start + j) * cut_.depth, *value = inner_.values + (keys.start + j) * cut_.width;
-            for (Index l = 0; l < cut_.depth; ++l) row[l] = j < count ? key[l] * prefix_keys_[l] : T(0);
-            for (Index l = 0; l < call_.d; ++l) key_panels_[in_panels<T>(j, l, call_.d)] = row[l];
-            for (Index c = 0; c < call_.d_v; ++c)
-                value_panels_[in_panels<T>(j, c, call_.d_v)] = j < count ? value[c] * prefix_values_[c] : T(0);
-        }
-        fill_zeros<T>(key_grads_, 0, full * cut_.depth);
-        fill_zeros<T>(value_grads_, 0, full * cut_.width);
+        const Index count = keys.size();
+        multiply_rows(inner_.keys + keys.start * cut_.depth, count, cut_.depth, prefix_keys_, key_rows_);
+        multiply_rows(inner_.values + keys.start * cut_.width, count, cut_.width, prefix_values_, value_rows_);
+        write_panels<T>(key_rows_, count, call_.d, cut_.depth, key_panels_);
+        write_panels<T>(value_rows_, count, call_.d_v, cut_.width, value_panels_);
+        fill_zeros<T>(key_grads_, 0, count * cut_.depth);
+        fill_zeros<T>(value_grads_, 0, count * cut_.width);
+    }
+
+    static void multiply_rows(const T* rows, Index count, Index padded, const T* by, T* to) {
+        for (Index j = 0; j < count; ++j, rows += padded, to += padded)
+            for (Index c = 0; c < padded; c += WIDTH<T>) store(to + c, load(rows + c) * load(by + c));
     }
 
     // The keys of the chunk that a query may attend, counted from the chunk's first.
@@ -373,7 +197,7 @@ private:
     const Sets<T>& sets_;
     const Set<T>& inner_;
     GroupGradients<T>& into_;
-    Array<T> prefix_keys_, prefix_values_, key_panels_, value_panels_, key_rows_, key_grads_, value_grads_, fold_;
+    Array<T> prefix_keys_, prefix_values_, key_panels_, value_panels_, key_rows_, value_rows_, key_grads_, value_grads_, fold_;
     QueryBlock<T> block_;
 };
 
@@ -448,7 +272,7 @@ public:
     MergedBackward(const separatrix_call& call, const Cut<T>& cut, const separatrix_gradients& given)
         : call_(call), cut_(cut), given_(given), sets_(call, cut, true), block_(call, cut),
           query_(call.query_length * cut.depth), key_grads_(cut.merged * cut.depth), value_grads_(cut.merged * cut.width),
-          sum_(std::max(cut.depth, cut.width)) {
+          sum_(std::max(call.lengths[0], call.lengths[1]) * std::max(cut.depth, cut.width)), rows_(call, cut) {
         for (int m = 0; m < 2; ++m) {
             keys_[m] = Array<T>(call.lengths[m] * cut.depth);
             values_[m] = Array<T>(call.lengths[m] * cut.width);
@@ -457,7 +281,7 @@ public:
 
     void run(Index head) {
         sets_.take(head);
-        const BackwardRows<T> rows(call_, cut_, given_, head);
+        rows_.take(call_, given_, head);
         const Index pairs = sets_.pairs();
         fill_zeros<T>(query_, 0, call_.query_length * cut_.depth);
         fill_zeros<T>(key_grads_, 0, pairs * cut_.depth);
@@ -465,42 +289,45 @@ public:
         for (Index first = 0; first < pairs; first += cut_.backward_chunk) {
             const Index size = std::min(cut_.backward_chunk, pairs - first);
             const BackwardChunk<T> chunk{sets_.panels(), sets_.value_panels(), first, sets_.key_rows() + first * cut_.depth,
-                                         key_grads_ + first * cut_.depth, value_grads_ + first * cut_.width};
-            const auto within = [&](Index query) {
-                return Range{0, std::min(std::max<Index>(sets_.attended(query).stop - first, 0), size)};
-            };
-            for (Index i = 0; i < call_.query_length; i += Cut<T>::QUERY_BLOCK)
-                block_.add(rows, chunk, {i, std::min(i + Cut<T>::QUERY_BLOCK, call_.query_length)}, within, query_);
+                                         nullptr, key_grads_ + first * cut_.depth, value_grads_ + first * cut_.width};
+            for (Index i = 0; i < call_.query_length; i += Cut<T>::QUERY_BLOCK) {
+                const auto within = [&](Index r) {
+                    return Range{0, std::min(std::max<Index>(sets_.attended(i + r).stop - first, 0), size)};
+                };
+                block_.add(rows_.block({i, std::min(i + Cut<T>::QUERY_BLOCK, call_.query_length)}), chunk, within,
+                           query_ + i * cut_.depth);
+            }
             check_interrupt();
         }
         sets_.fold(key_grads_, cut_.depth, false, keys_);
         sets_.fold(value_grads_, cut_.width, true, values_);
-        write(head, rows);
+        write(head);
     }
 
 private:
     // What a mask hides has no gradient.
-    void write(Index head, const BackwardRows<T>& rows) {
+    void write(Index head) {
         const T scale = static_cast<T>(call_.scale);
         for (Index i = 0; i < call_.query_length; ++i) {
             T* row = query_ + i * cut_.depth;
-            for (Index l = 0; l < call_.d; ++l) row[l] = rows.own[i].times(row[l] * scale);
+            for (Index l = 0; l < call_.d; ++l) row[l] = rows_.own[i].times(row[l] * scale);
             write_row<T>(call_.type, row, call_.d, given_.grad_query, head * call_.query_length + i);
         }
         for (int m = 0; m < 2; ++m) {
-            write_set(head, m, rows, keys_[m], call_.d, cut_.depth, given_.grad_keys[m]);
-            write_set(head, m, rows, values_[m], call_.d_v, cut_.width, given_.grad_values[m]);
+            write_set(head, m, keys_[m], call_.d, cut_.depth, given_.grad_keys[m]);
+            write_set(head, m, values_[m], call_.d_v, cut_.width, given_.grad_values[m]);
         }
     }
 
-    void write_set(Index head, int m, const BackwardRows<T>& rows, const T* grads, Index width, Index padded, void* into) {
+    void write_set(Index head, int m, const T* grads, Index width, Index padded, void* into) {
         const Seen seen(call_, m, head);
         for (Index j = 0; j < call_.lengths[m]; ++j) {
             const Range place = seen.packed({j, j + 1});
-            for (Index l = 0; l < width; ++l)
-                sum_[l] = place.size() ? rows.of_head.times(grads[place.start * padded + l]) : T(0);
-            write_row<T>(call_.type, sum_, width, into, head * call_.lengths[m] + j);
+            T* row = sum_ + j * padded;
+            for (Index l = 0; l < padded; ++l)
+                row[l] = place.size() ? rows_.of_head.times(grads[place.start * padded + l]) : T(0);
         }
+        write_rows<T>(call_.type, sum_, call_.lengths[m], width, padded, into, head * call_.lengths[m]);
     }
 
     const separatrix_call& call_;
@@ -510,19 +337,22 @@ private:
     QueryBlock<T> block_;
     Array<T> query_, key_grads_, value_grads_, sum_;
     Array<T> keys_[2], values_[2];
+    BackwardRows<T> rows_;
 };
 
 template <class T> int merged_backward(const separatrix_call& call, const Cut<T>& cut, const separatrix_gradients& given) {
-    const Index each = heads_of_a_task(cut, call.heads);
+    const TasksOfHeads tasks(3 * cut.multiply_adds, call.heads);
     auto run = [&](Index task) {
         MergedBackward<T> pass(call, cut, given);
-        for (Index head = task * each; head < std::min((task + 1) * each, call.heads); ++head) pass.run(head);
+        const Range heads = tasks.of(task);
+        for (Index head = heads.start; head < heads.stop; ++head) pass.run(head);
     };
-    return for_each_task((call.heads + each - 1) / each, run, 3 * cut.multiply_adds);
+    return for_each_task(tasks.count(), run, 3 * cut.multiply_adds);
 }
 
 template <class T> int backward(const separatrix_call& call, const separatrix_gradients& given) {
     const Cut<T> cut(call);
+    if (cut.few_queries) return few_queries_backward(call, cut, given);
     if (cut.merges_backward(call)) return merged_backward(call, cut, given);
     const Index same = with_same_sets(call), with_sets = call.heads / same, with_keys = call.heads / call.shared;
     std::vector<std::unique_ptr<BackwardSets<T>>> sets(static_cast<std::size_t>(with_sets));
@@ -531,7 +361,9 @@ template <class T> int backward(const separatrix_call& call, const separatrix_gr
     auto pack = [&](Index task) {
         if (task < with_sets) sets[static_cast<std::size_t>(task)].reset(new BackwardSets<T>(call, cut, task * same));
         const Index head = task - with_sets;
-        if (head >= 0) rows[static_cast<std::size_t>(head)].reset(new BackwardRows<T>(call, cut, given, head));
+        if (head < 0) return;
+        rows[static_cast<std::size_t>(head)].reset(new BackwardRows<T>(call, cut));
+        rows[static_cast<std::size_t>(head)]->take(call, given, head);
     };
     if (const int failed = for_each_task(with_sets + call.heads, pack, cut.multiply_adds)) return failed;
     auto add = [&](Index task) {

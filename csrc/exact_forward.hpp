@@ -33,7 +33,21 @@ template <class T> struct ForwardSets {
     bool narrow = false;                           // whether there are such; rows of inner values are then gone
 
     ForwardSets(const separatrix_call& call, const Cut<T>& cut, Index head)
-        : sets(call, cut, head), panels(sets.panels(call.d, cut.depth)), amplitudes(sets.amplitudes(cut.depth)) {
+        : sets(call, cut, head), panels(rounded_up(call.lengths[cut.inner], PANEL<T>) * call.d), amplitudes(cut.depth) {
+        prepare(call, cut);
+    }
+
+    // Take the sets of another head; not where they may be in pairs of bfloat16.
+    void take(const separatrix_call& call, const Cut<T>& cut, Index head) {
+        sets.take(call, cut, head);
+        prepare(call, cut);
+    }
+
+private:
+    void prepare(const separatrix_call& call, const Cut<T>& cut) {
+        const Set<T>& set = sets[cut.inner];
+        write_panels<T>(set.keys, set.count, call.d, cut.depth, panels);
+        sets.write_amplitudes(cut.depth, amplitudes);
         if constexpr (std::is_same_v<T, float>)
             if (cut.narrow && values_are_near_one(cut.width)) {
                 Set<T>& inner = sets.sets[static_cast<std::size_t>(sets.inner)];
@@ -44,7 +58,6 @@ template <class T> struct ForwardSets {
             }
     }
 
-private:
     // Whether what dot products of bfloat16 take for zero, or write zeros for, does not matter: see NARROW_ROOM.
     bool values_are_near_one(Index width) const {
         Array<T> above(width), product(width);
@@ -165,13 +178,11 @@ private:
         }
     }
 
-    // Row `to` of the left factor: the query at index i times the scale, in units of log 2. Gives a bound on its scores;
-    // what underflows in it is less than the 0.01 by which it is enlarged.
-    double scaled_query(Index i, T* to) const {
+    // Multiply a query, a row of the left factor, by the scale in units of log 2. Gives a bound on its scores; what
+    // underflows in it is less than the 0.01 by which it is enlarged.
+    double scale_query(T* to) const {
         const Vector<T> scale = all(static_cast<T>(call_.scale * LOG2_E));
         Vector<T> terms{};
-        read_row(call_.type, call_.query, head_, i, call_.d, to);
-        fill_zeros(to, call_.d, cut_.depth);
         for (Index l = 0; l < cut_.depth; l += WIDTH<T>) {
             const Vector<T> x = load(to + l) * scale;
             store(to + l, x);
@@ -241,7 +252,8 @@ private:
         }
         const Range keys = ranges_[cut_.inner];
         if (!prefixes || !keys.size()) return nothing(i, running_[0]);
-        const double radius = scaled_query(i, query_);
+        read_rows<T>(call_.type, call_.query, head_, i, 1, call_.d, cut_.depth, query_);
+        const double radius = scale_query(query_);
         const double tuples = static_cast<double>(prefixes) * static_cast<double>(keys.size());
         if constexpr (HAS_BFLOAT16 && std::is_same_v<T, float>)
             if (of.narrow) {
@@ -344,9 +356,10 @@ private:
         const Index stride = cut_.chunk, width = cut_.width;
         Range keys{std::numeric_limits<Index>::max(), 0}, own[R];
         bool shifted[R];
+        read_rows<T>(call_.type, call_.query, head_, i, R, call_.d, cut_.depth, left_);
         for (int r = 0; r < R; ++r) {
             own[r] = of.of(i + r);
-            const double radius = scaled_query(i + r, left_ + r * cut_.depth);
+            const double radius = scale_query(left_ + r * cut_.depth);
             shifted[r] = is_shifted(radius, static_cast<double>(std::max<Index>(own[r].size(), 1)), ROOM);
             running_[r].start(shifted[r], width);
             if (own[r].size()) keys = {std::min(keys.start, own[r].start), std::max(keys.stop, own[r].stop)};
@@ -419,22 +432,42 @@ private:
 
 // Heads of two short sets, in memory that those of a task share.
 template <class T> int merged_forward(const separatrix_call& call, const Cut<T>& cut, void* out, void* lse) {
-    const Index same = with_same_sets(call), groups = call.heads / same, each = heads_of_a_task(cut, groups);
+    const Index same = with_same_sets(call);
+    const TasksOfHeads tasks(cut.multiply_adds, call.heads / same);
     auto attend = [&](Index task) {
+        const Range groups = tasks.of(task);
         MergedSets<T> sets(call, cut, false);
         Forward<T> pass(call, cut, out, static_cast<T*>(lse));
-        for (Index group = task * each; group < std::min((task + 1) * each, groups); ++group) {
+        for (Index group = groups.start; group < groups.stop; ++group) {
             sets.take(group * same);
             for (Index head = group * same; head < (group + 1) * same; ++head) pass.attend(sets, head);
             check_interrupt();
         }
     };
-    return for_each_task((groups + each - 1) / each, attend, cut.multiply_adds);
+    return for_each_task(tasks.count(), attend, cut.multiply_adds);
+}
+
+// Heads of few tuples, in memory that those of a task share.
+template <class T> int forward_of_heads(const separatrix_call& call, const Cut<T>& cut, void* out, void* lse) {
+    const Index same = with_same_sets(call);
+    const TasksOfHeads tasks(cut.multiply_adds, call.heads / same);
+    auto attend = [&](Index task) {
+        const Range groups = tasks.of(task);
+        ForwardSets<T> sets(call, cut, groups.start * same);
+        Forward<T> pass(call, cut, out, static_cast<T*>(lse));
+        for (Index group = groups.start; group < groups.stop; ++group) {
+            if (group > groups.start) sets.take(call, cut, group * same);
+            for (Index head = group * same; head < (group + 1) * same; ++head) pass.attend(sets, head, 0, call.query_length);
+            check_interrupt();
+        }
+    };
+    return for_each_task(tasks.count(), attend, cut.multiply_adds);
 }
 
 template <class T> int forward(const separatrix_call& call, void* out, void* lse) {
     const Cut<T> cut(call);
     if (cut.merged) return merged_forward(call, cut, out, lse);
+    if (!cut.narrow && call.query_length <= cut.queries) return forward_of_heads(call, cut, out, lse);
     const Index same = with_same_sets(call);
     std::vector<std::unique_ptr<ForwardSets<T>>> sets(static_cast<std::size_t>(call.heads / same));
     auto pack = [&](Index one) { sets[static_cast<std::size_t>(one)].reset(new ForwardSets<T>(call, cut, one * same)); };

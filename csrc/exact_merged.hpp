@@ -67,12 +67,6 @@ private:
     Index runs_count_ = 0, pairs_ = 0;
 };
 
-// How many heads of short sets a task has: some 2 10^6 multiply-adds, so that memory is rarely allocated.
-template <class T> inline Index heads_of_a_task(const Cut<T>& cut, Index heads) {
-    const double of_head = cut.multiply_adds / static_cast<double>(heads);
-    return static_cast<Index>(std::max(1.0, std::min(2e6 / of_head, static_cast<double>(heads))));
-}
-
 // The pairs of the sets of one head, in memory that the next head uses again. The forward pass reads keys in panels and
 // values in rows; the backward pass reads both in panels, and the keys also in rows.
 template <class T> class MergedSets {
@@ -98,10 +92,10 @@ public:
         is_ordered_ = true;
         for (Index l = 0; l < cut_.depth; ++l) amplitudes_[l] = 1;
         for (int m = 0; m < 2; ++m) {
-            read_rows(call_.keys[m], head / call_.shared, seen[m], call_.d, cut_.depth, own_keys_[m]);
-            read_rows(call_.values[m], head / call_.shared, seen[m], call_.d_v, cut_.width, own_values_[m]);
-            transpose(own_keys_[m], seen[m].count(), call_.d, cut_.depth, transposed_keys_[m], stride_[m]);
-            if (backward_) transpose(own_values_[m], seen[m].count(), call_.d_v, cut_.width, transposed_values_[m], stride_[m]);
+            read_rows<T>(call_.type, call_.keys[m], head / call_.shared, seen[m], call_.d, cut_.depth, own_keys_[m]);
+            read_rows<T>(call_.type, call_.values[m], head / call_.shared, seen[m], call_.d_v, cut_.width, own_values_[m]);
+            transpose<T>(own_keys_[m], seen[m].count(), call_.d, cut_.depth, transposed_keys_[m], stride_[m]);
+            if (backward_) transpose<T>(own_values_[m], seen[m].count(), call_.d_v, cut_.width, transposed_values_[m], stride_[m]);
             else multiply_amplitudes<T>(own_keys_[m], seen[m].count(), cut_.depth, amplitudes_);
         }
         merge_panels(call_.d, transposed_keys_, key_panels_);
@@ -147,22 +141,6 @@ private:
         Array<T> made(count);
         fill_zeros<T>(made, 0, count);
         return made;
-    }
-
-    // The rows that are seen, padded by zeros.
-    void read_rows(const separatrix_tensor& x, Index head, const Seen& seen, Index width, Index padded, T* to) const {
-        for (Index j = 0; j < seen.count(); ++j, to += padded) {
-            read_row(call_.type, x, head, seen.place(j), width, to);
-            fill_zeros(to, width, padded);
-        }
-    }
-
-    // Rows as columns, with zeros after the last of them.
-    static void transpose(const T* rows, Index count, Index width, Index padded, T* to, Index stride) {
-        for (Index l = 0; l < width; ++l, to += stride) {
-            for (Index j = 0; j < count; ++j) to[j] = rows[j * padded + l];
-            fill_zeros(to, count, stride);
-        }
     }
 
     // A run is written in whole vectors; what lies behind its end is written again by the next run, or is past the last

@@ -73,16 +73,21 @@ public:
 private:
     // Blocks of columns, whose largest magnitudes stay in registers; the last may share columns with the one before.
     template <Index COUNT, class Row> void look_at_blocks(Index rows, const Row& row, T* most) const {
+        using Whole = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
         typedef T Block __attribute__((vector_size(COUNT * sizeof(T))));
+        typedef Whole Bits __attribute__((vector_size(COUNT * sizeof(T))));
         for (Index start = 0; start < columns_; start += COUNT) {
             const Index first = std::min(start, columns_ - COUNT);
-            Block largest{};
+            Bits largest{};
             for (Index j = 0; j < rows; ++j) {
                 const auto* entries = row(j) + first;
                 Block x{};
                 for (Index l = 0; l < COUNT; ++l) x[l] = widened(entries[l]);
-                x = x < 0 ? -x : x;
-                largest = ((x <= largest) | (largest != largest)) ? largest : x;
+                // Magnitudes have the order of their bits, and what is not a number is above all.
+                Bits bits;
+                std::memcpy(&bits, &x, sizeof x);
+                bits &= std::numeric_limits<Whole>::max();
+                largest = bits > largest ? bits : largest;
             }
             std::memcpy(most + first, &largest, sizeof largest);
         }

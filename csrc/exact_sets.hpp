@@ -16,6 +16,7 @@
 
 #include "bfloat16.hpp"
 #include "box.hpp"
+#include "lanes.hpp"
 #include "memory.hpp"
 #include "product.hpp"
 #include "stored.hpp"
@@ -36,6 +37,7 @@ template <class T> struct Cut {
     Index groups;          // tasks of the backward pass for a head, each with gradients of its own
     double pairs;          // pairs of a prefix and a chunk in the backward pass, at the most
     double multiply_adds;  // about as many as the forward pass of all heads takes
+    bool few_queries;      // whether the backward pass goes over the prefixes of a query: see exact_few_queries.hpp
     Index merged;          // tuples whose products of keys are written before the forward pass; 0 where they are not
     bool narrow;           // whether the forward pass may multiply pairs of bfloat16: see bfloat16.hpp
     Index narrow_chunk;    // keys of a chunk if keys and values lie in such pairs
@@ -67,6 +69,9 @@ template <class T> struct Cut {
         const bool is_short = call.sets == 2 && call.query_length >= 4 && call.windows[0] < 0 && call.windows[1] < 0 &&
                               call.lengths[inner] < 64 && call.lengths[0] * call.lengths[1] * row <= 1 << 20;
         merged = is_short ? call.lengths[0] * call.lengths[1] : 0;
+        // Products of prefix and inner keys that fewer than about 24 queries attend take longer to write than to do without;
+        // but heads alone divide that pass into tasks.
+        few_queries = call.sets > 1 && !merged && call.query_length < (call.heads / call.shared < 4 ? 4 : 24);
         narrow = HAS_BFLOAT16 && call.type == SEPARATRIX_BFLOAT16 && call.sets > 1 && !merged;
         narrow_chunk = whole_panels(65536 / (2 * (call.d + width)), 64, 256);
         mixed_chunk = whole_panels(65536 / (4 * call.d + 2 * width), 64, 256);
@@ -98,31 +103,40 @@ template <class T> struct Cut {
 
 // The rows of a set that are seen, side by side, padded by zeros.
 template <class T>
-Array<T> rows_of(Index type, const separatrix_tensor& x, Index head, const Seen& seen, Index width, Index padded) {
-    Array<T> into(seen.count() * padded);
-    for (Index j = 0; j < seen.count(); ++j) {
-        T* to = into + j * padded;
+void read_rows(Index type, const separatrix_tensor& x, Index head, const Seen& seen, Index width, Index padded, T* to) {
+    if (seen.everything()) return read_rows(type, x, head, 0, seen.count(), width, padded, to);
+    for (Index j = 0; j < seen.count(); ++j, to += padded) {
         read_row(type, x, head, seen.place(j), width, to);
         fill_zeros(to, width, padded);
     }
-    return into;
 }
 
 // Multiply each column of `product` by the largest magnitude of the column in rows of `depth`, a whole number of vectors.
 template <class T> inline void multiply_amplitudes(const T* rows, Index count, Index depth, T* product) {
     for (Index l = 0; l < depth; l += WIDTH<T>) {
         Vector<T> column{};
-        for (Index j = 0; j < count; ++j) {
-            const Vector<T> x = load(rows + j * depth + l);
-            column = larger(column, x < 0 ? -x : x);
-        }
+        for (Index j = 0; j < count; ++j) column = larger_magnitude<T>(column, load(rows + j * depth + l));
         store(product + l, load(product + l) * column);
     }
 }
 
-// The place of row j, column l in panels of rows with d columns.
-template <class T> inline Index in_panels(Index j, Index l, Index d) {
-    return j / PANEL<T> * PANEL<T> * d + l * PANEL<T> + j % PANEL<T>;
+// Rows as columns of `stride` numbers, a whole number of vectors, with zeros after the last: squares in registers.
+template <class T> void transpose(const T* rows, Index count, Index width, Index padded, T* to, Index stride) {
+    constexpr Index W = WIDTH<T>;
+    for (Index j = 0; j < stride; j += W)
+        for (Index l = 0; l < width; l += W) {
+            Vector<T> square[W];
+            for (Index r = 0; r < W; ++r)
+                square[r] = j + r < count ? load(rows + (j + r) * padded + l) : Vector<T>{};
+            transpose_square<T>(square);
+            for (Index c = 0; c < std::min(W, width - l); ++c) store(to + (l + c) * stride + j, square[c]);
+        }
+}
+
+// Rows in panels, with zeros after the last.
+template <class T> void write_panels(const T* rows, Index count, Index width, Index padded, T* to) {
+    for (Index j = 0; j < count; j += PANEL<T>, rows += PANEL<T> * padded, to += PANEL<T> * width)
+        transpose(rows, std::min(PANEL<T>, count - j), width, padded, to, PANEL<T>);
 }
 
 // One set of one head of queries: which keys are seen, and their keys and values in rows, padded to whole vectors.
@@ -132,10 +146,34 @@ template <class T> struct Set {
     Array<T> keys, values;
 
     Set(const separatrix_call& call, const Cut<T>& cut, Index m, Index head)
-        : seen(call, m, head), count(seen.count()) {
-        keys = rows_of<T>(call.type, call.keys[m], head / call.shared, seen, call.d, cut.depth);
-        values = rows_of<T>(call.type, call.values[m], head / call.shared, seen, call.d_v, cut.width);
+        : seen(call, m, head), count(seen.count()), keys(count * cut.depth), values(count * cut.width) {
+        read(call, cut, m, head);
     }
+
+    // Take the keys and values of another head: where no mask hides any, in the same memory.
+    void take(const separatrix_call& call, const Cut<T>& cut, Index m, Index head) {
+        if (call.masks[m].data) *this = Set(call, cut, m, head);
+        else read(call, cut, m, head);
+    }
+
+private:
+    void read(const separatrix_call& call, const Cut<T>& cut, Index m, Index head) {
+        read_rows<T>(call.type, call.keys[m], head / call.shared, seen, call.d, cut.depth, keys);
+        read_rows<T>(call.type, call.values[m], head / call.shared, seen, call.d_v, cut.width, values);
+    }
+};
+
+// Heads of few tuples in tasks of some 5 10^5 multiply-adds, so that memory is rarely allocated; of as many as the next.
+class TasksOfHeads {
+public:
+    TasksOfHeads(double multiply_adds, Index heads)
+        : heads_(heads), count_(static_cast<Index>(std::min(static_cast<double>(heads), 1 + multiply_adds / 5e5))) {}
+
+    Index count() const { return count_; }
+    Range of(Index task) const { return {heads_ * task / count_, heads_ * (task + 1) / count_}; }
+
+private:
+    Index heads_, count_;
 };
 
 // How many heads of queries, one after the other, have the same sets: the same keys, and the same ones of them hidden.
@@ -155,24 +193,16 @@ template <class T> struct Sets {
         for (Index m = 0; m < call.sets; ++m) sets.emplace_back(call, cut, m, head);
     }
 
-    const Set<T>& operator[](Index m) const { return sets[static_cast<std::size_t>(m)]; }
-
-    // The inner keys in panels, with zeros after the last.
-    Array<T> panels(Index d, Index depth) const {
-        const Set<T>& set = (*this)[inner];
-        const Index full = rounded_up(set.count, PANEL<T>);
-        Array<T> into(full * d);
-        for (Index j = 0; j < full; ++j)
-            for (Index l = 0; l < d; ++l) into[in_panels<T>(j, l, d)] = j < set.count ? set.keys[j * depth + l] : T(0);
-        return into;
+    void take(const separatrix_call& call, const Cut<T>& cut, Index head) {
+        for (Index m = 0; m < call.sets; ++m) sets[static_cast<std::size_t>(m)].take(call, cut, m, head);
     }
 
-    // For each column, the product of the largest magnitudes of all sets; not a number if one is not.
-    Array<T> amplitudes(Index depth) const {
-        Array<T> product(depth);
+    const Set<T>& operator[](Index m) const { return sets[static_cast<std::size_t>(m)]; }
+
+    // For each column of keys, the product of the largest magnitudes of all sets; not a number if one is not.
+    void write_amplitudes(Index depth, T* product) const {
         for (Index l = 0; l < depth; ++l) product[l] = 1;
         for (const Set<T>& set : sets) multiply_amplitudes<T>(set.keys, set.count, depth, product);
-        return product;
     }
 };
 
@@ -205,12 +235,14 @@ private:
 // into = start * (the rows of a prefix tuple), the product of all of them; `start` is null for 1.
 template <class T, class P>
 inline void multiply_prefix(const Sets<T>& sets, const P& prefix, bool values, Index padded, const T* start, T* into) {
-    for (Index l = 0; l < padded; l += WIDTH<T>) store(into + l, start ? load(start + l) : all(T(1)));
+    const T* before = start;
     for (Index m = 0; m < static_cast<Index>(sets.sets.size()); ++m) {
         if (m == sets.inner) continue;
         const T* row = (values ? sets[m].values : sets[m].keys) + prefix[m] * padded;
-        for (Index l = 0; l < padded; l += WIDTH<T>) store(into + l, load(into + l) * load(row + l));
+        for (Index l = 0; l < padded; l += WIDTH<T>) store(into + l, before ? load(before + l) * load(row + l) : load(row + l));
+        before = into;
     }
+    for (Index l = 0; l < padded && !before; l += WIDTH<T>) store(into + l, all(T(1)));
 }
 
 }  // namespace SEPARATRIX_ARCH

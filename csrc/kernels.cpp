@@ -32,10 +32,20 @@ template <class T> void levels_of(const separatrix_call& call, separatrix_levels
     // window may begin this far behind the start of a chunk.
     const Index behind = call.windows[cut.inner] < 0 ? 0 : PANEL<T> + (call.sets > 1 ? 0 : ROWS);
     levels.chunks = parts(keys + behind, cut.chunk);
+    levels.is_narrow = cut.narrow;
+    if (cut.few_queries) {
+        // Rows of a block are prefixes. What a query collects from its prefixes, and a prefix key from the queries, is
+        // added up one after the other, for each of them after the chunks.
+        const double rows = prefixes * static_cast<double>(call.query_length);
+        levels.pairs = whole(rows + static_cast<double>(parts(keys + PANEL<T>, cut.backward_chunk)));
+        levels.groups = 1;
+        levels.query_block = std::min<Index>(Cut<T>::QUERY_BLOCK, whole(prefixes));
+        levels.query_blocks = call.query_length * whole(prefixes / static_cast<double>(Cut<T>::QUERY_BLOCK));
+        return;
+    }
     const bool merged = cut.merges_backward(call);
     levels.pairs = merged ? parts(cut.merged, cut.backward_chunk) : whole(cut.pairs / static_cast<double>(cut.groups));
     levels.groups = merged ? 1 : cut.groups;
-    levels.is_narrow = cut.narrow;
     levels.query_block = std::min(call.query_length, Cut<T>::QUERY_BLOCK);
     levels.query_blocks = parts(call.query_length, Cut<T>::QUERY_BLOCK);
 }

@@ -1,4 +1,4 @@
-// Sums across the lanes of vectors, of several vectors at a time.
+// Sums across the lanes of vectors, of several vectors at a time, and squares of numbers transposed.
 #pragma once
 
 #include "vectors.hpp"
@@ -12,6 +12,32 @@ namespace SEPARATRIX_ARCH {
 #else
 #define SEPARATRIX_PICK(a, b, ...) __builtin_shuffle(a, b, Longs{__VA_ARGS__})
 #endif
+
+// The lanes of two vectors in turn: of their first halves, and of their second halves.
+template <class T> inline void interleave(Vector<T> a, Vector<T> b, Vector<T>& first, Vector<T>& second) {
+#if defined(__clang__)
+    T from[2][WIDTH<T>], to[2 * WIDTH<T>];
+    store(from[0], a), store(from[1], b);
+    for (Index i = 0; i < WIDTH<T>; ++i) to[2 * i] = from[0][i], to[2 * i + 1] = from[1][i];
+    first = load(to), second = load(to + WIDTH<T>);
+#else
+    Bits<T> lane;
+    for (Index i = 0; i < WIDTH<T>; ++i) lane[i] = static_cast<decltype(lane[0] + 0)>(i / 2 + i % 2 * WIDTH<T>);
+    first = __builtin_shuffle(a, b, lane), second = __builtin_shuffle(a, b, lane + WIDTH<T> / 2);
+#endif
+}
+
+// Rows of a square become columns: each step interleaves the rows of its two halves.
+template <class T> inline void transpose_square(Vector<T> (&rows)[WIDTH<T>]) {
+    constexpr Index W = WIDTH<T>;
+    for (Index step = 1; step < W; step *= 2) {
+        Vector<T> next[W];
+#pragma GCC unroll 8
+        for (Index i = 0; i < W / 2; ++i) interleave<T>(rows[i], rows[i + W / 2], next[2 * i], next[2 * i + 1]);
+#pragma GCC unroll 16
+        for (Index i = 0; i < W; ++i) rows[i] = next[i];
+    }
+}
 
 // The sums of the lanes of as many vectors as a vector has lanes, side by side: by pairs of vectors, again and again.
 inline Doubles sums_of_lanes(const Doubles (&x)[WIDTH<double>]) {

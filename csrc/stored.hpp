@@ -105,5 +105,39 @@ template <class T> inline void write_row(Index type, const T* from, Index width,
     });
 }
 
+// Rows [first, first + count) of a head, widened, into rows of `padded` numbers with zeros behind them. Contiguous rows of the
+// type of the arithmetic are read in whole vectors, as far as these end before the last row does.
+template <class T>
+inline void read_rows(Index type, const separatrix_tensor& x, Index head, Index first, Index count, Index width,
+                      Index padded, T* to) {
+    Index j = 0;
+    if (x.row == width && type == (sizeof(T) == 4 ? SEPARATRIX_FLOAT32 : SEPARATRIX_FLOAT64)) {
+        const T* from = row_of<T>(x, head, first);
+        const Index last = padded - WIDTH<T>;
+        const Bits<T> rest = lanes_between<T>(0, width - last);
+        for (; (count - j) * width >= padded; ++j, from += width, to += padded) {
+            for (Index l = 0; l < last; l += WIDTH<T>) store(to + l, load(from + l));
+            store(to + last, rest ? load(from + last) : Vector<T>{});
+        }
+    }
+    for (; j < count; ++j, to += padded) {
+        read_row(type, x, head, first + j, width, to);
+        fill_zeros(to, width, padded);
+    }
+}
+
+// Rows [row, row + count) of a contiguous result, rounded, from rows of `padded` numbers. In the type of the arithmetic
+// they are written in whole vectors, whose ends the next row overwrites.
+template <class T>
+inline void write_rows(Index type, const T* from, Index count, Index width, Index padded, void* into, Index row) {
+    Index j = 0;
+    if (type == (sizeof(T) == 4 ? SEPARATRIX_FLOAT32 : SEPARATRIX_FLOAT64)) {
+        T* to = static_cast<T*>(into) + row * width;
+        for (; (count - j) * width >= padded; ++j, from += padded, to += width)
+            for (Index l = 0; l < padded; l += WIDTH<T>) store(to + l, load(from + l));
+    }
+    for (; j < count; ++j, from += padded) write_row(type, from, width, into, row + j);
+}
+
 }  // namespace SEPARATRIX_ARCH
 }  // namespace separatrix

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #if defined(__AVX2__) || defined(__AVX512F__)
@@ -104,6 +105,17 @@ template <class T> inline Vector<T> at_least(Vector<T> x, Vector<T> least) { ret
 
 // The larger of two, and what is not a number if one is not; for numbers and for vectors.
 template <class X> inline X larger(X a, X b) { return ((b <= a) | (a != a)) ? a : b; }
+
+// The larger of the magnitude `most` and that of x; what is not a number is larger than all. Magnitudes have the order of
+// their bits, read as whole numbers.
+template <class T> inline Vector<T> larger_magnitude(Vector<T> most, Vector<T> x) {
+    Bits<T> bits, most_bits;
+    std::memcpy(&bits, &x, sizeof x), std::memcpy(&most_bits, &most, sizeof x);
+    bits &= std::numeric_limits<std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>>::max();
+    most_bits = bits > most_bits ? bits : most_bits;
+    std::memcpy(&most, &most_bits, sizeof most);
+    return most;
+}
 
 // Ones in the lanes [from, to) and zeros elsewhere, as bits that select.
 template <class T> inline Bits<T> lanes_between(Index from, Index to) {

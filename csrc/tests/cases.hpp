@@ -161,7 +161,7 @@ private:
         call.sets = random.chance(0.15) ? random.whole(5, 8) : random.whole(1, 4);
         call.shared = random.chance(0.3) ? random.whole(2, 3) : 1;
         call.mask_shared = random.chance(0.5) ? call.shared : 1;
-        call.heads = random.whole(1, 3) * call.shared;
+        call.heads = random.whole(1, random.chance(0.2) ? 5 : 3) * call.shared;
         call.query_length = random.any_size(1, 120);
         call.d = random.any_size(1, 70);
         call.d_v = random.any_size(1, 70);

@@ -204,7 +204,8 @@ def kernel_gradient_sum(
     """How the backward pass of the kernels adds up, over tuples for queries and over queries for keys and values.
 
     A pair is a prefix and a chunk of inner keys. The `pairs` of a group are summed one after another, then the groups,
-    then the `shared` heads of queries that share keys and values.
+    then the `shared` heads of queries that share keys and values. For few queries (csrc/exact_few_queries.hpp) the rows
+    of a block are prefixes of a query instead of queries, and `pairs` counts prefixes of all queries and chunks.
     """
     return Summation(
         (

@@ -135,7 +135,7 @@ def test_flops_are_those_counted(order):
     with FlopCounterMode(display=False) as counter:
         result = sx.certified_attention(*arguments, tolerance=1e-3, method="polynomial")
     assert counter.get_total_flops() - planning.get_total_flops() == result.plan.flops
-    sampled = 2 * 32 * 1024 * 4  # the scores of 32 queries with 1024 tuples, and as many for each sum of deviations
+    sampled = 2 * 64 * 1024 * 4  # the scores of 64 queries with 1024 tuples, and as many for each sum of deviations
     basis = 4 * 700 * 4**2 + 2 * 2 * 4**3 if order == 2 else 0
     assert sampled + basis <= planning.get_total_flops() <= 20 * sampled + basis
     planned = sx.plan_attention(*arguments, tolerance=1e-3, method="exact") if order == 3 else None

@@ -16,7 +16,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.device_reads import number, truth
+from separatrix.attention.arithmetic.device_reads import number, numbers, truth
+from separatrix.attention.call import Call
 from separatrix.errors import ArgumentError
 from separatrix.native import Norm, TokensCall, done
 from separatrix.native_tensors import HALF_TYPES, TYPES, kernels_for, put
@@ -98,29 +99,68 @@ def extremes(x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
     return least, most
 
 
-def finite_extremes(name: str, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-    """`extremes`, with 0 where there are no tokens, and an error for NaN or infinity."""
-    least, most = extremes(x, mask)
-    if mask is not None or not x.shape[1]:
-        nothing = least > most
-        least, most = least.masked_fill(nothing, 0.0), most.masked_fill(nothing, 0.0)
-    if not truth((torch.isfinite(least) & torch.isfinite(most)).all()):
+def finite_extremes(names: Sequence[str], sets: Sequence[Tensor], masks: Sequence[Tensor | None]) -> Tensor:
+    """`extremes` of one or more sets of tokens, (2, sets, H, d): least first; 0 where there are no tokens.
+
+    One tensor holds the extremes of all sets, so that they are tested for NaN and infinity at once: a plan of a short
+    call takes as long as its operations are many.
+
+    Args:
+        names: The names of the sets, for messages.
+        sets: Tokens (H, L_m, d) each.
+        masks: For each set a mask (H, L_m), or None.
+
+    Raises:
+        ArgumentError: If an entry of a set that may be attended is NaN or infinite.
+    """
+    heads, _, d = sets[0].shape
+    ends = sets[0].new_empty(2, len(sets), heads, d, dtype=torch.float64)
+    for m, (x, mask) in enumerate(zip(sets, masks, strict=True)):
+        library = _library(x)
+        if library is None:
+            ends[0, m], ends[1, m] = extremes(x, mask)
+            continue
+        least, size = ends.data_ptr() + 8 * m * heads * d, 8 * len(sets) * heads * d
+        call = _tokens_call(x, mask)
+        done(library.separatrix_extremes(ctypes.byref(call), ctypes.c_void_p(least), ctypes.c_void_p(least + size)))
+    if any(mask is not None or not x.shape[1] for x, mask in zip(sets, masks, strict=True)):
+        ends = ends.masked_fill(ends[0] > ends[1], 0.0)
+    if not truth(torch.isfinite(ends).all()):
+        finite = numbers(torch.isfinite(ends).transpose(0, 1).flatten(1).all(1))
         raise ArgumentError(
-            name,
+            names[finite.index(False)],
             expected="finite entries (an error bound must hold)",
             got="NaN or infinity",
             hypothesis="the bounded entries of Definition 1.2 (Alman and Song)",
         )
-    return least, most
+    return ends
 
 
-def largest_magnitudes(name: str, x: Tensor, mask: Tensor | None, shift: Tensor | None = None) -> Tensor:
-    """max |x - shift| over the unmasked tokens, (H, d) in float64; an error if an entry is NaN or infinite."""
-    least, most = finite_extremes(name, x, mask)
-    if shift is not None:
-        # If all tokens are masked the shift is 0 too.
-        least, most = least - shift, most - shift
-    return torch.maximum(least.abs(), most.abs())
+def largest_magnitudes(name: str, x: Tensor, mask: Tensor | None) -> Tensor:
+    """max |x| over the unmasked tokens, (H, d) in float64; an error if an entry is NaN or infinite."""
+    return finite_extremes([name], [x], [mask]).abs().amax((0, 1))
+
+
+@dataclass(frozen=True)
+class InputBounds:
+    """What is known of the entries of a call: `ends` are those of the query and of the keys, (2, order, H, d), as
+    `finite_extremes` returns them, and `values` is the range of the products of values.
+    """
+
+    ends: Tensor
+    values: ValueRange
+
+    @cached_property
+    def largest(self) -> Tensor:
+        """The largest magnitudes of the query and of each key set, (order, H, d)."""
+        return self.ends.abs().amax(0)
+
+
+def input_bounds(call: Call) -> InputBounds:
+    """The bounds on the entries of a call, which reads each of its tensors once; an error for NaN or infinity."""
+    names = ["query", *(f"keys[{m}]" for m in range(len(call.keys)))]
+    ends = finite_extremes(names, (call.query, *call.keys), (None, *call.mask_of_each))
+    return InputBounds(ends, value_range(call.values, call.masks))
 
 
 def token_norms(
@@ -193,8 +233,7 @@ SMALLEST_SCALE = {torch.float32: 2.0**-60, torch.float64: 2.0**-900}
 class ValueRange:
     """For each head and column: the largest |v_t| and max v_t - min v_t over products of the sets' values, (H, d_v).
 
-    `others[m]` (H,) is the largest product of the magnitudes of all value sets but set m, over the columns; `ends[m]`
-    are the least and the largest values of set m, (H, d_v) each.
+    `ends` (2, sets, H, d_v) are the least and the largest values of each set.
 
     `low` and `high` are logarithms to base 2. The product of the nonzero largest magnitudes of any of a head's value
     sets is at least 2^low, and the sum of such products over tuples at most 2^high.
@@ -202,8 +241,7 @@ class ValueRange:
 
     magnitude: Tensor
     width: Tensor
-    others: tuple[Tensor, ...]
-    ends: tuple[tuple[Tensor, Tensor], ...]
+    ends: Tensor
     low: float
     high: float
 
@@ -217,6 +255,12 @@ class ValueRange:
         """The largest magnitude in a head's columns, (H, 1)."""
         return self.magnitude.amax(1, keepdim=True)
 
+    @cached_property
+    def others(self) -> tuple[Tensor, ...]:
+        """For each set the largest product of the magnitudes of all other value sets, over the columns, (H,)."""
+        magnitudes = self.ends.abs().amax(0).unbind(0)
+        return tuple(_without(m, magnitudes) for m in range(len(magnitudes)))
+
     def in_range(self, dtype: torch.dtype) -> bool:
         """Whether nothing overflows, and the absolute errors of subnormal numbers are negligible."""
         return self.low >= math.log2(SMALLEST_SCALE[dtype]) and self.high <= math.log2(torch.finfo(dtype).max) - 2
@@ -227,28 +271,26 @@ def value_range(values: Sequence[Tensor], masks: Sequence[Tensor]) -> ValueRange
 
     It follows from the smallest and the largest value of each set: the extremes of a product are products of extremes.
     """
-    heads, _, d_v = values[0].shape
-    low = high = values[0].new_ones(heads, d_v, dtype=torch.float64)
-    lows = highs = values[0].new_zeros(heads, dtype=torch.float64)
-    magnitudes, set_ends, varied = [], [], values[0].new_zeros(heads, d_v, dtype=torch.bool)
-    for m, value in enumerate(values):
-        least, most = finite_extremes(f"values[{m}]", value, masks[m] if masks else None)
-        ends = torch.stack([low * least, low * most, high * least, high * most])
-        low, high = ends.amin(0), ends.amax(0)
-        magnitudes.append(torch.maximum(least.abs(), most.abs()))
-        set_ends.append((least, most))
-        varied = varied | (least < most)
-        logs = torch.log2(magnitudes[m].amax(1))
+    names = [f"values[{m}]" for m in range(len(values))]
+    ends = finite_extremes(names, values, masks or (None,) * len(values))
+    low, high = ends[:, 0].unbind(0)
+    for least, most in ends[:, 1:].unbind(1):
+        products = torch.stack([low * least, low * most, high * least, high * most])
+        low, high = products.amin(0), products.amax(0)
+    tokens = sum(math.log2(max(value.shape[1], 1)) for value in values)
+    log_low, log_high = 0.0, tokens
+    if values[0].shape[0]:
+        logs = torch.log2(ends.abs().amax((0, 3)))
         logs = logs.masked_fill(torch.isneginf(logs), 0.0)
-        lows, highs = lows + logs.clamp(max=0.0), highs + logs.clamp(min=0.0) + math.log2(max(value.shape[1], 1))
-    range_ = (number(lows.min()), number(highs.max())) if heads else (0.0, 0.0)
+        log_low = number(logs.clamp(max=0.0).sum(0).min())
+        log_high += number(logs.clamp(min=0.0).sum(0).max())
     magnitude = torch.maximum(low.abs(), high.abs()) * SLACK
-    width = (high - low) * SLACK + 4 * len(magnitudes) * 2.0**-53 * magnitude * varied
-    others = tuple(_without(m, magnitudes) for m in range(len(magnitudes)))
-    return ValueRange(magnitude, width, others, tuple(set_ends), *range_)
+    varied = (ends[0] < ends[1]).any(0)
+    width = (high - low) * SLACK + 4 * len(values) * 2.0**-53 * magnitude * varied
+    return ValueRange(magnitude, width, ends, log_low, log_high)
 
 
-def _without(m: int, magnitudes: list[Tensor]) -> Tensor:
+def _without(m: int, magnitudes: Sequence[Tensor]) -> Tensor:
     """The maximum over the columns of the product of the magnitudes (H, d_v) of all sets except m, (H,)."""
     product = torch.ones_like(magnitudes[m])
     for other, magnitude in enumerate(magnitudes):

@@ -23,7 +23,7 @@ from separatrix.attention.near_linear.analysis import Analysis
 from separatrix.attention.near_linear.approximation.coordinates import key_mean
 from separatrix.attention.near_linear.certificate import Certificate, certify
 from separatrix.attention.near_linear.cost import AFFORDABLE, LARGEST_RANK, exact_cost, weighting_cost
-from separatrix.attention.near_linear.exact_rounding import exact_type
+from separatrix.attention.near_linear.exact_rounding import ExactRounding, exact_type
 from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.gradient_certificate import GradientCertificate
 from separatrix.attention.near_linear.plan import Plan, Recipe, Weighting
@@ -97,14 +97,18 @@ def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> 
     require_ieee_arithmetic()
     if call.is_empty:
         return _empty(call, tolerance)
-    forecast, plan = plan_call(call, tolerance, method)
+    wants_gradient = call.wants_gradient
+    bounds, forecast, plan = plan_call(call, tolerance, method)
     if plan.method == "polynomial":
+        assert forecast is not None, "a polynomial is planned by a forecast"
         with torch.no_grad():
             certified_run, missed = _run(forecast, plan, tolerance, method, with_lse)
         if certified_run is not None:
             return _near_linear(*certified_run, tolerance)
-        plan = exact_plan(forecast.analysis, missed)
-    return _exact(forecast.analysis, tolerance, plan, with_lse)
+        plan = exact_plan(call, bounds, missed)
+    with torch.no_grad():
+        rounding = exact_type(call, bounds, tolerance, with_lse, wants_gradient)
+    return _exact(call, rounding, plan, tolerance)
 
 
 def _empty(call: Call, tolerance: float) -> Certified:
@@ -138,17 +142,18 @@ def _near_linear(run: PolynomialRun, certificate: Certificate, plan: Plan, toler
 
 def _lse_rounding(lse: Tensor) -> float:
     """A bound on the rounding of the logarithm, and of the conversion of a log-sum-exp to its type."""
-    if truth(torch.isposinf(lse).any()):
-        return math.inf  # the log-sum-exp exceeds the range of the type
-    finite = lse.detach().masked_fill(torch.isinf(lse), 0.0)
-    return (LOG + 4) * (torch.finfo(lse.dtype).eps / 2) * (1 + number(finite.abs().max())) if lse.numel() else 0.0
+    if not lse.numel():
+        return 0.0
+    largest = number(lse.detach().abs().max())
+    if largest == math.inf:  # -inf is that of a query without keys to attend, and is exact
+        if truth(torch.isposinf(lse).any()):
+            return math.inf  # the log-sum-exp exceeds the range of the type
+        largest = number(lse.detach().masked_fill(torch.isinf(lse), 0.0).abs().max())
+    return (LOG + 4) * (torch.finfo(lse.dtype).eps / 2) * (1 + largest)
 
 
-def _exact(analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> Certified:
-    """Exact attention with a bound on its rounding error, in float64 if the call's dtype cannot keep the tolerance."""
-    with torch.no_grad():
-        rounding = exact_type(analysis, tolerance, with_lse)
-    call = analysis.call
+def _exact(call: Call, rounding: ExactRounding, plan: Plan, tolerance: float) -> Certified:
+    """Exact attention in the dtype that keeps the tolerance, with the bounds on its rounding errors."""
     warn_if_long(call)
     out, lse = exact_attention(call.to(rounding.dtype))
     reached, most = number(out.detach().abs().max()), torch.finfo(call.query.dtype).max
@@ -159,12 +164,13 @@ def _exact(analysis: Analysis, tolerance: float, plan: Plan, with_lse: bool) -> 
         )
     per_query, gradient = rounding.per_query, rounding.gradient
     worst = number(per_query.max()) if per_query.numel() else 0.0
-    lse_error = rounding.lse_error + _lse_rounding(lse)
-    lse = lse if call.query.dtype == torch.float64 else lse.float()
+    computed, lse = lse, lse if call.query.dtype == torch.float64 else lse.float()
+    of_logarithm = _lse_rounding(computed)
+    lse_error = rounding.lse_error + of_logarithm
+    lse_error += of_logarithm if lse is computed else _lse_rounding(lse)
     if gradient is not None:
         gradient = replace(gradient, query=gradient.query.reshape(lse.shape))
-    per_query, lse_error = per_query.reshape(lse.shape), lse_error + _lse_rounding(lse)
-    certificate = Certificate(0.0, worst, worst, lse_error, per_query, gradient)
+    certificate = Certificate(0.0, worst, worst, lse_error, per_query.reshape(lse.shape), gradient)
     return Certified(out.to(call.query.dtype), lse, certificate, plan, tolerance)
 
 
@@ -202,7 +208,7 @@ def _run(
     analysis, recipe = forecast.analysis, plan.recipe
     exact = exact_cost(analysis.shape, analysis.call.query.dtype == torch.float64)
     kept: CertifiedRun | None = None
-    missed, limit = "", time_limit(analysis, method)
+    missed, limit = "", time_limit(analysis.call, analysis.shape, method)
     while recipe is not None:
         run = run_polynomial(analysis, recipe)
         if recipe.weighting is not None:

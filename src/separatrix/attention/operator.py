@@ -324,7 +324,7 @@ def plan_attention(
     def plan(q: Tensor, key_sets: Sets, value_sets: Sets, **places: Any) -> Plan:
         call = check_call(q, key_sets, value_sets, **options, **places)
         check_readable(call)
-        return plan_call(call, positive("tolerance", tolerance), method)[1]
+        return plan_call(call, positive("tolerance", tolerance), method)[-1]
 
     if cu_seqlens is None and query_offsets is None:
         return plan(query, keys, values, query_offset=query_offset, key_masks=key_masks)

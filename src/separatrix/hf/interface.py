@@ -15,8 +15,9 @@ from separatrix.attention.arguments import CallOptions
 from separatrix.attention.call import Call, check_call
 from separatrix.attention.certified import Certified, certify_call
 from separatrix.attention.dispatch.readable import check_readable
-from separatrix.attention.near_linear.analysis import Analysis
-from separatrix.attention.near_linear.planner import find_polynomial, plan_call
+from separatrix.attention.near_linear.analysis import Analysis, analyse
+from separatrix.attention.near_linear.forecast import Forecast
+from separatrix.attention.near_linear.planner import find_polynomial
 from separatrix.attention.operator import tensor_attention
 from separatrix.checks import one_of, positive
 from separatrix.errors import ArgumentError, SeparatrixError
@@ -163,10 +164,11 @@ def near_linear(call: Call, tolerance: float) -> tuple[Analysis, Certified | Non
     The analysis is that of the call in the basis of the polynomial, or in the given basis if no polynomial was found.
     """
     check_readable(call)
-    forecast, _ = plan_call(call, tolerance, "exact")
-    if call.positions.has_window:
-        return forecast.analysis, None
+    differentiable = call.wants_gradient
     with torch.no_grad():
+        forecast = Forecast(analyse(call, differentiable))
+        if call.positions.has_window:
+            return forecast.analysis, None
         forecast, recipe = find_polynomial(forecast, tolerance)
     analysis = forecast.analysis
     if recipe is None:

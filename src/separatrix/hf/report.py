@@ -15,10 +15,10 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 
 from separatrix.attention.arithmetic.device_reads import number, numbers
 from separatrix.attention.bounds import pieces
-from separatrix.attention.near_linear.analysis import amplitudes
+from separatrix.attention.near_linear.analysis import amplitudes, analyse
 from separatrix.attention.near_linear.cost import Shape, exact_cost
 from separatrix.attention.near_linear.plan import Plan
-from separatrix.attention.near_linear.planner import none_keeps, plan_call, recipe_cost
+from separatrix.attention.near_linear.planner import none_keeps, recipe_cost
 from separatrix.checks import positive
 from separatrix.errors import ArgumentError
 from separatrix.hf.interface import Answer, Layer, attend, laid_out, near_linear, read_layer
@@ -127,7 +127,8 @@ def _recording(model: PreTrainedModel) -> Iterator[None]:
 
 def _head(name: str, h: int, layer: Layer, tolerance: float) -> HeadReport:
     call = layer.call(h)
-    given = plan_call(call, tolerance, "exact")[0].analysis
+    with torch.no_grad():
+        given = analyse(call)
     analysis, certified = near_linear(call, tolerance)
     plan = None if certified is None else certified.plan
     if call.positions.has_window:

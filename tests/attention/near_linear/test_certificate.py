@@ -378,10 +378,16 @@ def test_no_heads_at_all():
     assert result.output.shape == (0, 5, 3)
 
 
-@pytest.mark.parametrize("size", [1e-170, 1.0, 1e170, 0.0])
-def test_norms_whose_squares_overflow(size):
-    lengths = exact_rounding._lengths(torch.full((1, 2, 4), size, dtype=torch.float64))
-    assert torch.allclose(lengths / (size or 1.0), torch.full((1, 2), 2.0 if size else 0.0, dtype=torch.float64))
+@pytest.mark.parametrize("order", [2, 3])
+@pytest.mark.parametrize("size", [1e-170, 1e-3, 1e170, 0.0])
+def test_bounds_on_scores_whose_powers_overflow_or_underflow(size, order):
+    """The bound by amplitudes is near the largest score for entries of every size."""
+    query = torch.full((1, 2, 4), size, dtype=torch.float64)
+    keys = [torch.full((1, 3, 4), 1.0, dtype=torch.float64)] * (order - 1)
+    call = check_call(query, keys, keys, scale=-0.5)
+    radii = exact_rounding.given_radii(call, bounds.input_bounds(call).largest)
+    assert (radii >= 2 * size).all()
+    assert (radii <= 2.001 * size).all()
 
 
 def test_terms_of_high_degree_in_float32():

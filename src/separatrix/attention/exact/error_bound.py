@@ -198,8 +198,8 @@ def value_ends(call: Call) -> Ends:
     """From the ends of each set: those of a product are products of ends. Powers of two are kept apart on the way."""
     low = high = torch.ones_like(call.values[0][:, 0], dtype=torch.float64)
     exponents = torch.zeros_like(low, dtype=torch.int32)
-    for m, (value, mask) in enumerate(zip(call.values, call.mask_of_each, strict=True)):
-        least, most = finite_extremes(f"values[{m}]", value, mask)
+    names = [f"values[{m}]" for m in range(len(call.values))]
+    for least, most in finite_extremes(names, call.values, call.mask_of_each).unbind(1):
         by = torch.frexp(torch.maximum(least.abs(), most.abs())).exponent
         least, most, exponents = times_power(least, -by), times_power(most, -by), exponents + by
         ends = torch.stack([low * least, low * most, high * least, high * most])

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -24,14 +25,14 @@ from separatrix.attention.arithmetic.device_reads import number, truth
 from separatrix.attention.arithmetic.rounding import Summing, expanded_gradient_sum, expanded_sum
 from separatrix.attention.bounds import (
     SLACK,
+    InputBounds,
     Piece,
     ValueRange,
-    largest_magnitudes,
+    input_bounds,
     pieces,
     power,
     product_of,
     token_norms,
-    value_range,
 )
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.coordinates import (
@@ -76,19 +77,20 @@ class Analysis:
 
     def entry_bound(self) -> float:
         """B: the largest magnitude in the query and the keys."""
-        sets = [(self.call.query, None), *zip(self.call.keys, self.call.mask_of_each, strict=True)]
-        return max(number(largest_magnitudes("keys", x, mask).max()) if x.numel() else 0.0 for x, mask in sets)
+        largest = input_bounds(self.call).largest
+        return number(largest.max()) if largest.numel() else 0.0
 
 
-def analyse(call: Call, differentiable: bool = False) -> Analysis:
-    """The analysis of a call; an error for NaN or infinity.
+def analyse(call: Call, differentiable: bool = False, bounds: InputBounds | None = None) -> Analysis:
+    """The analysis of a call, given the bounds on its entries if they are known; an error for NaN or infinity.
 
     If a gradient is wanted, all coordinates are kept and index sets are of total degree: a coordinate in which all
     queries are zero adds nothing to a score, but scores have a gradient in it.
     """
-    shift = key_shift(call) if call.order == 2 and not call.positions.is_causal else None
-    frame = make_frame(call, shift, torch.float64, differentiable)
-    return _analyse(call, frame, value_range(call.values, call.masks), differentiable)
+    bounds = input_bounds(call) if bounds is None else bounds
+    shift = key_shift(call, bounds.largest[1]) if call.order == 2 and not call.positions.is_causal else None
+    frame = make_frame(call, bounds, shift, torch.float64, differentiable)
+    return _analyse(call, frame, bounds.values, differentiable)
 
 
 def in_float32(analysis: Analysis) -> bool:
@@ -132,13 +134,18 @@ def turned(analysis: Analysis, tolerance: float) -> Analysis | None:
 def _analyse(call: Call, frame: Frame, values: ValueRange, differentiable: bool) -> Analysis:
     norms = key_norms(call, frame)
     radii = query_radii(call, frame, norms)
-    heads, length, d = call.query.shape
-    shape = Shape(heads, length, call.key_lengths, d, call.values[0].shape[2], call.positions.is_causal)
+    shape = sizes_of(call)
     moved = None if frame.basis is None else drift(call, frame)
     if moved is not None:  # coordinates computed again, in other chunks, are rounded otherwise
         radii = radii + 2 * moved
     radius = number(radii.max()) if radii.numel() else 0.0
     return Analysis(call, shape, frame, norms, radii, radius, values, moved, differentiable, backend_of(call))
+
+
+def sizes_of(call: Call) -> Shape:
+    """The sizes of a call."""
+    heads, length, d = call.query.shape
+    return Shape(heads, length, call.key_lengths, d, call.values[0].shape[2], call.positions.is_causal)
 
 
 def key_norms(call: Call, frame: Frame) -> Tensor:
@@ -200,6 +207,7 @@ def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype) -> flo
     )
 
 
+@lru_cache(maxsize=4096)
 def relative_error(shape: Shape, width: int, degree: int, rank: int, adds: Summing, dtype: torch.dtype) -> float:
     """A bound on the relative error of sums of monomials in so many coordinates that are added up in a given way."""
     lengths = shape.key_lengths
@@ -258,10 +266,9 @@ class Deviation:
 def deviation(call: Call, values: ValueRange) -> Deviation:
     """The centre and the scales of the values of a call."""
     if call.order > 2:
-        magnitudes = (torch.maximum(least.abs(), most.abs()) for least, most in values.ends)
-        return Deviation(torch.zeros_like(values.magnitude), tuple(x.amax(1) for x in magnitudes))
+        return Deviation(torch.zeros_like(values.magnitude), values.ends.abs().amax((0, 3)).unbind(0))
     centre = token_mean(call.values[0], call.mask_of_each[0])
-    least, most = values.ends[0]
+    least, most = values.ends[:, 0].unbind(0)
     return Deviation(centre, (torch.maximum(most - centre, centre - least).amax(1) * SLACK,))
 
 

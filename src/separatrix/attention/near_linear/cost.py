@@ -41,13 +41,14 @@ KERNELS = Rates(exact_flop=0.0053, exact_score=0.1, flop=0.0055, monomial=0.045,
 PYTORCH = Rates(exact_flop=0.0035, exact_score=0.15, flop=0.006, monomial=0.25, scanned=1.5, scanned_monomial=0.0)
 START = 3e5
 """The time that the polynomial method takes, beyond exact attention's, however short the sequence is."""
-PLANNING, CERTIFYING = 3.5e6, 7e5
-"""The time that it takes to plan a call, and then to certify it, however short the sequence is."""
-WEIGHTING, SEARCHING = 1.2e6, 3e6
+PLANNING, CERTIFYING = 1.5e6, 7e5
+"""The time that it takes to plan a call, beyond that for the bounds on its entries, which exact attention needs too;
+and then to certify it, however short the sequence is."""
+WEIGHTING, SEARCHING = 5e5, 1.5e6
 """The time that it takes to start a second pass for the certificate, and to look for a plan that has one."""
-WORTH_PLANNING = 3.0
+WORTH_PLANNING = 2.0
 """How many times as long as planning exact attention takes where a plan is made: if it finds nothing cheaper, the time
-is lost."""
+is lost, which is then at most half of exact attention's own."""
 TOKEN_ENTRY = 4.0
 """The time that it takes to read an entry of query, keys and values for a plan and for a certificate."""
 SAMPLED_ENTRY, BASIS_ENTRY = 4.0, 5.0

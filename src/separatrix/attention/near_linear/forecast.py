@@ -54,6 +54,7 @@ class Forecast:
         self.analysis = analysis
         self._moments: dict[int, Tensor] = {}
         self._spreads: dict[tuple[Weighting, int], Tensor] = {}
+        self._last: tuple[Polynomial, Weighting | None, tuple[Tensor, Tensor, Tensor]] | None = None
 
     @cached_property
     def samples(self) -> list[ScoreSample]:
@@ -125,26 +126,36 @@ class Forecast:
 
         If gradients will be taken, it is the larger of the output's and theirs, unless `output_only`.
         """
-        radii, degree = self.sampled_radii, polynomial.degree
-        magnitude = polynomial.magnitude(radii)
-        if weighting is not None:
-            partner = polynomial.partner(weighting.level)
-            factors = polynomial.factors(radii, (weighting.level + partner) // 2)
-            return _largest(
-                self._output_error(factors * self.spread(weighting, partner), magnitude, degree, rank, dtype)
-            )
-        power = self.mean_power(polynomial.moment)
-        if polynomial.variation is None:
-            truncation = polynomial.factors(radii) * power
-        else:
-            truncation = radii.new_full((), polynomial.variation)
-        output = self._output_error(truncation * self.analysis.values.widest, magnitude, degree, rank, dtype)
+        degree = polynomial.degree
+        truncation, error, magnitude = self._truncation(polynomial, weighting)
+        output = self._output_error(error, magnitude, degree, rank, dtype)
         if output_only or not self.analysis.differentiable:
             return _largest(output)
-        slope = polynomial.derivative_error(radii, power, self.mean_power(0))
+        power = self.mean_power(polynomial.moment)
+        slope = polynomial.derivative_error(self.sampled_radii, power, self.mean_power(0))
         rounding = gradient_gamma(self.analysis, degree, rank, dtype)
-        slope_magnitude = polynomial.derivative_magnitude(radii)
+        slope_magnitude = polynomial.derivative_magnitude(self.sampled_radii)
         return _largest(self._gradient_error(output, truncation, magnitude, slope, slope_magnitude, rounding))
+
+    def _truncation(self, polynomial: Polynomial, weighting: Weighting | None) -> tuple[Tensor, Tensor, Tensor]:
+        """The error of the weights by truncation, that of the outputs, and the magnitude of the sums, in the samples.
+
+        They are the same for all dtypes, and are kept for the polynomial that was asked for last.
+        """
+        if self._last is None or self._last[:2] != (polynomial, weighting):
+            radii = self.sampled_radii
+            if weighting is not None:
+                partner = polynomial.partner(weighting.level)
+                truncation = polynomial.factors(radii, (weighting.level + partner) // 2)
+                error = truncation * self.spread(weighting, partner)
+            else:
+                if polynomial.variation is None:
+                    truncation = polynomial.factors(radii) * self.mean_power(polynomial.moment)
+                else:
+                    truncation = radii.new_full((), polynomial.variation)
+                error = truncation * self.analysis.values.widest
+            self._last = (polynomial, weighting, (truncation, error, polynomial.magnitude(radii)))
+        return self._last[2]
 
     def greedy_error(self, alphas: Array, dtype: torch.dtype) -> float:
         """Forecast the certificate's total for an index set that is shaped by the amplitudes."""

@@ -12,8 +12,9 @@ import torch
 
 from separatrix.attention.arithmetic.device_reads import number, numbers
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
+from separatrix.attention.bounds import InputBounds, input_bounds
 from separatrix.attention.call import Call
-from separatrix.attention.near_linear.analysis import Analysis, amplitudes, analyse, in_float32, turned
+from separatrix.attention.near_linear.analysis import Analysis, amplitudes, analyse, in_float32, sizes_of, turned
 from separatrix.attention.near_linear.approximation.greedy import greedy_alphas
 from separatrix.attention.near_linear.approximation.monomials import IndexSet, downward_closed, total_degree
 from separatrix.attention.near_linear.approximation.remainder import (
@@ -46,21 +47,27 @@ SMALLEST_SAVING = 3e7
 """The time, in the unit of `cost`, above which a polynomial whose error is relative to exp is looked for."""
 
 
-def plan_call(call: Call, tolerance: float, method: str) -> tuple[Forecast, Plan]:
-    """Analyse a checked call, and choose the plan for it."""
+def plan_call(call: Call, tolerance: float, method: str) -> tuple[InputBounds, Forecast | None, Plan]:
+    """The bounds on the entries of a checked call, and the plan for it.
+
+    The forecast that the plan rests on is None where none was made: exact attention was asked for, or takes so little
+    time that no search for a polynomial pays, whatever the entries.
+    """
     windowed = call.positions.has_window
     differentiable = call.wants_gradient  # evaluated outside of `no_grad`, inside of which no call wants a gradient
     if windowed and method == "polynomial":
         raise ArgumentError("windows", expected="None for method 'polynomial'", got=call.positions.windows)
     with torch.no_grad():
-        forecast = Forecast(analyse(call, differentiable))
+        bounds, shape = input_bounds(call), sizes_of(call)
         if windowed or method == "exact":
-            return forecast, choose(forecast, None, tolerance, "exact")
-        limit = time_limit(forecast.analysis, method)
-        recipe = None
-        if limit >= WORTH_PLANNING * planning_time(forecast.analysis.shape):
-            forecast, recipe = find_polynomial(forecast, tolerance, limit)
-        return forecast, choose(forecast, recipe, tolerance, method)
+            return bounds, None, exact_plan(call, bounds, "exact attention was asked for")
+        limit = time_limit(call, shape, method)
+        if limit < WORTH_PLANNING * planning_time(shape):
+            why = "at these lengths exact attention is cheaper than the search for a polynomial"
+            return bounds, None, exact_plan(call, bounds, why)
+        forecast = Forecast(analyse(call, differentiable, bounds))
+        forecast, recipe = find_polynomial(forecast, tolerance, limit)
+        return bounds, forecast, choose(forecast, recipe, bounds, tolerance, method)
 
 
 def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.inf) -> tuple[Forecast, Recipe | None]:
@@ -95,9 +102,9 @@ def _polynomials(
         yield chebyshev(degree, moment, forecast.analysis.radius)
 
 
-def time_limit(analysis: Analysis, method: str) -> float:
+def time_limit(call: Call, shape: Shape, method: str) -> float:
     """The time beyond which no polynomial is looked for: that of exact attention, where it is `auto` and affordable."""
-    exact = exact_cost(analysis.shape, analysis.call.query.dtype == torch.float64)
+    exact = exact_cost(shape, call.query.dtype == torch.float64)
     return exact.time if method == "auto" and exact.flops <= AFFORDABLE else math.inf
 
 
@@ -220,10 +227,24 @@ def _relative(
 
 
 def _weighted(forecast: Forecast, degree: int, target: float) -> Iterator[Recipe]:
-    """Recipes of a degree that keep the target with a second pass for their certificate: as narrow as they can be."""
+    """Recipes of a degree that keep the target with a second pass for their certificate: as narrow as they can be.
+
+    The largest of d_v squares is at most their sum, so that a column for each of them lowers the forecast by sqrt(d_v)
+    at most, at order 2. Where that is not enough, such a pass is not forecast, which takes milliseconds.
+    """
     analysis, d = forecast.analysis, forecast.analysis.frame.width
     rank, narrow_enough = math.comb(d + degree, degree), False
+    within = target * math.sqrt(analysis.shape.d_v)
     for columns in sorted({1, analysis.shape.d_v}):
+        if (
+            columns > 1
+            and forecast.error(
+                taylor(degree), rank, torch.float64, True, Weighting(taylor(degree).weighted_levels[-1], 1)
+            )
+            > within
+            and not forecast.moments_in_reach(degree, rank, within, True, 1)
+        ):
+            return
         for polynomial in _polynomials(forecast, degree, rank, target, True, columns):
             for level in polynomial.weighted_levels:
                 if math.comb(d + level, level) > LARGEST_RANK:
@@ -284,7 +305,7 @@ def polynomial_plan(forecast: Forecast, recipe: Recipe, tolerance: float, exact:
     return Plan("polynomial", index_set.degree, index_set.rank, kind, error, cost.flops, cost.bytes, why, recipe)
 
 
-def choose(forecast: Forecast, recipe: Recipe | None, tolerance: float, method: str) -> Plan:
+def choose(forecast: Forecast, recipe: Recipe | None, bounds: InputBounds, tolerance: float, method: str) -> Plan:
     """The plan of the cheaper of a recipe, if there is one, and exact attention; an error if neither is affordable."""
     analysis = forecast.analysis
     wide = analysis.call.query.dtype == torch.float64
@@ -300,9 +321,7 @@ def choose(forecast: Forecast, recipe: Recipe | None, tolerance: float, method: 
         if plan is not None:
             return plan
         raise out_of_reach(analysis, tolerance)
-    if method == "exact":
-        why = "exact attention was asked for"
-    elif plan is None and time_limit(analysis, method) < math.inf:
+    if plan is None and time_limit(analysis.call, analysis.shape, method) < math.inf:
         why = (
             f"at these lengths exact attention is cheaper than a polynomial that keeps {tolerance:.3g}, as far as one "
             f"was looked for: scores reach {analysis.radius:.3g}"
@@ -311,7 +330,7 @@ def choose(forecast: Forecast, recipe: Recipe | None, tolerance: float, method: 
         why = none_keeps(analysis, tolerance)
     else:
         why = f"at these lengths exact attention is cheaper than the polynomial method at rank {plan.rank}"
-    return exact_plan(analysis, why)
+    return exact_plan(analysis.call, bounds, why)
 
 
 def none_keeps(analysis: Analysis, tolerance: float) -> str:
@@ -319,11 +338,11 @@ def none_keeps(analysis: Analysis, tolerance: float) -> str:
     return f"no polynomial of rank up to {LARGEST_RANK} keeps {tolerance:.3g}: scores reach {analysis.radius:.3g}"
 
 
-def exact_plan(analysis: Analysis, why: str) -> Plan:
+def exact_plan(call: Call, bounds: InputBounds, why: str) -> Plan:
     """The plan of exact attention, for the reason `why`."""
-    exact = exact_cost(analysis.shape, analysis.call.query.dtype == torch.float64)
-    unit = torch.finfo(analysis.call.query.dtype).eps
-    largest = number(analysis.values.magnitude.max()) if analysis.values.magnitude.numel() else 0.0
+    exact = exact_cost(sizes_of(call), call.query.dtype == torch.float64)
+    unit, magnitude = torch.finfo(call.query.dtype).eps, bounds.values.magnitude
+    largest = number(magnitude.max()) if magnitude.numel() else 0.0
     return Plan("exact", None, None, None, 64 * unit * largest, exact.flops, exact.bytes, why)
 
 

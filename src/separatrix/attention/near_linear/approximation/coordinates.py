@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.device_reads import numbers, truth
-from separatrix.attention.bounds import SLACK, largest_magnitudes
+from separatrix.attention.bounds import SLACK, InputBounds
 from separatrix.attention.call import Call
 from separatrix.errors import SeparatrixError
 
@@ -129,10 +129,9 @@ _SMALL_MEAN = 1 / 32
 and the bound on the scores would fall by no more than this part."""
 
 
-def key_shift(call: Call) -> Tensor | None:
+def key_shift(call: Call, largest: Tensor) -> Tensor | None:
     """The mean of the keys of order 2; None if it is small in every coordinate beside their largest magnitude."""
     mean = key_mean(call)
-    largest = largest_magnitudes("keys[0]", call.keys[0], call.mask_of_each[0])
     return mean if truth((mean.abs() > _SMALL_MEAN * largest).any()) else None
 
 
@@ -144,11 +143,12 @@ def token_mean(x: Tensor, mask: Tensor | None) -> Tensor:
     return x.masked_fill(~mask.unsqueeze(-1), 0.0).sum(1, dtype=torch.float64) / count.masked_fill(count == 0, 1)
 
 
-def make_frame(call: Call, shift: Tensor | None, dtype: torch.dtype, all_of_them: bool) -> Frame:
+def make_frame(call: Call, bounds: InputBounds, shift: Tensor | None, dtype: torch.dtype, all_of_them: bool) -> Frame:
     """The frame of a call, from each coordinate's largest magnitudes; `all_of_them` drops none, as gradients need."""
-    largest = [largest_magnitudes("query", call.query, None) * abs(call.scale)]
-    for m, (key, mask) in enumerate(zip(call.keys, call.mask_of_each, strict=True)):
-        largest.append(largest_magnitudes(f"keys[{m}]", key, mask, shift))
+    query, *keys = bounds.largest.unbind(0)
+    if shift is not None:
+        keys = [(bounds.ends[:, 1] - shift).abs().amax(0)]  # if all tokens are masked, the shift is 0 too
+    largest = [query * abs(call.scale), *keys]
     kept, factors, balanced = balance(largest, all_of_them)
     shift = None if shift is None else shift[..., kept]
     return Frame(kept, factors, shift, balanced, call.scale, call.query.shape[2], dtype)

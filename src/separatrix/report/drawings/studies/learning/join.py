@@ -87,7 +87,7 @@ def join_time(results: Results) -> Drawing:
     rows = []
     for name, runs in ours.items():
         colour, dash = LINES[name]
-        seconds = [step * MILLISECONDS[name] / 1000 for step in runs[0].result["step"]]
+        seconds = [step * MILLISECONDS[facts_of(runs[0])][name] / 1000 for step in runs[0].result["step"]]
         means = [fmean(values) for values in zip(*(run.result["accuracy"] for run in runs), strict=True)]
         rows += [{"attention": name, "seconds": x, "accuracy": y} for x, y in zip(seconds, means, strict=True)]
         drawn.add_trace(curve(name, seconds, means, colour, dash=dash, mode="lines"))

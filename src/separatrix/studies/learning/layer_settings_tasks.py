@@ -60,8 +60,12 @@ TASKS: dict[SettingTask, dict[str, Any]] = {
 """The tasks of the tables of evidence, with their sizes and runs."""
 NAMES: dict[SettingTask, str] = {"match": "triples", "recall": "recall", "text": "text"}
 SEEDS = (1, 2, 3, 4, 5)
-RATES: dict[SettingTask, dict[str, float]] = {task: dict.fromkeys(LAYERS, TRIED[0]) for task in TASKS}
-"""The learning rate of each layer on each task, which the runs with seed 0 choose."""
+RATES: dict[SettingTask, dict[str, float]] = {
+    "match": dict.fromkeys(LAYERS, 0.005),
+    "recall": {**dict.fromkeys(LAYERS, 0.005), PLAIN: 0.01, INVERSE: 0.01, QK: 0.01},
+    "text": dict.fromkeys(LAYERS, 0.01),
+}
+"""The learning rate of each layer on each task, which the runs with seed 0 have chosen."""
 
 
 @experiment(version=1, name="beyond.layer_settings")

@@ -1,8 +1,8 @@
-"""Two-hop joins among more facts: models trained on 16, 32 and 64 facts.
+"""Two-hop joins among more facts: models trained on 16 and 32 facts.
 
 Everything is as in `join_alike`, the learning rates and the 1,200 steps too, but for the number of entities: there are
-16, because 64 facts need 64 pairs of a head and a relation. Guessing among the facts with the second relation is right
-in about 1 of 4, 8 and 16 inputs.
+16, because 64 facts, which were planned too, need 64 pairs of a head and a relation. Guessing among the facts with the
+second relation is right in about 1 of 4 inputs of 16 facts, and 1 of 8 of 32 facts.
 
 The following was expected. It was written down with the rules before any of these runs; the results of 8 facts, and of
 these models asked among up to 32, had been seen. For each number of facts:
@@ -20,6 +20,12 @@ otherwise.
 The rule for what does not fit: the numbers of facts are run from 16 on, and for each of them first the attentions of
 the first and third claim, then those of the second. A claim whose runs are not complete when the time is over is
 withdrawn, whatever the others found.
+
+When 16 facts, and 32 facts for the first and third claim, had been run, no attention had learned to join within 1,200
+steps, except with one seed. So the runs of the other forms on 32 facts were stopped and those on 64 facts not begun:
+their claims are withdrawn. The following was written down then, before any of its runs. *More steps*: 16 facts among 8
+entities, as many as in `join_alike`, and 3,600 steps; for one and two layers of order 2, the product, order 3 and the
+pairwise form. The expectations and the rule are those above.
 """
 
 from __future__ import annotations
@@ -27,19 +33,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from separatrix.claims.ledger import Claim, claim
-from separatrix.studies.learning.join import ONE, PRODUCT, THREE, TWO
+from separatrix.studies.learning.join import ENTITIES, ONE, PRODUCT, THREE, TWO
 from separatrix.studies.learning.join_alike import (
     ALIKE,
     DETERMINANT,
     MIXED,
     PAIRWISE,
+    STEPS,
     joins_alike,
     judged_joins,
     leads,
 )
 from separatrix.studies.learning.runs import TURNED, Expectation, ahead_by
 
-ENTITIES = 16
+MORE_ENTITIES, MORE_STEPS = 16, 3600
 
 
 def _trained(
@@ -49,41 +56,56 @@ def _trained(
     expectations: Sequence[Expectation],
     attentions: Sequence[str],
     figures: tuple[str, ...],
+    more: bool = False,
 ) -> Claim:
+    steps, entities = (MORE_STEPS, ENTITIES) if more else (STEPS, MORE_ENTITIES)
     return claim(
         paper="beyond",
         where="Two-hop joins",
-        part=f"{facts} facts, {part}",
-        says=f"Trained on two-hop joins among {facts} facts, {says}, {ALIKE}.",
+        part=f"{facts} facts{', more steps' if more else ''}, {part}",
+        says=f"Trained on two-hop joins among {facts} facts of {entities} entities for {steps:,} steps, {says}, "
+        f"{ALIKE}.",
         profile="full",
-        cells=lambda: joins_alike(facts, attentions, entities=ENTITIES, longer=()),
+        cells=lambda: joins_alike(facts, attentions, entities=entities, longer=(), steps=steps),
         figures=figures,
         neighbours=(TURNED, ahead_by(0.95)),
     )(lambda found, turned=False, by=0.0: judged_joins(found, expectations, turned, by))
 
 
-def _against_one(facts: int) -> Claim:
+_TIMED = ("learning_curves", "join_time")
+
+
+def _against_one(facts: int, attentions: Sequence[str], more: bool = False) -> Claim:
     says = "one layer of order 3 becomes better than one layer of order 2 and than a product of two order-2 attentions"
-    return _trained(
-        facts, "against one layer", says, leads([THREE], [ONE, PRODUCT]), _FIRST, ("learning_curves", "join_time")
-    )
+    return _trained(facts, "against one layer", says, leads([THREE], [ONE, PRODUCT]), attentions, _TIMED, more)
 
 
-def _against_two(facts: int) -> Claim:
+def _against_two(facts: int, attentions: Sequence[str], more: bool = False) -> Claim:
     says = "one layer of order 3 becomes better than two layers of order 2"
-    return _trained(facts, "against two layers", says, leads([THREE], [TWO]), _FIRST, ("learning_curves", "join_time"))
-
-
-def _forms(facts: int) -> Claim:
-    says = (
-        "one layer of the pairwise form, one of the determinant form and one with heads of orders 2 and 3 become "
-        "better than one layer of order 2"
-    )
-    forms = (PAIRWISE, DETERMINANT, MIXED)
-    return _trained(facts, "other forms", says, leads(forms, [ONE]), (ONE, *forms), ("learning_curves",))
+    return _trained(facts, "against two layers", says, leads([THREE], [TWO]), attentions, _TIMED, more)
 
 
 _FIRST = (ONE, TWO, PRODUCT, THREE)
-larger_16, layers_16, forms_16 = _against_one(16), _against_two(16), _forms(16)
-larger_32, layers_32, forms_32 = _against_one(32), _against_two(32), _forms(32)
-larger_64, layers_64, forms_64 = _against_one(64), _against_two(64), _forms(64)
+_FORMS = (PAIRWISE, DETERMINANT, MIXED)
+larger_16, layers_16 = _against_one(16, _FIRST), _against_two(16, _FIRST)
+larger_32, layers_32 = _against_one(32, _FIRST), _against_two(32, _FIRST)
+forms_16 = _trained(
+    16,
+    "other forms",
+    "one layer of the pairwise form, one of the determinant form and one with heads of orders 2 and 3 become better "
+    "than one layer of order 2",
+    leads(_FORMS, [ONE]),
+    (ONE, *_FORMS),
+    ("learning_curves",),
+)
+_MORE = (*_FIRST, PAIRWISE)
+more_16, more_layers_16 = _against_one(16, _MORE, True), _against_two(16, _MORE, True)
+more_pairwise_16 = _trained(
+    16,
+    "pairwise form",
+    "one layer of the pairwise form becomes better than one layer of order 2",
+    leads([PAIRWISE], [ONE]),
+    _MORE,
+    _TIMED,
+    True,
+)

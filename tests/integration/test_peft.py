@@ -17,8 +17,10 @@ peft = pytest.importorskip("peft")
 KINDS: dict[str, dict[str, Any]] = {
     "exact": {"order": 3, "num_kv_heads": 1},
     "near-linear": {"order": 3, "bound": 1.0, "tolerance": 1e-3, "method": "polynomial"},
+    "distinct, sinks": {"order": 3, "distinct": True, "windows": 4, "sinks": 1},
+    "mixed orders, key bias": {"order": [2, 3], "key_bias": 2},
 }
-TARGETS = r".*attention\.(q_proj|out_proj|k_proj\.\d+|v_proj\.\d+)"
+TARGETS = r".*attention\.(q_proj|out_proj|(k|v|bias)_proj\.\d+)"
 """All projections; the key and value sets are numbered."""
 
 

@@ -103,12 +103,11 @@ def joins_alike(
     imported: bool = False,
     entities: int = ENTITIES,
     longer: Sequence[int] = LONGER,
-    steps: int = STEPS,
 ) -> Iterator[Cell]:
     """The cells of some attentions on joins, each with its learning rate, to be read at equal steps and CPU time."""
     for name in attentions:
-        affords = int(steps * MILLISECONDS[facts][THREE] / MILLISECONDS[facts][name])
-        how = {"attention": name, "steps": steps, "compute_steps": affords, "batch": 64, "points": 512}
+        affords = int(STEPS * MILLISECONDS[facts][THREE] / MILLISECONDS[facts][name])
+        how = {"attention": name, "steps": STEPS, "compute_steps": affords, "batch": 64, "points": 512}
         for seed in SEEDS:
             if imported:
                 size = [facts, 2 * facts]

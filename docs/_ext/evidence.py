@@ -44,8 +44,12 @@ PRODUCTS = {
     TEXT: f"{_LEARNED}/text-product-of-two-order-2",
 }
 """The claims on the product of two order-2 attentions, by the claims on the other attentions."""
+LARGER = {count: f"{_JOINS}/{count}-facts-against-one-layer" for count in ("16", "32")}
+"""The claims with the runs of models trained on more than 8 facts, by the number of facts."""
+LARGER_FORMS = f"{_JOINS}/16-facts-other-forms"
 _SETTINGS = "beyond/layer-settings"
 BOTH_NORMS = f"{_SETTINGS}/both-norms"
+OTHER_TASKS = f"{BOTH_NORMS}-other-tasks"
 CLAIMS = (
     TRIPLES,
     SIZES,
@@ -63,6 +67,9 @@ CLAIMS = (
     f"{_JOINS}/other-forms-and-mixed-orders",
     LONGER,
     IMPORTS,
+    *LARGER.values(),
+    *(f"{_JOINS}/{count}-facts-against-two-layers" for count in LARGER),
+    LARGER_FORMS,
     JOINS,
     JOINS_PRODUCT,
     JOINS_LAYERS,
@@ -76,6 +83,13 @@ CLAIMS = (
     BOTH_NORMS,
     f"{_SETTINGS}/learned-scale",
     f"{_SETTINGS}/layernorm-after-attention",
+    f"{_SETTINGS}/learning-rates-other-tasks",
+    f"{_SETTINGS}/scale-other-tasks",
+    f"{_SETTINGS}/qk-norm-other-tasks",
+    f"{_SETTINGS}/head-norm-other-tasks",
+    OTHER_TASKS,
+    f"{_SETTINGS}/learned-scale-other-tasks",
+    f"{_SETTINGS}/layernorm-after-attention-other-tasks",
 )
 """The claims whose numbers the pages show."""
 
@@ -230,6 +244,22 @@ def _known(id: str, name: str) -> str:
     return _spread(number(id, name), 2) if name in recorded()[id]["numbers"] else ""
 
 
+def larger_joins() -> str:
+    """Models trained on joins among 16 and 32 facts: accuracies at equal steps and at equal CPU time."""
+    rows = []
+    for name in JOINING_ALIKE:
+        cells = []
+        for count, id in LARGER.items():
+            known = f"{count} facts: accuracy at equal steps, {name}" in recorded()[id]["numbers"]
+            source = id if known or count == "32" else LARGER_FORMS
+            cells += [
+                _known(source, f"{count} facts: accuracy at equal {how}, {name}") for how in ("steps", "CPU time")
+            ]
+        rows.append([name.removesuffix(", both norms"), *cells])
+    head = [f"{count} facts, equal {how}" for count in LARGER for how in ("steps", "CPU time")]
+    return _table(["attention", *head], rows)
+
+
 def imports() -> str:
     """Joins over imports of a library: accuracies at equal steps and at equal CPU time."""
     rows = [
@@ -241,9 +271,13 @@ def imports() -> str:
 
 
 def layers() -> str:
-    """Settings of a layer of order 3: accuracies on joins."""
-    rows = [[name, _spread(number(BOTH_NORMS, f"accuracy at equal steps, {name}"), 2)] for name in LAYERS]
-    return _table(["layer", "joins of 8 facts, 600 steps"], rows)
+    """Settings of a layer of order 3: accuracies on joins, triples and recall, and losses on text."""
+    measures = (("triples", "accuracy", 2), ("recall", "accuracy", 2), ("text", "loss", 3))
+    rows = []
+    for name in LAYERS:
+        on_tasks = [_spread(number(OTHER_TASKS, f"{task}: {what}, {name}"), digits) for task, what, digits in measures]
+        rows.append([name, _spread(number(BOTH_NORMS, f"accuracy at equal steps, {name}"), 2), *on_tasks])
+    return _table(["layer", "joins of 8 facts", "triples", "recall", "text in nats"], rows)
 
 
 def language_model() -> str:
@@ -288,6 +322,7 @@ _TABLES: Mapping[str, Callable[[], str]] = {
     "imports": imports,
     "joins": joins,
     "language-model": language_model,
+    "larger-joins": larger_joins,
     "layers": layers,
     "learned": learned,
     "short": short,

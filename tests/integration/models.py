@@ -19,18 +19,27 @@ KINDS = {
     "pairwise, ALiBi": {"form": "pairwise", "alibi": True},
     "determinant": {"order": 2, "form": "determinant"},
     "normalised": {"qk_norm": True, "head_norm": True, "learned_scale": True},
+    "lookahead": {"windows": 3, "lookahead": 2},
+    "prefix": {"windows": [None, 3], "sinks": 1},
+    "distinct": {"distinct": True},
+    "mixed orders": {"order": [2, 3], "rotary": 100.0},
+    "key bias": {"key_bias": 2},
+    "near-linear pairwise": {"form": "pairwise", "bound": 1.0, "tolerance": 1e-2, "key_bias": 1},
 }
 """The options of the layers."""
+CALLS = {"lookahead": {}, "prefix": {"is_causal": True, "prefix": 3}}
+"""The options of their calls, which are causal if they are not here."""
 
 
 class Block(nn.Module):
-    def __init__(self, options: dict[str, object], generator: torch.Generator) -> None:
+    def __init__(self, kind: str, generator: torch.Generator) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(8)
-        self.attention = TensorAttention(8, 2, generator=generator, **options)
+        self.attention = TensorAttention(8, 2, generator=generator, **KINDS[kind])
+        self.options = CALLS.get(kind, {"is_causal": True})
 
     def forward(self, x: Tensor, padding: Tensor | None) -> Tensor:
-        return x + self.attention(self.norm(x), key_padding_mask=padding, is_causal=True)
+        return x + self.attention(self.norm(x), key_padding_mask=padding, **self.options)
 
 
 class LanguageModel(nn.Module):
@@ -40,7 +49,7 @@ class LanguageModel(nn.Module):
         super().__init__()
         generator = torch.Generator().manual_seed(0)
         self.embedding = nn.Embedding.from_pretrained(torch.randn(TOKENS, 8, generator=generator), freeze=False)
-        self.blocks = nn.ModuleList(Block(KINDS[kind], generator) for _ in range(blocks))
+        self.blocks = nn.ModuleList(Block(kind, generator) for _ in range(blocks))
 
     def forward(self, tokens: Tensor, padding: Tensor | None = None) -> Tensor:
         x = self.embedding(tokens)

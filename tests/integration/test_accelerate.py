@@ -17,6 +17,8 @@ accelerate = pytest.importorskip("accelerate")
 KINDS: dict[str, dict[str, Any]] = {
     "exact": {},
     "near-linear": {"bound": 1.0, "tolerance": 1e-3, "method": "polynomial"},
+    "distinct, lookahead, sinks": {"distinct": True, "windows": 3, "lookahead": 1, "sinks": 1},
+    "mixed orders, key bias": {"order": [2, 3], "key_bias": 2},
 }
 ROWS, BATCH = 12, 2
 

@@ -19,37 +19,44 @@ KINDS = {
     "windows, sinks": {"windows": 3, "sinks": 2},
     "bounded": {"bound": 1.0},
     "near-linear": {"bound": 1.0, "tolerance": 1e-3, "method": "polynomial"},
+    "lookahead": {"windows": 3, "lookahead": 2},
+    "prefix": {"windows": 3},
+    "distinct": {"distinct": True},
+    "mixed orders": {"order": [2, 3]},
 }
+CALLS: dict[str, dict[str, object]] = {"lookahead": {}, "prefix": {"is_causal": True, "prefix": 3}}
+"""The options of the calls of a kind; a call is causal if its kind is not here."""
 
 
-def early_stop(enabled: bool, layer: nn.Module, x: Tensor) -> Tensor:
+def early_stop(enabled: bool, layer: nn.Module, x: Tensor, **call: object) -> Tensor:
     with set_checkpoint_early_stop(enabled):
-        return checkpoint(layer, x, is_causal=True, use_reentrant=False)
+        return checkpoint(layer, x, **call, use_reentrant=False)
 
 
-def reentrant(layer: nn.Module, x: Tensor) -> Tensor:
-    return checkpoint(lambda y: layer(y, is_causal=True), x, use_reentrant=True)
+def reentrant(layer: nn.Module, x: Tensor, **call: object) -> Tensor:
+    return checkpoint(lambda y: layer(y, **call), x, use_reentrant=True)
 
 
-def selective(layer: nn.Module, x: Tensor) -> Tensor:
+def selective(layer: nn.Module, x: Tensor, **call: object) -> Tensor:
     """The outputs of attention are saved, and the projections are recomputed."""
     saved = [torch.ops.separatrix.attend.default, torch.ops.separatrix.attend_within_bound.default]
     contexts = partial(create_selective_checkpoint_contexts, saved)
-    return checkpoint(layer, x, is_causal=True, use_reentrant=False, context_fn=contexts)
+    return checkpoint(layer, x, **call, use_reentrant=False, context_fn=contexts)
 
 
-def on_cpu(layer: nn.Module, x: Tensor) -> Tensor:
+def on_cpu(layer: nn.Module, x: Tensor, **call: object) -> Tensor:
     with torch.autograd.graph.save_on_cpu():
-        return layer(x, is_causal=True)
+        return layer(x, **call)
 
 
-def compiled(layer: nn.Module, x: Tensor) -> Tensor:
+def compiled(layer: nn.Module, x: Tensor, **call: object) -> Tensor:
     torch._dynamo.reset()
 
     def run(x: Tensor) -> Tensor:
-        return checkpoint(layer, x, is_causal=True, use_reentrant=False)
+        return checkpoint(layer, x, **call, use_reentrant=False)
 
-    return torch.compile(run, backend="aot_eager", fullgraph=True)(x)
+    # Attention to distinct tuples breaks the graph.
+    return torch.compile(run, backend="aot_eager", fullgraph=not layer.distinct)(x)
 
 
 WAYS = {
@@ -76,8 +83,9 @@ def test_a_layer(kind, way):
     generator = torch.Generator().manual_seed(0)
     layer = TensorAttention(8, 2, dtype=torch.float64, generator=generator, **KINDS[kind])
     x = torch.randn(2, 7, 8, dtype=torch.float64, generator=generator)
-    expected = gradients(lambda layer, x: layer(x, is_causal=True), layer, x)
-    found = gradients(WAYS[way], layer, x)
+    call = CALLS.get(kind, {"is_causal": True})
+    expected = gradients(lambda layer, x: layer(x, **call), layer, x)
+    found = gradients(partial(WAYS[way], **call), layer, x)
     assert all(grad.abs().max() > 0 for grad in expected)
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
@@ -92,7 +100,7 @@ def test_selective_checkpointing_does_not_attend_again(monkeypatch):
     counts = []
     for run in (partial(early_stop, False), selective):
         calls.clear()
-        run(layer, x).sum().backward()
+        run(layer, x, is_causal=True).sum().backward()
         counts.append(len(calls))
     assert counts == [2, 1]
 

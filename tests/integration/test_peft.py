@@ -17,8 +17,10 @@ peft = pytest.importorskip("peft")
 KINDS: dict[str, dict[str, Any]] = {
     "exact": {"order": 3, "num_kv_heads": 1},
     "near-linear": {"order": 3, "bound": 1.0, "tolerance": 1e-3, "method": "polynomial"},
+    "distinct, sinks": {"order": 3, "distinct": True, "windows": 4, "sinks": 1},
+    "mixed orders, key bias": {"order": [2, 3], "key_bias": 2},
 }
-TARGETS = r".*attention\.(q_proj|out_proj|k_proj\.\d+|v_proj\.\d+)"
+TARGETS = r".*attention\.(q_proj|out_proj|(k|v|bias)_proj\.\d+)"
 """All projections; the key and value sets are numbered."""
 
 
@@ -59,7 +61,8 @@ def test_lora_trains_its_own_weights_alone(kind: str) -> None:
     lm = with_lora(kind)
     before = {name: parameter.detach().clone() for name, parameter in lm.named_parameters()}
     adapted = [name for name, parameter in lm.named_parameters() if parameter.requires_grad]
-    assert len(adapted) == 2 * 2 * 6, "two layers have six projections, and each of these two matrices"
+    projections = 8 if "key_bias" in KINDS[kind] else 6
+    assert len(adapted) == 2 * 2 * projections, "two layers have projections, and each of these two matrices"
     losses = train(lm)
     assert losses[-1] < losses[0]
     for name, parameter in lm.named_parameters():

@@ -156,10 +156,23 @@ def test_a_decoder_and_its_gradients(batch_first):
 
 @both_layouts
 @pytest.mark.parametrize("training", [True, False])
-def test_order_3_in_an_encoder_layer(batch_first, training):
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"windows": 3, "sinks": 1},
+        {"distinct": True},
+        {"order": [2, 3], "key_bias": 1},
+        {"bound": 1.0, "form": "pairwise"},
+    ],
+    ids=str,
+)
+def test_order_3_in_an_encoder_layer(options, batch_first, training):
     """The results of the layer alone, example by example, in PyTorch's layout."""
     encoder_layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 16, 0.0, batch_first=batch_first, dtype=torch.float64)
-    encoder_layer.self_attn = MultiheadTensorAttention(WIDTH, HEADS, batch_first=batch_first, dtype=torch.float64)
+    encoder_layer.self_attn = MultiheadTensorAttention(
+        WIDTH, HEADS, batch_first=batch_first, dtype=torch.float64, **options
+    )
     randomised(encoder_layer).train(training)
     attention = encoder_layer.self_attn.attention
     assert attention.order == 3

@@ -603,3 +603,66 @@ def test_a_cache_that_another_thread_uses_is_refused(options, monkeypatch):
             released.set()
         assert torch.allclose(future.result(), expected, atol=0.02 if "tolerance" in options else 1e-9)
     assert cache.tokens == (6, 6)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"windows": [None, 3], "sinks": 1},
+        {"order": [2, 3], "rotary": 100.0},
+        {"form": "pairwise", "alibi": True, "num_kv_heads": 1},
+        {"bound": 1.0, "tolerance": 1e-2},
+    ],
+    ids=str,
+)
+def test_packed_sequences_continue_from_their_own_caches(options):
+    """Sequences of different lengths, one of them without new tokens at first, beside one decoding for each."""
+    layer = TensorAttention(8, 2, **{"order": 3, **options}, dtype=torch.float64, generator=seeded())
+    x = torch.randn(3, 9, 8, dtype=torch.float64, generator=seeded(1))
+    caches, twins = ([layer.cache() for _ in range(3)] for _ in range(2))
+    begin = [0, 0, 0]
+    with torch.no_grad():
+        for counts in ([4, 0, 1], [1, 5, 1], [0, 0, 0], [2, 1, 3]):
+            parts = [x[s, b : b + count] for s, (b, count) in enumerate(zip(begin, counts, strict=True))]
+            stops = torch.tensor([0, *counts]).cumsum(0)
+            out = layer.decode(torch.cat(parts), caches, cu_seqlens=stops)
+            alone = [layer.decode(part, twin) for part, twin in zip(parts, twins, strict=True) if len(part)]
+            expected = torch.cat([out[:0], *alone])
+            torch.testing.assert_close(out, expected, rtol=0, atol=1e-13)
+            begin = [b + count for b, count in zip(begin, counts, strict=True)]
+    assert [cache.tokens[0] for cache in caches] == begin
+
+
+def test_packed_sequences_have_a_prefix_and_padding_each():
+    layer = TensorAttention(8, 2, 3, dtype=torch.float64, generator=seeded())
+    x = torch.randn(7, 8, dtype=torch.float64, generator=seeded(1))
+    padding = torch.tensor([False, True, False, False, False, True, False])
+    caches = [layer.cache(), layer.cache()]
+    out = layer.decode(x, caches, cu_seqlens=torch.tensor([0, 4, 7]), key_padding_mask=padding, prefix=2)
+    parts = [layer(x[p], key_padding_mask=padding[p], is_causal=True, prefix=2) for p in (slice(4), slice(4, 7))]
+    torch.testing.assert_close(out, torch.cat(parts), rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"cache": "one"}, "cache: expected a list of 2 results of layer.cache"),
+        ({"cache": "three"}, "got 3 entries"),
+        ({"cache": "twice"}, "cache: expected a cache of its own for each packed sequence"),
+        ({"cache": "batch"}, "cache: expected no batch, as x has"),
+        ({"cu_seqlens": torch.tensor([0, 2, 6])}, "x: expected packed tokens without a batch"),
+        ({"cu_seqlens": [0, 2, 5]}, "cu_seqlens: expected a tensor of cumulative lengths"),
+        ({"prefix": 3}, "prefix: expected 0, or at most"),
+    ],
+)
+def test_packed_decoding_refuses_and_changes_no_cache(change, message):
+    layer = TensorAttention(8, 2, 3, generator=seeded())
+    first, second = layer.cache(), layer.cache()
+    caches = {"one": first, "three": [first, second, layer.cache()], "twice": [first, first]}
+    caches |= {"batch": [first, layer.cache(1)]}
+    cache = caches.get(change.get("cache"), [first, second])
+    options = {"cu_seqlens": torch.tensor([0, 3, 5]), **{k: v for k, v in change.items() if k != "cache"}}
+    with pytest.raises(sx.ArgumentError, match=message):
+        layer.decode(torch.zeros(5, 8), cache, **options)
+    assert first.tokens == second.tokens == (0, 0)

@@ -23,6 +23,7 @@ EXPERIMENTS = {
     "beyond.join_imports",
     "beyond.join_imports_by_hand",
     "beyond.language_model",
+    "beyond.layer_settings",
     "beyond.learned",
     "beyond.learned_regression",
     "beyond.learning",

@@ -8,7 +8,8 @@ and the values v_1 * v_2, entry by entry, and
 The difference multiplies rounding errors by at most (1 + p) / (1 - p), which is 3 for p = 1/2. **For a query whose
 diagonal has more than half of the weight, and at orders above 3 for all queries, the tuples are computed one by one**:
 all scores of a query are materialized, with -inf for tuples that are not allowed. That takes the same number of
-multiply-adds, but is slower than the kernels, and its backward pass materializes the scores of all such queries.
+multiply-adds, but is slower than the kernels, and its backward pass materializes the scores of all such queries. An
+exported program, which cannot choose by the entries of tensors, has the definition, which materializes all scores.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from separatrix.attention.arithmetic.device_reads import numbers
 from separatrix.attention.call import Call, check_call
 from separatrix.attention.dispatch.derivatives import forward_mode
 from separatrix.attention.positions import Range
-from separatrix.attention.reference import tensor_scores
+from separatrix.attention.reference import tensor_attention, tensor_scores
 
 SCORES = 2**22
 """The largest number of scores that are materialized at a time, unless a single query has more."""
@@ -51,13 +52,25 @@ def attend_distinct(
     if len(keys) == 1:
         return attend(query, keys, values, **options)
     compute: Callable[..., tuple[Tensor, Tensor]] = _attend_distinct
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_exporting():
+        compute = _by_definition
+    elif torch.compiler.is_compiling():
         # With fullgraph=True, this is the message of the error.
         torch._dynamo.graph_break(
             "attention to distinct tuples reads the tensors' entries to choose an algorithm for each query"
         )
         compute = torch.compiler.disable(_attend_distinct)
     return compute(attend, query, keys, values, options)
+
+
+def _by_definition(
+    _: object, query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], options: dict[str, Any]
+) -> tuple[Tensor, Tensor]:
+    wide = torch.promote_types(query.dtype, torch.float32)
+    sets = ([x.to(wide) for x in tensors] for tensors in ([query], keys, values))
+    (wide_query,), wide_keys, wide_values = sets
+    out, lse = tensor_attention(wide_query, wide_keys, wide_values, distinct=True, **options)
+    return out.to(query.dtype), lse
 
 
 def _attend_distinct(

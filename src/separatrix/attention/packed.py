@@ -112,7 +112,7 @@ def pack(
     if len(given) != 1 + len(sets):
         expected = f"one tensor, or {1 + len(sets)}: one for the query and one for each key set"
         raise ArgumentError("cu_seqlens", expected=expected, got=str(len(given)))
-    boundaries = [_boundaries(f"cu_seqlens[{m}]", x) for m, x in enumerate(given)]
+    boundaries = [sequence_boundaries(f"cu_seqlens[{m}]", x) for m, x in enumerate(given)]
     masks = [key_masks] * len(sets) if isinstance(key_masks, Tensor) else key_masks
     if masks is not None and len(masks) != len(sets):
         raise ArgumentError("key_masks", expected=f"{len(sets)}, one for each key set", got=str(len(masks)))
@@ -141,7 +141,7 @@ def pack(
     return Packing(query, sets, beside, None if masks is None else list(masks), boundaries, offsets)
 
 
-def _boundaries(name: str, cu_seqlens: object) -> list[int]:
+def sequence_boundaries(name: str, cu_seqlens: object) -> list[int]:
     """Cumulative lengths as integers, which start with 0 and never decrease."""
     expected = (
         "a tensor of cumulative lengths, (sequences + 1,), of int32 or int64, which begin with 0 and never decrease"

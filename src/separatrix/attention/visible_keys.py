@@ -5,7 +5,8 @@ of `tensor_attention` change this:
 
 - `lookahead` = a moves the upper end: (i + offset - w, i + offset + a] is the window w + a at the offset offset + a.
 - `prefix` = p: the queries at the positions below p attend all keys below p, and the others attend as before. So the
-  queries are split into two calls, of which the first is not causal and takes the first p keys.
+  queries are split into two calls, of which the first is not causal and takes the first p keys. An exported program,
+  in which lengths are symbols, attends with all queries in both calls and selects.
 - `sinks` = s: the first s keys are not subject to the lower end of a window. The keys of a set are then the disjoint
   union of the first s and of the others in the window, and the tuples are the disjoint union of the products of such
   parts, 2^m of them for m sets with a window. Each product is a call, and results are merged by their log-sum-exp,
@@ -98,11 +99,13 @@ def attend_places(
     length, scoring = query.shape[-2], {"scale": given.scale, "enable_gqa": given.enable_gqa}
     windows = [None if window is None else window + places.lookahead for window in given.windows]
     sets = [_KeySet(*entry) for entry in zip(given.keys, given.values, given.key_masks, windows, strict=True)]
-    first = min(max(places.prefix - given.query_offset, 0), length) if places.prefix else 0
+    is_symbol = places.prefix > 0 and not isinstance(length, int)
+    first = min(max(places.prefix - given.query_offset, 0), length) if places.prefix and not is_symbol else 0
     results = []
-    if first:
+    if first or is_symbol:
         prefix = [key_set.narrowed(places.prefix)._replace(window=None) for key_set in sets]
-        results.append(_attend_sets(attend, query[..., :first, :], prefix, places.distinct, **scoring))
+        within = query if is_symbol else query[..., :first, :]
+        results.append(_attend_sets(attend, within, prefix, places.distinct, **scoring))
     if first < length or not first:
         later, offset = query[..., first:, :], given.query_offset + places.lookahead + first
         positions = {"is_causal": given.is_causal, "query_offset": offset}
@@ -122,6 +125,10 @@ def attend_places(
         results.append(merged(products))
     if len(results) == 1:
         return results[0]
+    if is_symbol:
+        (prefix_out, prefix_lse), (out, lse) = results
+        inside = torch.arange(length, device=query.device) + given.query_offset < places.prefix
+        return torch.where(inside.unsqueeze(-1), prefix_out, out), torch.where(inside, prefix_lse, lse)
     return torch.cat([out for out, _ in results], -2), torch.cat([lse for _, lse in results], -1)
 
 

@@ -36,6 +36,9 @@ class TokenCache:
         batch_shape: The leading dimensions of every key and value: the batch, if there is one, and the heads of keys.
         spare: The number of tokens that are kept beyond each window, which `trim` can remove.
         sinks: The number of first tokens that sets with a window keep as well.
+        key_dim: The dimension of keys, if it differs from `head_dim`, which is then that of values.
+        set_heads: The number of heads of each set, if the sets have fewer heads than `batch_shape`; None if they do
+            not.
         dtype: The type of keys and values.
         device: The device of keys and values.
 
@@ -54,6 +57,8 @@ class TokenCache:
         *,
         spare: int = 0,
         sinks: int = 0,
+        key_dim: int | None = None,
+        set_heads: Sequence[int] | None = None,
         dtype: torch.dtype = torch.float32,
         device: torch.device | str = "cpu",
     ) -> None:
@@ -62,11 +67,18 @@ class TokenCache:
         self.windows, self.head_dim, self.batch_shape = tuple(windows), head_dim, tuple(batch_shape)
         self.spare, self.dtype, self.device = spare, dtype, torch.device(device)
         self.sinks = whole("sinks", sinks, low=0)
+        self.key_dim = head_dim if key_dim is None else whole("key_dim", key_dim, low=1)
+        self.set_heads = None if set_heads is None else tuple(set_heads)
         self._length = 0
-        empty = torch.empty(*self.batch_shape, 0, head_dim, dtype=dtype, device=self.device)
-        self._sets = [(_Buffer(empty), _Buffer(empty)) for _ in self.windows]
+        self._first = [
+            tuple(
+                torch.empty(*self._batch(m), 0, width, dtype=dtype, device=self.device)
+                for width in (self.key_dim, head_dim)
+            )
+            for m in range(len(self.windows))
+        ]
+        self._sets = [(_Buffer(keys), _Buffer(values)) for keys, values in self._first]
         self._padding: Tensor | None = None
-        self._first = [(empty, empty) for _ in self.windows]
         self._first_padding: Tensor | None = None
         self.guard = ThreadGuard("cache")
 
@@ -74,11 +86,16 @@ class TokenCache:
         """A copy of the cache, in new memory."""
         with self.guard.reading:
             how = {"spare": self.spare, "sinks": self.sinks, "dtype": self.dtype, "device": self.device}
+            how |= {"key_dim": self.key_dim, "set_heads": self.set_heads}
             twin = TokenCache(self.windows, self.head_dim, self.batch_shape, **how)  # type: ignore[arg-type]
             twin._length, twin._padding = self._length, self._padding
             twin._first, twin._first_padding = [*self._first], self._first_padding
             twin._sets = [(_Buffer(keys.tokens.clone()), _Buffer(values.tokens.clone())) for keys, values in self._sets]
             return twin
+
+    def _batch(self, m: int) -> tuple[int, ...]:
+        """The leading dimensions of the keys and values of a set."""
+        return self.batch_shape if self.set_heads is None else (*self.batch_shape[:-1], self.set_heads[m])
 
     @property
     def tokens(self) -> tuple[int, ...]:
@@ -105,7 +122,7 @@ class TokenCache:
         """The stored keys and values followed by new ones. The cache does not change until `keep` is called.
 
         Args:
-            keys: The new keys of each set, (*batch_shape, L, head_dim).
+            keys: The new keys of each set, (*batch_shape, L, key_dim).
             values: The new values of each set, (*batch_shape, L, head_dim).
 
         Raises:
@@ -115,7 +132,7 @@ class TokenCache:
             if len(given) != len(self.windows):
                 raise ArgumentError(name, expected=f"{len(self.windows)} sets", got=str(len(given)))
             for m, x in enumerate(given):
-                self._check(f"{name}[{m}]", x, given[0].shape[-2])
+                self._check(f"{name}[{m}]", x, m, given[0].shape[-2], name == "keys")
         pairs = zip(self._sets, keys, values, strict=True)
         joined = [(held.followed_by(key), beside.followed_by(value)) for (held, beside), key, value in pairs]
         return [key for key, _ in joined], [value for _, value in joined]
@@ -323,11 +340,12 @@ class TokenCache:
                 if not least <= count <= most or count != saved[f"keys.{m}"].shape[-2]:
                     expected = f"{least} to {most} stored tokens out of {length}"
                     raise ArgumentError(f"saved['{name}']", expected=expected, got=f"shape {tuple(saved[name].shape)}")
-                self._check(f"saved['{name}']", saved[name].to(self.device), count)
+                self._check(f"saved['{name}']", saved[name].to(self.device), m, count, name.startswith("keys"))
         first = min(self.sinks, length)
         for name in names:
             if name.startswith(("first_keys", "first_values")):
-                self._check(f"saved['{name}']", saved[name].to(self.device), first)
+                m, of_keys = int(name.rpartition(".")[2]), name.startswith("first_keys")
+                self._check(f"saved['{name}']", saved[name].to(self.device), m, first, of_keys)
         lengths = {"padding": max(saved[f"keys.{m}"].shape[-2] for m in range(len(self.windows)))}
         lengths["first_padding"] = first
         for name in masks & names:
@@ -351,13 +369,17 @@ class TokenCache:
     def _configuration(self) -> dict[str, object]:
         configuration: dict[str, object] = {"windows": list(self.windows), "head_dim": self.head_dim}
         configuration |= {"batch_shape": list(self.batch_shape), "spare": self.spare}
-        configuration |= {"sinks": self.sinks} if self.sinks else {}  # earlier versions did not save it
+        # Earlier versions did not save the following entries.
+        configuration |= {"sinks": self.sinks} if self.sinks else {}
+        configuration |= {"key_dim": self.key_dim} if self.key_dim != self.head_dim else {}
+        configuration |= {} if self.set_heads is None else {"set_heads": list(self.set_heads)}
         return configuration | {"dtype": str(self.dtype).removeprefix("torch.")}
 
-    def _check(self, name: str, x: Tensor, length: int) -> None:
+    def _check(self, name: str, x: Tensor, m: int, length: int, of_keys: bool) -> None:
+        """Raise an `ArgumentError` unless x has the shape of `length` keys or values of a set."""
         if not isinstance(x, Tensor):
             raise ArgumentError(name, expected="a tensor", got=type(x).__name__)
-        shape = (*self.batch_shape, length, self.head_dim)
+        shape = (*self._batch(m), length, self.key_dim if of_keys else self.head_dim)
         if x.shape != shape:
             raise ArgumentError(name, expected=f"shape {shape}", got=f"shape {tuple(x.shape)}")
         if x.dtype != self.dtype or x.device != self.device:

@@ -27,18 +27,24 @@ NORMS = ("qk_norm", "head_norm", "learned_scale")
 """The arguments that add gains to a layer."""
 PLACES: Configuration = {"lookahead": 0, "sinks": 0, "distinct": False}
 """The arguments that change which tuples are attended. Like windows, they may differ from those in training."""
-UNSAVED: Configuration = {"form": "product", "alibi": None, **dict.fromkeys(NORMS, False)}
+UNSAVED: Configuration = {"form": "product", "alibi": None, "key_bias": 0, **dict.fromkeys(NORMS, False)}
 """Entries that are saved only if they differ from these values, which the layers of earlier versions had."""
 
 
 def constructor_arguments(layer: TensorAttention) -> dict[str, object]:
     """The arguments of the constructor of a layer that JSON can represent."""
-    names = ("embed_dim", "num_heads", "order", "kdim", "vdim", "batch_first", "scale", "method")
-    more = ("num_kv_heads", "rotary", "form", *NORMS, *PLACES, "bound", "tolerance")
+    names = ("embed_dim", "num_heads", "kdim", "vdim", "batch_first", "scale", "method")
+    more = ("num_kv_heads", "rotary", "form", "key_bias", *NORMS, *PLACES, "bound", "tolerance")
     arguments: dict[str, object] = {name: getattr(layer, name) for name in (*names, *more)}
+    arguments["order"] = order_argument(layer)
     for name, entries in (("windows", layer.windows), ("alibi", layer.alibi)):
         arguments[name] = None if entries is None else list(entries)
     return arguments | {"bias": parameter_of(layer.q_proj, "bias") is not None}
+
+
+def order_argument(layer: TensorAttention) -> int | list[int]:
+    """The argument `order` of a layer: one number, or a list with one for each head if they differ."""
+    return list(layer.orders) if layer.has_mixed_orders else layer.order
 
 
 def changed_arguments(layer: TensorAttention) -> dict[str, object]:
@@ -48,16 +54,16 @@ def changed_arguments(layer: TensorAttention) -> dict[str, object]:
     defaults |= {"num_kv_heads": layer.num_heads, "rotary": None, "bound": None, "tolerance": None}
     defaults |= {**PLACES, **UNSAVED}
     changed = {name: getattr(layer, name) for name, value in defaults.items() if getattr(layer, name) != value}
-    return {"embed_dim": layer.embed_dim, "num_heads": layer.num_heads, "order": layer.order, **changed}
+    return {"embed_dim": layer.embed_dim, "num_heads": layer.num_heads, "order": order_argument(layer), **changed}
 
 
 def saved_configuration(layer: TensorAttention) -> dict[str, object]:
     """The saved entries: the tolerance, and the arguments that change the function which the weights compute."""
     scale = 1 / layer.head_dim if layer.scale is None and layer.bound is None else layer.scale
-    sizes: dict[str, object] = {"order": layer.order, "num_heads": layer.num_heads, "scale": scale}
+    sizes: dict[str, object] = {"order": order_argument(layer), "num_heads": layer.num_heads, "scale": scale}
     sizes |= {"rotary": layer.rotary, "bound": layer.bound, "tolerance": layer.tolerance}
     scoring: dict[str, object] = {"form": layer.form, "alibi": None if layer.alibi is None else list(layer.alibi)}
-    scoring |= {name: getattr(layer, name) for name in NORMS}
+    scoring |= {name: getattr(layer, name) for name in ("key_bias", *NORMS)}
     return sizes | {name: value for name, value in scoring.items() if value != UNSAVED[name]}
 
 

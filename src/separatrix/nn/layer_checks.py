@@ -60,28 +60,40 @@ def check_scoring(
 def check_form(
     form: str,
     alibi: tuple[float, ...] | None,
-    order: int,
+    key_bias: int,
+    orders: Sequence[int],
     head_dim: int,
     scale: float | None,
     rotary: float | None,
-    bound: float | None,
+    tolerance: float | None,
 ) -> None:
-    """Raise an `ArgumentError` unless a layer can have the score form and the biases of distances."""
+    """Raise an `ArgumentError` unless a layer can have the score form and the biases."""
     one_of("form", form, FORMS)
-    if form == "determinant" and head_dim % order:
-        expected = (
-            f"another form than 'determinant' for head_dim = {head_dim}, which is no multiple of {order}, the order"
-        )
-        raise ArgumentError("form", expected=expected, got=repr(form))
+    for order in sorted(set(orders)):
+        if form == "determinant" and head_dim % order:
+            expected = (
+                f"another form than 'determinant' for head_dim = {head_dim}, which is no multiple of {order}, the order"
+            )
+            raise ArgumentError("form", expected=expected, got=repr(form))
     if rotary is not None and form != "determinant" and head_dim % 2:
         raise ArgumentError("rotary", expected=f"None for an odd head_dim, {head_dim}", got=rotary)
     if alibi is not None and scale == 0:
         raise ArgumentError("alibi", expected="None for scale = 0", got=alibi)
-    if bound is not None and (form != "product" or alibi is not None):
-        name, got = ("form", repr(form)) if form != "product" else ("alibi", str(alibi))
-        default = "'product'" if form != "product" else "None"
-        expected = f"{default} for a layer with a bound: its norms bound the product form alone"
-        raise ArgumentError(name, expected=expected, got=got)
+    if key_bias and scale == 0:
+        raise ArgumentError("key_bias", expected="0 for scale = 0", got=key_bias)
+    if alibi is not None and tolerance is not None:
+        expected = (
+            "None for a layer with a tolerance: the bias grows with the distance, so that no bound holds for the "
+            "scores, from which near-linear attention is planned"
+        )
+        raise ArgumentError("alibi", expected=expected, got=str(alibi))
+
+
+def check_orders(orders: Sequence[int], bound: float | None) -> None:
+    """Raise an `ArgumentError` if heads of different orders are to have a bound."""
+    if bound is not None and len(set(orders)) > 1:
+        expected = "one order for all heads of a layer with a bound, which has one plan and one state of one order"
+        raise ArgumentError("order", expected=expected, got=list(orders))
 
 
 def check_norms(qk_norm: bool, learned_scale: bool, form: str, bound: float | None) -> None:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from separatrix.errors import ArgumentError
+from separatrix.nn.head_groups import kv_heads_of_sets
 from separatrix.nn.head_norm import normalise_heads
 from separatrix.nn.tensor_parallel import local_heads, local_part
 
@@ -30,11 +32,14 @@ def empty_linear(
 def draw_weights(layer: nn.Module, embed_dim: int, generator: torch.Generator | None) -> None:
     """Draw every weight, Xavier-uniform, and set every bias to zero and every gain to one.
 
-    With `num_kv_heads` < num_heads, key and value weights have the variance of a layer with all heads.
+    With `num_kv_heads` < num_heads, key and value weights have the variance of a layer with all heads. The factors of
+    `key_bias` in the first key set are zero, and with them the bias.
     """
     for name, parameter in layer.named_parameters():
         if "_gain" in name:
             nn.init.ones_(parameter)
+        elif name == "bias_proj.0.weight":
+            nn.init.zeros_(parameter)
         elif parameter.dim() == 2:
             outputs, inputs = parameter.shape
             gain = math.sqrt((inputs + outputs) / (inputs + embed_dim))
@@ -54,13 +59,24 @@ def project_heads(
     """The queries, keys and values of the heads of a layer: see `nn.TensorAttention.project`."""
     heads, kv_heads = local_heads("num_heads", layer.num_heads, layer.q_proj), local_kv_heads(layer)
 
-    def split(x: Tensor, heads: int) -> Tensor:
-        return x.reshape(*x.shape[:-1], heads, layer.head_dim).transpose(-3, -2)
+    def split(x: Tensor, heads: int, width: int = layer.head_dim) -> Tensor:
+        return x.reshape(*x.shape[:-1], heads, width).transpose(-3, -2)
 
     q = split(layer.q_proj(query), heads)
     of_keys, of_values = ([x] * (layer.order - 1) if isinstance(x, Tensor) else [*x] for x in (key, value))
-    keys = [split(project(x), kv_heads) for project, x in zip(layer.k_proj, of_keys, strict=True)]
-    values = [split(project(x), kv_heads) for project, x in zip(layer.v_proj, of_values, strict=True)]
+    of_sets = [kv_heads] * (layer.order - 1)
+    if layer.has_mixed_orders:
+        if heads != layer.num_heads:
+            expected = "one order for all heads, if tensor parallelism divides them between ranks"
+            raise ArgumentError("order", expected=expected, got=list(layer.orders))
+        of_sets = kv_heads_of_sets(layer.orders, layer.num_kv_heads)
+
+    def of_each(projections: nn.ModuleList, inputs: list[Tensor], width: int = layer.head_dim) -> list[Tensor]:
+        triples = zip(projections, inputs, of_sets, strict=True)
+        return [split(project(x), count, width) for project, x, count in triples]
+
+    keys, values = of_each(layer.k_proj, of_keys), of_each(layer.v_proj, of_values)
+    bias = of_each(layer.bias_proj, of_keys, layer.key_bias) if layer.key_bias else []
     if layer.qk_norm:
         q = normalise_heads(q, local_part(layer.q_gain, layer.q_proj))
         gains = [local_part(gain, projection) for gain, projection in zip(layer.k_gain, layer.k_proj, strict=True)]
@@ -68,6 +84,8 @@ def project_heads(
     if layer.learned_scale:
         factor = local_part(layer.log_scale, layer.q_proj).exp()
         q = (q * factor.unsqueeze(-1).unsqueeze(-1)).to(q.dtype)
-    if layer._score_bound is None:
-        return q, keys, values
-    return layer._score_bound.apply(q, keys, values, local_part(layer.temperature, layer.q_proj))
+    if layer._score_bound is not None:
+        return layer._score_bound.apply(q, keys, bias, values, local_part(layer.temperature, layer.q_proj))
+    if layer.key_bias:
+        keys = [torch.cat([key, factors.to(key.dtype)], -1) for key, factors in zip(keys, bias, strict=True)]
+    return q, keys, values

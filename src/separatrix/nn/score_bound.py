@@ -1,7 +1,18 @@
 """The bound on the scores of a layer: normalised queries and keys, a learned temperature, and near-linear attention.
 
 Each head's queries and keys are divided by their l_k norms, k the order (see `normalised`). By Hoelder's inequality no
-score exceeds 1 then, and bound * sigmoid(temperature), the factor of the scores, is below the bound.
+score of the product form exceeds 1 then, and bound * sigmoid(temperature), the factor of the scores, is below the
+bound.
+
+Other score forms are the product form of mapped vectors (see `separatrix.forms`), which have D coordinates: copies of
+those of the vector, and ones. Let x be scaled such that the mean of |x_l|^k over its d coordinates is 1, and the
+factors of a bias likewise. Then the mean over the D coordinates of the mapped vector is 1 too, so that the mapped
+vector over D^(1/k) has the l_k norm 1: no mean of the D products exceeds 1. The scores of a layer with a bound are
+
+    bound * sigmoid(temperature) * form(q, k_1, ...) / D,
+
+D = d for the product form, d k (k - 1) / 2 for the pairwise form, d (k - 1)! for the determinant, plus r for a bias of
+rank r. (docs/derivations/bounded-attention.md has the proof.)
 """
 
 from __future__ import annotations
@@ -13,6 +24,7 @@ from torch import Tensor
 
 from separatrix.attention.bounds import value_range
 from separatrix.attention.call import Call
+from separatrix.attention.forms.maps import MAPS, key_bias
 from separatrix.attention.near_linear.bounded_plan import (
     BoundedPlan,
     normalised,
@@ -33,12 +45,31 @@ class ScoreBound:
         bound: The number that no score can exceed.
         tolerance: The error of near-linear attention, relative to the magnitudes of the values; None for exact
             attention.
+        form: The score form.
+        rank: The rank of the bias of key sets; 0 for none.
     """
 
-    def __init__(self, order: int, head_dim: int, bound: float, tolerance: float | None) -> None:
+    form, rank = "product", 0  # of layers that earlier versions have pickled
+
+    def __init__(
+        self,
+        order: int,
+        head_dim: int,
+        bound: float,
+        tolerance: float | None,
+        form: str = "product",
+        rank: int = 0,
+    ) -> None:
         self.order, self.head_dim, self.bound = order, head_dim, positive("bound", bound)
+        self.form, self.rank = form, rank
         self.tolerance = None if tolerance is None else positive("tolerance", tolerance)
         self._plans: dict[torch.dtype, BoundedPlan] = {}
+
+    @property
+    def factor_dim(self) -> int:
+        """The dimension D of the mapped queries and keys."""
+        copies = {"product": 1, "pairwise": math.comb(self.order, 2), "determinant": math.factorial(self.order - 1)}
+        return self.head_dim * copies[self.form] + self.rank
 
     def plan(self, dtype: torch.dtype) -> BoundedPlan | None:
         """The polynomial whose error is within the tolerance in a dtype; None for exact attention.
@@ -49,31 +80,56 @@ class ScoreBound:
         if self.tolerance is None:
             return None
         if dtype not in self._plans:  # plans are stored because compilers that trace a call cannot compute them
-            radius = score_radius(self.order, self.head_dim, 1.0, self.bound, "order", dtype)
-            self._plans[dtype] = plan_bounded(self.order, self.head_dim, radius, self.tolerance, dtype)
+            radius = score_radius(self.order, self.factor_dim, 1.0, self.bound, "order", dtype)
+            self._plans[dtype] = plan_bounded(self.order, self.factor_dim, radius, self.tolerance, dtype)
         return self._plans[dtype]
 
     def apply(
-        self, q: Tensor, keys: list[Tensor], values: list[Tensor], temperature: Tensor
+        self, q: Tensor, keys: list[Tensor], bias: list[Tensor], values: list[Tensor], temperature: Tensor
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-        """Queries times sigmoid(temperature) and keys, normalised, and values, all in the dtype of the temperature.
+        """Mapped queries times sigmoid(temperature) and mapped keys, (..., L, D), and values, in the dtype of the
+        temperature.
 
         Under autocast the projections have a lower precision than the plan assumes.
 
         Args:
             q: The queries (..., heads, L, head_dim).
             keys: The keys of each set.
+            bias: The factors of the bias of each set, (..., L, rank); empty without a bias.
             values: The values of each set.
             temperature: The learned parameter (heads,).
         """
         dtype = temperature.dtype
         factor = torch.sigmoid(temperature).unsqueeze(-1).unsqueeze(-1)
-        q = normalised(q.to(dtype), self.order) * factor
-        return q, [normalised(k.to(dtype), self.order) for k in keys], [v.to(dtype) for v in values]
+        if self.form == "product" and not bias:
+            q, *keys = (normalised(x.to(dtype), self.order) for x in (q, *keys))
+        else:
+            q, keys = self._mapped(q, keys, bias, dtype)
+        return q * factor, keys, [v.to(dtype) for v in values]
+
+    def _mapped(
+        self, q: Tensor, keys: list[Tensor], bias: list[Tensor], dtype: torch.dtype
+    ) -> tuple[Tensor, list[Tensor]]:
+        """The mapped vectors, whose l_k norms exceed 1 by no more than those of `normalised` at dimension D.
+
+        The factors d^(1/k) and D^(-1/k) bring further roundings, at most 16 u: by so much the vectors are shrunk.
+        """
+        wide = torch.promote_types(dtype, torch.float32)
+
+        def unit_mean(x: Tensor) -> Tensor:
+            size: float = x.shape[-1] ** (1 / self.order)
+            return normalised(x.to(wide), self.order) * size
+
+        q, keys = MAPS[self.form](unit_mean(q), [unit_mean(key) for key in keys])
+        if bias:
+            q, keys = key_bias(q, keys, [unit_mean(factors) for factors in bias], scale=1.0)
+        size: float = self.factor_dim ** (-1 / self.order) * (1 - 8 * torch.finfo(wide).eps)
+        q, *keys = ((x * size).to(dtype) for x in (q, *keys))
+        return q, keys
 
     def state_arguments(self) -> dict[str, object]:
         """The arguments of the `TensorAttentionState` that is the cache of a layer with a tolerance."""
-        sizes = {"head_dim": self.head_dim, "order": self.order, "value_dim": self.head_dim}
+        sizes = {"head_dim": self.factor_dim, "order": self.order, "value_dim": self.head_dim}
         return {**sizes, "norm": "order", "bound": 1.0, "scale": self.bound, "tolerance": self.tolerance}
 
 

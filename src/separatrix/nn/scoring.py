@@ -1,22 +1,29 @@
-"""The attention of the heads of a layer: rotary positions, score form, biases and masks."""
+"""The attention of the heads of a layer: rotary positions, score form, biases and masks.
+
+A layer without a bound projects queries and keys of head_dim coordinates, and keys with the factors of `key_bias` after
+these; `factors` maps them to the product form. A layer with a bound has mapped them already: see `score_bound`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 
 from separatrix.attention.call import check_call
 from separatrix.attention.forms.factorised import pairwise_attention
-from separatrix.attention.forms.maps import MAPS, alibi_slopes
+from separatrix.attention.forms.maps import MAPS, alibi_slopes, key_bias
 from separatrix.attention.forms.maps import alibi as with_alibi
 from separatrix.attention.forms.rotary_positions import rotate_heads
 from separatrix.attention.near_linear.bounded_attention import bounded_attention
 from separatrix.attention.operator import tensor_attention
 from separatrix.attention.visible_keys import Places, attend_places
 from separatrix.errors import ArgumentError
+from separatrix.nn.head_groups import head_groups, join_groups, options_of
 from separatrix.nn.layer_checks import check_distances
 from separatrix.nn.tensor_parallel import local_part
 
@@ -60,7 +67,26 @@ def positioned(
 ) -> tuple[Tensor, list[Tensor]]:
     """Queries and keys with the rotary positions of a call; an `ArgumentError` if ALiBi does not fit the call."""
     check_distances(layer.alibi, is_causal, layer.windows)
-    return rotate_heads(q, keys, base=layer.rotary, form=layer.form, query_start=query_offset)
+    return rotated(layer, q, keys, query_offset, 0)
+
+
+def rotated(
+    layer: TensorAttention, q: Tensor, keys: list[Tensor], query_start: int, key_start: int
+) -> tuple[Tensor, list[Tensor]]:
+    """Queries and keys with rotary positions from these starts on; the factors of `key_bias` are not rotated."""
+    if layer.rotary is None:
+        return q, keys
+    d = layer.head_dim
+    how: dict[str, Any] = {"base": layer.rotary, "form": layer.form}
+    how |= {"query_start": query_start, "key_start": key_start}
+    if not layer.has_mixed_orders:
+        q, turned = rotate_heads(q, [key[..., :d] for key in keys], **how)
+    else:
+        groups = [group.part(q, [key[..., :d] for key in keys]) for group in head_groups(layer)]
+        q, turned = join_groups([rotate_heads(part, own_keys, **how) for part, (own_keys,) in groups])
+    if layer.key_bias == 0:
+        return q, turned
+    return q, [torch.cat([new, key[..., d:]], -1) for new, key in zip(turned, keys, strict=True)]
 
 
 def attend_exactly(
@@ -84,10 +110,35 @@ def attend_exactly(
         key_starts: The positions of the first keys; None for 0.
         **options: Further arguments of `tensor_attention`.
     """
+    if not layer.has_mixed_orders:
+        return _attend_alike(layer, q, keys, values, places, key_starts=key_starts, **options)
+    outputs = []
+    for group in head_groups(layer):
+        part, (own_keys, own_values) = group.part(q, keys, values)
+        own_options = options_of(group, {**options, "key_starts": key_starts})
+        own_places = places
+        if all(window is None for window in own_options.get("windows") or [None]):
+            own_options["windows"], own_places = None, replace(places, lookahead=0, sinks=0)
+        outputs.append(_attend_alike(layer, part, own_keys, own_values, own_places, heads=group.heads, **own_options))
+    return torch.cat(outputs, -3)
+
+
+def _attend_alike(
+    layer: TensorAttention,
+    q: Tensor,
+    keys: list[Tensor],
+    values: list[Tensor],
+    places: Places,
+    *,
+    key_starts: Sequence[int] | None = None,
+    heads: slice = slice(None),
+    **options: Any,
+) -> Tensor:
+    """The outputs of heads of one order, which are at this place among the heads of the layer."""
     options |= scoring(layer)
     attend: Callable[..., Any] = pairwise_attention
-    if layer.form != "pairwise" or layer.alibi is not None or places.distinct:
-        q, keys = factors(layer, q, keys, options.get("query_offset", 0), key_starts)
+    if layer.form != "pairwise" or layer.bound or layer.alibi or layer.key_bias or places.distinct:
+        q, keys = factors(layer, q, keys, options.get("query_offset", 0), key_starts, heads)
         attend = partial(tensor_attention, method=layer.method)
     if places == Places():
         return attend(q, keys, values, **options)  # type: ignore[no-any-return]
@@ -95,13 +146,31 @@ def attend_exactly(
 
 
 def factors(
-    layer: TensorAttention, q: Tensor, keys: list[Tensor], query_offset: int, key_starts: Sequence[int] | None = None
+    layer: TensorAttention,
+    q: Tensor,
+    keys: list[Tensor],
+    query_offset: int,
+    key_starts: Sequence[int] | None = None,
+    heads: slice = slice(None),
 ) -> tuple[Tensor, list[Tensor]]:
-    """Queries and keys whose product form equals the layer's score form plus its distance biases."""
-    q, keys = MAPS[layer.form](q, keys)
+    """Queries and keys of heads of one order whose product form equals the layer's score form plus its biases.
+
+    Args:
+        layer: The layer.
+        q: The queries, with their rotary positions.
+        keys: The keys of each set, with their rotary positions.
+        query_offset: The position of the first query.
+        key_starts: The positions of the first keys; None for 0.
+        heads: The place of these heads among those of the layer.
+    """
+    scale = scoring(layer)["scale"]
+    if layer.bound is None:
+        bias = [key[..., layer.head_dim :] for key in keys]
+        q, keys = MAPS[layer.form](q, [key[..., : layer.head_dim] for key in keys])
+        if layer.key_bias:
+            q, keys = key_bias(q, keys, bias, scale=scale)
     if layer.alibi is None:
         return q, keys
-    slopes = local_part(alibi_slopes(layer.num_heads), layer.q_proj)
-    of_sets = [factor * slopes for factor in layer.alibi]
-    scale = scoring(layer)["scale"]
+    slopes = local_part(alibi_slopes(layer.num_heads), layer.q_proj)[heads]
+    of_sets = [factor * slopes for factor in layer.alibi[: len(keys)]]
     return with_alibi(q, keys, of_sets, scale=scale, query_offset=query_offset, key_starts=key_starts)

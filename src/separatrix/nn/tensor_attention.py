@@ -31,13 +31,15 @@ from separatrix.nn.configuration import (
     parameter_of,
     saved_configuration,
 )
-from separatrix.nn.decoding import decode_heads, new_cache
+from separatrix.nn.decoding import decode_heads, decode_packed, new_cache
+from separatrix.nn.head_groups import kv_heads_of_sets, orders_of_heads
 from separatrix.nn.head_norm import normalise_heads
 from separatrix.nn.layer_checks import (
     alibi_of_sets,
     check_form,
     check_input,
     check_norms,
+    check_orders,
     check_places,
     check_scoring,
     refuse,
@@ -57,7 +59,8 @@ class TensorAttention(nn.Module):
     Args:
         embed_dim: As in `nn.MultiheadAttention`.
         num_heads: As in `nn.MultiheadAttention`; each head has head_dim = embed_dim / num_heads.
-        order: k >= 2. Order 2 is ordinary attention.
+        order: k >= 2. Order 2 is ordinary attention. A list has the order of each head, ascending, for example
+            [2, 2, 3, 3] for a layer with heads of both orders; not available with a bound.
         kdim: The width of the key input, embed_dim by default. All k - 1 key sets are projections of one key input by
             different weights, or of one key input each.
         vdim: The width of the value input, embed_dim by default. All k - 1 value sets are projections of it.
@@ -82,7 +85,10 @@ class TensorAttention(nn.Module):
             multiplies the form, and None is 1 / head_dim for each of them.
         alibi: None, or True for a bias that falls off linearly with the distance to the keys of every set, with the
             slopes `forms.alibi_slopes` of the heads; or a list with a factor of the slopes for each key set, 0 for a
-            set without a bias. Attention must then be causal.
+            set without a bias. Attention must then be causal. Not available with a tolerance.
+        key_bias: The rank r of a learned bias b(j_1, ..., j_{k-1}) = sum_r g_1,r(j_1) ... on tuples of keys, alike for
+            all queries; 0 for none. The factors g_m are projections of the key inputs by ``bias_proj.m``, and the bias
+            is initially zero. See `forms.key_bias`.
         qk_norm: Whether the queries and keys of each head are divided by their root mean square and multiplied by
             learned gains, one for each coordinate of each head, before `rotary` and the score form. Not available with
             a bound, which has its own norm.
@@ -151,12 +157,15 @@ class TensorAttention(nn.Module):
     q_gain: nn.Parameter
     k_gain: nn.ParameterList
     out_gain: nn.Parameter
+    bias_proj: nn.ModuleList
+    _orders: tuple[int, ...] | None = None
+    """The orders of the heads if they differ; None if they do not."""
 
     def __init__(
         self,
         embed_dim: int,
         num_heads: int,
-        order: int = 3,
+        order: int | Sequence[int] = 3,
         kdim: int | None = None,
         vdim: int | None = None,
         bias: bool = True,
@@ -172,6 +181,7 @@ class TensorAttention(nn.Module):
         rotary: float | None = None,
         form: str = "product",
         alibi: bool | Sequence[float] | None = None,
+        key_bias: int = 0,
         qk_norm: bool = False,
         head_norm: bool = False,
         learned_scale: bool = False,
@@ -189,7 +199,10 @@ class TensorAttention(nn.Module):
         refuse("add_zero_attn", add_zero_attn, False, "append a token to key and value instead")
         super().__init__()
         self.embed_dim, self.num_heads = whole("embed_dim", embed_dim, low=1), whole("num_heads", num_heads, low=1)
-        self.order = whole("order", order, low=2)
+        orders = orders_of_heads(order, self.num_heads)
+        self.order = max(orders)
+        if len(set(orders)) > 1:
+            self._orders = orders
         self.kdim = self.embed_dim if kdim is None else whole("kdim", kdim, low=1)
         self.vdim = self.embed_dim if vdim is None else whole("vdim", vdim, low=1)
         self.num_kv_heads = self.num_heads if num_kv_heads is None else whole("num_kv_heads", num_kv_heads, low=1)
@@ -197,27 +210,36 @@ class TensorAttention(nn.Module):
             raise ArgumentError("embed_dim", expected=f"a multiple of num_heads = {num_heads}", got=embed_dim)
         if num_heads % self.num_kv_heads:
             raise ArgumentError("num_kv_heads", expected=f"a divisor of num_heads = {num_heads}", got=num_kv_heads)
+        check_orders(orders, bound)
+        of_sets = kv_heads_of_sets(orders, self.num_kv_heads)
         self.head_dim = self.embed_dim // self.num_heads
         self.batch_first, self.method = batch_first, method
         self.windows = windows_of_sets(windows, self.order)
         check_scoring(self.head_dim, scale, rotary, self.windows, bound, tolerance)
         self.scale, self.rotary = scale, None if rotary is None else float(rotary)
         self.form, self.alibi = form, alibi_of_sets(alibi, self.order)
-        check_form(form, self.alibi, self.order, self.head_dim, scale, rotary, bound)
+        self.key_bias = whole("key_bias", key_bias, low=0)
+        check_form(form, self.alibi, self.key_bias, orders, self.head_dim, scale, rotary, tolerance)
         self.qk_norm, self.head_norm = flag("qk_norm", qk_norm), flag("head_norm", head_norm)
         self.learned_scale = flag("learned_scale", learned_scale)
         check_norms(self.qk_norm, self.learned_scale, form, bound)
         self.lookahead, self.sinks, self.distinct = lookahead, sinks, distinct
         check_places(Places(lookahead, sinks, 0, distinct), self.windows, self.alibi, tolerance)
-        self._score_bound = None if bound is None else ScoreBound(self.order, self.head_dim, bound, tolerance)
+        self._score_bound = (
+            None if bound is None else ScoreBound(self.order, self.head_dim, bound, tolerance, form, self.key_bias)
+        )
 
         def linear(width: int, heads: int) -> nn.Linear:
             return empty_linear(width, heads * self.head_dim, bias, device, dtype)
 
         self.q_proj = linear(self.embed_dim, self.num_heads)
-        self.k_proj = nn.ModuleList(linear(self.kdim, self.num_kv_heads) for _ in range(self.order - 1))
-        self.v_proj = nn.ModuleList(linear(self.vdim, self.num_kv_heads) for _ in range(self.order - 1))
+        self.k_proj = nn.ModuleList(linear(self.kdim, heads) for heads in of_sets)
+        self.v_proj = nn.ModuleList(linear(self.vdim, heads) for heads in of_sets)
         self.out_proj = linear(self.embed_dim, self.num_heads)
+        if self.key_bias:
+            self.bias_proj = nn.ModuleList(
+                empty_linear(self.kdim, heads * self.key_bias, False, device, dtype) for heads in of_sets
+            )
         if self._score_bound is not None:
             self._score_bound.plan(self.dtype)  # raises an error for a tolerance that is too small for the dtype
             self.temperature = nn.Parameter(self.out_proj.weight.new_empty(self.num_heads))
@@ -240,6 +262,21 @@ class TensorAttention(nn.Module):
         With `num_kv_heads` < num_heads, key and value weights have the variance of a layer with all heads.
         """
         draw_weights(self, self.embed_dim, generator)
+
+    @property
+    def orders(self) -> tuple[int, ...]:
+        """The order of each head, ascending; `order` is the largest of them."""
+        return (self.order,) * self.num_heads if self._orders is None else self._orders
+
+    @property
+    def has_mixed_orders(self) -> bool:
+        """Whether the heads have different orders."""
+        return self._orders is not None
+
+    @property
+    def key_dim(self) -> int:
+        """The dimension of the keys that `project` returns."""
+        return self.head_dim + self.key_bias if self._score_bound is None else self._score_bound.factor_dim
 
     @property
     def bound(self) -> float | None:
@@ -339,9 +376,11 @@ class TensorAttention(nn.Module):
     ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         """The queries (..., num_heads, length, head_dim), and keys and values (..., num_kv_heads, length, head_dim).
 
-        `key` and `value` are the inputs of all sets, or one for each.
+        `key` and `value` are the inputs of all sets, or one for each. If the heads have different orders, a key set
+        has the heads that attend to it. With `key_bias`, the factors of the bias follow the coordinates of a key.
         With a bound, or with `qk_norm`, queries and keys are normalised, and queries multiplied by their temperature or
-        their learned scale. With tensor parallelism these are the heads of this rank.
+        their learned scale; with a bound and another form or a bias they are mapped to the product form as well. With
+        tensor parallelism these are the heads of this rank.
         """
         return project_heads(self, query, key, value)
 
@@ -434,6 +473,7 @@ class TensorAttention(nn.Module):
         """
         refuse("sinks", self.sinks, 0, "top_tuples of layers with sinks are not available")
         refuse("distinct", self.distinct, False, "top_tuples of layers with distinct tuples are not available")
+        refuse("order", self.has_mixed_orders, False, "top_tuples of heads of different orders have no common shape")
         with torch.no_grad():
             source = query if key is None else key
             widths = [
@@ -441,9 +481,8 @@ class TensorAttention(nn.Module):
             ]
             value = widths[0] if isinstance(source, Tensor) else widths
             q, keys, _, options = call_inputs(self, query, key, value, key_padding_mask, is_causal, query_offset)
-            if self.bound is None:
-                q, keys = positioned(self, q, keys, is_causal, query_offset)
-                q, keys = factors(self, q, keys, query_offset)
+            q, keys = positioned(self, q, keys, is_causal, query_offset)
+            q, keys = factors(self, q, keys, query_offset)
             windows = self.windows
             if windows is not None and self.lookahead:
                 options["query_offset"] += self.lookahead
@@ -476,7 +515,13 @@ class TensorAttention(nn.Module):
         return cache
 
     def decode(
-        self, x: Tensor, cache: DecodingCache, *, key_padding_mask: Tensor | None = None, prefix: int = 0
+        self,
+        x: Tensor,
+        cache: DecodingCache | Sequence[DecodingCache],
+        *,
+        key_padding_mask: Tensor | None = None,
+        prefix: int = 0,
+        cu_seqlens: Tensor | None = None,
     ) -> Tensor:
         """Append the tokens x to a cache and return their outputs, by causal self-attention to all cached tokens.
 
@@ -485,13 +530,17 @@ class TensorAttention(nn.Module):
 
         Args:
             x: The tokens, (batch, L, embed_dim) or (L, embed_dim); (L, batch, embed_dim) without `batch_first`.
-            cache: The result of ``layer.cache(batch_size)``, with all earlier tokens; x is appended to it.
+            cache: The result of ``layer.cache(batch_size)``, with all earlier tokens; x is appended to it. With
+                `cu_seqlens`, a list of results of ``layer.cache()``, one for each packed sequence.
             key_padding_mask: A bool tensor, (batch, L) or (L,), **True for each of these tokens that no token may
                 attend**, now or later, as in a call: prompts of several lengths are padded on the left or the right.
                 The cache stores the mask; the cache of a layer with a tolerance omits masked tokens. Padding occupies a
                 position like any other token.
             prefix: The number of first tokens that attend each other in both directions, as in a call. They must all be
                 in the first call of `decode` with this cache.
+            cu_seqlens: The cumulative lengths of packed sequences in x, (L, embed_dim), an integer tensor
+                (sequences + 1,): each sequence continues from its own cache, however long it is, and may have no new
+                token. All tokens are projected at once; the outputs equal those of one call for each sequence.
 
         Returns:
             The outputs, shaped like `x`.
@@ -511,10 +560,12 @@ class TensorAttention(nn.Module):
             True
         """
         check_input("x", x, self.embed_dim, self.dtype, self.device, self.batch_first)
+        if cu_seqlens is not None:
+            return self._output(decode_packed(self, x, cache, cu_seqlens, key_padding_mask, prefix))
         if x.dim() > 3:
             raise ArgumentError("x", expected="at most one batch dimension", got=f"shape {tuple(x.shape)}")
         x = x if self.batch_first else x.movedim(0, -2)
-        return self._output(decode_heads(self, x, cache, key_padding_mask, prefix))
+        return self._output(decode_heads(self, x, cache, key_padding_mask, prefix))  # type: ignore[arg-type]
 
     def config(self) -> dict[str, object]:
         """The constructor's arguments, except for the device and dtype of the weights, as numbers, strings and lists.

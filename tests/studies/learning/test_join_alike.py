@@ -51,7 +51,7 @@ def test_attentions_have_the_same_settings(claim) -> None:
         options = dict(cell.arguments)
         name, steps, rate = options.pop("attention"), options.pop("compute_steps"), options.pop("lr")
         alike_cells.setdefault(name, []).append((cell.seed, options))
-        step, spent = (alike.MILLISECONDS[kind] for kind in (name, THREE))
+        step, spent = (alike.MILLISECONDS[8][kind] for kind in (name, THREE))
         assert 0 <= spent * options["steps"] - step * steps < step
         assert rate == alike.RATES[name]
         assert rate in alike.TRIED

@@ -2,7 +2,8 @@ r"""Score forms: maps of queries and keys to factors, so that every score form i
 
     out = sx.tensor_attention(*sx.forms.determinant(query, keys), values, scale=1 / d)
 
-- `maps`: the forms (`product`, `pairwise`, `determinant`), biases (`with_bias`, `alibi`) and positions (`rotary`).
+- `maps`: the forms (`product`, `pairwise`, `determinant`), biases (`with_bias`, `key_bias`, `alibi`) and positions
+  (`rotary`).
 - `rotary_positions`: rotary positions of one tensor, for each form.
 - `factorised`: `pairwise_attention`, a fast exact algorithm for the pairwise form at order 3.
 """
@@ -12,6 +13,7 @@ from separatrix.attention.forms.maps import (
     alibi,
     alibi_slopes,
     determinant,
+    key_bias,
     pairwise,
     product,
     rotary,
@@ -22,6 +24,7 @@ __all__ = [
     "alibi",
     "alibi_slopes",
     "determinant",
+    "key_bias",
     "pairwise",
     "pairwise_attention",
     "product",

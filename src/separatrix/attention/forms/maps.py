@@ -182,6 +182,43 @@ def with_bias(
     return _append(query, divided), appended
 
 
+def key_bias(query: Tensor, keys: Keys, key_factors: Tensor | Sequence[Tensor], *, scale: float) -> Factors:
+    r"""Factors of dimension d + r whose product form has a bias on tuples of keys, of rank r, alike for all queries.
+
+        scale * score' = scale * score + b(j_1, ..., j_{k-1}),    b = sum_{r} g_1,r(j_1) ... g_{k-1},r(j_{k-1})
+
+    At order 3 b(j_1, j_2) is a matrix of rank r: which pairs of keys go together, whatever the query. It is `with_bias`
+    with ones for the query.
+
+    Cost: that of the product form at dimension d + r.
+
+    Args:
+        query: The queries, (..., L_q, d), or the result of another map.
+        keys: The k-1 key sets, (..., L_m, d) each, or one tensor for order 2.
+        key_factors: g_m for each key set, (..., L_m, r), or one tensor for order 2.
+        scale: The scale of the attention call, which must not be 0.
+
+    Returns:
+        The query and a list of the keys, with r coordinates more.
+
+    Example:
+        >>> from separatrix import tensor_attention
+        >>> q, k1, k2, v = torch.randn(4, 5, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        >>> g, h = torch.randn(2, 5, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+        >>> out = tensor_attention(*key_bias(q, [k1, k2], [g, h], scale=0.5), [v, v], scale=0.5)
+        >>> scores = 0.5 * torch.einsum("il,jl,ml->ijm", q, k1, k2) + g @ h.T
+        >>> torch.allclose(out, torch.einsum("ijm,jl,ml->il", scores.flatten(1).softmax(1).view(5, 5, 5), v, v))
+        True
+    """
+    query, sets = _vectors(query, keys)
+    bias = [key_factors] if isinstance(key_factors, Tensor) else list(key_factors)
+    if not bias:
+        raise ArgumentError("key_factors", expected=f"{len(sets)}, one for each key set", got="0")
+    check_tensor("key_factors[0]", bias[0], shape=("...", sets[0].shape[-2], "rank"))
+    ones = torch.ones(query.shape[-2], bias[0].shape[-1], dtype=query.dtype, device=query.device)
+    return with_bias(query, sets, ones, bias, scale=scale)
+
+
 def _append(x: Tensor, coordinates: Tensor) -> Tensor:
     """The vectors x with more coordinates, whose leading dimensions broadcast."""
     batch = torch.broadcast_shapes(x.shape[:-2], coordinates.shape[:-2])

@@ -47,7 +47,7 @@ from separatrix.studies.learning.tasks.import_graph import RECORDED_GRAPH, diges
 from separatrix.studies.learning.tasks.join import ImportJoin
 from separatrix.studies.seeds import interval, paired
 
-__all__ = ["best_rates", "facts_of", "joined_imports", "joins_alike"]
+__all__ = ["best_rates", "facts_of", "joined_imports", "joins_alike", "judged_joins", "leads"]
 
 PAIRWISE, DETERMINANT, MIXED = list(JOINING_ALIKE)[4:]
 TRIED = (0.002, 0.005, 0.01)
@@ -66,17 +66,15 @@ STEPS = 1200
 SEEDS = (1, 2, 3)
 FACTS, LONGER = 8, (16, 24, 32)
 MILLISECONDS = {
-    ONE: 4.8,
-    TWO: 10.0,
-    PRODUCT: 5.7,
-    THREE: 11.2,
-    PAIRWISE: 13.2,
-    DETERMINANT: 12.5,
-    MIXED: 9.3,
+    8: {ONE: 4.8, TWO: 10.0, PRODUCT: 5.7, THREE: 11.2, PAIRWISE: 13.2, DETERMINANT: 12.5, MIXED: 9.3},
+    16: {ONE: 2.7, TWO: 6.5, PRODUCT: 3.6, THREE: 7.7, PAIRWISE: 10.1, DETERMINANT: 9.7, MIXED: 5.6},
+    32: {ONE: 3.6, TWO: 10.9, PRODUCT: 5.1, THREE: 15.0, PAIRWISE: 23.6, DETERMINANT: 20.3, MIXED: 9.7},
+    64: {ONE: 5.3, TWO: 21.4, PRODUCT: 8.5, THREE: 36.3, PAIRWISE: 65.7, DETERMINANT: 52.7, MIXED: 21.2},
 }
-"""The CPU time of a step of 64 inputs of 8 facts, in milliseconds.
+"""The CPU time of a step of 64 inputs in milliseconds, by the number of facts.
 
 These are the least of eight alternating measurements of ten steps, on one thread of an AMD EPYC that others used too.
+Those of 8 facts were made on another day and an older processor: times are comparable within a row alone.
 """
 
 
@@ -98,18 +96,25 @@ def joined_imports(
     return measured(task, attention, steps, compute_steps, batch, points, seed, sizes=JOIN_SIZES, lr=lr)
 
 
-def joins_alike(facts: int, attentions: Sequence[str], *, imported: bool = False) -> Iterator[Cell]:
+def joins_alike(
+    facts: int,
+    attentions: Sequence[str],
+    *,
+    imported: bool = False,
+    entities: int = ENTITIES,
+    longer: Sequence[int] = LONGER,
+) -> Iterator[Cell]:
     """The cells of some attentions on joins, each with its learning rate, to be read at equal steps and CPU time."""
     for name in attentions:
-        affords = int(STEPS * MILLISECONDS[THREE] / MILLISECONDS[name])
+        affords = int(STEPS * MILLISECONDS[facts][THREE] / MILLISECONDS[facts][name])
         how = {"attention": name, "steps": STEPS, "compute_steps": affords, "batch": 64, "points": 512}
         for seed in SEEDS:
             if imported:
                 size = [facts, 2 * facts]
                 yield joined_imports.cell(seed=seed, graph=digest(), size=size, lr=RATES[name], **how)
             else:
-                size = [facts, ENTITIES, RELATIONS]
-                yield joined.cell(seed=seed, size=size, longer=[*LONGER], lr=RATES[name], **how)
+                size = [facts, entities, RELATIONS]
+                yield joined.cell(seed=seed, size=size, longer=[*longer], lr=RATES[name], **how)
 
 
 def _tried() -> Iterator[Cell]:
@@ -169,7 +174,7 @@ def _sooner(run: CellResult) -> CellResult:
     return replace(run, result={**kept, "accuracy": [mean] * len(kept["step"])})
 
 
-def _judged(
+def judged_joins(
     found: Sequence[CellResult], expectations: Sequence[Expectation], turned: bool, by: float, sooner: bool = False
 ) -> Finding:
     """The finding on expectations that are to hold for every number of facts."""
@@ -186,7 +191,7 @@ def _judged(
                 numbers[f"{facts} facts: {shown}"] = value
         for name, runs in by_attention(some).items():
             numbers[f"{facts} facts: learning rate, milliseconds a step, {name}"] = (
-                f"{runs[0].parameters['lr']:g}, {MILLISECONDS[name]:g}"
+                f"{runs[0].parameters['lr']:g}, {MILLISECONDS[facts][name]:g}"
             )
             if not sooner:
                 means = [fmean(values) for values in zip(*(run.result["accuracy"] for run in runs), strict=True)]
@@ -203,7 +208,8 @@ def _judged(
 _BOTH: tuple[Reading, ...] = ("steps", "compute_steps")
 
 
-def _leads(better: Sequence[str], worse: Sequence[str], readings: Sequence[Reading] = _BOTH) -> list[Expectation]:
+def leads(better: Sequence[str], worse: Sequence[str], readings: Sequence[Reading] = _BOTH) -> list[Expectation]:
+    """The expectations that each of some attentions is better than each of others, at each reading."""
     return [Expectation(first, second, reading) for first in better for second in worse for reading in readings]
 
 
@@ -226,10 +232,10 @@ def _full_claim(
         cells=lambda: joins_alike(FACTS, attentions, imported=imported),
         figures=("learning_curves", "join_time"),
         neighbours=(TURNED, ahead_by(margin)),
-    )(lambda found, turned=False, by=0.0: _judged(found, expectations, turned, by, sooner))
+    )(lambda found, turned=False, by=0.0: judged_joins(found, expectations, turned, by, sooner))
 
 
-_ALIKE = "each with the best of the same learning rates, at equal parameters, at equal steps and at equal CPU time"
+ALIKE = "each with the best of the same learning rates, at equal parameters, at equal steps and at equal CPU time"
 
 
 def _against_two_layers(attentions: Sequence[str], imported: bool = False) -> Claim:
@@ -237,8 +243,8 @@ def _against_two_layers(attentions: Sequence[str], imported: bool = False) -> Cl
     return _full_claim(
         f"{FACTS} {what}, against two layers",
         f"Trained on two-hop joins among {FACTS} {what}, one layer of order 3 becomes better than two layers of order "
-        f"2, {_ALIKE}.",
-        _leads([THREE], [TWO]),
+        f"2, {ALIKE}.",
+        leads([THREE], [TWO]),
         attentions,
         imported=imported,
     )
@@ -248,8 +254,8 @@ _ALL = tuple(JOINING_ALIKE)
 alike_8 = _full_claim(
     f"{FACTS} facts, against one layer",
     f"Trained on two-hop joins among {FACTS} facts, one layer of order 3 becomes better than one layer of order 2 and "
-    f"than a product of two order-2 attentions, {_ALIKE}.",
-    _leads([THREE], [ONE, PRODUCT]),
+    f"than a product of two order-2 attentions, {ALIKE}.",
+    leads([THREE], [ONE, PRODUCT]),
     _ALL,
 )
 layers_8 = _against_two_layers(_ALL)
@@ -260,7 +266,7 @@ alike_sooner = _full_claim(
     "On two-hop joins among 8 facts one layer of order 3 learns sooner than two layers of order 2: its "
     "accuracy, averaged over the evaluations during 1,200 steps, is larger, each with the best of the same learning "
     "rates.",
-    _leads([THREE], [TWO], ["steps"]),
+    leads([THREE], [TWO], ["steps"]),
     _ALL,
     sooner=True,
 )
@@ -269,15 +275,15 @@ alike_pairwise = _full_claim(
     "On two-hop joins among 8 facts the pairwise form of order 3 learns sooner than the product form: its "
     "accuracy, averaged over the evaluations during 1,200 steps, is larger, each with the best of the same learning "
     "rates.",
-    _leads([PAIRWISE], [THREE], ["steps"]),
+    leads([PAIRWISE], [THREE], ["steps"]),
     _ALL,
     sooner=True,
 )
 alike_forms = _full_claim(
     "other forms and mixed orders",
     "Trained on two-hop joins among 8 facts, one layer of the pairwise form, one of the determinant form and one "
-    f"with heads of orders 2 and 3 become better than one layer of order 2, {_ALIKE}.",
-    _leads([PAIRWISE, DETERMINANT, MIXED], [ONE]),
+    f"with heads of orders 2 and 3 become better than one layer of order 2, {ALIKE}.",
+    leads([PAIRWISE, DETERMINANT, MIXED], [ONE]),
     _ALL,
 )
 
@@ -298,12 +304,12 @@ def alike_longer(found: Sequence[CellResult], turned: bool = False, by: float = 
     ours = by_attention(found)
     first, second = (TWO, THREE) if turned else (THREE, TWO)
     numbers: dict[str, Any] = {}
-    leads = []
+    differences = []
     for place, facts in enumerate(LONGER):
         values = {name: [run.result["elsewhere"][place] for run in runs] for name, runs in ours.items()}
         numbers |= {f"accuracy among {facts} facts, {name}": interval(some) for name, some in values.items()}
-        leads.append(paired(values[first], values[second]))
-        numbers[f"lead among {facts} facts of {first} over {second}"] = leads[-1]
-    if any(lead.high < by for lead in leads):
+        differences.append(paired(values[first], values[second]))
+        numbers[f"lead among {facts} facts of {first} over {second}"] = differences[-1]
+    if any(lead.high < by for lead in differences):
         return Finding(Verdict.FAILS_AS_PRINTED, numbers)
-    return Finding(Verdict.HOLDS if all(lead.low > by for lead in leads) else Verdict.UNDECIDED, numbers)
+    return Finding(Verdict.HOLDS if all(lead.low > by for lead in differences) else Verdict.UNDECIDED, numbers)

@@ -17,18 +17,20 @@ from separatrix.studies.learning import (
     join_alike,
     language_model,
     layer_settings,
+    layer_settings_tasks,
     match,
     polynomial,
     recall,
     runs,
     text,
 )
-from separatrix.studies.learning.mechanisms import JOINING, JOINING_ALIKE, LAYERED, MECHANISMS
+from separatrix.studies.learning.mechanisms import JOINING, JOINING_ALIKE, LAYERED, LAYERS, MECHANISMS
 from tests.report.drawings.drawn import check_data, check_figure, check_sentence
 
 RUNS = ["learning_curves", "learning_ends", "learning_compute"]
 JOINS = ["join_guessing", "join_longer", "join_rates", "join_time"]
-NAMES = [*RUNS, "learning_growth", "learning_bytes", "recall_radius", "learning_roads", *JOINS]
+SETTINGS = ["layer_rates", "layer_leads"]
+NAMES = [*RUNS, "learning_growth", "learning_bytes", "recall_radius", "learning_roads", *JOINS, *SETTINGS]
 
 
 def on(task: str) -> dict[str, str]:
@@ -73,6 +75,18 @@ def results(name: str, task: str = "recall") -> tuple[CellResult, ...]:
             for rate in ((0.002, 0.01) if name == "join_rates" else (0.01,))
             for seed in ((0,) if name == "join_rates" else (1, 2, 3))
         )
+    if name in SETTINGS:
+        return tuple(
+            CellResult(
+                {"task": task, "attention": kind, "lr": rate, "steps": 10},
+                seed,
+                {"step": [10], "accuracy": [0.5 + 0.1 * place + 0.01 * seed], "loss": [2 - 0.1 * place - rate]},
+            )
+            for task in layer_settings_tasks.TASKS
+            for place, kind in enumerate(LAYERS)
+            for rate in ((0.005, 0.01) if name == "layer_rates" else (0.01,))
+            for seed in ((0,) if name == "layer_rates" else (1, 2, 3))
+        )
     if name == "recall_radius":
         return (CellResult({"order": 3, "parts": 2, "shared": 2}, 0, {"n": 9, "by_one_head": 0, "by_two_hops": 0}),)
     if name == "learning_roads":
@@ -96,7 +110,8 @@ def drawn(name: str, task: str = "recall") -> Drawing:
 def test_all_figures_are_listed_and_named_by_claims() -> None:
     ours = {name for name, draw in FIGURES.items() if draw.__module__.startswith(f"{learning.__name__}.")}
     assert ours == set(NAMES)
-    claims = (growth, join, join_alike, language_model, layer_settings, match, polynomial, recall, runs, text)
+    claims = (growth, join, join_alike, language_model, layer_settings, layer_settings_tasks, match, polynomial)
+    claims += (recall, runs, text)
     named = {figure for module in claims for value in vars(module).values() for figure in getattr(value, "figures", ())}
     assert named == ours
 
@@ -179,6 +194,18 @@ def test_joins_are_drawn_by_rate_and_time() -> None:
     assert (list(rates[name].x), list(rates[name].y)) == ([0.002, 0.01], pytest.approx([0.65, 0.73]))
     assert list(time[name].x) == pytest.approx([0, 10 * 0.0112, 20 * 0.0112])
     assert "order 3, both norms has 0.730" in drawn("join_time").text
+
+
+def test_layer_settings_are_drawn_by_rate_and_lead() -> None:
+    rates = {trace.name: trace for trace in drawn("layer_rates").figure.data}
+    assert set(rates) == set(LAYERS)
+    assert list(rates["order 3"].x) == pytest.approx([1.995] * 3)
+    assert list(rates["order 3"].y) == pytest.approx([1.99] * 3)
+    assert "0.01 has the smaller loss in 21 of 21 cases" in drawn("layer_rates").text
+    leads = {trace.name: trace for trace in drawn("layer_leads").figure.data}
+    assert set(leads) == {*LAYERS} - {"order 3"}
+    assert list(leads["order 3, scale 1/d"].y) == pytest.approx([0.1] * 3)
+    assert "18 of 18 are significant" in drawn("layer_leads").text
 
 
 def test_the_radius_gives_the_stated_share() -> None:

@@ -99,7 +99,7 @@ def join_time(results: Results) -> Chart:
     curves = [
         {
             "attention": name,
-            "seconds": [step * MILLISECONDS[name] / 1000 for step in runs[0].result["step"]],
+            "seconds": [step * MILLISECONDS[facts_of(runs[0])][name] / 1000 for step in runs[0].result["step"]],
             "accuracy": seed_means(runs, "accuracy"),
         }
         for name, runs in ours.items()

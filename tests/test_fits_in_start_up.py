@@ -82,11 +82,11 @@ there, sys.platform = sys.platform, "win32"
 @pytest.mark.timeout(2400)
 def test_no_module_needs_a_unix_to_be_imported(forked) -> None:
     """Nor does the help of the command: what Windows does not have is imported, or asked for, where it is used."""
-    others = forked(OTHERS)
-    assert (others.returncode, others.stderr) == (0, "")
+    process = forked(OTHERS)
+    assert (process.returncode, process.stderr) == (0, "")
     imports = f"{EVERY_MODULE}\nfor name in names:\n    importlib.import_module(name)\nprint(len(names))\n"
     helped = "sys.platform, sys.argv = there, ['separatrix', '--help']\n"
-    done = forked(f"{ON_WINDOWS}{imports}{helped}{MAIN}", others.stdout.strip())
+    done = forked(f"{ON_WINDOWS}{imports}{helped}{MAIN}", process.stdout.strip())
     assert (done.returncode, done.stderr) == (0, "")
     count, _, told = done.stdout.partition("\n")
     assert int(count) > 300

@@ -17,7 +17,7 @@ def functions(file: Path) -> set[str]:
 
 def missing(text: str, root: Path) -> dict[str, list[str]]:
     """For each row of the table, the tests that it names and that are not there, or that it names none."""
-    found = {}
+    seen = {}
     for what, shown_by in ROW.findall(text):
         tests = re.findall(r"`([^`]+)`", shown_by)
         absent = []
@@ -26,8 +26,8 @@ def missing(text: str, root: Path) -> dict[str, list[str]]:
             if not (root / file).is_file() or name not in functions(root / file):
                 absent.append(test)
         if absent or not tests:
-            found[what] = absent
-    return found
+            seen[what] = absent
+    return seen
 
 
 def test_every_test_that_the_table_names_exists(root: Path) -> None:

@@ -216,10 +216,10 @@ def test_sparse_tensors_are_refused_everywhere(sparse):
 def test_offsets_and_windows_as_long_as_one_likes(offset, window, is_causal):
     query, keys, values = inputs(3, 4, [4, 4])
     options = {"is_causal": is_causal, "query_offset": offset}
-    found = sx.tensor_attention(query, keys, values, windows=[window, None], return_lse=True, **options)
+    output = sx.tensor_attention(query, keys, values, windows=[window, None], return_lse=True, **options)
     # No 64 bits hold more than 2^63 - 1, and no key is that far behind a query.
     expected = reference.tensor_attention(query, keys, values, windows=[min(window, 2**63 - 1), None], **options)
-    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(output, expected)
 
 
 def test_one_tensor_never_passes_for_two_key_sets():

@@ -54,14 +54,14 @@ def test_exact_attention(name, order):
         options = options_of(name, [mask] * (order - 1))
         return sx.tensor_attention(query, keys, values, return_lse=True, **options)
 
-    found, looks = on_a_gpu(run, *drawn(order), MASK)
-    assert (devices(found), looks) == ({"cuda"}, 0)
+    output, looks = on_a_gpu(run, *drawn(order), MASK)
+    assert (devices(output), looks) == ({"cuda"}, 0)
 
 
 def test_ordinary_attention():
     query, (key,), (value,) = drawn(2)
-    found, looks = on_a_gpu(sx.tensor_attention, *(x.unsqueeze(0) for x in (query, key, value)))
-    assert (devices(found), looks) == ({"cuda"}, 0)
+    output, looks = on_a_gpu(sx.tensor_attention, *(x.unsqueeze(0) for x in (query, key, value)))
+    assert (devices(output), looks) == ({"cuda"}, 0)
 
 
 LOOKS = {"plain": 4, "large factors": 6, "large scores": 6, "not finite": 15}
@@ -85,20 +85,22 @@ def test_the_engine_in_plain_pytorch(kind, monkeypatch):
         out, lse = guarded.forward(call)
         return out, lse, guarded.backward(call, out, lse, out, lse)
 
-    found, looks = on_a_gpu(run, query, keys, values)
-    assert (devices(found), looks) == ({"cuda"}, LOOKS[kind])
+    output, looks = on_a_gpu(run, query, keys, values)
+    assert (devices(output), looks) == ({"cuda"}, LOOKS[kind])
 
 
 @pytest.mark.parametrize("ties", [False, True], ids=["", "ties"])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_top_tuples(name, ties):
     def run(query, keys, mask):
-        found = sx.top_tuples(query, keys, 3, **options_of(name, [mask, mask]))
-        return found.indices, found.weights, found.lse
+        top = sx.top_tuples(query, keys, 3, **options_of(name, [mask, mask]))
+        return top.indices, top.weights, top.lse
 
     query, keys, _ = drawn(3)
-    found, looks = on_a_gpu(run, query.round() if ties else query, [key.round() if ties else key for key in keys], MASK)
-    assert devices(found) == {"cuda"}
+    output, looks = on_a_gpu(
+        run, query.round() if ties else query, [key.round() if ties else key for key in keys], MASK
+    )
+    assert devices(output) == {"cuda"}
     assert 0 < looks <= 10
 
 
@@ -114,11 +116,11 @@ def readable(monkeypatch):
 def test_planning_and_certificates(name, method):
     def run(query, keys, values, mask):
         options = options_of(name, [mask, mask])
-        found = sx.certified_attention(query, keys, values, tolerance=1e-2, method=method, **options)
-        return found.output, found.lse, found.certificate.per_query
+        result = sx.certified_attention(query, keys, values, tolerance=1e-2, method=method, **options)
+        return result.output, result.lse, result.certificate.per_query
 
-    found, looks = on_a_gpu(run, *drawn(3), MASK)
-    assert devices(found) == {"cuda"}
+    output, looks = on_a_gpu(run, *drawn(3), MASK)
+    assert devices(output) == {"cuda"}
     assert 0 < looks <= 60
 
 
@@ -127,24 +129,24 @@ def test_order_2_in_a_basis_of_its_own():
     """Turned and centred coordinates, and index sets shaped by the amplitudes."""
 
     def run(query, keys, values):
-        found = sx.certified_attention(query, keys, values, tolerance=1e-9, method="polynomial")
-        return found.output, found.certificate.per_query
+        result = sx.certified_attention(query, keys, values, tolerance=1e-9, method="polynomial")
+        return result.output, result.certificate.per_query
 
-    found, _ = on_a_gpu(run, *drawn(2, torch.float64))
-    assert devices(found) == {"cuda"}
+    output, _ = on_a_gpu(run, *drawn(2, torch.float64))
+    assert devices(output) == {"cuda"}
 
 
 def test_the_bound_on_exact_attention():
-    found, looks = on_a_gpu(lambda *given: sx.exact_error_bound(*given, return_lse=True), *drawn(3))
-    assert (devices(found), looks) == ({"cuda"}, 5)
+    output, looks = on_a_gpu(lambda *given: sx.exact_error_bound(*given, return_lse=True), *drawn(3))
+    assert (devices(output), looks) == ({"cuda"}, 5)
 
 
 def test_linear_attention_and_weights():
     query, (key, other), (value, _) = drawn(3)
-    found, looks = on_a_gpu(lambda *given: sx.linear_attention(*given), query.abs(), key.abs(), value)
-    assert (devices(found), looks) == ({"cuda"}, 0)
-    found, _ = on_a_gpu(lambda query, *keys: sx.attention_weights(query, list(keys), [1, 2]), query, key, other)
-    assert devices(found) == {"cuda"}
+    output, looks = on_a_gpu(lambda *given: sx.linear_attention(*given), query.abs(), key.abs(), value)
+    assert (devices(output), looks) == ({"cuda"}, 0)
+    output, _ = on_a_gpu(lambda query, *keys: sx.attention_weights(query, list(keys), [1, 2]), query, key, other)
+    assert devices(output) == {"cuda"}
 
 
 def test_states():
@@ -160,8 +162,8 @@ def test_states():
         state.reorder([1, 0])
         return found, state.states
 
-    found, looks = on_a_gpu(run, *drawn(3))
-    assert devices(found) == {"cuda"}
+    output, looks = on_a_gpu(run, *drawn(3))
+    assert devices(output) == {"cuda"}
     assert looks < 40
 
 
@@ -177,8 +179,8 @@ def test_layers(options):
     def run(held, x):
         return torch.func.functional_call(layer, held, (x,), {"is_causal": True})
 
-    found, looks = on_a_gpu(run, held, draw(1, 2, 7, 8).float())
-    assert (devices(found), looks) == ({"cuda"}, 0)
+    output, looks = on_a_gpu(run, held, draw(1, 2, 7, 8).float())
+    assert (devices(output), looks) == ({"cuda"}, 0)
 
 
 @pytest.mark.parametrize(("masked", "most"), [(False, 0), (True, 6)])
@@ -189,8 +191,8 @@ def test_the_interface_of_transformers(masked, most):
         return interface.exact(torch.nn.Module(), query, key, value, mask if masked else None)[0]
 
     mask = torch.ones(2, 1, 9, 9, dtype=torch.bool).tril()
-    found, looks = on_a_gpu(run, *(x.unsqueeze(1) for x in (query, key, value)), mask)
-    assert devices(found) == {"cuda"}
+    output, looks = on_a_gpu(run, *(x.unsqueeze(1) for x in (query, key, value)), mask)
+    assert devices(output) == {"cuda"}
     assert looks <= most
 
 
@@ -213,10 +215,10 @@ def alone(monkeypatch):
 
 @pytest.mark.usefixtures("alone")
 def test_sharding():
-    found, _ = on_a_gpu(lambda *given: sharded_exact_attention(*given, is_causal=True), *drawn(3))
-    assert devices(found) == {"cuda"}
-    found, _ = on_a_gpu(lambda *given: sharded_attention(*given, bound=1.0, tolerance=1e-2), *drawn(3))
-    assert devices(found) == {"cuda"}
+    output, _ = on_a_gpu(lambda *given: sharded_exact_attention(*given, is_causal=True), *drawn(3))
+    assert devices(output) == {"cuda"}
+    output, _ = on_a_gpu(lambda *given: sharded_attention(*given, bound=1.0, tolerance=1e-2), *drawn(3))
+    assert devices(output) == {"cuda"}
 
 
 @pytest.mark.parametrize("order", [2, 3])

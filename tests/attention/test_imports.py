@@ -26,12 +26,12 @@ SHARED_WITH_THE_CHECKER = {"CallOptions"}
 
 def imports(file: Path) -> set[str]:
     """The modules and packages of `attention` that a file imports, wherever in the file it does."""
-    found = set()
+    seen = set()
     for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("separatrix.attention"):
             parts = node.module.split(".")[2:]
-            found |= {parts[0]} if parts else {alias.name for alias in node.names}
-    return found
+            seen |= {parts[0]} if parts else {alias.name for alias in node.names}
+    return seen
 
 
 def test_imports_go_one_way(root: Path) -> None:

@@ -34,7 +34,7 @@ def test_the_slips_of_the_papers() -> None:
     """Every erratum is in one slip, and a slip is of one rank; those that matter first are fifteen of them."""
     studies.load()
     found = slips()
-    assert sum(len(slip.places) for slip in found) == sum(len(one.errata) for one in claims())
+    assert sum(len(slip.places) for slip in found) == sum(len(claim.errata) for claim in claims())
     assert all({erratum.rank for _, erratum in slip.places} == {slip.rank} for slip in found)
     first = [slip.name for slip in first_slips()]
     assert len(FIRST) == len(set(first)) == 15

@@ -17,21 +17,21 @@ from tests.lab.experiments import number
 
 def test_claims_lists_them_with_or_without_a_store(recorded, tmp_path: Path) -> None:
     assert "No claims are recorded yet" in invoke("claims", "--store", tmp_path / "r").stdout
-    made = declare()
+    claim = declare()
     before = invoke("claims", "--store", tmp_path / "r")
     assert (before.exit_code, (tmp_path / "r").exists()) == (0, False)
     assert "not run here" in before.stdout
     assert "No verdict is recorded" in before.stdout
-    recorded[made.id] = Verdict.HOLDS
+    recorded[claim.id] = Verdict.HOLDS
     before = invoke("claims", "--store", tmp_path / "r")
-    assert before.stdout.split()[:2] == ["holds", made.id]
+    assert before.stdout.split()[:2] == ["holds", claim.id]
     shown = " ".join(before.stdout.split())
-    assert f"{made.says} Recorded verdict of version 0.1.0; not rerun here." in shown
+    assert f"{claim.says} Recorded verdict of version 0.1.0; not rerun here." in shown
     assert "separatrix reproduce" not in before.stdout
     assert not (tmp_path / "r").exists()
     invoke("reproduce", "--store", tmp_path / "r", "--in-process")
     after = invoke("claims", "--store", tmp_path / "r", "--paper", "kronecker")
-    assert all(word in after.stdout for word in (made.id, "holds", "least: 1", "5 of 5 cells"))
+    assert all(word in after.stdout for word in (claim.id, "holds", "least: 1", "5 of 5 cells"))
 
 
 def told(*options: object) -> list[str]:
@@ -61,14 +61,14 @@ def test_claims_are_chosen_by_verdict_place_and_text(recorded, tmp_path: Path) -
 
 
 def test_json_has_what_was_found(recorded, tmp_path: Path) -> None:
-    made = declare()
-    recorded[made.id] = Verdict.HOLDS
+    claim = declare()
+    recorded[claim.id] = Verdict.HOLDS
     invoke("reproduce", "--store", tmp_path, "--in-process")
-    (one,) = json.loads(invoke("claims", "--store", tmp_path, "--json").stdout)
-    assert (one["id"], one["verdict"], one["cells"], one["missing"]) == (made.id, "holds", 5, 0)
-    assert one["rerun"]
-    assert (one["place"], one["says"], one["command"]) == (made.where, made.says, made.command)
-    assert one["numbers"]["least"] == "1.0"
+    (parsed,) = json.loads(invoke("claims", "--store", tmp_path, "--json").stdout)
+    assert (parsed["id"], parsed["verdict"], parsed["cells"], parsed["missing"]) == (claim.id, "holds", 5, 0)
+    assert parsed["rerun"]
+    assert (parsed["place"], parsed["says"], parsed["command"]) == (claim.where, claim.says, claim.command)
+    assert parsed["numbers"]["least"] == "1.0"
 
 
 @pytest.mark.parametrize("columns", [80, 100, 30])
@@ -128,10 +128,10 @@ def test_earlier_rules_that_are_left_out_are_not_counted_as_numbers(recorded, tm
 
 
 def test_a_definition_tells_its_code_and_a_claim_its_earlier_rules(recorded, tmp_path: Path) -> None:
-    made = declare(
+    claim = declare(
         "Definition 1", defines=["separatrix.tensor_attention"], history=["Until then four of five were enough."]
     )
-    recorded[made.id] = Verdict.DEFINED
+    recorded[claim.id] = Verdict.DEFINED
     shown = " ".join(invoke("claims", "--store", tmp_path / "r").stdout.split())
     assert "In the library: separatrix.tensor_attention." in shown
     assert "Changed after results had been seen: Until then four of five were enough." in shown

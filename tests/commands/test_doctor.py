@@ -35,7 +35,9 @@ def elsewhere_and_quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     monkeypatch.setattr(doctor, "roofline", partial(doctor.roofline, seconds=0.0))
     told = [doctor.Speed("exact", "so", 0.02, 0.01), doctor.Speed("polynomial", "so", 0.09, 0.03)]
     monkeypatch.setattr(doctor, "speeds", lambda: told)
-    monkeypatch.setattr(doctor, "assumptions", lambda: {"cpu": [Measurement(each, 0.0) for each in ASSUMPTIONS]})
+    monkeypatch.setattr(
+        doctor, "assumptions", lambda: {"cpu": [Measurement(assumption, 0.0) for assumption in ASSUMPTIONS]}
+    )
 
 
 def invoke(*arguments: str) -> Result:
@@ -163,13 +165,13 @@ def test_the_last_line_says_whether_certificates_are_valid() -> None:
     done = invoke()
     assert done.exit_code == 0
     assert done.output.splitlines()[-1].startswith("Certificates are valid on this machine")
-    for each in ASSUMPTIONS:
-        assert each.statement in done.output
+    for assumption in ASSUMPTIONS:
+        assert assumption.statement in done.output
 
 
 def test_certificates_that_are_not_valid(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is assumed and what was found, in one line; and no call with a certificate, which may be refused."""
-    found = [Measurement(each, 0.0) for each in ASSUMPTIONS]
+    found = [Measurement(assumption, 0.0) for assumption in ASSUMPTIONS]
     found[4] = Measurement(ASSUMPTIONS[4], 20.5)
     monkeypatch.setattr(doctor, "assumptions", lambda: {"cpu": found})
     monkeypatch.setattr(doctor, "speeds", lambda: pytest.fail("there is no certificate to be had"))

@@ -17,15 +17,15 @@ from separatrix.explorer.server import Endpoint
 @pytest.fixture
 def endpoints(monkeypatch: pytest.MonkeyPatch) -> list[Endpoint]:
     """Where the command would have served; nothing is served."""
-    found: list[Endpoint] = []
+    seen: list[Endpoint] = []
 
     def stand_in(app, endpoint: Endpoint):
-        found.append(endpoint)
+        seen.append(endpoint)
         return SimpleNamespace(run=lambda: None, close=lambda: None), f"http://there/?token={endpoint.token}"
 
     monkeypatch.setattr("separatrix.explorer.server.bound", stand_in)
     monkeypatch.setattr("separatrix.explorer.app.make_app", lambda store: store)
-    return found
+    return seen
 
 
 def explore(*options: object):

@@ -223,16 +223,16 @@ def test_rates() -> None:
 def events(folder: Path) -> list[tuple[str, int, float]]:
     """The scalars of the events in a folder, read from the record format itself: length, check, event, check."""
     proto = pytest.importorskip("tensorboardX.proto.event_pb2")
-    found = []
+    seen = []
     for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns):
         data, at = path.read_bytes(), 0
         while at < len(data):
             (size,) = struct.unpack_from("<Q", data, at)
             event = proto.Event.FromString(data[at + 12 : at + 12 + size])
-            found += [(value.tag, event.step, value.simple_value) for value in event.summary.value]
-            found += [("restart", event.step, 0.0)] if event.HasField("session_log") else []
+            seen += [(value.tag, event.step, value.simple_value) for value in event.summary.value]
+            seen += [("restart", event.step, 0.0)] if event.HasField("session_log") else []
             at += 16 + size
-    return found
+    return seen
 
 
 def test_tensorboard_gets_every_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -33,13 +33,13 @@ def same_gradients(function: Function, definition: Function, leaves: Sequence[Te
     for chosen in (*((at,) for at in range(count)), tuple(range(count))):
         found, expected = (
             torch.autograd.grad(
-                [made[at] for at in chosen],
+                [output[at] for at in chosen],
                 leaves,
-                [_drawn(1, made)[at] for at in chosen],
+                [_drawn(1, output)[at] for at in chosen],
                 retain_graph=True,
                 materialize_grads=True,
             )
-            for made in outputs
+            for output in outputs
         )
         _agree(found, expected, error)
 

@@ -48,16 +48,16 @@ class Block:
 
 def blocks(text: str) -> list[Block]:
     """The fences of a page. A fence in `text` that follows right after code is what that code prints."""
-    found: list[Block] = []
+    seen: list[Block] = []
     end = 0
     for fence in FENCE.finditer(text):
         code = fence["code"]
-        if fence["language"] == "text" and found and not text[end : fence.start()].strip():
-            found[-1] = Block(found[-1].language, found[-1].code, code)
+        if fence["language"] == "text" and seen and not text[end : fence.start()].strip():
+            seen[-1] = Block(seen[-1].language, seen[-1].code, code)
         else:
-            found.append(Block(fence["language"], code))
+            seen.append(Block(fence["language"], code))
         end = fence.end()
-    return found
+    return seen
 
 
 def run_in_order(run: Callable[..., CompletedProcess[str]], codes: Sequence[str]) -> list[str]:

@@ -43,14 +43,14 @@ def test_what_is_recorded_is_of_the_claims_as_they_are() -> None:
     """The verdicts are those of the ledger, and the numbers those of the cells that the claims ask for today."""
     recorded, verdicts = evidence.recorded(), expected()
     assert tuple(recorded) == evidence.CLAIMS
-    for one in claims(only=evidence.CLAIMS):
-        assert recorded[one.id]["verdict"] == verdicts[one.id]
-        cells = [cell.arguments for cell in one.cells()]
+    for claim in claims(only=evidence.CLAIMS):
+        assert recorded[claim.id]["verdict"] == verdicts[claim.id]
+        cells = [cell.arguments for cell in claim.cells()]
         if all(
             cell.get("text", RECORDED_TEXT) == RECORDED_TEXT and cell.get("graph", RECORDED_GRAPH) == RECORDED_GRAPH
             for cell in cells
         ):
-            assert recorded[one.id]["cells"] == evidence.fingerprint(one), "run the claim, and docs._ext.evidence"
+            assert recorded[claim.id]["cells"] == evidence.fingerprint(claim), "run the claim, and docs._ext.evidence"
 
 
 def test_the_figure_is_drawn_from_what_is_recorded() -> None:
@@ -65,8 +65,8 @@ def test_a_page_with_another_number_is_stale() -> None:
     assert parts
     for part in parts:
         numbers = list(re.finditer(r"\d+\.\d\d+", part))
-        for found in numbers[:: max(len(numbers) // 5, 1)]:
-            other = f"{part[: found.start()]}9.99{part[found.end() :]}"
+        for number in numbers[:: max(len(numbers) // 5, 1)]:
+            other = f"{part[: number.start()]}9.99{part[number.end() :]}"
             assert refreshed(text.replace(part, other)) == text
 
 

@@ -39,17 +39,17 @@ def _ledger() -> None:
 def test_every_claim_has_a_row_with_its_verdict(paper: str) -> None:
     rows = [line for line in paper_table(paper).splitlines() if line.startswith("|")]
     recorded = records()
-    for one in claims(paper):
-        (row,) = [row for row in rows if f"`{one.id}`<br>" in row]
-        assert f"**{recorded[one.id].verdict}**{plain(recorded[one.id].suffix)}" in row
-        assert marked(one.says) in row
-        assert all(f"`{file}`" in row for file in claim_files(one))
+    for claim in claims(paper):
+        (row,) = [row for row in rows if f"`{claim.id}`<br>" in row]
+        assert f"**{recorded[claim.id].verdict}**{plain(recorded[claim.id].suffix)}" in row
+        assert marked(claim.says) in row
+        assert all(f"`{file}`" in row for file in claim_files(claim))
 
 
 @pytest.mark.parametrize("paper", PAPERS)
 def test_every_place_has_a_row(paper: str) -> None:
     table = paper_table(paper)
-    claimed = {one.where for one in claims(paper)}
+    claimed = {claim.where for claim in claims(paper)}
     for place in places(paper):
         assert f"| {plain(place.where)} | {marked(place.says)} |" in table
         assert place.where not in claimed, "it has a claim by now"
@@ -84,7 +84,7 @@ def test_errata_are_counted_by_paper_and_rank() -> None:
     *_, total = [line for line in errata_counts().splitlines() if line.startswith("|")]
     cells = [int(cell) for cell in total.split("|")[2:-1]]
     assert cells == [*(sum(slip.rank is rank for slip in slips()) for rank in Rank), len(slips())]
-    assert len(slips()) < sum(len(one.errata) for one in claims())
+    assert len(slips()) < sum(len(claim.errata) for claim in claims())
 
 
 @pytest.mark.parametrize("paper", PAPERS_ORDER)
@@ -95,12 +95,12 @@ def test_the_authors_are_told_all_of_it(paper: str) -> None:
     assert f"{count_recorded(paper).claims} claims: {count_recorded(paper).summary}." in top
     assert len(re.findall(r"^### ", listed, re.MULTILINE)) == len(slips(paper))
     recorded = records()
-    for one in claims(paper):
-        assert marked(one.says) in found
-        assert all(marked(setting) in found for setting in one.chosen)
+    for claim in claims(paper):
+        assert marked(claim.says) in found
+        assert all(marked(setting) in found for setting in claim.chosen)
         assert (
-            f": {recorded[one.id].verdict}{recorded[one.id].suffix}\n" in found
-            or f"**{recorded[one.id].verdict}** (" in found
+            f": {recorded[claim.id].verdict}{recorded[claim.id].suffix}\n" in found
+            or f"**{recorded[claim.id].verdict}** (" in found
         )
     for slip in slips(paper):
         assert f"*Why:* {marked(slip.places[0][1].why)}" in listed
@@ -126,14 +126,14 @@ def test_citations_are_of_the_right_paper() -> None:
 def test_every_public_name_has_a_place_in_the_api() -> None:
     for page in PAGES:
         text = api(page)
-        for one in names(page):
-            full, module = re.escape(one.full), re.escape(one.module)
-            directive = rf"^\.\. (auto(class|function):: {full}(\(.*)?|py:data:: {one.name}\n   :module: {module})$"
+        for name in names(page):
+            full, module = re.escape(name.full), re.escape(name.module)
+            directive = rf"^\.\. (auto(class|function):: {full}(\(.*)?|py:data:: {name.name}\n   :module: {module})$"
             assert re.search(directive, text, re.MULTILINE)
 
 
 def test_the_api_begins_with_what_most_readers_look_for() -> None:
-    shown = [one.name for one in names("separatrix")]
+    shown = [name.name for name in names("separatrix")]
     assert shown[:3] == ["tensor_attention", "certified_attention", "plan_attention"]
     assert names("nn")[0].name == "TensorAttention"
 
@@ -157,8 +157,8 @@ def test_a_bare_name_means_what_it_means_in_its_room() -> None:
 
 def test_commands_describe_themselves() -> None:
     text = commands()
-    for one in ("separatrix reproduce", "separatrix store gc", "separatrix plan"):
-        assert f"## {one}\n" in text
+    for name in ("separatrix reproduce", "separatrix store gc", "separatrix plan"):
+        assert f"## {name}\n" in text
     assert "- `--only`: Only this claim" in text
 
 

@@ -49,12 +49,12 @@ def test_code_prints_what_the_page_says(forked, page: Path) -> None:
 
 def _commands() -> list[str]:
     """Every line of every shell block, each once, in the order of the pages."""
-    found: dict[str, None] = {}
+    seen: dict[str, None] = {}
     for page in COMMANDED:
         for block in blocks(page.read_text()):
             if block.language == "sh":
-                found |= dict.fromkeys(line.partition("  #")[0].strip() for line in block.code.splitlines())
-    return list(found)
+                seen |= dict.fromkeys(line.partition("  #")[0].strip() for line in block.code.splitlines())
+    return list(seen)
 
 
 def test_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,8 @@ CLIENTSIDE = "clientside_function"
 def components(layout: Any) -> Iterator[dict[str, Any]]:
     """Every component of a layout in JSON, in the order of the page."""
     if isinstance(layout, list):
-        for one in layout:
-            yield from components(one)
+        for component in layout:
+            yield from components(component)
     elif isinstance(layout, dict) and "props" in layout:
         yield layout
         yield from components(layout["props"].get("children"))
@@ -46,7 +46,7 @@ class Reader:
     """One view. `open` loads it, `changed` sets values and asks again; both give what each output became."""
 
     def __init__(self, dependencies: list[dict[str, Any]], frame: Any, post: Post) -> None:
-        self._callbacks = [one for one in dependencies if not one.get(CLIENTSIDE)]
+        self._callbacks = [callback for callback in dependencies if not callback.get(CLIENTSIDE)]
         self._post = post
         self._frame = frame
         self._shown: list[dict[str, Any]] = []
@@ -55,17 +55,19 @@ class Reader:
     def open(self, search: str) -> dict[str, Any]:
         """The view of an address: the frame's callback, and then all of those that the view has."""
         self._shown = list(components(self._frame))
-        found = self._ask(next(one for one in self._callbacks if "panel.children" in one["output"]), {"url": search})
+        found = self._ask(
+            next(callback for callback in self._callbacks if "panel.children" in callback["output"]), {"url": search}
+        )
         self._shown += components(found["panel.children"])
         return {**found, **self.changed()}
 
     def changed(self, *, changed: str | None = None, **values: Any) -> dict[str, Any]:
         """Set fields by name in the address, and ask every callback of the view; `changed` is what set them off."""
-        found: dict[str, Any] = {}
-        for one in self._callbacks:
-            if "panel.children" not in one["output"] and self._applies(one):
-                found |= self._ask(one, values, [changed] if changed else [])
-        return found
+        seen: dict[str, Any] = {}
+        for callback in self._callbacks:
+            if "panel.children" not in callback["output"] and self._applies(callback):
+                seen |= self._ask(callback, values, [changed] if changed else [])
+        return seen
 
     def fields(self) -> dict[str, Any]:
         """The values of the controls by name in the address."""

@@ -29,9 +29,9 @@ POST = "/_dash-update-component"
 
 @pytest.fixture(scope="module")
 def app(tmp_path_factory: pytest.TempPathFactory):
-    made = make_app(tmp_path_factory.mktemp("results"), pages=PAGES)
-    guard(made, Endpoint("127.0.0.1", 8050))
-    return made
+    new_app = make_app(tmp_path_factory.mktemp("results"), pages=PAGES)
+    guard(new_app, Endpoint("127.0.0.1", 8050))
+    return new_app
 
 
 @pytest.fixture
@@ -41,10 +41,10 @@ def client(app):
 
 def visitor(app, host: str):
     """A client that asks for the server by this name."""
-    made = app.server.test_client()
-    asks = made.open
-    made.open = lambda *path, **options: asks(*path, **{"base_url": f"http://{host}", **options})
-    return made
+    client = app.server.test_client()
+    asks = client.open
+    client.open = lambda *path, **options: asks(*path, **{"base_url": f"http://{host}", **options})
+    return client
 
 
 def test_the_page_needs_nobody_else(client) -> None:
@@ -52,9 +52,9 @@ def test_the_page_needs_nobody_else(client) -> None:
     linked = re.findall(r'(?:src|href)="([^"]*)"', page)
     assert linked
     assert all(one.startswith(("/", "data:")) and not one.startswith("//") for one in linked)
-    for one in linked:
-        if one.startswith("/"):
-            assert client.get(one.partition("?")[0], buffered=True).status_code == 200
+    for link in linked:
+        if link.startswith("/"):
+            assert client.get(link.partition("?")[0], buffered=True).status_code == 200
 
 
 def test_plotly_is_asked_for_at_once_where_the_tab_begins_with_a_figure(client) -> None:
@@ -178,9 +178,9 @@ def test_there_is_no_debugger(app, client) -> None:
 
 
 def test_a_token_is_asked_for_shown_once_and_kept_by_the_browser(tmp_path: Path) -> None:
-    made = make_app(tmp_path, pages=PAGES)
-    guard(made, Endpoint("0.0.0.0", 8050, "correct-horse-battery"))
-    friend, other = (visitor(made, "192.168.0.7:8050") for _ in range(2))
+    app = make_app(tmp_path, pages=PAGES)
+    guard(app, Endpoint("0.0.0.0", 8050, "correct-horse-battery"))
+    friend, other = (visitor(app, "192.168.0.7:8050") for _ in range(2))
     for path in (
         "/",
         "/?token=",
@@ -210,7 +210,7 @@ def test_a_token_is_asked_for_shown_once_and_kept_by_the_browser(tmp_path: Path)
     other.set_cookie(cookie.partition("=")[0], "guess", domain="192.168.0.7")
     assert other.get("/").status_code == 403
     # A program at another port of the host is sent the cookie too, but not what the page has stored.
-    thief = visitor(made, "192.168.0.7:8050")
+    thief = visitor(app, "192.168.0.7:8050")
     thief.set_cookie(*cookie.partition(";")[0].split("=", 1), domain="192.168.0.7")
     for guess in ({}, {"X-Separatrix-Key": "guess"}):
         for path in ("/_dash-layout", "/_dash-dependencies"):
@@ -219,26 +219,26 @@ def test_a_token_is_asked_for_shown_once_and_kept_by_the_browser(tmp_path: Path)
 
 
 def test_the_address_chooses_the_tab(client) -> None:
-    found = reader(client).open("?tab=claims")
-    assert found['{"kind":"tab","of":"claims"}.aria-selected'] == "true"
-    assert found['{"kind":"tab","of":"separate"}.tabIndex'] == -1
-    found = reader(client).open("")
-    assert found['{"kind":"tab","of":"separate"}.aria-selected'] == "true"
+    page = reader(client).open("?tab=claims")
+    assert page['{"kind":"tab","of":"claims"}.aria-selected'] == "true"
+    assert page['{"kind":"tab","of":"separate"}.tabIndex'] == -1
+    page = reader(client).open("")
+    assert page['{"kind":"tab","of":"separate"}.aria-selected'] == "true"
 
 
 def test_what_is_wrong_with_the_address_is_told(client) -> None:
-    told = texts(reader(client).open("?tab=nowhere&n=5")["panel.children"])
-    assert "tab: expected separate or claims, got 'nowhere'. separate is used instead." in told
-    told = texts(reader(client).open("?tab=separate&n=1&x=2&d=7&d=8")["panel.children"])
-    assert "n: expected a whole number from 2 to 10^100, got '1'. 1e6 is used instead." in told
-    assert "x: this tab has no such value." in told
-    assert "The address has d more than once: the first is used." in told
+    messages = texts(reader(client).open("?tab=nowhere&n=5")["panel.children"])
+    assert "tab: expected separate or claims, got 'nowhere'. separate is used instead." in messages
+    messages = texts(reader(client).open("?tab=separate&n=1&x=2&d=7&d=8")["panel.children"])
+    assert "n: expected a whole number from 2 to 10^100, got '1'. 1e6 is used instead." in messages
+    assert "x: this tab has no such value." in messages
+    assert "The address has d more than once: the first is used." in messages
 
 
 def test_an_address_that_is_no_text_is_told(client, caplog: pytest.LogCaptureFixture) -> None:
     seen = reader(client)
     seen.open("")
-    [show] = [one for one in client.get("/_dash-dependencies").json if "panel.children" in one["output"]]
+    [show] = [callback for callback in client.get("/_dash-dependencies").json if "panel.children" in callback["output"]]
     found = seen._ask(show, {"url": {"a": 1}})
     assert found == {"page-alert.children": "address: expected a text, got dict."}
     assert caplog.records == []
@@ -262,15 +262,15 @@ def faulty(error: Exception) -> SimpleNamespace:
 
 def test_an_error_is_a_sentence_and_a_bug_is_logged_and_not_told(tmp_path: Path, caplog) -> None:
     wrong = ArgumentError("n", expected="less", got=7)
-    found = reader(make_app(tmp_path, pages={"f": faulty(wrong)}).server.test_client()).open("")
-    assert found["faulty-alert.children"] == str(wrong)
-    assert "out.children" not in found
+    page = reader(make_app(tmp_path, pages={"f": faulty(wrong)}).server.test_client()).open("")
+    assert page["faulty-alert.children"] == str(wrong)
+    assert "out.children" not in page
     assert caplog.records == []
     bug = RuntimeError("a secret path")
-    found = reader(make_app(tmp_path, pages={"f": faulty(bug)}).server.test_client()).open("")
-    assert found["faulty-alert.children"] == OURS
+    page = reader(make_app(tmp_path, pages={"f": faulty(bug)}).server.test_client()).open("")
+    assert page["faulty-alert.children"] == OURS
     assert "a secret path" in caplog.text
-    assert "secret" not in json.dumps(found)
+    assert "secret" not in json.dumps(page)
 
 
 def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:

@@ -47,8 +47,8 @@ def places(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The way to every part of a request, itself included."""
     yield path
     items = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
-    for key, one in items:
-        yield from places(one, (*path, key))
+    for key, item in items:
+        yield from places(item, (*path, key))
 
 
 def replaced(body: Any, path: tuple[Any, ...], value: Any) -> Any:
@@ -68,14 +68,14 @@ def replaced(body: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 def test_every_callback_of_the_page_is_tried(client, genuine: list[dict[str, Any]]) -> None:
     declared = client.get("/_dash-dependencies").get_json()
-    served = {one["output"] for one in declared if not one.get("clientside_function")}
+    served = {callback["output"] for callback in declared if not callback.get("clientside_function")}
     assert {body["output"] for body in genuine} == served
 
 
 def test_no_request_is_a_fault_of_ours(client, genuine: list[dict[str, Any]], caplog: pytest.LogCaptureFixture) -> None:
     """Any part of any request replaced or taken out: forty of each callback's, by a fixed seed, half of them values."""
     chance = random.Random(0)
-    found: dict[int, int] = {}
+    seen: dict[int, int] = {}
     for body in genuine:
         ways = list(places(body))
         values = [path for path in ways if path and path[-1] == "value"]
@@ -87,13 +87,15 @@ def test_no_request_is_a_fault_of_ours(client, genuine: list[dict[str, Any]], ca
             said = f"{path} of {body['output'][:80]} as {value!r}"
             assert answer.status_code in (200, 204, 400), said
             assert OURS not in answer.text, said
-            found[answer.status_code] = found.get(answer.status_code, 0) + 1
+            seen[answer.status_code] = seen.get(answer.status_code, 0) + 1
     assert caplog.records == []
-    assert found[400] > found[200] > 0
+    assert seen[400] > seen[200] > 0
 
 
 def fields(genuine: list[dict[str, Any]]) -> dict[str, Any]:
-    return json.loads(json.dumps(next(one for one in genuine if one["output"].startswith("..separate-alert"))))
+    return json.loads(
+        json.dumps(next(callback for callback in genuine if callback["output"].startswith("..separate-alert")))
+    )
 
 
 @pytest.mark.parametrize(

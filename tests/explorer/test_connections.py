@@ -30,9 +30,9 @@ def slow(place: tuple[str, int]) -> Iterator[Callable[[bytes, int], list[socket.
 
     def open(beginning: bytes, count: int) -> list[socket.socket]:
         for _ in range(count):
-            one = socket.create_connection(place, timeout=900)
-            one.sendall(beginning)
-            opened.append(one)
+            connection = socket.create_connection(place, timeout=900)
+            connection.sendall(beginning)
+            opened.append(connection)
         return opened
 
     yield open

@@ -74,9 +74,9 @@ class Asked:
         self.connection = HTTPConnection(host.hostname or "", host.port, timeout=1800)
         self.count = 0
         self.connection.request("GET", f"{host.path}?{host.query}")  # the link that carries the token
-        shown = self.connection.getresponse()
-        [key] = re.findall('data-key="([^"]+)"', shown.read().decode())
-        self.token = {"Cookie": shown.headers["Set-Cookie"].partition(";")[0], "X-Separatrix-Key": key}
+        response = self.connection.getresponse()
+        [key] = re.findall('data-key="([^"]+)"', response.read().decode())
+        self.token = {"Cookie": response.headers["Set-Cookie"].partition(";")[0], "X-Separatrix-Key": key}
 
     def __call__(self, method: str, path: str, sent: dict[str, Any] | None = None) -> Any:
         body = None if sent is None else json.dumps(sent)
@@ -99,7 +99,7 @@ def read(address: str, seed: int, until: float) -> Counter[str]:
     while time.monotonic() < until:
         name = chance.choice(list(pages))
         fields = pages[name].FIELDS
-        state = {one.name: some_text(one, chance) for one in chance.sample(list(fields), min(3, len(fields)))}
+        state = {field.name: some_text(field, chance) for field in chance.sample(list(fields), min(3, len(fields)))}
         view.open(f"?{urlencode({'tab': name, **state})}")
         done[name] += 1
         for _ in range(3):
@@ -131,7 +131,7 @@ def test_fifty_readers_for_a_minute(served: tuple[str, int]) -> None:
 def upload(address: str) -> None:
     """Four of the largest files, one after the other; they hold no tensors."""
     ask = Asked(address)
-    [plan] = [one for one in ask("GET", "/_dash-dependencies") if "file-found" in one["output"]]
+    [plan] = [callback for callback in ask("GET", "/_dash-dependencies") if "file-found" in callback["output"]]
     contents = "data:;base64," + base64.b64encode(bytes(UPLOAD_BYTES)).decode()
 
     def given(part: dict[str, str]) -> Any:
@@ -139,7 +139,7 @@ def upload(address: str) -> None:
             return []
         return {**part, "value": contents if part["property"] == "contents" else "name"}
 
-    outputs = [one.rpartition(".")[::2] for one in plan["output"].strip(".").split("...")]
+    outputs = [word.rpartition(".")[::2] for word in plan["output"].strip(".").split("...")]
     sent = {
         "output": plan["output"],
         "outputs": [{"id": name, "property": value} for name, value in outputs],

@@ -67,12 +67,12 @@ def padding(kind, batch, length):
 
 def both(model, name, inputs, pick):
     """What the model gives with its `sdpa` and with ours."""
-    found = []
+    seen = []
     for implementation in ("sdpa", name):
         model.set_attn_implementation(implementation)
         with torch.no_grad():
-            found.append(pick(model(**inputs)))
-    return found
+            seen.append(pick(model(**inputs)))
+    return seen
 
 
 @pytest.mark.parametrize("kind", ["none", "all", "right", "left"])
@@ -90,15 +90,15 @@ def test_exact_equals_sdpa(model_name, kind):
 @pytest.mark.parametrize("model_name", ["bert", "llama"])
 def test_gradients_equal_those_of_sdpa(model_name):
     model = MAKE[model_name](LARGE)
-    found = []
+    seen = []
     for implementation in ("sdpa", register()):
         model.set_attn_implementation(implementation)
         model.zero_grad()
         out = model(input_ids=tokens(2, 7), attention_mask=padding("right", 2, 7))[0]
         out[0, :3].square().sum().backward()
-        found.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
-    assert len(found[0]) > 10
-    torch.testing.assert_close(*found, rtol=1e-8, atol=1e-9)
+        seen.append([p.grad.clone() for p in model.parameters() if p.grad is not None])
+    assert len(seen[0]) > 10
+    torch.testing.assert_close(*seen, rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize("prefer", ["cheapest", "near-linear"])
@@ -136,23 +136,23 @@ def test_certified_keeps_its_tolerance_in_every_layer(model_name, prefer, monkey
 
 def test_generation_with_a_cache():
     llama = make_llama(LITTLE)
-    found = []
+    seen = []
     for implementation in ("sdpa", register(), register(tolerance=1e-6)):
         llama.set_attn_implementation(implementation)
         out = llama.generate(
             tokens(2, 5), attention_mask=padding("left", 2, 5), max_new_tokens=4, do_sample=False, pad_token_id=0
         )
-        found.append(out)
-    assert found[0].shape == (2, 9)
-    assert torch.equal(found[0], found[1])
-    assert torch.equal(found[0], found[2])
+        seen.append(out)
+    assert seen[0].shape == (2, 9)
+    assert torch.equal(seen[0], seen[1])
+    assert torch.equal(seen[0], seen[2])
 
 
 @pytest.mark.parametrize("kind", ["none", "left"])
 def test_a_prefill_in_pieces_and_a_static_cache(kind):
     llama = make_llama(LARGE)
     whole, mask = tokens(2, 9), padding(kind, 2, 9)
-    found = []
+    seen = []
     for implementation in ("sdpa", register()):
         llama.set_attn_implementation(implementation)
         for cache in (None, StaticCache(config=llama.config, max_cache_len=13)):
@@ -164,9 +164,9 @@ def test_a_prefill_in_pieces_and_a_static_cache(kind):
                     use_cache=True,
                 )
                 second = llama(whole[:, 4:], attention_mask=mask, past_key_values=first.past_key_values)
-            found.append(second.logits)
-    for other in found[1:]:
-        torch.testing.assert_close(other, found[0], rtol=1e-9, atol=1e-9)
+            seen.append(second.logits)
+    for other in seen[1:]:
+        torch.testing.assert_close(other, seen[0], rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", ["none", "right"])

@@ -140,8 +140,8 @@ def test_the_batch_of_a_cache_is_chosen_and_repeated(kind: str) -> None:
         cache.decode(layer, x[:, :5], 0)
         cache.batch_select_indices(torch.tensor([2, 0]))
         cache.batch_repeat_interleave(2)
-        found = cache.decode(layer, x[[2, 2, 0, 0], 5:], 0)
-        torch.testing.assert_close(found, expected[[2, 2, 0, 0], 5:], rtol=0, atol=1e-9)
+        output = cache.decode(layer, x[[2, 2, 0, 0], 5:], 0)
+        torch.testing.assert_close(output, expected[[2, 2, 0, 0], 5:], rtol=0, atol=1e-9)
         cache.reset()
         assert cache.get_seq_length() == 0
         torch.testing.assert_close(cache.decode(layer, x, 0), expected, rtol=0, atol=1e-9)

@@ -144,24 +144,24 @@ def test_a_broken_pool_is_rebuilt_and_its_other_cells_are_not_blamed(tmp_path: P
 
 def test_a_pool_that_broke_while_idle_is_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(driver, "_BATCH", 10)
-    made: list[ProcessPoolExecutor] = []
+    seen: list[ProcessPoolExecutor] = []
 
     def pool() -> Executor:
-        made.append(ProcessPoolExecutor(1, mp_context=get_context("spawn")))
-        return made[-1]
+        seen.append(ProcessPoolExecutor(1, mp_context=get_context("spawn")))
+        return seen[-1]
 
     def cells() -> Iterator[Cell]:
         for seed in range(3):
-            if len(made) == 1 and seed == 2:
-                (worker,) = made[0]._processes.values()
+            if len(seen) == 1 and seed == 2:
+                (worker,) = seen[0]._processes.values()
                 os.kill(worker.pid, signal.SIGKILL)
                 worker.join()
-                while not made[0]._broken:  # the pool has not noticed yet
+                while not seen[0]._broken:  # the pool has not noticed yet
                     time.sleep(0.01)
             yield from [number.cell(seed=seed * 1000 + k, x=0.0) for k in range(10)]
 
     assert do(tmp_path, cells(), Crew("on a pool", pool)).done == 30
-    assert len(made) == 2
+    assert len(seen) == 2
 
 
 def test_workers_that_never_start_end_the_run_with_a_sentence(tmp_path: Path) -> None:

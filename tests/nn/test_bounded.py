@@ -82,9 +82,9 @@ def test_near_linear_is_exact_within_the_tolerance(order, is_causal, padded):
     near.out_proj.register_forward_hook(keep("near"))
     exact.out_proj.register_forward_hook(keep("exact"))
     options = {"is_causal": is_causal, "key_padding_mask": mask if padded else None}
-    found = near(x, **options)
+    attended = near(x, **options)
     exact(x, **options)
-    assert not padded or torch.equal(found[4], near.out_proj.bias.expand(11, 8))
+    assert not padded or torch.equal(attended[4], near.out_proj.bias.expand(11, 8))
     values = [project(x)[~mask] for project in near.v_proj]
     largest = torch.stack([v.abs().max() for v in values]).prod()
     difference = (heads["near"] - heads["exact"]).abs().max()
@@ -92,26 +92,26 @@ def test_near_linear_is_exact_within_the_tolerance(order, is_causal, padded):
 
 
 def test_the_temperature_is_learned_and_capped():
-    made = layer(bound=2.0)
-    assert torch.allclose(torch.sigmoid(made.temperature), torch.full((2,), 0.5, dtype=torch.float64))
+    new_layer = layer(bound=2.0)
+    assert torch.allclose(torch.sigmoid(new_layer.temperature), torch.full((2,), 0.5, dtype=torch.float64))
     x = torch.randn(2, 9, 8, dtype=torch.float64, generator=seeded(2))
-    made(x).square().sum().backward()
-    assert made.temperature.grad.abs().min() > 0
+    new_layer(x).square().sum().backward()
+    assert new_layer.temperature.grad.abs().min() > 0
     with torch.no_grad():
-        made.temperature += 100.0
-    made.zero_grad()
-    assert torch.isfinite(made(x)).all()
+        new_layer.temperature += 100.0
+    new_layer.zero_grad()
+    assert torch.isfinite(new_layer(x)).all()
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_gradients(is_causal):
-    made = layer(order=3, tolerance=1e-2)
+    new_layer = layer(order=3, tolerance=1e-2)
     x = torch.randn(1, 5, 8, dtype=torch.float64, generator=seeded(3), requires_grad=True)
-    names, parameters = zip(*made.named_parameters(), strict=True)
+    names, parameters = zip(*new_layer.named_parameters(), strict=True)
 
     def call(x, *parameters):
         return torch.func.functional_call(
-            made, dict(zip(names, parameters, strict=True)), (x,), {"is_causal": is_causal}
+            new_layer, dict(zip(names, parameters, strict=True)), (x,), {"is_causal": is_causal}
         )
 
     assert torch.autograd.gradcheck(call, (x, *parameters), fast_mode=True)
@@ -129,7 +129,7 @@ def test_gradients_with_padding_are_those_of_exact_attention(order, is_causal):
     query, weights = (torch.randn(5, 11, 8, dtype=torch.float64, generator=seeded(seed)) for seed in (3, 4))
     options = {"key_padding_mask": PADDING, "is_causal": is_causal}
     torch._dynamo.reset()
-    found = []
+    seen = []
     for made, run in (
         (exact, exact),
         (near, near),
@@ -141,34 +141,36 @@ def test_gradients_with_padding_are_those_of_exact_attention(order, is_causal):
         (out * weights).sum().backward()
         assert not k.grad[PADDING].any()
         assert k.grad[~PADDING].any()
-        found.append([out, q.grad, k.grad, *(p.grad for p in made.parameters())])
-    for near_ones in found[1:]:
-        torch.testing.assert_close(near_ones, found[0], rtol=0, atol=1e-8)
+        seen.append([out, q.grad, k.grad, *(p.grad for p in made.parameters())])
+    for near_ones in seen[1:]:
+        torch.testing.assert_close(near_ones, seen[0], rtol=0, atol=1e-8)
 
 
 @pytest.mark.usefixtures("_near_linear")
 @pytest.mark.parametrize("batch", [None, 3])
 def test_decoding_is_the_causal_call(batch):
-    made = layer(order=3, dtype=torch.float64)
+    new_layer = layer(order=3, dtype=torch.float64)
     x = torch.randn(*(() if batch is None else (batch,)), 9, 8, dtype=torch.float64, generator=seeded(4))
-    whole = made(x, is_causal=True)
-    state = made.state(batch)
-    steps = [made.decode(x[..., :4, :], state)] + [made.decode(x[..., i : i + 1, :], state) for i in range(4, 9)]
+    whole = new_layer(x, is_causal=True)
+    state = new_layer.state(batch)
+    steps = [new_layer.decode(x[..., :4, :], state)] + [
+        new_layer.decode(x[..., i : i + 1, :], state) for i in range(4, 9)
+    ]
     torch.testing.assert_close(torch.cat(steps, -2), whole, atol=1e-12, rtol=0)
-    assert state.plan == made.plan
+    assert state.plan == new_layer.plan
     assert state.certificate.total < float("inf")
 
 
 def test_saved_and_loaded(tmp_path):
-    made = layer()
+    new_layer = layer()
     with torch.no_grad():
-        made.temperature.copy_(torch.tensor([0.3, -0.7]))
-    save_file(made.state_dict(), tmp_path / "layer.safetensors")
+        new_layer.temperature.copy_(torch.tensor([0.3, -0.7]))
+    save_file(new_layer.state_dict(), tmp_path / "layer.safetensors")
     other = layer()
     other.load_state_dict(load_file(tmp_path / "layer.safetensors"))
     x = torch.randn(2, 5, 8, dtype=torch.float64, generator=seeded(5))
-    assert torch.equal(made(x), other(x))
-    assert "bound=1.0, tolerance=0.001" in repr(made)
+    assert torch.equal(new_layer(x), other(x))
+    assert "bound=1.0, tolerance=0.001" in repr(new_layer)
 
 
 @pytest.mark.parametrize(
@@ -191,14 +193,14 @@ def test_what_cannot_be_is_named(options, named):
 
 def test_it_learns():
     """The sum of a product of two tokens' marks: a few steps halve the loss."""
-    made = layer(order=3, bound=2.0, tolerance=1e-2, dtype=torch.float32)
+    new_layer = layer(order=3, bound=2.0, tolerance=1e-2, dtype=torch.float32)
     x = torch.randn(16, 12, 8, generator=seeded(6))
     target = (x.mean(1, keepdim=True) ** 2).expand_as(x)
-    optimiser = torch.optim.Adam(made.parameters(), lr=1e-2)
+    optimiser = torch.optim.Adam(new_layer.parameters(), lr=1e-2)
     losses = []
     for _ in range(60):
         optimiser.zero_grad()
-        loss = (made(x) - target).square().mean()
+        loss = (new_layer(x) - target).square().mean()
         loss.backward()
         optimiser.step()
         losses.append(loss.item())
@@ -229,7 +231,7 @@ def test_values_of_any_size_keep_the_tolerance_or_are_refused(dtype, factors, to
         values = [value * factor for value, factor in zip(values, factors, strict=True)]
         assert all(torch.isfinite(value).all() for value in values)
         try:
-            found = layer._attend(query, keys, values, is_causal=is_causal, query_offset=0)
+            output = layer._attend(query, keys, values, is_causal=is_causal, query_offset=0)
         except sx.SeparatrixError as error:
             refusal = str(error)
     if refusal is not None:
@@ -237,7 +239,7 @@ def test_values_of_any_size_keep_the_tolerance_or_are_refused(dtype, factors, to
         return
     magnitude = math.prod(value.double().abs().max().item() for value in values)
     allowed = torch.tensor(tolerance * magnitude, dtype=torch.float64) + torch.finfo(dtype).tiny
-    assert check(found, allowed, query, keys, values, scale=1.0, is_causal=is_causal, queries=1000).held
+    assert check(output, allowed, query, keys, values, scale=1.0, is_causal=is_causal, queries=1000).held
 
 
 class Subclass(TensorAttention):

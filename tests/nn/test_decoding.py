@@ -559,9 +559,9 @@ def test_gradients_through_padding(options):
     cache = layer.cache(3)
     parts = torch.cat([layer.decode(x[:, :4], cache, key_padding_mask=LEFT[:, :4]), layer.decode(x[:, 4:], cache)], 1)
     weights = draw(3, 6, 12, seed=2)
-    (found,) = torch.autograd.grad((parts * weights).sum(), x)
+    (gradients,) = torch.autograd.grad((parts * weights).sum(), x)
     (expected,) = torch.autograd.grad((layer(x, key_padding_mask=LEFT, is_causal=True) * weights).sum(), x)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(gradients, expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("options", [{}, {"windows": 4}, {"bound": 0.5, "tolerance": 0.01}])
@@ -573,10 +573,10 @@ def test_a_shallow_copy_of_a_cache_has_tokens_of_its_own(options, recorded):
         layer.decode(x[:, :4], cache)
         twin = copy.copy(cache)
         layer.decode(other[:, 4:], twin)
-        found = layer.decode(x[:, 4:], cache)
+        output = layer.decode(x[:, 4:], cache)
         expected = layer(x, is_causal=True)[:, 4:]
         assert twin.tokens == cache.tokens == (9, 9)
-        assert (found - expected).abs().max() <= (0.02 if "tolerance" in options else ROUNDING[x.dtype])
+        assert (output - expected).abs().max() <= (0.02 if "tolerance" in options else ROUNDING[x.dtype])
 
 
 @pytest.mark.parametrize("options", [{}, {"bound": 0.5, "tolerance": 0.01}])

@@ -156,6 +156,6 @@ def test_the_page_says_what_is_assumed(root):
     page = (root / "docs" / "derivations" / "assumptions.md").read_text()
     _, table = page.split("\n| assumption | ", 1)
     rows = table.split("\n\n", 1)[0].splitlines()[2:]
-    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == [each.name for each in ASSUMPTIONS]
-    for row, each in zip(rows, ASSUMPTIONS, strict=True):
-        assert [cell.replace("\\|", "|") for cell in row.split(" | ")[1:3]] == [each.statement, f"{each.limit:g}"]
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == [assumption.name for assumption in ASSUMPTIONS]
+    for row, actual in zip(rows, ASSUMPTIONS, strict=True):
+        assert [cell.replace("\\|", "|") for cell in row.split(" | ")[1:3]] == [actual.statement, f"{actual.limit:g}"]

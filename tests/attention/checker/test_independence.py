@@ -16,16 +16,16 @@ class _WithoutTypes(ast.NodeTransformer):
 
 def imports(file):
     """Every module that a file imports when it runs, anywhere in it, by its full name."""
-    found = set()
+    seen = set()
     for node in ast.walk(_WithoutTypes().visit(ast.parse(file.read_text()))):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            seen |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{file}: imports are written in full"
-            found.add(node.module)
+            seen.add(node.module)
         elif isinstance(node, ast.Call):
             assert getattr(node.func, "id", None) not in {"__import__", "import_module"}
-    return found
+    return seen
 
 
 def test_only_errors_and_checks_of_arguments_are_shared(root):

@@ -36,15 +36,15 @@ def test_one_key_of_each_set(options):
     query, keys, values, generator = drawn(0, 9, 512)
     out = sx.tensor_attention(query, keys, values, windows=[1] * 8, **options)
     grad = torch.randn(out.shape, dtype=out.dtype, generator=generator)
-    found = torch.autograd.grad(out, [query, *keys, *values], grad)
+    gradients = torch.autograd.grad(out, [query, *keys, *values], grad)
     shift = options.get("query_offset", 0)
     inside = slice(shift, None)
     expected = torch.zeros_like(out)
     expected[: 512 - shift] = torch.stack([value[inside] for value in values]).prod(0)
     assert (out - expected).abs().max() <= 1e-12
-    for score_gradient in found[:9]:  # a single tuple has weight 1, whatever its score
+    for score_gradient in gradients[:9]:  # a single tuple has weight 1, whatever its score
         assert score_gradient.abs().max() <= 1e-11
-    for m, value_gradient in enumerate(found[9:]):
+    for m, value_gradient in enumerate(gradients[9:]):
         others = torch.stack([value for n, value in enumerate(values) if n != m]).prod(0)
         expected = torch.zeros_like(others)
         expected[inside] = grad[: 512 - shift] * others[inside]
@@ -66,9 +66,9 @@ def test_gradients_are_those_of_the_definition(order, length, windows, options):
     assert torch.equal(lse > -math.inf, attended)
     grad = torch.randn(out.shape, dtype=out.dtype, generator=generator)
     expected = torch.autograd.grad((expected_out * grad).sum() + expected_lse[attended].sum(), leaves)
-    found = torch.autograd.grad((out * grad).sum() + lse[attended].sum(), leaves)
+    gradients = torch.autograd.grad((out * grad).sum() + lse[attended].sum(), leaves)
     assert (out - expected_out).abs().max() <= 1e-12 * max(1.0, expected_out.abs().max().item())
-    for x, y in zip(found, expected, strict=True):
+    for x, y in zip(gradients, expected, strict=True):
         assert (x - y).abs().max() <= 1e-11 * max(1.0, y.abs().max().item())
 
 
@@ -82,12 +82,12 @@ def test_masks_leave_few_queries_with_anything_to_attend(engine):
     first[:8], last[[5, 2900]] = True, True
     masks = [first, first, None, last]
     out = sx.tensor_attention(query, keys, values, windows=[length, length, 1, 1], key_masks=masks)
-    found = torch.autograd.grad(out.sum(), [query, *keys, *values])
+    gradients = torch.autograd.grad(out.sum(), [query, *keys, *values])
     assert torch.equal(out.abs().sum(-1).nonzero().flatten(), torch.tensor([5, 2900]))
     leaves = [x.detach()[kept].requires_grad_() for x in (query, *keys, *values)]
     masks = [None if mask is None else mask[kept] for mask in masks]
     expected = reference.tensor_attention(leaves[0], leaves[1:5], leaves[5:], windows=[9, 9, 1, 1], key_masks=masks)[0]
-    for x, y in zip(found, torch.autograd.grad(expected.sum(), leaves), strict=True):
+    for x, y in zip(gradients, torch.autograd.grad(expected.sum(), leaves), strict=True):
         assert (x[kept] - y).abs().max() <= 1e-11 * max(1.0, y.abs().max().item())
 
 

@@ -112,8 +112,8 @@ def test_the_kernels_compute_its_gradients(architecture, shape, positions, maske
     with torch.no_grad():
         call = check_call(query, keys, values, scale=1.0, **options)
         by_query, by_keys, by_values = native_backend.backward(call, *native_backend.forward(call), grad_out, grad_lse)
-    for found, one in zip((by_query, *by_keys, *by_values), expected, strict=True):
-        assert (found - one).abs().max() <= 1e-12 * max(1.0, one.abs().max().item())
+    for actual, computed in zip((by_query, *by_keys, *by_values), expected, strict=True):
+        assert (actual - computed).abs().max() <= 1e-12 * max(1.0, computed.abs().max().item())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

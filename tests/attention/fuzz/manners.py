@@ -67,9 +67,9 @@ def each(change: Callable[[Generator, Array], Array]) -> Callable[[Generator, Sh
     """Normal numbers, every tensor changed in the same manner."""
 
     def manner(rng: Generator, shapes: Shapes) -> Tokens:
-        made = normal(rng, shapes)
+        tokens = normal(rng, shapes)
         return Tokens(
-            change(rng, made.query), [change(rng, x) for x in made.keys], [change(rng, x) for x in made.values]
+            change(rng, tokens.query), [change(rng, x) for x in tokens.keys], [change(rng, x) for x in tokens.values]
         )
 
     return manner
@@ -122,38 +122,38 @@ def tiny(rng: Generator, x: Array) -> Array:
 
 def aligned(rng: Generator, shapes: Shapes) -> Tokens:
     """Keys along the query: scores are as large as Hoelder's inequality lets them be."""
-    made = normal(rng, shapes)
-    if made.query.size:
-        direction = made.query.reshape(-1, shapes.d)[0]
+    tokens = normal(rng, shapes)
+    if tokens.query.size:
+        direction = tokens.query.reshape(-1, shapes.d)[0]
         power = np.sign(direction) * np.abs(direction)
-        made.keys = [
+        tokens.keys = [
             np.abs(x[..., :1]) * power if m == 0 else np.abs(x[..., :1]) * np.abs(direction)
-            for m, x in enumerate(made.keys)
+            for m, x in enumerate(tokens.keys)
         ]
-    return made
+    return tokens
 
 
 def few_directions(rng: Generator, shapes: Shapes) -> Tokens:
     """Query and keys with all but a few directions next to nothing, in no basis that is theirs."""
-    made = normal(rng, shapes)
+    tokens = normal(rng, shapes)
     d = shapes.d
     mixing = rng.standard_normal((d, d)) @ np.diag(10.0 ** rng.uniform(-5, 0, d)) @ rng.standard_normal((d, d)) / d
-    return Tokens(made.query @ mixing, [x @ mixing for x in made.keys], made.values)
+    return Tokens(tokens.query @ mixing, [x @ mixing for x in tokens.keys], tokens.values)
 
 
 def far_from_zero(rng: Generator, shapes: Shapes) -> Tokens:
     """Keys close to each other and far from the origin."""
-    made = normal(rng, shapes)
-    made.keys = [0.1 * x + rng.standard_normal(shapes.d) * 10 ** rng.uniform(0, 1.5) for x in made.keys]
-    made.query = made.query * 0.1
-    return made
+    tokens = normal(rng, shapes)
+    tokens.keys = [0.1 * x + rng.standard_normal(shapes.d) * 10 ** rng.uniform(0, 1.5) for x in tokens.keys]
+    tokens.query = tokens.query * 0.1
+    return tokens
 
 
 def constant_values(rng: Generator, shapes: Shapes) -> Tokens:
     """Values of which all averages are the same."""
-    made = normal(rng, shapes)
-    made.values = [np.full_like(x, 10 ** rng.uniform(-3, 1)) for x in made.values]
-    return made
+    tokens = normal(rng, shapes)
+    tokens.values = [np.full_like(x, 10 ** rng.uniform(-3, 1)) for x in tokens.values]
+    return tokens
 
 
 def nearly_constant_values(rng: Generator, shapes: Shapes) -> Tokens:
@@ -165,33 +165,33 @@ def nearly_constant_values(rng: Generator, shapes: Shapes) -> Tokens:
 
 def values_far_apart(rng: Generator, shapes: Shapes) -> Tokens:
     """Value sets, and at times single values, of sizes up to 10^18 apart."""
-    made = normal(rng, shapes)
-    made.values = [x * 10.0 ** rng.uniform(-9, 9) for x in made.values]
+    tokens = normal(rng, shapes)
+    tokens.values = [x * 10.0 ** rng.uniform(-9, 9) for x in tokens.values]
     if rng.random() < 0.5:
-        made.values = [x * 10.0 ** rng.uniform(-6, 0, (*x.shape[:-1], 1)) for x in made.values]
-    return made
+        tokens.values = [x * 10.0 ** rng.uniform(-6, 0, (*x.shape[:-1], 1)) for x in tokens.values]
+    return tokens
 
 
 def moved_powers(rng: Generator, shapes: Shapes) -> Tokens:
     """What is huge in the query is tiny in a key, by a power of two."""
-    made = normal(rng, shapes)
+    tokens = normal(rng, shapes)
     power = 2.0 ** int(rng.integers(-100, 100))
-    which = int(rng.integers(len(made.keys)))
-    made.query, made.keys[which] = made.query * power, made.keys[which] / power
-    return made
+    which = int(rng.integers(len(tokens.keys)))
+    tokens.query, tokens.keys[which] = tokens.query * power, tokens.keys[which] / power
+    return tokens
 
 
 def subnormal(rng: Generator, shapes: Shapes) -> Tokens:
     """Keys or values whose entries are subnormal in float32 or float16, with large queries beside such keys."""
-    made = normal(rng, shapes)
+    tokens = normal(rng, shapes)
     power = 2.0 ** -int(rng.integers(120, 148)) if rng.random() < 0.6 else 2.0 ** -int(rng.integers(14, 24))
-    which = int(rng.integers(len(made.keys)))
+    which = int(rng.integers(len(tokens.keys)))
     if rng.random() < 0.5:
-        made.keys[which] = made.keys[which] * power
-        made.query = made.query * min(1 / power, 2.0**120)
+        tokens.keys[which] = tokens.keys[which] * power
+        tokens.query = tokens.query * min(1 / power, 2.0**120)
     else:
-        made.values[which] = made.values[which] * power
-    return made
+        tokens.values[which] = tokens.values[which] * power
+    return tokens
 
 
 MANNERS: dict[str, Callable[[Generator, Shapes], Tokens]] = {

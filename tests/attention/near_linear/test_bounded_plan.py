@@ -26,13 +26,13 @@ def exactly(query, keys, values, scale):
                 for k, v in tuples
                 for row, column in rows
             ]
-        found = []
+        seen = []
         for q in query.tolist():
             weights = [mpmath.exp(mpmath.fdot(q, k)) for k, _ in tuples]
             total = mpmath.fsum(weights)
             columns = zip(*(v for _, v in tuples), strict=True)
-            found.append([mpmath.fdot(weights, column) / total for column in columns])
-        return found
+            seen.append([mpmath.fdot(weights, column) / total for column in columns])
+        return seen
 
 
 def largest_error(output, truth):
@@ -190,10 +190,10 @@ def _near_linear(monkeypatch):
 @pytest.mark.usefixtures("_near_linear")
 @pytest.mark.parametrize("cast", [torch.bfloat16, torch.float16, torch.float64])
 def test_a_layer_that_is_cast_plans_anew(cast):
-    made = TensorAttention(8, 2, bound=1.0, tolerance=1e-2, generator=torch.Generator().manual_seed(0))
-    planned = made.plan
-    assert (planned.dtype, made.state().dtype) == (torch.float32, torch.float32)
-    layer = made.to(cast)
+    new_layer = TensorAttention(8, 2, bound=1.0, tolerance=1e-2, generator=torch.Generator().manual_seed(0))
+    planned = new_layer.plan
+    assert (planned.dtype, new_layer.state().dtype) == (torch.float32, torch.float32)
+    layer = new_layer.to(cast)
     assert layer.plan == TensorAttention(8, 2, bound=1.0, tolerance=1e-2, dtype=cast).plan != planned
     assert layer.plan.radius == layer.state(3).plan.radius != planned.radius
     assert layer.state(3).plan == layer.plan
@@ -251,10 +251,10 @@ def test_few_polynomials_are_made_for_a_bounded_plan(d, radius, tolerance, monke
             return str(refusal)
 
     monkeypatch.setattr(bounded_plan, "minimax", counted)
-    found = planned()
+    plan = planned()
     assert len(made) <= 3
     monkeypatch.setattr(bounded_plan, "minimax", lambda degree, radius, _: minimax(degree, radius))
-    assert planned() == found
+    assert planned() == plan
 
 
 @pytest.mark.parametrize(("radius", "tolerance"), [(0.3, 1e-2), (1.0, 1e-2), (1.0, 1e-3), (2.0, 0.3), (4.0, 1e-2)])

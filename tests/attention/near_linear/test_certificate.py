@@ -34,10 +34,10 @@ def test_certificates_hold_at_high_order(order, query, key, dtype):
     ones = torch.ones(1, 1, dtype=dtype)
     signs = torch.tensor([[1.0], [-1.0]], dtype=dtype)
     keys, values = [key * signs, *[key * ones] * (order - 2)], [signs, *[ones] * (order - 2)]
-    found = sx.certified_attention(query * ones, keys, values, tolerance=1e-3, scale=1.0, method="polynomial")
+    result = sx.certified_attention(query * ones, keys, values, tolerance=1e-3, scale=1.0, method="polynomial")
     score = (query * ones).double().item() * (key * ones).double().item() ** (order - 1)
-    assert abs(found.output.item() - math.tanh(score)) <= found.certificate.total <= 1e-3
-    assert found.plan.degree > 0
+    assert abs(result.output.item() - math.tanh(score)) <= result.certificate.total <= 1e-3
+    assert result.plan.degree > 0
 
 
 @given(logs=st.lists(st.floats(-40.0, 40.0), min_size=2, max_size=70), zero=st.booleans(), all_of_them=st.booleans())
@@ -52,11 +52,11 @@ def test_balanced_factors_are_within_a_factor_of_three(logs, zero, all_of_them):
 
 def certified_and_error(query, keys, values, **options):
     """A certified call and its error, over the reference in float64."""
-    found = sx.certified_attention(query, keys, values, **options)
+    result = sx.certified_attention(query, keys, values, **options)
     shown = {name: options[name] for name in ("key_masks", "scale") if name in options}
     wide = [x.double() for x in (query, *keys, *values)]
     exact, _ = reference.tensor_attention(wide[0], wide[1 : 1 + len(keys)], wide[1 + len(keys) :], **shown)
-    return found, float((found.output.double() - exact).abs().max())
+    return result, float((result.output.double() - exact).abs().max())
 
 
 @pytest.mark.parametrize("foreseen", [True, False])
@@ -69,10 +69,10 @@ def test_more_tuples_than_float32_counts(foreseen, monkeypatch):
         0.1 * torch.rand(70_000, 1, generator=generator),
         0.1 + 0.1 * torch.rand(70_000, 1, generator=generator),
     )
-    found = sx.certified_attention(key[:2], [key] * 8, [value] * 8, tolerance=1e-7)
+    result = sx.certified_attention(key[:2], [key] * 8, [value] * 8, tolerance=1e-7)
     mean = float(value.double().mean()) ** 8  # scores are below 1e-9
-    assert float((found.output - mean).abs().max()) <= found.certificate.total + 1e-9 * mean
-    assert torch.isfinite(found.lse).all()
+    assert float((result.output - mean).abs().max()) <= result.certificate.total + 1e-9 * mean
+    assert torch.isfinite(result.lse).all()
 
 
 @pytest.mark.parametrize("method", ["exact", "polynomial"])
@@ -132,9 +132,9 @@ def test_gradients_where_all_scores_are_equal(constant):
     x[0 if constant == "query" else 1] = 0.0 if constant == "query" else x[1, :1].clone()
     leaves = [part.clone().requires_grad_() for part in x]
     near = sx.certified_attention(*leaves, tolerance=1e-9, method="polynomial").output
-    found = torch.autograd.grad(near.square().sum(), leaves)
+    gradients = torch.autograd.grad(near.square().sum(), leaves)
     for ours, exact in zip(
-        found, torch.autograd.grad(sx.tensor_attention(*leaves).square().sum(), leaves), strict=True
+        gradients, torch.autograd.grad(sx.tensor_attention(*leaves).square().sum(), leaves), strict=True
     ):
         torch.testing.assert_close(ours, exact, atol=1e-8, rtol=1e-8)
 
@@ -152,22 +152,22 @@ def test_the_log_sum_exp_keeps_the_tolerance_where_it_is_asked_for():
 
 def test_the_certificate_of_a_differentiable_exact_call_is_no_part_of_the_graph():
     x = torch.randn(3, 20, 4, generator=torch.Generator().manual_seed(0)).requires_grad_()
-    found = sx.certified_attention(*x.unbind(), tolerance=1e-3, method="exact")
-    assert not found.certificate.per_query.requires_grad
-    assert found.output.requires_grad
+    result = sx.certified_attention(*x.unbind(), tolerance=1e-3, method="exact")
+    assert not result.certificate.per_query.requires_grad
+    assert result.output.requires_grad
 
 
 def test_a_log_sum_exp_beyond_its_type_has_no_bound():
     query, key = torch.full((1, 1), 1e30), torch.full((2, 1), 1e12)
-    found = sx.certified_attention(query, key, key / 1e12, tolerance=1e-3, scale=1.0, method="polynomial")
-    assert found.certificate.lse == math.inf
+    result = sx.certified_attention(query, key, key / 1e12, tolerance=1e-3, scale=1.0, method="polynomial")
+    assert result.certificate.lse == math.inf
 
 
 def test_scores_of_no_coordinates():
     x = torch.rand(5, 1024, 4, generator=torch.Generator().manual_seed(0))
-    found = sx.certified_attention(0 * x[0], [x[1], x[2]], [x[3], x[4]], tolerance=1e-3, method="polynomial")
+    result = sx.certified_attention(0 * x[0], [x[1], x[2]], [x[3], x[4]], tolerance=1e-3, method="polynomial")
     mean = x[3].double().mean(0) * x[4].double().mean(0)
-    assert (found.output - mean).abs().max() <= found.certificate.total
+    assert (result.output - mean).abs().max() <= result.certificate.total
 
 
 def test_moments_that_overflow_leave_the_basis_alone():
@@ -317,8 +317,8 @@ def test_factors_of_very_different_size(method, sizes, scale, dtype):
         result = sx.certified_attention(query, keys, values, tolerance=0.05, scale=scale, method=method)
     except sx.SeparatrixError:
         return
-    found = sx.verify(result, query, keys, values, scale=scale)
-    assert found.held, found
+    verification = sx.verify(result, query, keys, values, scale=scale)
+    assert verification.held, verification
 
 
 @pytest.mark.parametrize(
@@ -338,8 +338,8 @@ def test_what_hidden_keys_hold_does_not_matter(method, padding):
     key, value = (x.clone() for x in (keys[0], values[0]))
     key[5:] = padding
     hidden = sx.certified_attention(query, key, value, key_masks=[mask], tolerance=1e-6, method=method)
-    shown = sx.certified_attention(query, key[:5], value[:5], tolerance=1e-6, method="exact")
-    assert (hidden.output - shown.output).abs().max() <= 2e-6
+    result = sx.certified_attention(query, key[:5], value[:5], tolerance=1e-6, method="exact")
+    assert (hidden.output - result.output).abs().max() <= 2e-6
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
@@ -351,12 +351,12 @@ def test_coordinates_that_are_zero_have_gradients(order, is_causal, what):
     x[0 if what == "query" else 1, :, 1] = 0.0
     leaves = [part.clone().requires_grad_() for part in x]
     call = leaves[0], leaves[1:order], leaves[order:]
-    found = sx.certified_attention(*call, tolerance=1e-9, scale=1.0, is_causal=is_causal, method="polynomial")
-    got = torch.autograd.grad(found.output.square().sum(), leaves)
+    result = sx.certified_attention(*call, tolerance=1e-9, scale=1.0, is_causal=is_causal, method="polynomial")
+    got = torch.autograd.grad(result.output.square().sum(), leaves)
     want = torch.autograd.grad(sx.tensor_attention(*call, scale=1.0, is_causal=is_causal).square().sum(), leaves)
     assert want[0 if what == "query" else 1][:, 1].abs().max() > 1e-6
-    for one, other in zip(got, want, strict=True):
-        assert (one - other).abs().max() < 1e-7
+    for actual, other in zip(got, want, strict=True):
+        assert (actual - other).abs().max() < 1e-7
 
 
 def test_small_amplitudes_have_gradients():
@@ -365,8 +365,8 @@ def test_small_amplitudes_have_gradients():
     x[0] *= 10.0 ** -torch.arange(6)
     leaves = [part.clone().requires_grad_() for part in x]
     call = leaves[0], leaves[1:3], leaves[3:]
-    found = sx.certified_attention(*call, tolerance=1e-3, scale=4.0, method="polynomial")
-    got = torch.autograd.grad(found.output.sum(), leaves[0])[0]
+    result = sx.certified_attention(*call, tolerance=1e-3, scale=4.0, method="polynomial")
+    got = torch.autograd.grad(result.output.sum(), leaves[0])[0]
     want = torch.autograd.grad(sx.tensor_attention(*call, scale=4.0).sum(), leaves[0])[0]
     assert (got - want).norm() < 0.1 * want.norm()
     assert ((got - want)[:, 5]).norm() < 0.1 * want[:, 5].norm()

@@ -32,11 +32,11 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 def test_equals_the_sorted_list_with_its_ties(call: tuple[Tensor, list[Tensor], dict[str, Any]], k: int) -> None:
     """Whole numbers: all scores are exact, so that tuples, ties and the order of ties are the definition's."""
     query, keys, options = call
-    found = sx.top_tuples(query, keys, k, **options)
+    top = sx.top_tuples(query, keys, k, **options)
     indices, weights, lse = reference.top_tuples(query, keys, k, **options)
-    assert torch.equal(found.indices, indices)
-    torch.testing.assert_close(found.weights, weights, rtol=1e-12, atol=1e-15)
-    torch.testing.assert_close(found.lse, lse, rtol=1e-12, atol=1e-12)
+    assert torch.equal(top.indices, indices)
+    torch.testing.assert_close(top.weights, weights, rtol=1e-12, atol=1e-15)
+    torch.testing.assert_close(top.lse, lse, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.usefixtures("sizes")
@@ -44,20 +44,20 @@ def test_equals_the_sorted_list_with_its_ties(call: tuple[Tensor, list[Tensor], 
 @settings(max_examples=150)
 def test_equals_the_largest_weights(call: tuple[Tensor, list[Tensor], dict[str, Any]], k: int) -> None:
     query, keys, options = call
-    found = sx.top_tuples(query, keys, k, **options)
+    top = sx.top_tuples(query, keys, k, **options)
     indices, weights, lse = reference.top_tuples(query, keys, k, **options)
-    torch.testing.assert_close(found.weights, weights, rtol=1e-10, atol=1e-14)
-    torch.testing.assert_close(found.lse, lse, rtol=1e-10, atol=1e-10)
-    assert torch.equal(found.indices == -1, indices == -1)
+    torch.testing.assert_close(top.weights, weights, rtol=1e-10, atol=1e-14)
+    torch.testing.assert_close(top.lse, lse, rtol=1e-10, atol=1e-10)
+    assert torch.equal(top.indices == -1, indices == -1)
     # Two tuples may change places only if their scores differ by a rounding.
     all_weights = reference.attention_weights(query, keys, **options).flatten(-len(keys))
-    flat = torch.zeros_like(found.indices[..., 0])
+    flat = torch.zeros_like(top.indices[..., 0])
     for m, key in enumerate(keys):
-        flat = flat * key.shape[-2] + found.indices[..., m].clamp(min=0)
+        flat = flat * key.shape[-2] + top.indices[..., m].clamp(min=0)
     if all_weights.shape[-1]:
-        there = found.indices[..., 0] >= 0
+        there = top.indices[..., 0] >= 0
         own = all_weights.gather(-1, flat).masked_fill(~there, 0.0)
-        torch.testing.assert_close(own, found.weights, rtol=1e-10, atol=1e-14)
+        torch.testing.assert_close(own, top.weights, rtol=1e-10, atol=1e-14)
         places = flat.masked_fill(~there, -1).sort(-1).values
         assert ((places[..., 1:] > places[..., :-1]) | (places[..., 1:] == -1)).all(), "a tuple is listed twice"
 

@@ -61,7 +61,7 @@ def test_formulas_are_typeset(browser, address: str) -> None:
         page.locator("article math").nth(1).wait_for(state="attached")
         kinds = page.locator("article math *").evaluate_all("all => all.map(one => one.namespaceURI)")
         assert set(kinds) == {"http://www.w3.org/1998/Math/MathML"}
-        high, low = (page.locator(f"article .statement {one}").first.bounding_box() for one in ("mfrac", "mi"))
+        high, low = (page.locator(f"article .statement {name}").first.bounding_box() for name in ("mfrac", "mi"))
         assert high["height"] > 1.5 * low["height"]
         assert page.locator("article math").nth(1).text_content() == "n~<2n"
         assert page.locator(".claims small math").count() == 1
@@ -82,9 +82,9 @@ def test_the_filter_by_paper_and_verdict_by_keyboard(browser, address: str) -> N
 
 def test_a_bad_value_in_the_address_is_told(browser, address: str) -> None:
     """Of every field: the first in an address that is opened, the others one after the other in the same page."""
-    assert [one.name for one in claims_tab.FIELDS] == ["paper", "verdict", "text", "claim"]
-    bad_ones = {one: dict.fromkeys((bad_values(one)[0], bad_values(one)[-1])) for one in claims_tab.FIELDS}
-    first, *others = [(one, bad) for one, some in bad_ones.items() for bad in some]
+    assert [field.name for field in claims_tab.FIELDS] == ["paper", "verdict", "text", "claim"]
+    bad_ones = {field: dict.fromkeys((bad_values(field)[0], bad_values(field)[-1])) for field in claims_tab.FIELDS}
+    first, *others = [(bad_one, bad) for bad_one, some in bad_ones.items() for bad in some]
     with Visit(browser, address, f"?tab=claims&{first[0].name}={first[1]}", **DESKTOP) as page:
         for one, bad in (first, *others):
             if (one, bad) != first:

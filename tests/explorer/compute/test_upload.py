@@ -169,7 +169,7 @@ def test_every_float_is_taken(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("name", ["q", "k2"])
 def test_nan_and_infinity_are_refused(name: str, value: float) -> None:
-    given_ = {one: draw(8, 4) for one in ("q", "k1", "k2")}
+    given_ = {text: draw(8, 4) for text in ("q", "k1", "k2")}
     given_[name][3, 1] = value
     assert plan_child.answer(file(**given_), 1e-3) == {
         "refused": f"{name}: expected finite numbers, got NaN or infinity."

@@ -74,19 +74,19 @@ def test_a_run_is_that_of_the_command(starter: Starter, tmp_path: Path) -> None:
     assert name == SMALL.name() == alive(tmp_path)
     wait(lambda: not run_status(tmp_path, name).alive)
     assert run_status(tmp_path, name).word == "finished"
-    found = read_run(tmp_path, name)
-    assert (found.steps, found.step[-1], found.stopped) == (100, 100, None)
-    assert found.kept == tuple(range(5, 101, 5))
+    run = read_run(tmp_path, name)
+    assert (run.steps, run.step[-1], run.stopped) == (100, 100, None)
+    assert run.kept == tuple(range(5, 101, 5))
     # The same by the command that the page offers to copy.
     own = tmp_path / "own"
     done = CliRunner().invoke(command_line, [*shlex.split(SMALL.command())[1:], "--store", str(own)])
     assert done.exit_code == 0
     assert contents(own) == contents(tmp_path)
     assert listed(own) == listed(tmp_path) == {name: "T = 8, q = 2, stochastic, sgd, seed 3"}
-    step, W, V = found.at(10**6)
+    step, W, V = run.at(10**6)
     assert (step, W.shape, V.shape) == (100, (18, 18), (2, 18))
-    assert found.at(0)[0] == found.kept[0]
-    assert learn_figures.losses(found).columns["step"] == list(found.step)
+    assert run.at(0)[0] == run.kept[0]
+    assert learn_figures.losses(run).columns["step"] == list(run.step)
     drawn = learn_figures.weights(step, W, V, name)
     assert len(drawn.columns["value"]) == 18 * 18 + 2 * 18
     with pytest.raises(SeparatrixError, match="cannot be resumed: it is finished"):
@@ -109,7 +109,7 @@ def test_a_run_is_watched_stopped_and_goes_on(starter: Starter, tmp_path: Path) 
     name = starter.start(LONG)
     with pytest.raises(SeparatrixError, match=f"{name} is still running, and only one run at a time"):
         starter.start(SMALL)
-    assert sorted(one.name for one in (tmp_path / "training").iterdir()) == ["lock", name]
+    assert sorted(path.name for path in (tmp_path / "training").iterdir()) == ["lock", name]
     assert name in listed(tmp_path)
     # Another explorer on the same store sees it, may not start one, and can stop it.
     other = Starter(tmp_path)
@@ -181,7 +181,7 @@ def test_a_name_is_no_path(starter: Starter, tmp_path: Path, name: str) -> None:
     for act in (starter.stop, starter.go_on, lambda one: read_run(tmp_path, one)):
         with pytest.raises(SeparatrixError, match="run: expected"):
             act(name)
-    assert [one.name for one in (tmp_path / "training").iterdir()] == []
+    assert [path.name for path in (tmp_path / "training").iterdir()] == []
 
 
 def test_a_run_cut_off_with_no_word_can_go_on(tmp_path: Path) -> None:
@@ -199,9 +199,9 @@ def test_a_run_of_the_command_is_listed_before_it_ends(tmp_path: Path) -> None:
         while next(records).step < 20:
             pass
         records.close()
-    found = read_run(tmp_path, SMALL.name())
-    assert (found.step[-1], found.kept, found.steps) == (15, (5, 10, 15), 100)
-    assert (found.at(12)[0], found.at(0)[0], found.at(10**6)[0]) == (10, 5, 15)
+    run = read_run(tmp_path, SMALL.name())
+    assert (run.step[-1], run.kept, run.steps) == (15, (5, 10, 15), 100)
+    assert (run.at(12)[0], run.at(0)[0], run.at(10**6)[0]) == (10, 5, 15)
 
 
 def test_damaged_weights_are_said(tmp_path: Path) -> None:
@@ -211,10 +211,10 @@ def test_damaged_weights_are_said(tmp_path: Path) -> None:
     for file in tmp_path.glob("arrays/*/*"):
         file.write_bytes(b"nothing")
     [name] = listed(tmp_path)
-    found = read_run(tmp_path, name)
-    assert found.kept == (100,)
+    run = read_run(tmp_path, name)
+    assert run.kept == (100,)
     with pytest.raises(SeparatrixError, match="does not have the SHA-256 in its name"):
-        found.at(5)
+        run.at(5)
 
 
 def test_runs_of_the_claims_are_found_in_the_store(tmp_path: Path) -> None:
@@ -245,14 +245,14 @@ def test_runs_of_the_claims_are_found_in_the_store(tmp_path: Path) -> None:
         f"claims: Figure 8, 600 steps has kept no training loss; the cosines to the truth are {W:.3f} (W) "
         f"and {V:.3f} (V) at step 600 of 600."
     )
-    assert [both.figure.layout[one].title.text for one in ("yaxis", "yaxis2")] == ["loss", "cosine to the truth"]
+    assert [both.figure.layout[text].title.text for text in ("yaxis", "yaxis2")] == ["loss", "cosine to the truth"]
     assert f"has a loss of {second.lines['loss'][-1]:.3g} at step 40 of 40" in both.text
 
 
 def test_a_run_with_nothing_to_draw_says_so() -> None:
     bare = TrainingRun("bare", 10, {}, (0, 10), {"loss": (None, None)}, (), lambda step: pytest.fail("no weights"))
     assert bare.drawable == {}
-    ended, running = (str(run_panel.status(bare, RunStatus("kept", "", alive=one))) for one in (False, True))
+    ended, running = (str(run_panel.status(bare, RunStatus("kept", "", alive=flag))) for flag in (False, True))
     assert "The run has recorded no losses and no cosines." in ended
     assert "to draw" not in running
 

@@ -41,28 +41,28 @@ def test_the_recursion_is_the_librarys() -> None:
 
 def test_the_law_is_the_librarys_and_lies_on_its_own_loss() -> None:
     """alpha and C of the law give its loss by Lemma D.2, and its times are those of `time_law`."""
-    one = Descent(T=60, q=3, d=5, eta=0.002, steps=10**8)
-    law = descended(one).law
+    descent = Descent(T=60, q=3, d=5, eta=0.002, steps=10**8)
+    law = descended(descent).law
     assert np.allclose(law.loss, population_loss(law.alpha, law.C, 60, 3, 5), rtol=1e-6, atol=0)
     for at in (len(law.step) // 3, -1):
         assert law.step[at] == pytest.approx(time_law(60, 3, 5, 0.002, float(law.loss[at])), rel=1e-3)
-    assert law.step[-1] <= one.steps
+    assert law.step[-1] <= descent.steps
 
 
 def test_the_law_goes_on_where_the_recursion_ends() -> None:
-    one = Descent(T=20, q=2, d=2, eta=0.0125, steps=10**7)
-    found = descended(one)
-    assert found.run.step[-1] == LONGEST
-    assert found.last.step[0] == found.law.step[-1] > LONGEST
-    meets = float(np.exp(np.interp(np.log(LONGEST), np.log(found.law.step), np.log(found.law.loss))))
-    assert meets == pytest.approx(float(found.run.loss[-1]), rel=0.03)
+    descent = Descent(T=20, q=2, d=2, eta=0.0125, steps=10**7)
+    result = descended(descent)
+    assert result.run.step[-1] == LONGEST
+    assert result.last.step[0] == result.law.step[-1] > LONGEST
+    meets = float(np.exp(np.interp(np.log(LONGEST), np.log(result.law.step), np.log(result.law.loss))))
+    assert meets == pytest.approx(float(result.run.loss[-1]), rel=0.03)
 
 
 def test_the_bound_is_above_the_loss_where_the_theorem_holds() -> None:
-    found = descended(ONE)
+    result = descended(ONE)
     assert ONE.broken() == {}
-    step, allowed = found.bound
-    assert (np.interp(found.run.step, step, allowed) > found.run.loss).all()
+    step, allowed = result.bound
+    assert (np.interp(result.run.step, step, allowed) > result.run.loss).all()
     assert allowed[0] == 20**2 * 2 / 0.0125
 
 
@@ -83,14 +83,14 @@ def test_a_broken_hypothesis_is_named_where_it_breaks(one: Descent, names: set[s
 @given(T=st.integers(3, 1000), q=st.integers(1, 999), d=st.integers(1, 64), eta=st.floats(1e-5, 1.0))
 @settings(max_examples=50)
 def test_no_choice_of_the_page_breaks_the_dynamics(T: int, q: int, d: int, eta: float) -> None:
-    one = Descent(T, q, d, eta, 1000)
+    descent = Descent(T, q, d, eta, 1000)
     if q >= T:
         with pytest.raises(SeparatrixError, match="less than T"):
-            descended(one)
+            descended(descent)
         return
-    found = descended(one)
-    assert all(np.isfinite(line).all() for line in (found.run.alpha, found.run.C, found.run.loss))
-    assert all(len(row) == 1 for _, row in learn_view.summary([found]))
+    result = descended(descent)
+    assert all(np.isfinite(line).all() for line in (result.run.alpha, result.run.C, result.run.loss))
+    assert all(len(row) == 1 for _, row in learn_view.summary([result]))
 
 
 def test_two_settings_are_drawn_in_one_figure() -> None:
@@ -100,8 +100,8 @@ def test_two_settings_are_drawn_in_one_figure() -> None:
     assert {"A: recursion", "B: recursion", "A: bound of Theorem 3.1", "B: bound of Theorem 3.1"} <= set(names)
     assert set(drawn.columns["setting"]) == {"A", "B"}
     assert drawn.text.count("the loss falls") == 2
-    losses = [one for one, kind, who in zip(*(drawn.columns[name] for name in ("loss", "what", "setting")), strict=True)
-              if (kind, who) == ("recursion", "B")]  # fmt: skip
+    rows = zip(*(drawn.columns[name] for name in ("loss", "what", "setting")), strict=True)
+    losses = [loss for loss, kind, who in rows if (kind, who) == ("recursion", "B")]
     assert losses == descended(other).run.loss.tolist()
 
 
@@ -163,73 +163,73 @@ def test_what_is_copied_runs() -> None:
     with contextlib.redirect_stdout(out):
         exec(learn_view.python([ONE]), {})
     run = descended(ONE).run
-    assert [float(one) for one in out.getvalue().split()] == [run.loss[-1], run.alpha[-1], run.C[-1]]
+    assert [float(word) for word in out.getvalue().split()] == [run.loss[-1], run.alpha[-1], run.C[-1]]
     words = shlex.split(learn_view.command([ONE, ONE]))
     assert words[:2] == ["python", "-c"]
     again = io.StringIO()
     with contextlib.redirect_stdout(again):
         exec(words[2], {})
-    assert [float(one) for one in again.getvalue().split()] == [run.loss[-1]] * 2
+    assert [float(word) for word in again.getvalue().split()] == [run.loss[-1]] * 2
 
 
 @pytest.mark.parametrize("steps", [10**6, 10**9, 1000])
 def test_what_is_copied_gives_the_numbers_that_are_shown(steps: int) -> None:
     one = dataclasses.replace(ONE, steps=steps)
-    found = descended(one)
+    result = descended(one)
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(learn_view.python([one]), {})
-    last = found.last
+    last = result.last
     assert last.step[0] == steps, "the page shows another step than was asked for"
     assert [float(word) for word in out.getvalue().split()] == [last.loss[0], last.alpha[0], last.C[0]]
-    assert f"after {steps:,} steps" in learn_figures.dynamics([found]).text
+    assert f"after {steps:,} steps" in learn_figures.dynamics([result]).text
 
 
 def test_the_view_over_http(tmp_path: Path) -> None:
     client = make_app(tmp_path / "none", pages={"learn": learn_tab}).server.test_client()
     seen = reader(client)
-    found = seen.open("?tab=learn&T.2=60&q.2=30&eta.2=0.5")
-    table = texts(found["learn-summary.children"])
+    page = seen.open("?tab=learn&T.2=60&q.2=30&eta.2=0.5")
+    table = texts(page["learn-summary.children"])
     assert "Setting A" in table
     assert "Setting B" in table
-    assert any("Theorem 3.1 asks for 2 <= q < T/4 = 15" in texts(value) for value in found.values())
-    assert any("eta <= 1/(20 d^2)" in texts(value) for value in found.values())
-    assert "There are no runs yet" in texts(found["run-status.children"])
-    assert {found[f"{one}-alert.children"] for one in ("learn", "learn-curve", "run", "act", "steps", "weights")} == {
+    assert any("Theorem 3.1 asks for 2 <= q < T/4 = 15" in texts(value) for value in page.values())
+    assert any("eta <= 1/(20 d^2)" in texts(value) for value in page.values())
+    assert "There are no runs yet" in texts(page["run-status.children"])
+    assert {page[f"{name}-alert.children"] for name in ("learn", "learn-curve", "run", "act", "steps", "weights")} == {
         ""
     }
     for field in learn_tab.FIELDS:
         for bad in bad_values(field)[-1:] if field.scale is not None else ():
-            found = seen.changed(**{field.name: bad})
-            assert any(f"{field.name}: expected" in texts(value) for value in found.values())
+            page = seen.changed(**{field.name: bad})
+            assert any(f"{field.name}: expected" in texts(value) for value in page.values())
             if field in learn_tab.DYNAMICS:
-                assert "A value is not valid" in found['{"kind":"python","of":"learn"}.children']
-                assert "earlier settings" in found['{"kind":"caption","of":"dynamics"}.children']
-    found = seen.changed(q="20")
-    assert any("q: expected less than T = 20, got 20." in texts(value) for value in found.values())
-    found = seen.changed(run_T="64", run_d_e="8")
-    assert any("threshold: expected at least" in texts(value) for value in found.values())
+                assert "A value is not valid" in page['{"kind":"python","of":"learn"}.children']
+                assert "earlier settings" in page['{"kind":"caption","of":"dynamics"}.children']
+    page = seen.changed(q="20")
+    assert any("q: expected less than T = 20, got 20." in texts(value) for value in page.values())
+    page = seen.changed(run_T="64", run_d_e="8")
+    assert any("threshold: expected at least" in texts(value) for value in page.values())
     assert not (tmp_path / "none").exists()
 
 
 def test_an_unknown_run_in_the_address_is_said(tmp_path: Path) -> None:
     client = make_app(tmp_path, pages={"learn": learn_tab}).server.test_client()
     for name in ("run-9999", "../../etc/passwd", "cell-x", "seed-0/../.."):
-        found = reader(client).open(f"?tab=learn&run={name}")
-        assert f"there is no run '{name}' here" in texts(found["panel.children"])
+        page = reader(client).open(f"?tab=learn&run={name}")
+        assert f"there is no run '{name}' here" in texts(page["panel.children"])
 
 
 def test_a_run_that_is_no_text_is_said(tmp_path: Path) -> None:
     seen = reader(make_app(tmp_path).server.test_client())
     seen.open("?tab=learn")
-    found = seen.changed(run=["run-0001"])
+    page = seen.changed(run=["run-0001"])
     for alert in ("run", "weights", "steps"):
-        assert found[f"{alert}-alert.children"] == "run: expected a value, got list."
+        assert page[f"{alert}-alert.children"] == "run: expected a value, got list."
 
 
 def test_a_store_that_cannot_be_read_is_said_and_the_rest_works(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").write_bytes(b"no database" * 100)
     client = make_app(tmp_path, pages={"learn": learn_tab}).server.test_client()
-    found = reader(client).open("?tab=learn")
-    assert "store.sqlite" in texts(found["panel.children"])
-    assert "loss at the end" in texts(found["learn-summary.children"])
+    page = reader(client).open("?tab=learn")
+    assert "store.sqlite" in texts(page["panel.children"])
+    assert "loss at the end" in texts(page["learn-summary.children"])

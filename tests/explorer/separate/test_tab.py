@@ -33,8 +33,8 @@ def given_values(**changed: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def visitor(tmp_path_factory: pytest.TempPathFactory) -> Reader:
-    made = make_app(tmp_path_factory.mktemp("results"), pages={"separate": separate_tab})
-    return reader(made.server.test_client())
+    app = make_app(tmp_path_factory.mktemp("results"), pages={"separate": separate_tab})
+    return reader(app.server.test_client())
 
 
 def test_the_numbers_are_the_librarys() -> None:
@@ -128,7 +128,7 @@ def test_the_curve_passes_through_here_and_is_close_where_it_is_steep() -> None:
     assert shade.x0 == pytest.approx(0.7, abs=0.05)  # Definition D.1 begins at 0.7
     both = separate_figures.along([values, given_values(weights="cross")], "n")
     assert both.columns["setting"] == sorted(both.columns["setting"])
-    assert {one.name for one in both.figure.data} == {"success, A", "A is here", "success, B", "B is here"}
+    assert {trace.name for trace in both.figure.data} == {"success, A", "A is here", "success, B", "B is here"}
     assert [both.figure.data[i].line.dash for i in (0, 2)] == ["solid", "dash"]  # both are seen where they coincide
 
 
@@ -149,48 +149,48 @@ def test_the_code_to_take_away_runs_and_says_the_same(forked) -> None:
         view = probabilities.look(values)
         found, _, outside = printed.rstrip("\n").partition("\noutside:")
         [call] = ast.parse(found).body
-        assert {one.arg: ast.literal_eval(one.value) for one in call.value.keywords}[
+        assert {keyword_.arg: ast.literal_eval(keyword_.value) for keyword_ in call.value.keywords}[
             "success"
         ] == view.probabilities.success
         assert outside.split("\n  ")[1:] == [str(one) for one in view.broken]
 
 
 def test_the_page_shows_it(visitor: Reader) -> None:
-    found = visitor.open("?tab=separate&weights=cross&n=200&d=11&m=9&a1=3")
-    assert "success 0.9166" in texts(found["separate-numbers.children"])
-    assert found["separate-alert.children"] == ""
-    assert "CrossAttention(n=200, d=11" in found['{"kind":"python","of":"separate"}.children']
-    assert len(found['{"kind":"graph","of":"attention-rows"}.figure']["data"]) == 2
-    assert found['{"kind":"csv","of":"separation-along"}.children'].startswith("setting,a1,exp_fires_on_d1")
-    assert not any("attention-rows-b" in name for name in found)
+    page = visitor.open("?tab=separate&weights=cross&n=200&d=11&m=9&a1=3")
+    assert "success 0.9166" in texts(page["separate-numbers.children"])
+    assert page["separate-alert.children"] == ""
+    assert "CrossAttention(n=200, d=11" in page['{"kind":"python","of":"separate"}.children']
+    assert len(page['{"kind":"graph","of":"attention-rows"}.figure']["data"]) == 2
+    assert page['{"kind":"csv","of":"separation-along"}.children'].startswith("setting,a1,exp_fires_on_d1")
+    assert not any("attention-rows-b" in name for name in page)
 
 
 def test_weights_beyond_the_usual_exponents_are_shown(visitor: Reader) -> None:
-    found = visitor.open("?tab=separate&mechanism=order3&n=10^100&d=3&m=1&a0=0.01&a1=5&b=5&c=5")
-    assert found["separate-alert.children"] == ""
-    shown = found['{"kind":"graph","of":"attention-rows"}.figure']
+    page = visitor.open("?tab=separate&mechanism=order3&n=10^100&d=3&m=1&a0=0.01&a1=5&b=5&c=5")
+    assert page["separate-alert.children"] == ""
+    shown = page['{"kind":"graph","of":"attention-rows"}.figure']
     assert len(shown["data"]) == 2
 
 
 def test_two_settings_side_by_side(visitor: Reader) -> None:
-    found = visitor.open("?tab=separate&n=200&d=22&d.2=42")
+    page = visitor.open("?tab=separate&n=200&d=22&d.2=42")
     assert visitor.fields()["n.2"] == "200"
-    heads = texts(found["separate-numbers.children"])
+    heads = texts(page["separate-numbers.children"])
     assert "Setting A" in heads
     assert "Setting B" in heads
-    assert "d=22" in found['{"kind":"python","of":"separate"}.children']
-    assert "d=42" in found['{"kind":"python","of":"separate-b"}.children']
-    assert '{"kind":"graph","of":"attention-rows-b"}.figure' in found
+    assert "d=22" in page['{"kind":"python","of":"separate"}.children']
+    assert "d=42" in page['{"kind":"python","of":"separate-b"}.children']
+    assert '{"kind":"graph","of":"attention-rows-b"}.figure' in page
 
 
 def test_a_bad_value_is_told_below_its_control(visitor: Reader) -> None:
     visitor.open("?tab=separate&n=200&n.2=300")
-    found = visitor.changed(**{"n.2": "many", "a0": None})
-    assert "got 'many'" in texts(found['{"kind":"note","of":"n.2","tab":"separate"}.children'])
-    assert "a0: expected a value, got nothing." in texts(found['{"kind":"note","of":"a0","tab":"separate"}.children'])
-    assert "is not valid" in texts(found["separate-numbers.children"])
-    assert '{"kind":"graph","of":"separation-along"}.figure' not in found
-    assert "earlier settings" in found['{"kind":"caption","of":"separation-along"}.children']
-    assert "is not valid" in found['{"kind":"python","of":"separate-b"}.children']
-    found = visitor.changed(along="z")
-    assert found["separate-alert.children"].startswith("along: expected 'n', 'd', 'm'")
+    page = visitor.changed(**{"n.2": "many", "a0": None})
+    assert "got 'many'" in texts(page['{"kind":"note","of":"n.2","tab":"separate"}.children'])
+    assert "a0: expected a value, got nothing." in texts(page['{"kind":"note","of":"a0","tab":"separate"}.children'])
+    assert "is not valid" in texts(page["separate-numbers.children"])
+    assert '{"kind":"graph","of":"separation-along"}.figure' not in page
+    assert "earlier settings" in page['{"kind":"caption","of":"separation-along"}.children']
+    assert "is not valid" in page['{"kind":"python","of":"separate-b"}.children']
+    page = visitor.changed(along="z")
+    assert page["separate-alert.children"].startswith("along: expected 'n', 'd', 'm'")

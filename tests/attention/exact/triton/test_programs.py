@@ -101,10 +101,10 @@ def checked(case, masked, dtype, size=1.0, seed=0):
 def agree(found, expected, error):
     empty = expected[1] == -math.inf
     assert torch.equal(found[1] == -math.inf, empty)
-    for one, other in zip(found, expected, strict=True):
-        assert one.shape == other.shape
+    for actual, other in zip(found, expected, strict=True):
+        assert actual.shape == other.shape
         size = max(1.0, other[other.isfinite()].abs().max().item() if other.isfinite().any() else 0.0)
-        assert bool(((one == other) | ((one - other).abs() <= error * size)).all())
+        assert bool(((actual == other) | ((actual - other).abs() <= error * size)).all())
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["", "masked"])
@@ -189,10 +189,10 @@ def test_heads_that_share_keys(lengths, options, of_queries):
     by_query, by_keys, by_values = triton.backward(shared, *given)
     other_query, other_keys, other_values = triton.backward(spread, *given)
     assert torch.allclose(by_query, other_query, rtol=1e-13, atol=0)
-    for found, other in zip((*by_keys, *by_values), (*other_keys, *other_values), strict=True):
+    for actual, other in zip((*by_keys, *by_values), (*other_keys, *other_values), strict=True):
         summed = other.unflatten(0, (2, 2)).sum(1)
         size = summed.abs().amax((1, 2), keepdim=True)
-        assert bool(((found - summed).abs() <= 1e-13 * size).all())
+        assert bool(((actual - summed).abs() <= 1e-13 * size).all())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
@@ -212,8 +212,8 @@ def test_what_a_mask_hides_may_be_anything(dtype):
         by_query, by_keys, by_values = guarded.backward(call, out, lse, grad, torch.zeros_like(lse))
         return out, lse, by_query, *by_keys, *by_values
 
-    for found, expected in zip(run(math.nan), run(0.0), strict=True):
-        assert torch.equal(found, expected)
+    for actual, expected in zip(run(math.nan), run(0.0), strict=True):
+        assert torch.equal(actual, expected)
 
 
 def test_float16_that_leaves_its_range_is_computed_in_float32():
@@ -284,5 +284,5 @@ def test_positions_decide_what_is_visited():
     expected = triton.forward(check_call(query[:, :4], keys, values, windows=[2, 3]))
     keys[0][0, 16:], values[1][0, 16:] = math.nan, math.nan
     found = triton.forward(check_call(query[:, :4], keys, values, windows=[2, 3]))
-    for one, other in zip(found, expected, strict=True):
-        assert torch.equal(one, other)
+    for actual, other in zip(found, expected, strict=True):
+        assert torch.equal(actual, other)

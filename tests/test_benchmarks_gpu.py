@@ -89,8 +89,8 @@ def test_tiles_are_those_that_one_counts(rows, step, window):
         seen = (other <= row) & (other > row - window)
         whole, border = whole + bool(seen.all()), border + (not seen.all())
         begin += step
-    found = modelled.tiles(rows, step, window)
-    assert found == (whole, border, pytest.approx(rows * window / ((whole + border) * rows * step)))
+    counted = modelled.tiles(rows, step, window)
+    assert counted == (whole, border, pytest.approx(rows * window / ((whole + border) * rows * step)))
 
 
 def test_the_whole_cost_counts_every_tile_and_what_is_around():

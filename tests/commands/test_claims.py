@@ -85,12 +85,12 @@ def test_ids_and_verdicts_are_whole_at_any_width(recorded, tmp_path: Path, colum
         object.__setattr__(one, "check", lambda found: Finding(Verdict.HOLDS_ASYMPTOTICALLY, note=words))
     with Store.create(tmp_path) as store:
         reproduce(made, store, in_process(), profile="quick")
-    told = invoke("claims", "--store", tmp_path, COLUMNS=str(columns)).stdout.splitlines()
+    lines = invoke("claims", "--store", tmp_path, COLUMNS=str(columns)).stdout.splitlines()
     for one in made:
-        assert f"holds asymptotically  {one.id}" in told
+        assert f"holds asymptotically  {one.id}" in lines
     counted = "1 claim, quick: 1 holds" if many == 1 else f"{many} claims, all quick: {many} hold"
-    assert told[-1] == f"{counted} asymptotically."
-    found = [line for line in told if line.startswith("   ")]
+    assert lines[-1] == f"{counted} asymptotically."
+    found = [line for line in lines if line.startswith("   ")]
     assert max(map(len, found)) <= max(columns, 60)
     head = f"{made[0].says} 1 of 1 cell, 0.0 s. word0"
     assert " ".join(" ".join(found).split()).startswith(head)
@@ -105,8 +105,8 @@ def test_numbers_are_left_out_whole_and_counted(recorded, tmp_path: Path, many: 
         object.__setattr__(one, "check", lambda found: Finding(Verdict.HOLDS_ASYMPTOTICALLY, numbers))
     with Store.create(tmp_path) as store:
         reproduce(made, store, in_process(), profile="quick")
-    told = invoke("claims", "--store", tmp_path, COLUMNS="80").stdout.splitlines()
-    found = [line for line in told if line.startswith("   ")]
+    lines = invoke("claims", "--store", tmp_path, COLUMNS="80").stdout.splitlines()
+    found = [line for line in lines if line.startswith("   ")]
     text = " ".join(" ".join(found[: len(found) // many]).split())
     if many == 1:  # a few are told in full
         assert text.endswith("a number with a name 19: 19.")

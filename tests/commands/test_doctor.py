@@ -106,9 +106,12 @@ def test_speeds_are_the_best_of_several_beside_the_planners(monkeypatch: pytest.
 
 
 def test_the_kernels_that_run_are_told() -> None:
-    found = native()
-    told = invoke().output
-    assert f"{found.architecture}. {found.reason}" in told or f"none: plain PyTorch is used. {found.reason}" in told
+    kernels = native()
+    printed = invoke().output
+    assert (
+        f"{kernels.architecture}. {kernels.reason}" in printed
+        or f"none: plain PyTorch is used. {kernels.reason}" in printed
+    )
 
 
 class Library:
@@ -124,8 +127,8 @@ class Library:
 
 
 def test_other_kernels_and_those_that_do_not_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = Native(Library(), "narrow", "It is the best.", threads=True)
-    monkeypatch.setattr(doctor, "native", lambda: found)
+    kernels = Native(Library(), "narrow", "It is the best.", threads=True)
+    monkeypatch.setattr(doctor, "native", lambda: kernels)
     assert doctor.kernels() == (
         "narrow. It is the best. They run on PyTorch's threads. Others: wide, which this processor does not run; plain."
     )
@@ -137,8 +140,8 @@ def test_kernels_on_one_thread_are_told(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_the_kernels_have_the_threads_that_pytorch_lends() -> None:
-    found = native()
-    assert found.threads == (found.library is not None)
+    kernels = native()
+    assert kernels.threads == (kernels.library is not None)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def same_gradients(function: Function, definition: Function, leaves: Sequence[Te
     outputs = [one(*leaves) for one in (function, definition)]
     count = len(outputs[0])
     for chosen in (*((at,) for at in range(count)), tuple(range(count))):
-        found, expected = (
+        actual, expected = (
             torch.autograd.grad(
                 [output[at] for at in chosen],
                 leaves,
@@ -41,7 +41,7 @@ def same_gradients(function: Function, definition: Function, leaves: Sequence[Te
             )
             for output in outputs
         )
-        _agree(found, expected, error)
+        _agree(actual, expected, error)
 
 
 def same_second_derivatives(function: Function, definition: Function, leaves: Sequence[Tensor], error: float) -> None:

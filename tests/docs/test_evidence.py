@@ -131,6 +131,6 @@ def test_what_a_store_has_found_is_written(tmp_path: Path, monkeypatch: pytest.M
 
 def test_without_a_store_the_commands_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert evidence._main([]) == 2
-    told = capsys.readouterr().out.splitlines()
-    assert len(told) == len(evidence.CLAIMS)
-    assert all(line.startswith("separatrix reproduce --profile full --only beyond/") for line in told)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(evidence.CLAIMS)
+    assert all(line.startswith("separatrix reproduce --profile full --only beyond/") for line in lines)

@@ -17,10 +17,10 @@ from separatrix.explorer.connections import BYTES_A_SECOND, GRACE_SECONDS, MOST,
 
 @pytest.fixture(scope="module")
 def place(serve: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> tuple[str, int]:
-    found = urlsplit(serve(tmp_path_factory.mktemp("results"), pages={"claims": claims_tab}))
-    assert found.hostname
-    assert found.port
-    return found.hostname, found.port
+    location = urlsplit(serve(tmp_path_factory.mktemp("results"), pages={"claims": claims_tab}))
+    assert location.hostname
+    assert location.port
+    return location.hostname, location.port
 
 
 @pytest.fixture

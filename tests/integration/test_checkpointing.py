@@ -77,9 +77,9 @@ def test_a_layer(kind, way):
     layer = TensorAttention(8, 2, dtype=torch.float64, generator=generator, **KINDS[kind])
     x = torch.randn(2, 7, 8, dtype=torch.float64, generator=generator)
     expected = gradients(lambda layer, x: layer(x, is_causal=True), layer, x)
-    found = gradients(WAYS[way], layer, x)
+    actual = gradients(WAYS[way], layer, x)
     assert all(grad.abs().max() > 0 for grad in expected)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
 
 
 def test_selective_checkpointing_does_not_attend_again(monkeypatch):
@@ -170,6 +170,6 @@ def test_a_model_of_transformers(use_reentrant, monkeypatch):
 
     count, expected = step()
     model.gradient_checkpointing_enable({"use_reentrant": use_reentrant})
-    again, found = step()
+    again, actual = step()
     assert (count, again) == (2, 4)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)

@@ -27,9 +27,9 @@ def test_a_layer_with_projections_in_8_bits(kind):
     quantised = torch.ao.quantization.quantize_dynamic(layer, {nn.Linear}, dtype=torch.qint8)
     assert not isinstance(quantised.q_proj, nn.Linear)
     with torch.no_grad():
-        found, expected = quantised(x, is_causal=True), layer(x, is_causal=True)
+        actual, expected = quantised(x, is_causal=True), layer(x, is_causal=True)
         # Both round inputs and weights to 8 bits: off by some percent, and not by nothing.
-        difference = (found - expected).abs().max()
+        difference = (actual - expected).abs().max()
         assert 0 < difference < 0.1 * expected.abs().max()
         cache = quantised.cache(batch_size=2)
         parts = [quantised.decode(x[:, :4], cache), quantised.decode(x[:, 4:], cache)]

@@ -131,11 +131,11 @@ def test_an_encoder_with_padding_and_a_mask(batch_first):
             with torch.set_grad_enabled(grad):
                 expected = theirs(x, **options)
                 for model in (ours, made_of_ours):
-                    found = model(x, **options)
+                    actual = model(x, **options)
                     if "src_key_padding_mask" in options:  # PyTorch's fast path puts zeros where there is padding
                         shown = ~laid_out(padding.unsqueeze(-1), batch_first)
-                        found, expected = found * shown, expected * shown
-                    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+                        actual, expected = actual * shown, expected * shown
+                    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
 
 
 @both_layouts
@@ -165,8 +165,8 @@ def test_order_3_in_an_encoder_layer(batch_first, training):
     assert attention.order == 3
     x = draw(1, 3, 5, WIDTH)
     with torch.no_grad():
-        found = laid_out(encoder_layer(laid_out(x, batch_first), src_mask=CAUSAL, is_causal=True), batch_first)
-        for example, out in zip(x, found, strict=True):
+        actual = laid_out(encoder_layer(laid_out(x, batch_first), src_mask=CAUSAL, is_causal=True), batch_first)
+        for example, out in zip(x, actual, strict=True):
             y = encoder_layer.norm1(example + attention(example, is_causal=True))
             expected = encoder_layer.norm2(y + encoder_layer._ff_block(y))
             torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)

@@ -506,8 +506,8 @@ def test_padding_is_reordered_trimmed_saved_and_pickled(windows):
         mask = torch.cat([LEFT[chosen], torch.zeros(3, 4, dtype=torch.bool)], 1)
         whole = layer(x[chosen], key_padding_mask=mask, is_causal=True)[:, 6:]
         for one in (pickle.loads(pickle.dumps(cache)), copy.deepcopy(cache), other, cache):
-            found = decoded(layer, x[chosen, 6:], [1, 2], one)
-            torch.testing.assert_close(found, whole, rtol=0, atol=1e-11)
+            output = decoded(layer, x[chosen, 6:], [1, 2], one)
+            torch.testing.assert_close(output, whole, rtol=0, atol=1e-11)
         other.load_state_dict(layer.cache(3, spare=2).state_dict())  # of a cache that never had a mask
         torch.testing.assert_close(decoded(layer, x, [4], other), layer(x, is_causal=True), rtol=0, atol=1e-11)
 
@@ -544,8 +544,8 @@ def test_a_layer_with_a_tolerance_leaves_padding_out_of_its_sums():
         mask = torch.cat([LEFT[chosen], torch.zeros(3, 4, dtype=torch.bool)], 1)
         whole = layer(x[chosen], key_padding_mask=mask, is_causal=True)[:, 6:]
         for one in (pickle.loads(pickle.dumps(cache)), copy.deepcopy(cache), other, cache):
-            found = decoded(layer, x[chosen, 6:], [1, 2], one)
-            torch.testing.assert_close(found, whole, rtol=0, atol=1e-11)
+            output = decoded(layer, x[chosen, 6:], [1, 2], one)
+            torch.testing.assert_close(output, whole, rtol=0, atol=1e-11)
             assert one.tokens == (10, 10)
         with pytest.raises(sx.ArgumentError, match="tokens cannot be removed from sums"):
             cache.trim(6)

@@ -280,9 +280,9 @@ def test_tangents_of_balanced_factors(order, is_causal):
 
     expected = torch.func.jvp(call(0.25), small, moved)[1]
     large, largely = ([(x * power).float() for x, power in zip(y, powers, strict=True)] for y in (small, moved))
-    found = torch.func.jvp(call(0.25 * 2.0**-160), tuple(large), tuple(largely))[1]
-    torch.testing.assert_close(found[0].double() / 2.0**80, expected[0], rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(found[1].double(), expected[1], rtol=1e-4, atol=1e-5)
+    actual = torch.func.jvp(call(0.25 * 2.0**-160), tuple(large), tuple(largely))[1]
+    torch.testing.assert_close(actual[0].double() / 2.0**80, expected[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(actual[1].double(), expected[1], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

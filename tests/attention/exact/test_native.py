@@ -143,8 +143,8 @@ def test_tensors_may_lie_in_memory_in_any_way(architecture):
     apart = [torch.stack([x, x], -1)[..., 0] for x in (query, *keys, *values)]
     rows = [x.transpose(0, 1).contiguous().transpose(0, 1) for x in (query, *keys, *values)]
     for first, *sets in (apart, rows):
-        found = native_backend.forward(check_call(first, sets[:2], sets[2:]))
-        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+        actual = native_backend.forward(check_call(first, sets[:2], sets[2:]))
+        assert all(torch.equal(a, b) for a, b in zip(actual, expected, strict=True))
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
@@ -220,10 +220,10 @@ def test_the_kernels_find_the_same_sizes(order, dtype, powers, special, scale, s
     if special is not None:
         tensors[seed % len(tensors)][seed % 2, 0, 0] = special
     call = check_call(tensors[0], tensors[1:order], tensors[order:], scale=scale)
-    expected, found = balance.size_of(call), native_backend.size_of(call)
-    assert (found.moderate, found.near_one) == (expected.moderate, expected.near_one)
+    expected, actual = balance.size_of(call), native_backend.size_of(call)
+    assert (actual.moderate, actual.near_one) == (expected.moderate, expected.near_one)
     if expected.moderate:
-        assert found.log_output == pytest.approx(expected.log_output, abs=1e-9)
+        assert actual.log_output == pytest.approx(expected.log_output, abs=1e-9)
 
 
 def test_long_sums_keep_the_count_of_roundings():

@@ -179,8 +179,8 @@ def check_gradients(case: Case) -> None:
     grad_out, grad_lse = incoming(sums)
     loss = (output * grad_out).sum() + (D.abs().log() * grad_lse).sum()
     wanted = torch.autograd.grad(loss, leaves)
-    found = causal.backward_causal_after(call, expansion, sums, before, grad_out, grad_lse)
-    for x, y in zip((found[0], *found[1], *found[2], *found[3]), wanted, strict=False):
+    actual = causal.backward_causal_after(call, expansion, sums, before, grad_out, grad_lse)
+    for x, y in zip((actual[0], *actual[1], *actual[2], *actual[3]), wanted, strict=False):
         close(x, y, 1e-9)
 
 

@@ -171,8 +171,8 @@ def test_a_state_of_bfloat16_is_not_taken_for_one_of_float64(order):
     again.load_state_dict(narrow.state_dict())
     query = torch.tensor([[at_most], [0.5]], dtype=torch.bfloat16)
     truth = attention(query, keys, values, arguments["scale"])
-    found = again.attend(query).flatten().tolist()
-    error = max(abs(x - float(t)) for x, t in zip(found, truth, strict=True))
+    actual = again.attend(query).flatten().tolist()
+    error = max(abs(x - float(t)) for x, t in zip(actual, truth, strict=True))
     assert error <= again.certificate.total <= 1e-2
 
 

@@ -18,14 +18,14 @@ SMALL = Chain(T=9, q=2, d=1, epsilon=6.3e-3, eta=1 / 20, slow=1 / 8, fast=1 / 8,
 
 def test_the_induction_needs_kappa_and_the_rate() -> None:
     """(S2) is in proportion to eta and fails at a rate that is large enough; the induction follows kappa."""
-    found = steps(SMALL)
-    assert all(quotient <= 1 for quotient in found.values())
+    proof_steps = steps(SMALL)
+    assert all(quotient <= 1 for quotient in proof_steps.values())
     faster = steps(replace(SMALL, eta=256 * SMALL.eta))
     assert faster["(S2), slow"] > 1
     assert faster["lower end"] > 1
     assert faster["induction below alpha*, slow"] > 1
     doubled = steps(replace(SMALL, kappa=2 * SMALL.kappa))
-    ratio = doubled["induction above alpha*, slow"] / found["induction above alpha*, slow"]
+    ratio = doubled["induction above alpha*, slow"] / proof_steps["induction above alpha*, slow"]
     assert 1.7 < ratio < 2.1
 
 

@@ -142,28 +142,28 @@ def test_the_plan_of_a_file_is_the_librarys() -> None:
     """In the process that really plans it, with values and extra tensors in the file."""
     names = ("q", "k1", "k2", "v1", "v2")
     given_ = {name: draw(2, 256, 4, dtype=torch.float64, seed=at) for at, name in enumerate(names)}
-    found = upload.planned_file(file(**given_, other=draw(3).to(torch.int8)), 1e-4)
+    planned = upload.planned_file(file(**given_, other=draw(3).to(torch.int8)), 1e-4)
     plan = sx.plan_attention(given_["q"], [given_["k1"], given_["k2"]], [given_["v1"], given_["v2"]], tolerance=1e-4)
     for name in ("method", "degree", "rank", "index_set", "predicted_error", "flops", "bytes", "why"):
-        assert found[name] == getattr(plan, name)
-    assert (found["order"], found["values"], found["shapes"]["q"]) == (3, True, [2, 256, 4])
-    assert found["bound"] == max(float(given_[name].abs().max()) for name in ("q", "k1", "k2"))
+        assert planned[name] == getattr(plan, name)
+    assert (planned["order"], planned["values"], planned["shapes"]["q"]) == (3, True, [2, 256, 4])
+    assert planned["bound"] == max(float(given_[name].abs().max()) for name in ("q", "k1", "k2"))
 
 
 def test_signs_stand_in_for_values() -> None:
     query, key = draw(64, 4), draw(64, 4, seed=1)
-    found = plan_child.answer(file(q=query, k1=key), 1e-3)
+    plan = plan_child.answer(file(q=query, k1=key), 1e-3)
     signs = plan_child.stand_in(key)
     assert set(signs.unique().tolist()) == {-1.0, 1.0}
     assert (signs.amax(0) - signs.amin(0)).tolist() == [2.0] * 4
-    assert found["predicted_error"] == sx.plan_attention(query, key, signs, tolerance=1e-3).predicted_error
-    assert found["values"] is False
+    assert plan["predicted_error"] == sx.plan_attention(query, key, signs, tolerance=1e-3).predicted_error
+    assert plan["values"] is False
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_every_float_is_taken(dtype: torch.dtype) -> None:
-    found = plan_child.answer(file(q=draw(32, 4, dtype=dtype), k1=draw(32, 4, dtype=dtype)), 0.1)
-    assert found["method"] == "exact"
+    plan = plan_child.answer(file(q=draw(32, 4, dtype=dtype), k1=draw(32, 4, dtype=dtype)), 0.1)
+    assert plan["method"] == "exact"
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])

@@ -253,7 +253,7 @@ def told_and_mended(page: Any, fields: Sequence[Field], names: Sequence[str]) ->
     alert.wait_for()
     page.locator(".parts").wait_for()
     messages = alert.locator("li").all_text_contents()
-    assert sorted(one.partition(": expected")[0] for one in messages) == sorted(names)
+    assert sorted(message.partition(": expected")[0] for message in messages) == sorted(names)
     assert alert.get_attribute("role") == "alert"
     page.wait_for_function("() => location.search.includes('mechanism=softmax')")
     kept = state(page)

@@ -149,17 +149,17 @@ def test_tensors_that_are_not_contiguous(masked):
 )
 def test_other_types(case, dtype, error):
     """Half types round the rows of products and the weights to their own digits, and sum up in float32."""
-    found, expected = checked(case, True, dtype)
-    assert [x.dtype for x in found] == [dtype, torch.float32, *[dtype] * 5]
-    agree(found, expected, error)
+    actual, expected = checked(case, True, dtype)
+    assert [x.dtype for x in actual] == [dtype, torch.float32, *[dtype] * 5]
+    agree(actual, expected, error)
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32], ids=str)
 def test_large_scores_need_their_maximum_subtracted(dtype):
     """Scores of hundreds, of both signs: 2^s alone would leave the range of float32."""
-    found, expected = checked("all", False, dtype, size=9.0)
+    actual, expected = checked("all", False, dtype, size=9.0)
     assert expected[1].max() > 150
-    agree(found, expected, 1e-11 if dtype == torch.float64 else 1e-3)
+    agree(actual, expected, 1e-11 if dtype == torch.float64 else 1e-3)
 
 
 @pytest.mark.parametrize("of_queries", [False, True], ids=["a mask of keys", "a mask of each head of queries"])

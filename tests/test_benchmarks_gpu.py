@@ -89,8 +89,8 @@ def test_tiles_are_those_that_one_counts(rows, step, window):
         seen = (other <= row) & (other > row - window)
         whole, border = whole + bool(seen.all()), border + (not seen.all())
         begin += step
-    found = modelled.tiles(rows, step, window)
-    assert found == (whole, border, pytest.approx(rows * window / ((whole + border) * rows * step)))
+    counted = modelled.tiles(rows, step, window)
+    assert counted == (whole, border, pytest.approx(rows * window / ((whole + border) * rows * step)))
 
 
 def test_the_whole_cost_counts_every_tile_and_the_surrounding_code():
@@ -255,11 +255,11 @@ def test_one_configuration_compiles_to_its_row_of_the_table(run, root, tmp_path)
     """
     done = run(ONE, str(root), json.dumps(BLACKWELL), TRITON_CACHE_DIR=str(tmp_path / "cache"), TRITON_INTERPRET="0")
     assert done.returncode == 0, done.stderr
-    found, inexact, (fused, in_logarithm), blackwell = json.loads(done.stdout)
+    parsed, inexact, (fused, in_logarithm), blackwell = json.loads(done.stdout)
     assert blackwell == []
     one = ("sm_80", "attend", "bfloat16", 16, "causal, windows")
     rows = {row.of: row for row in compiled.load()["rows"]}
-    assert {**found, "block": tuple(found["block"])} == vars(rows[one])
+    assert {**parsed, "block": tuple(parsed["block"])} == vars(rows[one])
     assert inexact == ["cvt.rpi.ftz.f32.f32", "ex2.approx.ftz.f32", "fma.rn.ftz.f32"]
     assert fused > 0
     assert in_logarithm == 0

@@ -67,9 +67,9 @@ def test_a_string_is_quoted_in_the_message() -> None:
 @pytest.mark.parametrize("value", [1, 0.5, Fraction(1, 2), np.float32(0.5)])
 def test_a_number_is_returned_as_a_float(value: float) -> None:
     for check in (checks.positive, checks.finite):
-        found = check("x", value)
-        assert type(found) is float
-        assert found == value
+        verification = check("x", value)
+        assert type(verification) is float
+        assert verification == value
 
 
 @pytest.mark.parametrize("value", ["c", "A", None, 1, ["a"]])

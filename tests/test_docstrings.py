@@ -61,7 +61,7 @@ def test_arguments_are_named_in_sections(root: Path) -> None:
     for file in sorted((root / "src").rglob("*.py")):
         for name, text, given in texts_of(file).docstrings:
             for line in text.splitlines():
-                found = _ARGUMENT.match(line)
-                if found and given & {one.strip(" *") for one in found[1].split(",")}:
+                match = _ARGUMENT.match(line)
+                if match and given & {word.strip(" *") for word in match[1].split(",")}:
                     loose.append(f"{file.name}, {name}: {line[:60]}")
     assert loose == []

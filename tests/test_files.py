@@ -87,7 +87,7 @@ def test_a_failed_write_leaves_the_old_file_and_no_temporary_one(
     monkeypatch.setattr(os, call, fail)
     with pytest.raises(type(error)):
         write_whole(path, b"new")
-    assert [(one.name, one.read_bytes()) for one in tmp_path.iterdir()] == [("file", b"old")]
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir()] == [("file", b"old")]
 
 
 def test_a_folder_is_put_in_place_whole_or_removed(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_a_folder_is_put_in_place_whole_or_removed(tmp_path: Path) -> None:
         put_in_place(draft, tmp_path / "made")
     with pytest.raises(RuntimeError), draft_folder(tmp_path / "failed"):
         raise RuntimeError
-    assert [one.relative_to(tmp_path).as_posix() for one in sorted(tmp_path.rglob("*"))] == ["made", "made/file"]
+    assert [path.relative_to(tmp_path).as_posix() for path in sorted(tmp_path.rglob("*"))] == ["made", "made/file"]
     assert drafts_in(tmp_path) == []
 
 

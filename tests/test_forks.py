@@ -48,8 +48,8 @@ def test_it_ends_as_a_program_does(run, forked, code: str, status: int, said: st
 def test_forks_share_nothing_but_torch(forked) -> None:
     change = "import os, sys, torch; torch.set_num_threads(2); os.environ['LEFT'] = sys.argv[1]; sys.left = True"
     assert forked(change, "behind").returncode == 0
-    found = forked("import os, sys; print('torch' in sys.modules, 'LEFT' in os.environ, hasattr(sys, 'left'))")
-    assert found.stdout == "True False False\n"
+    process = forked("import os, sys; print('torch' in sys.modules, 'LEFT' in os.environ, hasattr(sys, 'left'))")
+    assert process.stdout == "True False False\n"
 
 
 def test_a_server_that_was_stopped_is_started_again(tmp_path: Path) -> None:

@@ -117,8 +117,8 @@ def imported(file: Path, package: Path) -> set[str]:
             base = [*above, *([node.module] if node.module else [])]
             names |= {".".join([*base, alias.name]) for alias in node.names}
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in prose:
-            names |= {found[0]} if (found := re.match(r"separatrix(\.\w+)+", node.value)) else set()
-        elif isinstance(node, ast.Assign) and any(getattr(one, "id", "") == "_HOMES" for one in node.targets):
+            names |= {match[0]} if (match := re.match(r"separatrix(\.\w+)+", node.value)) else set()
+        elif isinstance(node, ast.Assign) and any(getattr(target, "id", "") == "_HOMES" for target in node.targets):
             names |= {".".join([*here[:-1], home]) for home in ast.literal_eval(node.value).values()}
     return {name for name in names if name.split(".")[0] == "separatrix"} - {"separatrix.__version__"}
 

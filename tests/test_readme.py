@@ -82,7 +82,9 @@ def test_the_oldest_versions_are_those_that_make_oldest_installs(project: dict[s
 def test_the_page_on_versions_has_run_every_python_of_the_classifiers(project: dict[str, Any]) -> None:
     page = README.with_name("docs").joinpath("project", "versions.md").read_text()
     prefix = "Programming Language :: Python :: 3."
-    versions = [each.removeprefix(prefix) for each in project["classifiers"] if each.startswith(prefix)]
+    versions = [
+        classifier.removeprefix(prefix) for classifier in project["classifiers"] if classifier.startswith(prefix)
+    ]
     assert versions
     for minor in versions:
         assert re.search(rf"^\| 3\.{minor}\.\d+ \|", page, re.MULTILINE), minor

@@ -16,11 +16,11 @@ LR, STEPS = 0.03, 7
 
 
 def model() -> torch.nn.Linear:
-    made = torch.nn.utils.skip_init(torch.nn.Linear, 3, 2)
+    linear = torch.nn.utils.skip_init(torch.nn.Linear, 3, 2)
     with torch.no_grad():
-        for parameter in made.parameters():
+        for parameter in linear.parameters():
             parameter.normal_(generator=generator_for(5, 0))
-    return made
+    return linear
 
 
 def batch(data: torch.Generator) -> Tensor:
@@ -41,7 +41,7 @@ def test_updates_are_those_of_adam_written_out(fused: bool, falls: bool) -> None
         adam.step()
         wanted.append(plain.weight.tolist())
     net, fresh = model(), generator_for(5, 1)
-    found = train(
+    history = train(
         net.parameters(),
         lambda: batch(fresh),
         lambda x: net(x).square().mean(),
@@ -51,7 +51,7 @@ def test_updates_are_those_of_adam_written_out(fused: bool, falls: bool) -> None
         lr=(lambda step: LR / (1 + step)) if falls else LR,
         fused=fused,
     )
-    assert list(found) == wanted
+    assert list(history) == wanted
     assert torch.equal(fresh.get_state(), data.get_state())
 
 

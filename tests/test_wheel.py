@@ -99,7 +99,9 @@ def test_metadata(metadata: Message) -> None:
     assert "Project-URL" not in metadata  # until the project has a home page
     classifiers = metadata.get_all("Classifier", [])
     assert "Development Status :: 4 - Beta" in classifiers
-    assert [each for each in classifiers if each.startswith("Operating")] == ["Operating System :: POSIX :: Linux"]
+    assert [classifier for classifier in classifiers if classifier.startswith("Operating")] == [
+        "Operating System :: POSIX :: Linux"
+    ]
 
 
 def test_command(wheel: Path) -> None:

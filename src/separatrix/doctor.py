@@ -98,8 +98,8 @@ def kernels() -> str:
         if native_kernels.threads
         else "They run on one thread, because this build of PyTorch does not share its threads."
     )
-    others = "; ".join(other_architectures) or "none"
-    return f"{native_kernels.architecture}. {native_kernels.reason} {threads} Others: {others}."
+    other_names = "; ".join(other_architectures) or "none"
+    return f"{native_kernels.architecture}. {native_kernels.reason} {threads} Others: {other_names}."
 
 
 def chosen_backends() -> str:

@@ -174,11 +174,11 @@ def test_the_error_says_where():
 
 @pytest.mark.parametrize(("dtype", "unit"), [(torch.float32, 2.0**-24), (torch.float64, 2.0**-53)])
 def test_the_threshold_of_vanishing(dtype, unit):
-    one = torch.ones(1, 1, dtype=dtype)
+    ones = torch.ones(1, 1, dtype=dtype)
 
     def run(gap: float) -> Tensor:  # alpha = gap, with magnitudes adding up to 2 - gap
         keys = torch.tensor([[1.0], [-1.0 + gap]], dtype=dtype)
-        return linear_attention(one, keys, keys)
+        return linear_attention(ones, keys, keys)
 
     with pytest.raises(SeparatrixError, match="vanishes"):
         run(unit)

@@ -33,12 +33,12 @@ def test_a_slip_is_counted_once_in_a_paper(empty) -> None:
 def test_the_slips_of_the_papers() -> None:
     """Every erratum is in one slip, and a slip has one rank; fifteen of them are the most important."""
     studies.load()
-    found = slips()
-    assert sum(len(slip.places) for slip in found) == sum(len(one.errata) for one in claims())
-    assert all({erratum.rank for _, erratum in slip.places} == {slip.rank} for slip in found)
+    slips_found = slips()
+    assert sum(len(slip.places) for slip in slips_found) == sum(len(claim.errata) for claim in claims())
+    assert all({erratum.rank for _, erratum in slip.places} == {slip.rank} for slip in slips_found)
     first = [slip.name for slip in first_slips()]
     assert len(FIRST) == len(set(first)) == 15
-    assert set(first) <= {slip.name for slip in found}
+    assert set(first) <= {slip.name for slip in slips_found}
     assert all(slip.rank is not Rank.TYPOGRAPHICAL for slip in first_slips())
 
 

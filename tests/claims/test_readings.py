@@ -44,11 +44,11 @@ def test_an_erratum_that_the_ledger_does_not_have_is_named(monkeypatch: pytest.M
 
 
 def test_the_slips_of_the_text_are_of_papers_and_can_be_typeset() -> None:
-    found = text_slips()
-    assert {slip.paper for slip in found} == {"kronecker", "separation", "selection"}
-    assert {slip.rank for slip in found} <= set(Rank)
-    assert len({(slip.paper, slip.at, slip.printed) for slip in found}) == len(found)
-    for slip in found:
+    slips_found = text_slips()
+    assert {slip.paper for slip in slips_found} == {"kronecker", "separation", "selection"}
+    assert {slip.rank for slip in slips_found} <= set(Rank)
+    assert len({(slip.paper, slip.at, slip.printed) for slip in slips_found}) == len(slips_found)
+    for slip in slips_found:
         for piece in (*pieces(slip.printed), *pieces(slip.right)):
             if piece.is_formula:
                 assert mathml(piece.text)

@@ -11,15 +11,15 @@ from tests.commands.invoked import invoke
 
 
 def test_the_command(empty, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
-    monkeypatch.setattr("webbrowser.open", lambda address: bool(shown.append(address)) or len(shown) == 1)
+    seen: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda address: bool(seen.append(address)) or len(seen) == 1)
     with Store.create(tmp_path / "r"):
         pass
     address = (tmp_path / "r" / "report.html").as_uri()
     quiet = invoke("report", "--store", tmp_path / "r")
-    assert (quiet.exit_code, quiet.stdout, shown) == (0, f"The report: {address}\n", [])
+    assert (quiet.exit_code, quiet.stdout, seen) == (0, f"The report: {address}\n", [])
     assert invoke("report", "--store", tmp_path / "r", "--open").exit_code == 0
-    assert shown == [address]
+    assert seen == [address]
     refused = invoke("report", "--store", tmp_path / "r", "--open")
     assert refused.exit_code == 1
     assert "no browser could be started" in refused.stderr

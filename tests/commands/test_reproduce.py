@@ -18,15 +18,15 @@ from tests.lab.experiments import fails, number
 
 
 def test_reproduce_succeeds_and_fails_by_the_record(recorded, tmp_path: Path) -> None:
-    made = declare()
-    recorded[made.id] = Verdict.HOLDS
+    claim = declare()
+    recorded[claim.id] = Verdict.HOLDS
     done = invoke("reproduce", "--store", tmp_path / "r", "--in-process")
     assert done.exit_code == 0
-    assert all(word in done.stdout for word in (made.id, "holds", " s"))
-    recorded[made.id] = Verdict.FAILS_AS_PRINTED
+    assert all(word in done.stdout for word in (claim.id, "holds", " s"))
+    recorded[claim.id] = Verdict.FAILS_AS_PRINTED
     differs = invoke("reproduce", "--store", tmp_path / "r", "--in-process")
     assert differs.exit_code == 1
-    assert f"DIFFERS  {made.id}: holds, and fails as printed is recorded." in differs.stderr
+    assert f"DIFFERS  {claim.id}: holds, and fails as printed is recorded." in differs.stderr
     assert invoke("reproduce", "--store", tmp_path / "r", "--only", "kronecker/lemma-7").exit_code == 2
     assert invoke("reproduce", "--store", tmp_path / "r", "--paper", "cookbook").exit_code == 2
 
@@ -42,12 +42,12 @@ def test_reproduce_only_runs_the_named_claims(recorded, tmp_path: Path) -> None:
 
 
 def test_reproduce_hands_the_verdicts_to_the_report(recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = declare()
-    recorded[made.id] = Verdict.HOLDS
+    claim = declare()
+    recorded[claim.id] = Verdict.HOLDS
     given: list[Any] = []
 
     def write(judgements: Sequence[Judgement], store: Store, part: str | None) -> Path:
-        given.append([one.verdict for one in judgements])
+        given.append([judgement.verdict for judgement in judgements])
         return store.folder / "report.html"
 
     monkeypatch.setattr(page, "write_report", write)
@@ -57,8 +57,8 @@ def test_reproduce_hands_the_verdicts_to_the_report(recorded, tmp_path: Path, mo
 
 
 def test_reproduce_with_a_failing_cell_exits_with_1(recorded, tmp_path: Path) -> None:
-    made = declare(cells=lambda: [fails.cell(seed=1, when=1)])
-    recorded[made.id] = Verdict.UNDECIDED
+    claim = declare(cells=lambda: [fails.cell(seed=1, when=1)])
+    recorded[claim.id] = Verdict.UNDECIDED
     done = invoke("reproduce", "--store", tmp_path / "r", "--in-process")
     assert done.exit_code == 1
     assert "1 cell failed" in done.stderr

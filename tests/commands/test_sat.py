@@ -52,8 +52,8 @@ def test_the_exit_code_of_solvers(tmp_path: Path, clauses: str, code: int) -> No
 
 @pytest.mark.parametrize("count", [19, 20, 21, 40])
 def test_every_value_is_printed_once(tmp_path: Path, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = sat.Decision(True, (True,) * count, ())
-    monkeypatch.setattr(sat, "satisfiable", lambda file, road: found)
+    decision = sat.Decision(True, (True,) * count, ())
+    monkeypatch.setattr(sat, "satisfiable", lambda file, road: decision)
     lines = CliRunner().invoke(app, ["sat", str(tmp_path / "any.cnf")]).output.splitlines()
     values = [int(word) for line in lines if line.startswith("v ") for word in line.split()[1:]]
     assert values == [*range(1, count + 1), 0]

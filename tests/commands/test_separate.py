@@ -37,12 +37,12 @@ def test_the_copied_command_runs_and_prints_the_same(case: dict[str, str]) -> No
     view = separate_view.look(values)
     words = shlex.split(separate_code.command(values))
     assert words[0] == "separatrix"
-    told = CliRunner().invoke(command_line, words[1:], env={"COLUMNS": "120"})
-    assert told.exit_code == 0
+    finished = CliRunner().invoke(command_line, words[1:], env={"COLUMNS": "120"})
+    assert finished.exit_code == 0
     parts = [(readable(what), probability) for what, _, probability in view.parts()]
-    assert all(what in told.output and probability in told.output for what, probability in parts)
-    assert "$" not in told.output, "formulas are readable in a terminal"
-    assert (separate_view.outside(view) or "satisfies every hypothesis") in told.output.replace("\n", " ")
+    assert all(what in finished.output and probability in finished.output for what, probability in parts)
+    assert "$" not in finished.output, "formulas are readable in a terminal"
+    assert (separate_view.outside(view) or "satisfies every hypothesis") in finished.output.replace("\n", " ")
 
 
 def test_a_bad_value_of_the_command_is_a_sentence() -> None:

@@ -132,9 +132,9 @@ def test_a_finished_run_is_left_alone(tmp_path: Path) -> None:
 def test_seeds_are_runs_of_their_own(tmp_path: Path) -> None:
     done = ran(tmp_path, seeds="3", seed="4", steps="20")
     assert done.exit_code == 0, done.output
-    found = runs(tmp_path)
-    assert [run.settings.seed for run in found] == [4, 5, 6]
-    assert len({run.records()[-1]["loss"] for run in found}) == len({run.name for run in found}) == 3
+    all_runs = runs(tmp_path)
+    assert [run.settings.seed for run in all_runs] == [4, 5, 6]
+    assert len({run.records()[-1]["loss"] for run in all_runs}) == len({run.name for run in all_runs}) == 3
 
 
 def test_runs_with_other_settings_share_a_store(tmp_path: Path) -> None:
@@ -149,10 +149,10 @@ def test_divergence_is_reported_and_everything_kept(tmp_path: Path) -> None:
         assert done.exit_code == 1
         assert done.stdout.count("The run diverged: the batch loss at step") == 2
     for run in runs(tmp_path):
-        found = run.records()
-        assert [record["step"] for record in found[:3]] == [0, 10, 20]
-        assert "diverged" in found[-1]["stopped"]
-        assert all(record["stopped"] is None for record in found[:-1])
+        records = run.records()
+        assert [record["step"] for record in records[:3]] == [0, 10, 20]
+        assert "diverged" in records[-1]["stopped"]
+        assert all(record["stopped"] is None for record in records[:-1])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such locks")
@@ -223,16 +223,16 @@ def test_rates() -> None:
 def events(folder: Path) -> list[tuple[str, int, float]]:
     """The scalars of the event files in a folder, read from the record format itself: length, check, event, check."""
     proto = pytest.importorskip("tensorboardX.proto.event_pb2")
-    found = []
+    seen = []
     for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns):
         data, at = path.read_bytes(), 0
         while at < len(data):
             (size,) = struct.unpack_from("<Q", data, at)
             event = proto.Event.FromString(data[at + 12 : at + 12 + size])
-            found += [(value.tag, event.step, value.simple_value) for value in event.summary.value]
-            found += [("restart", event.step, 0.0)] if event.HasField("session_log") else []
+            seen += [(value.tag, event.step, value.simple_value) for value in event.summary.value]
+            seen += [("restart", event.step, 0.0)] if event.HasField("session_log") else []
             at += 16 + size
-    return found
+    return seen
 
 
 def test_tensorboard_gets_every_number(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,9 +242,9 @@ def test_tensorboard_gets_every_number(tmp_path: Path, monkeypatch: pytest.Monke
         patch.setattr("separatrix.selection.training.resumable", _Interrupted(5))
         assert ran(tmp_path, tensorboard=str(board)).exit_code == 130
     assert ran(tmp_path, tensorboard=str(board)).exit_code == 0
-    told = events(board / "seed-0")
-    restart = told.index(("restart", 41, 0.0))
-    lasting = [one for one in told[:restart] if one[1] < 41] + told[restart + 1 :]
+    recorded_events = events(board / "seed-0")
+    restart = recorded_events.index(("restart", 41, 0.0))
+    lasting = [one for one in recorded_events[:restart] if one[1] < 41] + recorded_events[restart + 1 :]
     wanted = []
     for record in train(SETTINGS):
         wanted += [(name, record.step, value) for name, value in numbers(record).items()]

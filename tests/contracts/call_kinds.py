@@ -72,15 +72,15 @@ class Call(nn.Module):
         masks = self.masks(keys)
         if len(keys) == 1:
             keys, values = keys[0], values[0]
-        found = sx.tensor_attention(query, keys, values, key_masks=masks, **self.options)
-        return both(*found) if self.options.get("return_lse") else found
+        output = sx.tensor_attention(query, keys, values, key_masks=masks, **self.options)
+        return both(*output) if self.options.get("return_lse") else output
 
     def definition(self, query: Tensor, *sets: Tensor) -> Tensor:
         keys, values = sets[: len(sets) // 2], sets[len(sets) // 2 :]
         ours = ("return_lse", "tolerance", "method")
         options = {name: option for name, option in self.options.items() if name not in ours}
-        found = reference.tensor_attention(query, keys, values, key_masks=self.masks(keys), **options)
-        return both(*found) if self.options.get("return_lse") else found[0]
+        output = reference.tensor_attention(query, keys, values, key_masks=self.masks(keys), **options)
+        return both(*output) if self.options.get("return_lse") else output[0]
 
 
 class Layer(nn.Module):

@@ -31,17 +31,17 @@ def same_gradients(function: Function, definition: Function, leaves: Sequence[Te
     outputs = [one(*leaves) for one in (function, definition)]
     count = len(outputs[0])
     for chosen in (*((at,) for at in range(count)), tuple(range(count))):
-        found, expected = (
+        actual, expected = (
             torch.autograd.grad(
-                [made[at] for at in chosen],
+                [output[at] for at in chosen],
                 leaves,
-                [_drawn(1, made)[at] for at in chosen],
+                [_drawn(1, output)[at] for at in chosen],
                 retain_graph=True,
                 materialize_grads=True,
             )
-            for made in outputs
+            for output in outputs
         )
-        _agree(found, expected, error)
+        _agree(actual, expected, error)
 
 
 def same_second_derivatives(function: Function, definition: Function, leaves: Sequence[Tensor], error: float) -> None:

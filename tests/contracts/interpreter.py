@@ -50,9 +50,9 @@ def interpreting() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch, triton.knobs.runtime.scope():
         triton.knobs.runtime.interpret = True
         for module in (tl, tl.standard):
-            for name, one in list(vars(module).items()):
-                if isinstance(one, JITFunction):
-                    patch.setattr(module, name, interpreter.InterpretedFunction(one.fn))
+            for name, item in list(vars(module).items()):
+                if isinstance(item, JITFunction):
+                    patch.setattr(module, name, interpreter.InterpretedFunction(item.fn))
         patch.setattr(interpreter.InterpretedFunction, "__call__", call_inside)
         _hurry(patch, tl.core, interpreter)
         patch.setattr(gpu_dispatch, "DEVICES", {"cpu"})

@@ -42,14 +42,14 @@ def become() -> dict[str, Any]:
     """The interpreter's conversion of operands: their types, shapes and bits, or the kind of error."""
     from triton.runtime import interpreter
 
-    found: dict[str, Any] = {}
+    seen: dict[str, Any] = {}
     for (name, one, other), options in product(list(operands()), OPTIONS):
         try:
             both = interpreter.interpreter_semantic.binary_op_type_checking_impl(one, other, *options)
         except Exception as error:
-            found[f"{name}, {options}"] = type(error).__name__
+            seen[f"{name}, {options}"] = type(error).__name__
         else:
-            found[f"{name}, {options}"] = [
+            seen[f"{name}, {options}"] = [
                 (
                     str(x.type),
                     x.handle.dtype.name,
@@ -59,7 +59,7 @@ def become() -> dict[str, Any]:
                 )
                 for x in both
             ]
-    return found
+    return seen
 
 
 def test_operands_become_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,8 +25,8 @@ def printed_by(codes: list[str]) -> list[str]:
     command = [sys.executable, "-W", "error", "-c", RUN_IN_ORDER, json.dumps(codes)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
-    found: list[str] = json.loads(done.stdout)
-    return found
+    parsed: list[str] = json.loads(done.stdout)
+    return parsed
 
 
 def refresh_page(path: Path) -> None:

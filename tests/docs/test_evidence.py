@@ -43,14 +43,14 @@ def test_the_records_match_the_current_claims() -> None:
     """The verdicts are those of the ledger, and the numbers those of the claims' current cells."""
     recorded, verdicts = evidence.recorded(), expected()
     assert tuple(recorded) == evidence.CLAIMS
-    for one in claims(only=evidence.CLAIMS):
-        assert recorded[one.id]["verdict"] == verdicts[one.id]
-        cells = [cell.arguments for cell in one.cells()]
+    for claim in claims(only=evidence.CLAIMS):
+        assert recorded[claim.id]["verdict"] == verdicts[claim.id]
+        cells = [cell.arguments for cell in claim.cells()]
         if all(
             cell.get("text", RECORDED_TEXT) == RECORDED_TEXT and cell.get("graph", RECORDED_GRAPH) == RECORDED_GRAPH
             for cell in cells
         ):
-            assert recorded[one.id]["cells"] == evidence.fingerprint(one), "run the claim, and docs._ext.evidence"
+            assert recorded[claim.id]["cells"] == evidence.fingerprint(claim), "run the claim, and docs._ext.evidence"
 
 
 def test_the_figure_is_drawn_from_the_records() -> None:
@@ -65,8 +65,8 @@ def test_a_page_with_another_number_is_stale() -> None:
     assert parts
     for part in parts:
         numbers = list(re.finditer(r"\d+\.\d\d+", part))
-        for found in numbers[:: max(len(numbers) // 5, 1)]:
-            other = f"{part[: found.start()]}9.99{part[found.end() :]}"
+        for number in numbers[:: max(len(numbers) // 5, 1)]:
+            other = f"{part[: number.start()]}9.99{part[number.end() :]}"
             assert refreshed(text.replace(part, other)) == text
 
 
@@ -131,6 +131,6 @@ def test_the_results_of_a_store_are_written(tmp_path: Path, monkeypatch: pytest.
 
 def test_without_a_store_the_commands_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert evidence._main([]) == 2
-    told = capsys.readouterr().out.splitlines()
-    assert len(told) == len(evidence.CLAIMS)
-    assert all(line.startswith("separatrix reproduce --profile full --only beyond/") for line in told)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(evidence.CLAIMS)
+    assert all(line.startswith("separatrix reproduce --profile full --only beyond/") for line in lines)

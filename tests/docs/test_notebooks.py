@@ -45,12 +45,12 @@ def test_opens_with_its_figure(path: Path) -> None:
     """Compare word by word: coordinates of points may differ in the last digit between machines."""
     first = "".join(json.loads(path.read_text())["cells"][0]["source"])
     assert re.search(rf"!\[[^]]{{40,}}\]\(figures/{path.stem}\.svg\)$", first)
-    shown = ElementTree.parse(path.parent / "figures" / f"{path.stem}.svg").getroot()
+    picture = ElementTree.parse(path.parent / "figures" / f"{path.stem}.svg").getroot()
     drawn = ElementTree.fromstring(labelled(DRAWN[path.stem]().to_dict()))
-    assert [*drawn.itertext()] == [text for text in shown.itertext()], (
+    assert [*drawn.itertext()] == [text for text in picture.itertext()], (
         "python -m tests.docs.refresh --made draws it anew"
     )
-    assert [part.tag for part in drawn.iter()] == [part.tag for part in shown.iter()]
+    assert [part.tag for part in drawn.iter()] == [part.tag for part in picture.iter()]
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

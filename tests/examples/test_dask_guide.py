@@ -112,7 +112,7 @@ def test_the_page_on_dask(root: Path, terminals: Terminals) -> None:
     assert terminals.start(page["python examples/dask_credentials.py"]).wait(PATIENCE) == 0, terminals.said()
     credentials = terminals.folder / "credentials"
     assert stat.S_IMODE(credentials.stat().st_mode) == 0o700
-    assert [one.name for one in credentials.iterdir()] == ["dask.yaml"]
+    assert [path.name for path in credentials.iterdir()] == ["dask.yaml"]
     again = terminals.start(page["python examples/dask_credentials.py"])
     assert again.wait(PATIENCE) == 1
     assert "is there already: remove it" in terminals.said()

@@ -47,8 +47,8 @@ def places(part: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """The paths to all parts of a request, including the request itself."""
     yield path
     items = part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ()
-    for key, one in items:
-        yield from places(one, (*path, key))
+    for key, item in items:
+        yield from places(item, (*path, key))
 
 
 def replaced(body: Any, path: tuple[Any, ...], value: Any) -> Any:
@@ -68,7 +68,7 @@ def replaced(body: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 def test_every_callback_of_the_page_is_tried(client, genuine: list[dict[str, Any]]) -> None:
     declared = client.get("/_dash-dependencies").get_json()
-    served = {one["output"] for one in declared if not one.get("clientside_function")}
+    served = {callback["output"] for callback in declared if not callback.get("clientside_function")}
     assert {body["output"] for body in genuine} == served
 
 
@@ -77,7 +77,7 @@ def test_no_request_causes_a_server_error(
 ) -> None:
     """Any part of any request replaced or removed: forty changes per callback, by a fixed seed, half of values."""
     chance = random.Random(0)
-    found: dict[int, int] = {}
+    seen: dict[int, int] = {}
     for body in genuine:
         ways = list(places(body))
         values = [path for path in ways if path and path[-1] == "value"]
@@ -89,13 +89,15 @@ def test_no_request_causes_a_server_error(
             said = f"{path} of {body['output'][:80]} as {value!r}"
             assert answer.status_code in (200, 204, 400), said
             assert OURS not in answer.text, said
-            found[answer.status_code] = found.get(answer.status_code, 0) + 1
+            seen[answer.status_code] = seen.get(answer.status_code, 0) + 1
     assert caplog.records == []
-    assert found[400] > found[200] > 0
+    assert seen[400] > seen[200] > 0
 
 
 def fields(genuine: list[dict[str, Any]]) -> dict[str, Any]:
-    return json.loads(json.dumps(next(one for one in genuine if one["output"].startswith("..separate-alert"))))
+    return json.loads(
+        json.dumps(next(callback for callback in genuine if callback["output"].startswith("..separate-alert")))
+    )
 
 
 @pytest.mark.parametrize(

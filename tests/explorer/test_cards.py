@@ -20,16 +20,16 @@ def refused() -> Drawing:
 
 
 def test_a_card_begins_with_the_outline_of_its_first_figure() -> None:
-    shown = json.dumps(figure_card("one", title="One", height=300, first=drawing).to_plotly_json(), default=_plain)
-    assert "data:image/svg+xml;base64," in shown
-    assert '"data": []' in shown
+    text = json.dumps(figure_card("one", title="One", height=300, first=drawing).to_plotly_json(), default=_plain)
+    assert "data:image/svg+xml;base64," in text
+    assert '"data": []' in text
 
 
 def test_a_card_begins_empty_where_the_first_figure_cannot_be_drawn() -> None:
     for first in (lambda: None, refused):
-        shown = json.dumps(figure_card("one", title="One", height=300, first=first).to_plotly_json(), default=_plain)
-        assert "data:image/svg" not in shown
-        assert '"data": []' in shown
+        text = json.dumps(figure_card("one", title="One", height=300, first=first).to_plotly_json(), default=_plain)
+        assert "data:image/svg" not in text
+        assert '"data": []' in text
 
 
 def _plain(one: object) -> object:

@@ -17,10 +17,10 @@ from separatrix.explorer.connections import BYTES_A_SECOND, GRACE_SECONDS, MOST,
 
 @pytest.fixture(scope="module")
 def place(serve: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> tuple[str, int]:
-    found = urlsplit(serve(tmp_path_factory.mktemp("results"), pages={"claims": claims_tab}))
-    assert found.hostname
-    assert found.port
-    return found.hostname, found.port
+    location = urlsplit(serve(tmp_path_factory.mktemp("results"), pages={"claims": claims_tab}))
+    assert location.hostname
+    assert location.port
+    return location.hostname, location.port
 
 
 @pytest.fixture
@@ -30,9 +30,9 @@ def slow(place: tuple[str, int]) -> Iterator[Callable[[bytes, int], list[socket.
 
     def open(beginning: bytes, count: int) -> list[socket.socket]:
         for _ in range(count):
-            one = socket.create_connection(place, timeout=900)
-            one.sendall(beginning)
-            opened.append(one)
+            connection = socket.create_connection(place, timeout=900)
+            connection.sendall(beginning)
+            opened.append(connection)
         return opened
 
     yield open

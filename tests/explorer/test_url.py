@@ -40,16 +40,16 @@ def test_every_bad_value_is_reported_and_the_default_is_used(tab, field: Field) 
     for bad in bad_values(field):
         with pytest.raises(ArgumentError):
             field.read(bad)
-        found = address.read({field.name: bad}, tab.FIELDS, compares=tab.COMPARES)
-        assert found.state[field.name] == field.default
-        [said] = found.notes
+        fields_read = address.read({field.name: bad}, tab.FIELDS, compares=tab.COMPARES)
+        assert fields_read.state[field.name] == field.default
+        [said] = fields_read.notes
         assert said.startswith(f"{field.name}: expected")
         assert said.endswith("is used instead.")
         if tab.COMPARES and not field.shared:
             second = field.name + address.SECOND
-            found = address.read({second: bad}, tab.FIELDS, compares=True)
-            assert found.state[second] == field.default
-            assert found.notes[0].startswith(f"{second}: expected")
+            fields_read = address.read({second: bad}, tab.FIELDS, compares=True)
+            assert fields_read.state[second] == field.default
+            assert fields_read.notes[0].startswith(f"{second}: expected")
 
 
 @pytest.mark.parametrize(("text", "value"), [("1,000", 1000), ("12,345,678", 12345678), ("1_000", None)])
@@ -93,9 +93,9 @@ def test_whole_numbers_are_kept_exactly(value: int) -> None:
 def test_no_query_breaks_anything(text: str) -> None:
     parameters, _ = address.query(f"?{text}")
     for tab in tabs().values():
-        found = address.read(parameters, tab.FIELDS, compares=tab.COMPARES)
+        fields_read = address.read(parameters, tab.FIELDS, compares=tab.COMPARES)
         for field in tab.FIELDS:
-            field.read(found.state[field.name])
+            field.read(fields_read.state[field.name])
 
 
 @given(
@@ -105,13 +105,13 @@ def test_no_query_breaks_anything(text: str) -> None:
 )
 def test_written_values_are_read_again(given_state: dict[str, str]) -> None:
     fields = (N, whole("d", "d", "", "", low=3, high=102, default="12"))
-    found = address.read(given_state, fields, compares=True)
-    parameters, notes = address.query(urlencode({"tab": "separate", **found.state}))
+    fields_read = address.read(given_state, fields, compares=True)
+    parameters, notes = address.query(urlencode({"tab": "separate", **fields_read.state}))
     assert notes == ()
     assert parameters["tab"] == "separate"
     again = address.read(parameters, fields, compares=True)
-    assert (again.state, again.notes) == (found.state, ())
-    assert address.compares(found.state) == any(name.endswith(".2") for name in given_state)
+    assert (again.state, again.notes) == (fields_read.state, ())
+    assert address.compares(fields_read.state) == any(name.endswith(".2") for name in given_state)
 
 
 def test_a_long_address_is_not_read() -> None:

@@ -47,7 +47,7 @@ def test_a_pattern_gives_its_mask_or_is_refused(mask):
     """Padding may hide the difference between two patterns: another pattern with the same mask is equally good."""
     queries, keys = mask.shape[-2:]
     try:
-        found = read_mask(mask, queries, keys)
+        pattern = read_mask(mask, queries, keys)
     except ArgumentError:
         # A window whose upper end is not visible in any key is not found. It must be a pattern, because every other
         # part is one.
@@ -55,7 +55,7 @@ def test_a_pattern_gives_its_mask_or_is_refused(mask):
         assert not torch.equal(mask, seen.expand_as(mask)), "a mask of padding alone was refused"
         assert (mask.int().diff(dim=-2) < 0).any(), "a causal mask was refused"
         return
-    assert torch.equal(found.allowed(range(queries), keys, CPU).expand_as(mask), mask)
+    assert torch.equal(pattern.allowed(range(queries), keys, CPU).expand_as(mask), mask)
 
 
 @given(masks(), st.data())
@@ -65,10 +65,10 @@ def test_one_entry_changed_is_another_mask(mask, data):
     where = data.draw(st.integers(0, mask.numel() - 1))
     changed.view(-1)[where] ^= True
     try:
-        found = read_mask(changed, *mask.shape[-2:])
+        pattern = read_mask(changed, *mask.shape[-2:])
     except ArgumentError:
         return
-    assert torch.equal(found.allowed(range(mask.shape[-2]), mask.shape[-1], CPU).expand_as(mask), changed)
+    assert torch.equal(pattern.allowed(range(mask.shape[-2]), mask.shape[-1], CPU).expand_as(mask), changed)
 
 
 @pytest.mark.parametrize(("queries", "keys", "offset"), [(5, 5, 0), (3, 8, 5), (4, 9, 2), (1, 6, 5)])
@@ -83,24 +83,24 @@ def test_masks_of_transformers(queries, keys, offset, window, padded):
         attention[0, :1] = False
         attention[1, 2] = False
     options = {"q_offset": offset, "mask_function": function, "attention_mask": attention}
-    made = make_mask(2, queries, keys, allow_is_causal_skip=False, **options)
+    mask = make_mask(2, queries, keys, allow_is_causal_skip=False, **options)
     own = sdpa_mask(2, queries, keys, allow_is_causal_skip=False, **options)
-    assert torch.equal(made, own)
-    found = read_mask(made, queries, keys)
-    assert torch.equal(found.allowed(range(queries), keys, CPU).expand_as(made), made)
+    assert torch.equal(mask, own)
+    pattern = read_mask(mask, queries, keys)
+    assert torch.equal(pattern.allowed(range(queries), keys, CPU).expand_as(mask), mask)
     if queries > 1 and not padded:
-        assert (found.offset, found.window) == (offset, window)
+        assert (pattern.offset, pattern.window) == (offset, window)
 
 
 @pytest.mark.parametrize("skip", [False, True])
 def test_padding_is_one_row(skip):
     attention = torch.tensor([[True, True, False], [True, True, True]])
     options = {"mask_function": bidirectional_mask_function, "allow_is_bidirectional_skip": skip}
-    made = make_mask(2, 500, 3, attention_mask=attention, **options)
-    assert made.shape == (2, 1, 1, 3)
+    mask = make_mask(2, 500, 3, attention_mask=attention, **options)
+    assert mask.shape == (2, 1, 1, 3)
     own = sdpa_mask(2, 500, 3, attention_mask=attention, allow_is_causal_skip=False, **options)
-    assert torch.equal(made.expand_as(own), own)
-    assert torch.equal(read_mask(made, 500, 3).seen, attention.unsqueeze(1))
+    assert torch.equal(mask.expand_as(own), own)
+    assert torch.equal(read_mask(mask, 500, 3).seen, attention.unsqueeze(1))
     nothing_hidden = make_mask(2, 500, 3, attention_mask=torch.ones_like(attention), **options)
     assert (nothing_hidden is None) == skip
     short = make_mask(2, 4, 5, attention_mask=attention, **options)  # a cache that is longer than the input

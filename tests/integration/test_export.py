@@ -93,7 +93,7 @@ def test_compiled_ahead_of_time_and_loaded_by_another_process(dynamic, forked, t
     save_file({k: v for name, (x, mask) in batches.items() for k, v in ((name, x), (f"mask {name}", mask))}, inputs)
     done = forked(LOADING, inputs, package, outputs)
     assert done.returncode == 0, done.stderr
-    found = load_file(outputs)
-    assert len(found) == len(shapes)
+    loaded = load_file(outputs)
+    assert len(loaded) == len(shapes)
     for name, given in batches.items():
-        torch.testing.assert_close(found[name], model(*given).detach(), rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(loaded[name], model(*given).detach(), rtol=1e-5, atol=1e-5)

@@ -96,7 +96,7 @@ def work(rank: int, folder: str) -> None:
     dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=RANKS)
     both = init_device_mesh("cpu", (1, RANKS), mesh_dim_names=("data", "heads"))
     mesh = both["heads"]
-    found = {}
+    seen = {}
     for name, options in LAYERS.items():
         block = Block(**options)
         if "sharded temperature" in name:
@@ -106,13 +106,13 @@ def work(rank: int, folder: str) -> None:
         if "FSDP" in name:
             fully_shard(block.attention, mesh=both["data"])
             register_fsdp_forward_method(block.attention, "decode")
-        found[name] = results(block)
+        seen[name] = results(block)
     multi_query = parallelize_module(Block(num_kv_heads=1), mesh, PLAN)
     try:
         multi_query(inputs())
     except ArgumentError as error:
-        found["one head of keys"] = str(error)
-    torch.save(found, f"{folder}/{rank}.pt")
+        seen["one head of keys"] = str(error)
+    torch.save(seen, f"{folder}/{rank}.pt")
     dist.destroy_process_group()
 
 

@@ -112,8 +112,8 @@ def test_wrongly_guessed_tokens_are_removed() -> None:
     inputs = {"input_ids": torch.tensor([[3, 4, 5, 6, 3, 4, 5, 6, 3, 4]])}
     options = {"max_new_tokens": 12, "do_sample": False, "eos_token_id": VOCABULARY - 1}
     expected = lm.generate(**inputs, **options)
-    found = lm.generate(**inputs, **options, prompt_lookup_num_tokens=3)
-    assert torch.equal(found, expected)
+    generated = lm.generate(**inputs, **options, prompt_lookup_num_tokens=3)
+    assert torch.equal(generated, expected)
 
 
 @pytest.mark.parametrize("kind", ["order 3", "near-linear"])
@@ -126,8 +126,8 @@ def test_generation_continues_from_a_cache(kind: str) -> None:
     assert cache.get_seq_length() == 6
     assert cache.layers[0].batch_size == 2
     for _ in range(2):
-        found = lm.generate(tokens, past_key_values=copy.deepcopy(cache), max_new_tokens=5, do_sample=False)
-        assert torch.equal(found, lm.generate(tokens, max_new_tokens=5, do_sample=False, use_cache=False))
+        generated = lm.generate(tokens, past_key_values=copy.deepcopy(cache), max_new_tokens=5, do_sample=False)
+        assert torch.equal(generated, lm.generate(tokens, max_new_tokens=5, do_sample=False, use_cache=False))
 
 
 @pytest.mark.parametrize("kind", ["order 3", "near-linear"])
@@ -140,8 +140,8 @@ def test_the_batch_of_a_cache_is_chosen_and_repeated(kind: str) -> None:
         cache.decode(layer, x[:, :5], 0)
         cache.batch_select_indices(torch.tensor([2, 0]))
         cache.batch_repeat_interleave(2)
-        found = cache.decode(layer, x[[2, 2, 0, 0], 5:], 0)
-        torch.testing.assert_close(found, expected[[2, 2, 0, 0], 5:], rtol=0, atol=1e-9)
+        output = cache.decode(layer, x[[2, 2, 0, 0], 5:], 0)
+        torch.testing.assert_close(output, expected[[2, 2, 0, 0], 5:], rtol=0, atol=1e-9)
         cache.reset()
         assert cache.get_seq_length() == 0
         torch.testing.assert_close(cache.decode(layer, x, 0), expected, rtol=0, atol=1e-9)

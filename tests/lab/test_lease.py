@@ -216,16 +216,16 @@ def test_two_runs_at_once_do_each_cell_once(tmp_path: Path) -> None:
     )
     arguments = [sys.executable, "-c", code, str(tmp_path / "results"), str(marks)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    runs = [subprocess.Popen(arguments, env=environment(), **pipes) for _ in range(2)]
-    assert [one.stdout.readline() for one in runs] == ["ready\n"] * 2
-    for one in runs:
-        one.stdin.write("go\n")
-        one.stdin.flush()
-    told = [tuple(map(int, one.communicate(timeout=900)[0].split())) for one in runs]
+    processes = [subprocess.Popen(arguments, env=environment(), **pipes) for _ in range(2)]
+    assert [process.stdout.readline() for process in processes] == ["ready\n"] * 2
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    tallies = [tuple(map(int, process.communicate(timeout=900)[0].split())) for process in processes]
     assert [path.read_text() for path in marks.iterdir()] == ["run\n"] * 60
-    assert [done + skipped for done, skipped in told] == [60, 60]
-    assert sum(done for done, _ in told) == 60
-    assert min(done for done, _ in told) > 0
+    assert [done + skipped for done, skipped in tallies] == [60, 60]
+    assert sum(done for done, _ in tallies) == 60
+    assert min(done for done, _ in tallies) > 0
 
 
 def test_a_run_waits_for_the_cells_of_another_and_takes_them_when_it_dies(tmp_path: Path) -> None:

@@ -287,9 +287,9 @@ def test_hostile_files_are_refused_in_a_sentence_with_little_time_and_memory(tmp
         [sys.executable, "-c", code, str(tmp_path)], env=environment(), capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert len(told) == len(HOSTILE) + 1
-    for kind, sentence in zip([*HOSTILE, "a pipe that nobody writes"], told.values(), strict=True):
+    parsed = json.loads(done.stdout)
+    assert len(parsed) == len(HOSTILE) + 1
+    for kind, sentence in zip([*HOSTILE, "a pipe that nobody writes"], parsed.values(), strict=True):
         assert sentence.startswith(str(tmp_path)), kind
         assert len(sentence) < 1500, kind
 

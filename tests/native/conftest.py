@@ -17,10 +17,10 @@ HERE = [] if native().library is None else runnable(native().library)
 @pytest.fixture
 def library() -> ctypes.CDLL:
     """The library, as this process has loaded it."""
-    found = native()
-    if found.library is None:
-        pytest.skip(f"There are no kernels to test. {found.reason}")
-    return found.library
+    kernels = native()
+    if kernels.library is None:
+        pytest.skip(f"There are no kernels to test. {kernels.reason}")
+    return kernels.library
 
 
 @pytest.fixture(params=ARCHITECTURES)

@@ -56,14 +56,14 @@ def test_the_best_kernels_run_by_default(forked, library: ctypes.CDLL) -> None:
 
 @pytest.mark.parametrize("name", ["avx512_bf16", "avx512", "avx2", "baseline", "neon"])
 def test_an_architecture_is_named(forked, library: ctypes.CDLL, name: str) -> None:
-    found = told(forked(TELL, SEPARATRIX_ISA=name))
+    actual = told(forked(TELL, SEPARATRIX_ISA=name))
     if name in runnable(library):
-        assert found == [name, "True", "SEPARATRIX_ISA names it."]
+        assert actual == [name, "True", "SEPARATRIX_ISA names it."]
     else:
         expected = (
             f"SEPARATRIX_ISA: expected 'none' or one of {runnable(library)}, which this processor runs; got {name!r}."
         )
-        assert found == ["refused", expected]
+        assert actual == ["refused", expected]
 
 
 def test_unknown_architectures_are_refused(forked, library: ctypes.CDLL) -> None:

@@ -66,13 +66,13 @@ def test_norms(architecture: str, shape: tuple[int, ...], dtype: torch.dtype, po
     factors, weights = torch.randn(2, heads, d, generator=generator, dtype=torch.float64)
     weights = weights.abs()
     y = (x.to(torch.float64) * factors.unsqueeze(1)).abs()
-    found = token_norms(x, power, factors, None, weights)
-    assert found is not None
+    norms = token_norms(x, power, factors, None, weights)
+    assert norms is not None
     within = {"rtol": (2 * d + 2 * power + 4) * 2.0**-53, "atol": 0.0}
-    torch.testing.assert_close(found.powers, (y**power).sum(-1), **within)
-    torch.testing.assert_close(found.weighted, (y * weights.unsqueeze(1)).sum(-1), **within)
+    torch.testing.assert_close(norms.powers, (y**power).sum(-1), **within)
+    torch.testing.assert_close(norms.weighted, (y * weights.unsqueeze(1)).sum(-1), **within)
     most = (y**power).sum(-1).amax(1) if length else torch.zeros(heads).double()
-    torch.testing.assert_close(found.largest, most, **within)
+    torch.testing.assert_close(norms.largest, most, **within)
     seen = token_norms(x, power, factors, mask)
     assert seen is not None
     assert seen.powers is None

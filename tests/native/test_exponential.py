@@ -232,10 +232,10 @@ def test_whole_powers_are_exact(library: ctypes.CDLL, architecture: str, name: s
 def test_the_ends_of_the_range_are_normal_numbers(library: ctypes.CDLL, architecture: str, name: str) -> None:
     info, low = np.finfo(TYPES[name]), source(name).lowest
     x = np.array([low, np.nextafter(info.dtype.type(low), info.dtype.type(0)), info.maxexp - 1], info.dtype)
-    found = exp2(library, x)
-    assert np.isfinite(found).all()
-    assert (found >= info.smallest_normal).all()
-    assert found == pytest.approx(np.exp2(x.astype(np.longdouble)).astype(np.float64), rel=4 * float(info.eps))
+    powers = exp2(library, x)
+    assert np.isfinite(powers).all()
+    assert (powers >= info.smallest_normal).all()
+    assert powers == pytest.approx(np.exp2(x.astype(np.longdouble)).astype(np.float64), rel=4 * float(info.eps))
 
 
 @pytest.mark.parametrize("name", TYPES)
@@ -251,9 +251,9 @@ def test_nan_stays_nan(library: ctypes.CDLL, architecture: str, name: str) -> No
     for lane in range(33):
         x = np.zeros(33, TYPES[name])
         x[lane] = given[lane % len(given)]
-        found = exp2(library, x)
-        assert np.isnan(found[lane])
-        assert np.isfinite(np.delete(found, lane)).all()
+        powers = exp2(library, x)
+        assert np.isnan(powers[lane])
+        assert np.isfinite(np.delete(powers, lane)).all()
 
 
 @pytest.mark.parametrize("name", TYPES)

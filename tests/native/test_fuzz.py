@@ -31,10 +31,10 @@ def test_random_calls_agree_with_literal_loops(root: Path, library: ctypes.CDLL,
         assert done.returncode == 0, done.stdout + done.stderr
         said += done.stdout
     print(said)
-    told = (
+    description = (
         r"^(\w+) +3000 cases of seed 3, (\d+) numbers: .* (\d+) queries that attend a NaN, (\d+) numbers of half types$"
     )
-    ran = {name: [int(count) for count in counts] for name, *counts in re.findall(told, said, re.M)}
+    ran = {name: [int(count) for count in counts] for name, *counts in re.findall(description, said, re.M)}
     assert set(runnable(library)) <= set(ran)
     assert all(numbers > 10**6 and planted > 100 and halves > 10**5 for numbers, planted, halves in ran.values())
     narrow = {name: int(calls) for name, calls in re.findall(r"^(\w+) .* in bfloat16 \((\d+) calls\)", said, re.M)}

@@ -25,8 +25,8 @@ def symbols(file: Path, *options: str) -> Iterator[tuple[str, str]]:
     """Kind and name of each symbol that a file defines."""
     said = subprocess.run(["nm", "-C", "--defined-only", *options, file], capture_output=True, text=True, check=True)
     for line in said.stdout.splitlines():
-        if found := re.match(r"[0-9a-f]* +([A-Za-z]) (.*)", line):
-            yield found[1], found[2]
+        if match := re.match(r"[0-9a-f]* +([A-Za-z]) (.*)", line):
+            yield match[1], match[2]
 
 
 def merged(file: Path, architecture: str) -> set[str]:

@@ -76,18 +76,18 @@ def test_a_bounded_layer_is_made_by_its_own_class_too():
 def test_weights_are_saved_with_their_configuration(options):
     layer, other = make(seed=1, **options), make(seed=2, **options)
     saved = layer.state_dict()
-    found = json.loads(bytes(saved["_extra_state"].tolist()))
-    assert found["order"] == layer.order
-    assert found["bound"] == options.get("bound")
-    assert found["tolerance"] == options.get("tolerance")
+    parsed = json.loads(bytes(saved["_extra_state"].tolist()))
+    assert parsed["order"] == layer.order
+    assert parsed["bound"] == options.get("bound")
+    assert parsed["tolerance"] == options.get("tolerance")
     file = io.BytesIO()
     torch.save(saved, file)
     file.seek(0)
     for weights in (load(save(saved)), torch.load(file, weights_only=True), pickle.loads(pickle.dumps(saved))):
         other = make(seed=2, **options)
         other.load_state_dict(weights)
-        for one, two in zip(layer.parameters(), other.parameters(), strict=True):
-            assert torch.equal(one, two)
+        for actual, two in zip(layer.parameters(), other.parameters(), strict=True):
+            assert torch.equal(actual, two)
 
 
 @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ def test_weights_of_another_configuration_are_refused_and_change_nothing(saved, 
         given, layer = nn.Sequential(given), nn.Sequential(layer)
     with pytest.raises(sx.ArgumentError, match=said):
         layer.load_state_dict(given.state_dict(), strict=strict)
-    for one, two in zip(layer.parameters(), before.parameters(), strict=True):
-        assert torch.equal(one, two)
+    for actual, two in zip(layer.parameters(), before.parameters(), strict=True):
+        assert torch.equal(actual, two)
 
 
 def test_settings_that_may_differ():

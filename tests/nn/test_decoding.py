@@ -506,8 +506,8 @@ def test_padding_is_reordered_trimmed_saved_and_pickled(windows):
         mask = torch.cat([LEFT[chosen], torch.zeros(3, 4, dtype=torch.bool)], 1)
         whole = layer(x[chosen], key_padding_mask=mask, is_causal=True)[:, 6:]
         for one in (pickle.loads(pickle.dumps(cache)), copy.deepcopy(cache), other, cache):
-            found = decoded(layer, x[chosen, 6:], [1, 2], one)
-            torch.testing.assert_close(found, whole, rtol=0, atol=1e-11)
+            output = decoded(layer, x[chosen, 6:], [1, 2], one)
+            torch.testing.assert_close(output, whole, rtol=0, atol=1e-11)
         other.load_state_dict(layer.cache(3, spare=2).state_dict())  # of a cache that never had a mask
         torch.testing.assert_close(decoded(layer, x, [4], other), layer(x, is_causal=True), rtol=0, atol=1e-11)
 
@@ -544,8 +544,8 @@ def test_a_layer_with_a_tolerance_leaves_padding_out_of_its_sums():
         mask = torch.cat([LEFT[chosen], torch.zeros(3, 4, dtype=torch.bool)], 1)
         whole = layer(x[chosen], key_padding_mask=mask, is_causal=True)[:, 6:]
         for one in (pickle.loads(pickle.dumps(cache)), copy.deepcopy(cache), other, cache):
-            found = decoded(layer, x[chosen, 6:], [1, 2], one)
-            torch.testing.assert_close(found, whole, rtol=0, atol=1e-11)
+            output = decoded(layer, x[chosen, 6:], [1, 2], one)
+            torch.testing.assert_close(output, whole, rtol=0, atol=1e-11)
             assert one.tokens == (10, 10)
         with pytest.raises(sx.ArgumentError, match="tokens cannot be removed from sums"):
             cache.trim(6)
@@ -559,9 +559,9 @@ def test_gradients_through_padding(options):
     cache = layer.cache(3)
     parts = torch.cat([layer.decode(x[:, :4], cache, key_padding_mask=LEFT[:, :4]), layer.decode(x[:, 4:], cache)], 1)
     weights = draw(3, 6, 12, seed=2)
-    (found,) = torch.autograd.grad((parts * weights).sum(), x)
+    (gradients,) = torch.autograd.grad((parts * weights).sum(), x)
     (expected,) = torch.autograd.grad((layer(x, key_padding_mask=LEFT, is_causal=True) * weights).sum(), x)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(gradients, expected, rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("options", [{}, {"windows": 4}, {"bound": 0.5, "tolerance": 0.01}])
@@ -573,10 +573,10 @@ def test_a_shallow_copy_of_a_cache_has_its_own_tokens(options, recorded):
         layer.decode(x[:, :4], cache)
         twin = copy.copy(cache)
         layer.decode(other[:, 4:], twin)
-        found = layer.decode(x[:, 4:], cache)
+        output = layer.decode(x[:, 4:], cache)
         expected = layer(x, is_causal=True)[:, 4:]
         assert twin.tokens == cache.tokens == (9, 9)
-        assert (found - expected).abs().max() <= (0.02 if "tolerance" in options else ROUNDING[x.dtype])
+        assert (output - expected).abs().max() <= (0.02 if "tolerance" in options else ROUNDING[x.dtype])
 
 
 @pytest.mark.parametrize("options", [{}, {"bound": 0.5, "tolerance": 0.01}])

@@ -87,8 +87,8 @@ def test_jagged_tensors():
     parts = [draw(length, 24, seed=length) for length in (4, 7, 1)]
     x = torch.nested.nested_tensor(parts, layout=torch.jagged).requires_grad_()
     out = layer(x, is_causal=True)
-    for found, part in zip(out.unbind(), parts, strict=True):
-        torch.testing.assert_close(found, layer(part, is_causal=True), rtol=0, atol=1e-12)
+    for actual, part in zip(out.unbind(), parts, strict=True):
+        torch.testing.assert_close(actual, layer(part, is_causal=True), rtol=0, atol=1e-12)
     (x + out).values().sum().backward()
     assert x.grad.values().shape == (12, 24)
 

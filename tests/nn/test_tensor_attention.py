@@ -230,11 +230,11 @@ def test_the_generator():
     assert torch.equal(torch.get_rng_state(), state)
     with torch.random.fork_rng():
         torch.manual_seed(5)
-        one = TensorAttention(8, 2)
+        layer = TensorAttention(8, 2)
         torch.manual_seed(5)
         two = TensorAttention(8, 2)
         three = TensorAttention(8, 2)
-    assert torch.equal(one.q_proj.weight, two.q_proj.weight)
+    assert torch.equal(layer.q_proj.weight, two.q_proj.weight)
     assert not torch.equal(two.q_proj.weight, three.q_proj.weight)
 
 

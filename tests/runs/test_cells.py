@@ -53,7 +53,7 @@ def test_runs_are_read_back(tmp_path: Path) -> None:
         trained_into(tmp_path, SMALL, every)
     with Store.open(tmp_path) as store:
         first, second = stored_runs(store)
-        assert [one.name for one in stored_runs(store, second.name)] == [second.name]
+        assert [stored_run.name for stored_run in stored_runs(store, second.name)] == [second.name]
         assert list(stored_runs(store, "run-000000000000")) == []
     assert first.settings == second.settings == SMALL
     assert (sorted(first.kept()), sorted(second.kept())) == ([20, 40, 50], [50])

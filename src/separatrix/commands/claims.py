@@ -52,7 +52,7 @@ def claims(
     judgements = _judged(chosen, store) if is_stored else _recalled(chosen)
     judged = [judgement for judgement in judgements if verdict is None or judgement.verdict.value in verdict]
     if as_json:
-        typer.echo(json.dumps([_told(judgement) for judgement in judged], indent=2, ensure_ascii=False))
+        typer.echo(json.dumps([_as_json(judgement) for judgement in judged], indent=2, ensure_ascii=False))
     elif (chosen and not judged) or ((place or text) and not chosen):
         typer.echo("No claim matches. `separatrix claims` lists all claims.")
     else:
@@ -97,7 +97,7 @@ def _is_about(claim: Claim, place: str | None, text: str | None) -> bool:
     return text is None or any(text.casefold() in part.casefold() for part in parts)
 
 
-def _told(judgement: Judgement) -> dict[str, Any]:
+def _as_json(judgement: Judgement) -> dict[str, Any]:
     """A claim and its verdict as a JSON object; infinities and NaN are strings, and formulas are LaTeX."""
     claim, finding = judgement.claim, judgement.finding
     return {

@@ -35,7 +35,7 @@ def print_table(judgements: Sequence[Judgement]) -> None:
         typer.echo(
             f"{typer.style(verdict, fg=_COLOURS.get(verdict))}{' ' * (margin - len(verdict))}{judgement.claim.id}"
         )
-        typer.echo(_fitted(_told(judgement), width, margin, lines))
+        typer.echo(_fitted(_parts(judgement), width, margin, lines))
     typer.echo(str(count((judgement.claim, judgement.verdict) for judgement in judgements)))
 
 
@@ -64,7 +64,7 @@ def print_summary(judgements: Sequence[Judgement]) -> None:
     typer.echo(_wrapped(str(count((judgement.claim, judgement.verdict) for judgement in judgements)), width, 0))
 
 
-def _told(judgement: Judgement) -> tuple[str, list[str], list[str]]:
+def _parts(judgement: Judgement) -> tuple[str, list[str], list[str]]:
     """The statement with cells, time and note; the numbers of the evidence; definitions and earlier rules."""
     have = ""
     if judgement.keys:
@@ -79,14 +79,14 @@ def _told(judgement: Judgement) -> tuple[str, list[str], list[str]]:
     return readable(head), [readable(number) for number in numbers], [readable(text) for text in more]
 
 
-def _fitted(told: tuple[str, list[str], list[str]], width: int, margin: int, lines: int | None) -> str:
+def _fitted(parts: tuple[str, list[str], list[str]], width: int, margin: int, lines: int | None) -> str:
     """As many of the texts as fit in the lines, at least the first, and what is left out.
 
     The numbers that are left out are in the report. Where only definitions or earlier rules are, `separatrix claims`
     shows them if fewer claims are requested.
     """
-    head, numbers, others = told
-    pieces = [head, *numbers, *others]
+    head, numbers, details = parts
+    pieces = [head, *numbers, *details]
     for kept in range(len(pieces), 0, -1):
         hidden_numbers = max(len(numbers) + 1 - kept, 0)
         more = ""

@@ -27,10 +27,10 @@ _LARGEST_EXACT = 2**53
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
-def shown(value: Any, spell: Callable[[Any], str] = repr) -> str:
+def quoted(value: Any, spell: Callable[[Any], str] = repr) -> str:
     """A value as an error quotes it, cut off after 80 characters; `spell` converts it to text.
 
-    >>> shown([1, 2]), len(shown("x" * 10**6))
+    >>> quoted([1, 2]), len(quoted("x" * 10**6))
     ('[1, 2]', 80)
     """
     try:
@@ -42,7 +42,9 @@ def shown(value: Any, spell: Callable[[Any], str] = repr) -> str:
 
 def refuse(value: Any, name: str) -> Plain:
     """Raise the error that a value is not plain; `name` is what the error calls the value."""
-    raise ArgumentError(name, expected="None, a bool, a number, a string, or a list or dict of these", got=shown(value))
+    raise ArgumentError(
+        name, expected="None, a bool, a number, a string, or a list or dict of these", got=quoted(value)
+    )
 
 
 def canonical(value: Any, name: str = "value", other: Callable[[Any, str], Plain] = refuse) -> str:
@@ -111,7 +113,7 @@ def fitted(value: Plain, hint: Any, name: str) -> Plain:
     match get_origin(hint):
         case None if hint is float and type(value) is int:
             if abs(value) > _LARGEST_EXACT:
-                raise ArgumentError(name, expected="a number that a float64 holds exactly", got=shown(value))
+                raise ArgumentError(name, expected="a number that a float64 holds exactly", got=quoted(value))
             return float(value)
         case None if type(value) is hint and not (hint is float and math.isnan(value)):
             return value
@@ -127,7 +129,7 @@ def fitted(value: Plain, hint: Any, name: str) -> Plain:
             return [fitted(item, parts[0], f"{name}[{i}]") for i, item in enumerate(value)]
         case x if x is dict and isinstance(value, Mapping):
             return {fitted(key, str, name): fitted(item, parts[1], f"{name}.{key}") for key, item in value.items()}
-    raise ArgumentError(name, expected=spelled(hint), got=shown(value))
+    raise ArgumentError(name, expected=spelled(hint), got=quoted(value))
 
 
 def spelled(hint: Any) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError
-from separatrix.lab.canonical_json import shown
+from separatrix.lab.canonical_json import quoted
 
 MOST_VALUES = 100_000
 """The most values that an axis may have, and the most seeds that may be listed."""
@@ -31,7 +31,7 @@ def decimal(text: str) -> Decimal:
         value = None
     if value is None or (value.is_finite() and (math.isinf(float(value)) or (value and not float(value)))):
         expected = f"one of at most {MOST_DIGITS} digits, and neither too large nor too small for a float64"
-        raise ArgumentError("a number", expected=expected, got=shown(text, str))
+        raise ArgumentError("a number", expected=expected, got=quoted(text, str))
     return value
 
 
@@ -76,7 +76,7 @@ def spread(table: dict[str, Any], field: str) -> list[int] | list[float]:
     values = _steps(first, last, exact["step"]) if "step" in exact else _powers(first, last, exact["factor"])
     if not values:
         expected = f"a value that the steps reach, within {MOST_VALUES:,} values"
-        raise ArgumentError(f"{field}.to", expected=expected, got=shown(as_float(table["to"])))
+        raise ArgumentError(f"{field}.to", expected=expected, got=quoted(as_float(table["to"])))
     whole = all(isinstance(value, int) for value in table.values())
     try:
         return [a // b for a, b in values] if whole else [a / b for a, b in values]  # exact, or rounded once
@@ -113,4 +113,4 @@ def _powers(first: Fraction, last: Fraction, factor: Fraction) -> list[tuple[int
 def _exact(value: Any, field: str) -> Fraction:
     if is_whole(value) or (isinstance(value, Decimal) and value.is_finite()):
         return Fraction(checked(value, field))
-    raise ArgumentError(field, expected="a number", got="nothing" if value is None else shown(as_float(value)))
+    raise ArgumentError(field, expected="a number", got="nothing" if value is None else quoted(as_float(value)))

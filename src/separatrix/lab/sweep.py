@@ -31,7 +31,7 @@ from typing import Any
 from separatrix.checks import either, is_whole
 from separatrix.errors import ArgumentError
 from separatrix.lab import tomlfile
-from separatrix.lab.canonical_json import canonical, shown
+from separatrix.lab.canonical_json import canonical, quoted
 from separatrix.lab.cell import Cell
 from separatrix.lab.ranges import MOST_VALUES, as_float, checked, decimal, spread
 from separatrix.lab.registry import LARGEST_SEED, Experiment, named
@@ -122,7 +122,7 @@ def _sweep(table: dict[str, Any]) -> Sweep:
     recipe = named(_typed(table, "experiment", str, "a string"))
     combine = _typed(table, "combine", str, "a string", "product")
     if combine not in COMBINATIONS:
-        raise ArgumentError("combine", expected=either(COMBINATIONS), got=shown(combine))
+        raise ArgumentError("combine", expected=either(COMBINATIONS), got=quoted(combine))
     baseline = {
         name: _fitted(recipe, f"baseline.{name}", name, value)
         for name, value in _typed(table, "baseline", dict, "a table", {}).items()
@@ -144,14 +144,14 @@ def _sweep(table: dict[str, Any]) -> Sweep:
 def _typed(table: dict[str, Any], field: str, kind: type, words: str, default: Any = None) -> Any:
     value = table.get(field, default)
     if type(value) is not kind:
-        raise ArgumentError(field, expected=words, got="nothing" if value is None else shown(as_float(value)))
+        raise ArgumentError(field, expected=words, got="nothing" if value is None else quoted(as_float(value)))
     return value
 
 
 def _check_name(recipe: Experiment, field: str, name: str) -> None:
     if name not in recipe.hints:
         known = ", ".join(recipe.hints)
-        raise ArgumentError(shown(field, str), expected=f"a parameter of {recipe.name} ({known})", got=shown(name))
+        raise ArgumentError(quoted(field, str), expected=f"a parameter of {recipe.name} ({known})", got=quoted(name))
 
 
 def _fitted(recipe: Experiment, field: str, name: str, value: Any) -> Any:
@@ -164,7 +164,7 @@ def _axis(recipe: Experiment, name: str, value: Any) -> list[Any]:
     _check_name(recipe, field, name)
     if not isinstance(value, dict | list) or not value:
         expected = "a list of values, or a range { from, to, step or factor }"
-        raise ArgumentError(field, expected=expected, got=shown(as_float(value)))
+        raise ArgumentError(field, expected=expected, got=quoted(as_float(value)))
     _refuse_many(value, field)
     if isinstance(value, dict):
         fitted = [recipe.fitted(name, item, field) for item in spread(value, field)]
@@ -184,7 +184,7 @@ def _refuse_twins(values: Sequence[Any], field: str) -> None:
     for i, value in enumerate(values):
         text = canonical(value)
         if text in seen:
-            raise ArgumentError(f"{field}[{i}]", expected="a value that did not come before", got=shown(value))
+            raise ArgumentError(f"{field}[{i}]", expected="a value that did not come before", got=quoted(value))
         seen.add(text)
 
 
@@ -194,15 +194,17 @@ def _seeds(table: dict[str, Any]) -> Sequence[int]:
     if "trials" in table:
         trials = _typed(table, "trials", int, "an integer >= 1")
         if not is_whole(trials, low=1, high=LARGEST_SEED):
-            raise ArgumentError("trials", expected="an integer from 1 to 2^63 - 1", got=shown(trials))
+            raise ArgumentError("trials", expected="an integer from 1 to 2^63 - 1", got=quoted(trials))
         return range(trials)
     given = table["seeds"]
     seeds: Any = spread(given, "seeds") if isinstance(given, dict) else given
     if not isinstance(seeds, list) or not seeds:
-        raise ArgumentError("seeds", expected="a list of integers >= 0, or a range of them", got=shown(as_float(seeds)))
+        raise ArgumentError(
+            "seeds", expected="a list of integers >= 0, or a range of them", got=quoted(as_float(seeds))
+        )
     _refuse_many(seeds, "seeds")
     for i, seed in enumerate(seeds):
         if not is_whole(seed, low=0, high=LARGEST_SEED):
-            raise ArgumentError(f"seeds[{i}]", expected="an integer from 0 to 2^63 - 1", got=shown(as_float(seed)))
+            raise ArgumentError(f"seeds[{i}]", expected="an integer from 0 to 2^63 - 1", got=quoted(as_float(seed)))
     _refuse_twins(seeds, "seeds")
     return list(seeds)

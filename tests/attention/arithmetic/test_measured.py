@@ -40,8 +40,8 @@ def test_errors_are_those_that_mpmath_finds(dtype):
         truth = [mpmath.exp(mpmath.mpf(each)) for each in x.tolist()]
         pairs = zip(torch.exp(x).tolist(), truth, strict=True)
         expected = max(abs(mpmath.mpf(a) - t) / t for a, t in pairs) / u
-        found = measured._units(torch.exp(x), [measured.Decimal(each).exp() for each in x.tolist()])
-        assert found == pytest.approx(float(expected), rel=1e-9)
+        actual = measured._units(torch.exp(x), [measured.Decimal(each).exp() for each in x.tolist()])
+        assert actual == pytest.approx(float(expected), rel=1e-9)
         A, B = measured._matrix(1, 40, dtype, "cpu", 1), measured._matrix(1, 40, dtype, "cpu", 2).mT
         terms = [mpmath.mpf(a) * mpmath.mpf(b) for a, b in zip(A[0].tolist(), B[:, 0].tolist(), strict=True)]
         error = abs(mpmath.mpf((A @ B).item()) - mpmath.fsum(terms))
@@ -160,6 +160,6 @@ def test_the_page_lists_the_assumptions(root):
     page = (root / "docs" / "derivations" / "assumptions.md").read_text()
     _, table = page.split("\n| assumption | ", 1)
     rows = table.split("\n\n", 1)[0].splitlines()[2:]
-    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == [each.name for each in ASSUMPTIONS]
-    for row, each in zip(rows, ASSUMPTIONS, strict=True):
-        assert [cell.replace("\\|", "|") for cell in row.split(" | ")[1:3]] == [each.statement, f"{each.limit:g}"]
+    assert [row.split(" | ")[0].removeprefix("| ") for row in rows] == [assumption.name for assumption in ASSUMPTIONS]
+    for row, actual in zip(rows, ASSUMPTIONS, strict=True):
+        assert [cell.replace("\\|", "|") for cell in row.split(" | ")[1:3]] == [actual.statement, f"{actual.limit:g}"]

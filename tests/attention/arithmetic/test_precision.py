@@ -83,11 +83,11 @@ def test_subnormal_keys_count_where_nothing_is_flushed():
     """The same call is within its certificate of mpmath's result, -0.41."""
     query, scale = torch.tensor([[2.0**100]]), 2.0**27
     key, value = torch.tensor([[2.0**-130], [2.0**-127]]), torch.tensor([[1.0], [-1.0]])
-    found = sx.certified_attention(query, key, value, scale=scale, tolerance=1e-6)
+    result = sx.certified_attention(query, key, value, scale=scale, tolerance=1e-6)
     with mpmath.workdps(40):
         low, high = mpmath.exp(mpmath.mpf(1) / 8), mpmath.exp(1)
-        error = abs(mpmath.mpf(found.output.item()) - (low - high) / (low + high))
-    assert error <= found.certificate.total <= 1e-6
+        error = abs(mpmath.mpf(result.output.item()) - (low - high) / (low + high))
+    assert error <= result.certificate.total <= 1e-6
 
 
 @pytest.mark.skipif(

@@ -44,11 +44,11 @@ def test_balls_contain_the_sum_over_all_tuples(order, heavy):
     exact = [attend_tuples(q.vector, *head.attended(q.spans), head.scale, 256) for q in queries]
     before = [math.inf] * 3
     for degree in (1, 3, 7, 13):
-        found = attend_expansion(head, queries, degree)
-        for i, (one, truth) in enumerate(zip(found, exact, strict=True)):
-            assert one.lse.overlaps(truth.lse)
-            assert all(a.overlaps(b) for a, b in zip(one.output, truth.output, strict=True))
-            width = max(float(ball.rad()) for ball in (*one.output, one.lse))
+        output = attend_expansion(head, queries, degree)
+        for i, (actual, truth) in enumerate(zip(output, exact, strict=True)):
+            assert actual.lse.overlaps(truth.lse)
+            assert all(a.overlaps(b) for a, b in zip(actual.output, truth.output, strict=True))
+            width = max(float(ball.rad()) for ball in (*actual.output, actual.lse))
             assert width < max(before[i] / 10, 1e-11)
             before[i] = width
 
@@ -75,12 +75,12 @@ def test_constant_values_need_no_expansion():
 @pytest.mark.parametrize("width", [0, 1, 2, 5])
 def test_all_monomials_once_and_their_coefficients(width):
     degree = 4
-    made = MonomialTable(width, degree)
+    table = MonomialTable(width, degree)
     expected = {a for a in itertools.product(range(degree + 1), repeat=width) if sum(a) <= degree}
     x = np.random.default_rng(0).uniform(0.5, 1, (width, 3))
-    values = made.evaluate(torch.from_numpy(x)).numpy()
-    coefficients = made.coefficients([arb(2.0)] * width)
-    assert len(values) == len(coefficients) == len(expected) == made.count(degree)
+    values = table.evaluate(torch.from_numpy(x)).numpy()
+    coefficients = table.coefficients([arb(2.0)] * width)
+    assert len(values) == len(coefficients) == len(expected) == table.count(degree)
     literal = sorted(tuple(np.prod(x.T ** np.array(a), 1)) for a in expected)
     np.testing.assert_allclose(sorted(map(tuple, values)), literal, rtol=1e-14)
     total = sum(float(c) for c in coefficients)

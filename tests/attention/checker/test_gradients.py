@@ -43,12 +43,12 @@ CALLS = {
 def test_gradients_of_autograd_pass_and_perturbed_ones_fail(name):
     (query, keys, values), options = CALLS[name]
     incoming = draw(7, *query.shape[:-1], values[0].shape[-1])
-    found = by_autograd(query, keys, values, incoming, **options)
-    kept = check_gradients(found, incoming, promise(query, len(keys), 1e-13), query, keys, values, **options)
+    gradients = by_autograd(query, keys, values, incoming, **options)
+    kept = check_gradients(gradients, incoming, promise(query, len(keys), 1e-13), query, keys, values, **options)
     assert kept.held, kept
-    for part in (found[0], *found[1], *found[2]):
+    for part in (gradients[0], *gradients[1], *gradients[2]):
         part.view(-1)[0] += 1.0
-        wrong = check_gradients(found, incoming, promise(query, len(keys), 1e-3), query, keys, values, **options)
+        wrong = check_gradients(gradients, incoming, promise(query, len(keys), 1e-3), query, keys, values, **options)
         assert not wrong.held
         part.view(-1)[0] -= 1.0
 
@@ -57,11 +57,11 @@ def test_grouped_and_broadcast_heads():
     query, _, _ = inputs(3, 2, [3, 2], batch=(2, 4))
     _, keys, values = inputs(3, 2, [3, 2], batch=(2,))
     incoming = draw(7, 2, 4, 2, 2)
-    found = by_autograd(query, keys, values, incoming, enable_gqa=True)
+    gradients = by_autograd(query, keys, values, incoming, enable_gqa=True)
     options = {"enable_gqa": True}
-    kept = check_gradients(found, incoming, promise(query, 2, 1e-13), query, keys, values, **options)
+    kept = check_gradients(gradients, incoming, promise(query, 2, 1e-13), query, keys, values, **options)
     assert kept.held, kept
-    turned = (found[0], [key.roll(1, 0) for key in found[1]], found[2])
+    turned = (gradients[0], [key.roll(1, 0) for key in gradients[1]], gradients[2])
     assert not check_gradients(turned, incoming, promise(query, 2, 1e-4), query, keys, values, **options).held
 
 
@@ -80,9 +80,9 @@ def test_the_allowed_error_scales_with_the_incoming_gradient():
 def test_a_nan_gradient_is_broken():
     query, keys, values = inputs(2, 2, [3])
     incoming = draw(7, 2, 2, 2)
-    found = by_autograd(query, keys, values, incoming)
-    found[1][0][1, 2, 0] = math.nan
-    wrong = check_gradients(found, incoming, promise(query, 1, math.inf), query, keys, values)
+    gradients = by_autograd(query, keys, values, incoming)
+    gradients[1][0][1, 2, 0] = math.nan
+    wrong = check_gradients(gradients, incoming, promise(query, 1, math.inf), query, keys, values)
     assert (wrong.held, wrong.what, wrong.worst) == (False, "keys[0]", (1, 2, 0))
     assert str(wrong) == "broken, the gradient of keys[0] at entry 1, 2, 0: it is nan."
 

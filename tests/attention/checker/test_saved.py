@@ -40,9 +40,9 @@ def test_a_saved_call_is_loaded(tmp_path, options, dtype):
     assert torch.equal(loaded.lse, result.lse)
     assert torch.equal(loaded.certificate.per_query, result.certificate.per_query)
     assert (loaded.certificate.total, loaded.certificate.lse) == (result.certificate.total, result.certificate.lse)
-    found = loaded.verify()
-    assert found.held, found
-    assert found == sx.verify(result, *loaded.arguments, **options)
+    verification = loaded.verify()
+    assert verification.held, verification
+    assert verification == sx.verify(result, *loaded.arguments, **options)
 
 
 def test_grouped_heads_are_saved(tmp_path):

@@ -18,10 +18,10 @@ from tests.attention.checker.oracle import draw_sets, holds, literal
 def test_balls_contain_the_results_of_mpmath(lengths, size):
     query, keys, values = draw_sets(len(lengths), lengths, size=size)
     exact, lse = literal(query.tolist(), [k.tolist() for k in keys], [v.tolist() for v in values], 0.3)
-    found = attend_tuples(query, keys, values, 0.3, 160)
-    assert holds(found.lse, lse)
-    assert found.lse.rad() < 1e-40
-    for ball, number in zip(found.output, exact, strict=True):
+    output = attend_tuples(query, keys, values, 0.3, 160)
+    assert holds(output.lse, lse)
+    assert output.lse.rad() < 1e-40
+    for ball, number in zip(output.output, exact, strict=True):
         assert holds(ball, number)
         assert ball.rad() < 1e-40
         assert not holds(ball, number, off=1e-38)
@@ -30,12 +30,12 @@ def test_balls_contain_the_results_of_mpmath(lengths, size):
 def test_equal_scores_give_a_mean():
     """A query of zeros: the output is (1 + 2 + 4) / 3 times (10 + 1) / 2, exactly, and lse is the logarithm of 6."""
     values = [np.array([[1.0], [2.0], [4.0]]), np.array([[10.0], [1.0]])]
-    found = attend_tuples(np.zeros(2), [np.ones((3, 2)), np.ones((2, 2))], values, 1.0, 128)
+    output = attend_tuples(np.zeros(2), [np.ones((3, 2)), np.ones((2, 2))], values, 1.0, 128)
     mean = Fraction(7, 3) * Fraction(11, 2)
     with ctx.workprec(128):
-        assert found.output[0].contains(arb(mean.numerator) / mean.denominator)
-        assert found.lse.overlaps(arb(6).log())
-        assert found.lse.rad() < 1e-35
+        assert output.output[0].contains(arb(mean.numerator) / mean.denominator)
+        assert output.lse.overlaps(arb(6).log())
+        assert output.lse.rad() < 1e-35
 
 
 @pytest.mark.parametrize("exponent", [60, 300, 2000])
@@ -48,17 +48,17 @@ def test_scores_of_any_size(exponent):
         np.array([[2.0 ** (exponent - 2 * power) if exponent < 1000 else 2.0**1000, 1.0]]),
     ]
     values = [np.array([[1.0], [0.0]]), np.array([[1.0]])]
-    found = attend_tuples(query, keys, values, 1.0, 4096)
+    output = attend_tuples(query, keys, values, 1.0, 4096)
     with ctx.workprec(256):
-        assert found.output[0].overlaps(1 / (1 + arb(-1).exp()))
-    assert found.output[0].rad() < 1e-60
+        assert output.output[0].overlaps(1 / (1 + arb(-1).exp()))
+    assert output.output[0].rad() < 1e-60
 
 
 def test_subnormal_numbers_count():
     query, key = np.array([2.0**1000]), np.array([[2.0**-1074], [0.0]])
-    found = attend_tuples(query, [key], [np.array([[1.0], [0.0]])], 2.0**74, 128)
+    output = attend_tuples(query, [key], [np.array([[1.0], [0.0]])], 2.0**74, 128)
     with ctx.workprec(128):
-        assert found.output[0].overlaps(1 / (1 + arb(-1).exp()))
+        assert output.output[0].overlaps(1 / (1 + arb(-1).exp()))
 
 
 def test_blocks_change_nothing(monkeypatch):
@@ -71,5 +71,5 @@ def test_blocks_change_nothing(monkeypatch):
 
 
 def test_nothing_to_attend():
-    found = attend_tuples(np.ones(2), [np.ones((3, 2)), np.ones((0, 2))], [np.ones((3, 1)), np.ones((0, 1))], 1.0, 128)
-    assert found.output is found.lse is None
+    output = attend_tuples(np.ones(2), [np.ones((3, 2)), np.ones((0, 2))], [np.ones((3, 1)), np.ones((0, 1))], 1.0, 128)
+    assert output.output is output.lse is None

@@ -48,10 +48,10 @@ CALLS = {
 def test_the_reference_is_confirmed_and_its_neighbour_is_not(name):
     shape, options = CALLS[name]
     call = inputs(*shape)
-    found = check_reference(*call, **options)
-    assert found.held, found
-    assert 0 < found.margin < 1
-    assert found.queries == math.prod(call[0].shape[:-1])
+    verification = check_reference(*call, **options)
+    assert verification.held, verification
+    assert 0 < verification.margin < 1
+    assert verification.queries == math.prod(call[0].shape[:-1])
     wrong = check_reference(*call, off=2e-13, **options)
     assert not wrong.held
     assert wrong.what == "output"
@@ -64,10 +64,10 @@ def test_masks_broadcast_and_hide_keys():
     hidden = keys[0].clone()
     hidden[(~masks[0]).expand(2, 3, 5)] = math.nan
     output, lse = reference.tensor_attention(query, keys, values, key_masks=masks)
-    found = check(
+    verification = check(
         output, promised(output, 1e-13), query, [hidden, keys[1]], values, lse=lse, lse_bound=1e-13, key_masks=masks
     )
-    assert found.held, found
+    assert verification.held, verification
     masks[0] = ~masks[0]
     wrong = check(output, promised(output, 1e-13), query, keys, values, key_masks=masks)
     assert not wrong.held
@@ -83,8 +83,8 @@ def test_leading_dimensions_that_broadcast():
 def test_grouped_heads():
     query, _, _ = inputs(3, 4, [5, 6], batch=(2, 6))
     _, keys, values = inputs(3, 4, [5, 6], batch=(2, 3))
-    found = check_reference(query, keys, values, enable_gqa=True)
-    assert found.held, found
+    verification = check_reference(query, keys, values, enable_gqa=True)
+    assert verification.held, verification
     output, _ = reference.tensor_attention(query, keys, values, enable_gqa=True)
     turned = [key.roll(1, -3) for key in keys]
     assert not check(output, promised(output, 1e-3), query, turned, values, enable_gqa=True).held
@@ -108,12 +108,12 @@ def test_subnormal_numbers_are_read_in_a_mode_that_makes_them_zeros():
     options = {"scale": 2.0**27, "queries": 1}
     assert torch.set_flush_denormal(True)
     try:
-        found = check(output, promised(output, 1e-12), query, key, value, **options)
+        verification = check(output, promised(output, 1e-12), query, key, value, **options)
         zeros = check(0 * output, promised(output, 1e-2), query, key, value, **options)
         assert math.ulp(0.0) * 2 == 0.0  # the mode is unchanged
     finally:
         torch.set_flush_denormal(False)
-    assert found.held
+    assert verification.held
     assert not zeros.held
 
 
@@ -143,11 +143,11 @@ def certified(dtype=torch.float64, method="polynomial", **options):
 @pytest.mark.parametrize("dtype", TYPES)
 def test_certified_calls_hold(method, dtype):
     result, call = certified(dtype, method)
-    found = sx.verify(result, *call)
-    assert found.held, found
-    assert 0 < found.margin <= 1
-    assert str(found).startswith(f"held, with margin {found.margin:.3g} (the ")
-    assert str(found).endswith(": 12 queries were recomputed")
+    verification = sx.verify(result, *call)
+    assert verification.held, verification
+    assert 0 < verification.margin <= 1
+    assert str(verification).startswith(f"held, with margin {verification.margin:.3g} (the ")
+    assert str(verification).endswith(": 12 queries were recomputed")
 
 
 def with_certificate(result, **changed):
@@ -171,18 +171,18 @@ BREAKS = {
 @pytest.mark.parametrize("name", BREAKS)
 def test_broken_results_are_found(name):
     result, call = certified()
-    found = sx.verify(BREAKS[name](result), *call)
-    assert not found.held
-    assert found.margin > 1
-    assert str(found).startswith("broken, the ")
+    verification = sx.verify(BREAKS[name](result), *call)
+    assert not verification.held
+    assert verification.margin > 1
+    assert str(verification).startswith("broken, the ")
 
 
 def test_a_nan_output_is_among_the_checked_queries():
     result, call = certified()
     output = result.output.clone()
     output[1, 3, 1] = math.nan
-    found = sx.verify(replace(result, output=output), *call, queries=1)
-    assert (found.held, found.worst, found.fault) == (False, (1, 3), "the output is not finite")
+    verification = sx.verify(replace(result, output=output), *call, queries=1)
+    assert (verification.held, verification.worst, verification.fault) == (False, (1, 3), "the output is not finite")
 
 
 @pytest.mark.parametrize("queries", [1, 2, 16])
@@ -200,10 +200,10 @@ def test_a_log_sum_exp_that_cannot_be_right_is_found_wherever_it_is(wrong, fault
     assert sx.verify(result, query, keys, values, queries=queries).held
     lse = result.lse.clone()
     lse[..., 37] = wrong
-    found = sx.verify(replace(result, lse=lse), query, keys, values, queries=queries)
-    assert not found.held
-    assert found.worst[-1] == 37
-    assert found.fault == fault
+    verification = sx.verify(replace(result, lse=lse), query, keys, values, queries=queries)
+    assert not verification.held
+    assert verification.worst[-1] == 37
+    assert verification.fault == fault
 
 
 def test_a_nonzero_output_with_lse_minus_infinity_is_found_at_any_query():
@@ -213,9 +213,9 @@ def test_a_nonzero_output_with_lse_minus_infinity_is_found_at_any_query():
     result = sx.certified_attention(query, keys, values, tolerance=1e-6, **options)
     output = result.output.clone()
     output[..., 37, :] = 1e-3
-    found = sx.verify(replace(result, output=output), query, keys, values, queries=3, **options)
-    assert (found.held, found.worst[-1]) == (False, 37)
-    assert found.fault == "the query attends no tuple, but its output is not zero"
+    verification = sx.verify(replace(result, output=output), query, keys, values, queries=3, **options)
+    assert (verification.held, verification.worst[-1]) == (False, 37)
+    assert verification.fault == "the query attends no tuple, but its output is not zero"
 
 
 def test_nothing_to_attend():
@@ -224,9 +224,9 @@ def test_nothing_to_attend():
     result = sx.certified_attention(query, keys, values, tolerance=1e-3, key_masks=[mask])
     assert sx.verify(result, query, keys, values, key_masks=mask).held
     for wrong in (replace(result, output=result.output + 1e-300), replace(result, lse=torch.zeros_like(result.lse))):
-        found = sx.verify(wrong, query, keys, values, key_masks=mask)
-        assert not found.held
-        assert "the query attends no tuple" in str(found)
+        verification = sx.verify(wrong, query, keys, values, key_masks=mask)
+        assert not verification.held
+        assert "the query attends no tuple" in str(verification)
 
 
 def test_no_queries_at_all():
@@ -239,19 +239,19 @@ def test_no_queries_at_all():
 def test_the_reproducer_runs_and_shows_it(what, capsys):
     result, call = certified(torch.float32)
     result = replace(result, **{what: getattr(result, what) + 1.0})
-    found = sx.verify(result, *call)
-    assert found.what == what
-    exec(compile(found.reproducer, "reproducer", "exec"), {})
+    verification = sx.verify(result, *call)
+    assert verification.what == what
+    exec(compile(verification.reproducer, "reproducer", "exec"), {})
     printed = capsys.readouterr().out
-    assert printed == f"the error is {found.error:.6g}, and the certificate {found.certificate:.6g}\n"
-    assert str(found).endswith(found.reproducer.rstrip())
+    assert printed == f"the error is {verification.error:.6g}, and the certificate {verification.certificate:.6g}\n"
+    assert str(verification).endswith(verification.reproducer.rstrip())
 
 
 def test_a_long_call_has_no_reproducer_but_instructions():
     query, keys, values = inputs(2, 1, [3000])
     output, _ = reference.tensor_attention(query, keys, values)
-    found = check(output + 1, promised(output, 1e-3), query, keys, values)
-    assert "Certified.save" in found.reproducer
+    verification = check(output + 1, promised(output, 1e-3), query, keys, values)
+    assert "Certified.save" in verification.reproducer
 
 
 def test_which_queries_are_recomputed():
@@ -264,8 +264,8 @@ def test_which_queries_are_recomputed():
         return output + 3.0 * (torch.arange(100) == at).unsqueeze(-1)
 
     for at in (0, 37, 71, 99):
-        found = check(moved(output, at), bounds, query, keys, values, queries=8)
-        assert (found.held, found.worst, found.queries) == (False, (at,), 8)
+        verification = check(moved(output, at), bounds, query, keys, values, queries=8)
+        assert (verification.held, verification.worst, verification.queries) == (False, (at,), 8)
     chosen = [i for i in range(100) if not check(moved(output, i), bounds, query, keys, values, queries=8).held]
     assert len(chosen) == 8
     assert max(b - a for a, b in itertools.pairwise(chosen)) < 40
@@ -308,8 +308,8 @@ def test_beyond_all_tuples(options, monkeypatch):
     exact, _ = reference.tensor_attention(
         query.double(), [x.double() for x in keys], [x.double() for x in values], **options
     )
-    found = sx.verify(result, query, keys, values, queries=60, **options)
-    assert found.held, found
+    verification = sx.verify(result, query, keys, values, queries=60, **options)
+    assert verification.held, verification
     assert used
     ratios = (result.output - exact).abs().amax(-1) / result.certificate.per_query
     outputs = check(result.output, result.certificate.per_query, query, keys, values, queries=60, **options)
@@ -394,9 +394,9 @@ def test_a_million_tokens(d):
     x = 2 * torch.rand(5, 1_000_000, d, generator=torch.Generator().manual_seed(0)) - 1
     call = x[0], [x[1], x[2]], [x[3], x[4]]
     result = sx.certified_attention(*call, tolerance=1e-5)
-    found = sx.verify(result, *call)
-    assert found.held, found
-    assert found.queries == 16
+    verification = sx.verify(result, *call)
+    assert verification.held, verification
+    assert verification.queries == 16
     output = result.output.clone()
     output[-1] += 1.5 * result.certificate.per_query[-1]
     wrong = sx.verify(replace(result, output=output), *call)

@@ -130,9 +130,9 @@ NESTED = {
 @pytest.mark.parametrize(("transform", "options", "order"), pairwise(NESTED, [{}, EVERYTHING], [2, 3]))
 def test_nested(transform, options, order):
     given = leaves(order), changes(order, 100), changes(order, 200)
-    found, expected = (tree_leaves(NESTED[transform](make(order, options), *given)) for make in (ours, definition))
+    actual, expected = (tree_leaves(NESTED[transform](make(order, options), *given)) for make in (ours, definition))
     assert any(x.abs().max() > 1e-3 for x in expected)
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-11)
+    torch.testing.assert_close(actual, expected, rtol=1e-10, atol=1e-11)
 
 
 @given(
@@ -175,8 +175,8 @@ def test_tangents_of_huge_scores(order, masked):
     """Scores of magnitude 1e4, of both signs: weights that vanish, and lse far from 0."""
     options = {"scale": 3.0, **({"mask": EVERYTHING["mask"]} if masked else {})}
     x = (1e4 * leaves(order)[0], *leaves(order)[1:])
-    found, expected = (jvp(make(order, options), x, changes(order, 100))[1] for make in (ours, definition))
-    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9 * expected.abs().max().item())
+    actual, expected = (jvp(make(order, options), x, changes(order, 100))[1] for make in (ours, definition))
+    torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9 * expected.abs().max().item())
 
 
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-6), (torch.bfloat16, 8e-3), (torch.float16, 1e-3)])
@@ -200,11 +200,11 @@ def test_second_derivatives_of_narrow_types_are_computed_in_float32():
         (first,) = torch.autograd.grad(f(*of).sum(), of[:1], create_graph=True)
         return torch.autograd.grad(first.sum(), of[:1])[0]
 
-    found = second(lambda q, *sets: sx.tensor_attention(q, sets[:2], sets[2:]), x)
+    actual = second(lambda q, *sets: sx.tensor_attention(q, sets[:2], sets[2:]), x)
     expected = second(lambda q, *sets: reference.tensor_attention(q, sets[:2], sets[2:])[0], wide)
-    assert found.dtype == torch.bfloat16
+    assert actual.dtype == torch.bfloat16
     # bfloat16 has 8 bits: the first gradient is rounded to it, and the second derivative once more.
-    torch.testing.assert_close(found.double(), expected, rtol=0, atol=0.02 * expected.abs().max().item())
+    torch.testing.assert_close(actual.double(), expected, rtol=0, atol=0.02 * expected.abs().max().item())
 
 
 def test_masked_keys_reach_no_derivative():
@@ -273,8 +273,8 @@ def test_near_linear_gradients_under_a_dispatch_mode(is_causal):
 
     expected = gradients()
     with FlopCounterMode(display=False):
-        found = gradients()
-    torch.testing.assert_close(found, expected, rtol=0, atol=0)
+        actual = gradients()
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
 
 
 def certified(x):

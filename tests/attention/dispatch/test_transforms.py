@@ -149,13 +149,13 @@ def exported(kind: str, train: bool = False) -> Pair:
     """Export at one length, and call at another."""
     (it, program), longer = exported_program(kind), subject(kind, OTHER_LENGTH)
     module = program.module()
-    found, leaves = module(*longer.inputs), (*longer.inputs, *it.module.parameters())
+    actual, leaves = module(*longer.inputs), (*longer.inputs, *it.module.parameters())
     expected = it.definition(*leaves)
     if not train:
-        return [found], [expected]
+        return [actual], [expected]
     parameters = dict(module.named_parameters())
     theirs = (*longer.inputs, *(parameters[name] for name in it.names))
-    return trained(found, theirs), trained(expected, leaves)
+    return trained(actual, theirs), trained(expected, leaves)
 
 
 def func_grad(kind: str) -> Pair:
@@ -236,21 +236,21 @@ def autocast(kind: str) -> Pair:
     """Calls keep the dtypes of their inputs; in a layer only the projections are in bfloat16."""
     it = KINDS[kind](LENGTH, torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = it.module(*it.inputs)
+        actual = it.module(*it.inputs)
     expected = it.definition(*(leaf.detach().double() for leaf in it.leaves))
     is_layer = len(it.inputs) == 1
-    assert found.dtype == (torch.bfloat16 if is_layer else torch.float32)
-    difference = (found.double() - expected).abs().max().item()
+    assert actual.dtype == (torch.bfloat16 if is_layer else torch.float32)
+    difference = (actual.double() - expected).abs().max().item()
     assert difference <= (0.05 if is_layer else it.error)
     return [], []
 
 
 def on_meta(kind: str) -> Pair:
     it = subject(kind)
-    found = it.module.to("meta")(*(x.to("meta") for x in it.inputs))
+    actual = it.module.to("meta")(*(x.to("meta") for x in it.inputs))
     expected = subject(kind).definition(*subject(kind).leaves)
-    assert (found.device.type, found.dtype) == ("meta", expected.dtype)
-    return [torch.tensor(found.shape)], [torch.tensor(expected.shape)]
+    assert (actual.device.type, actual.dtype) == ("meta", expected.dtype)
+    return [torch.tensor(actual.shape)], [torch.tensor(expected.shape)]
 
 
 def sparse(kind: str) -> Pair:

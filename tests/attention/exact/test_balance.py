@@ -20,15 +20,15 @@ def assert_right(query, keys, values, **options):
     """Output and log-sum-exp of (L, d) tensors are within the bounds of the results in rational arithmetic."""
     expected, expected_lse = rational.attention(query, keys, values, **options)
     for return_lse in (False, True):
-        found = sx.tensor_attention(query, keys, values, return_lse=return_lse, **options)
+        output = sx.tensor_attention(query, keys, values, return_lse=return_lse, **options)
         bound = sx.exact_error_bound(query, keys, values, return_lse=return_lse, **options)
-        out, out_bound = (found[0], bound[0]) if return_lse else (found, bound)
+        out, out_bound = (output[0], bound[0]) if return_lse else (output, bound)
         with mpmath.workdps(50):
             for i, row in enumerate(expected):
                 error = max(abs(mpmath.mpf(x) - y) for x, y in zip(out[i].tolist(), row, strict=True))
                 assert error <= out_bound[i].item()
                 if return_lse:
-                    assert abs(mpmath.mpf(found[1][i].item()) - expected_lse[i]) <= bound[1][i].item()
+                    assert abs(mpmath.mpf(output[1][i].item()) - expected_lse[i]) <= bound[1][i].item()
 
 
 def column(*entries, dtype=torch.float32):
@@ -182,8 +182,8 @@ def test_causal_pairs_with_a_scale_that_is_not_positive(scale, length):
     query, key, value = draw(0, 3, 2, length, 4)
     expected, _ = reference.tensor_attention(query, [key], [value], scale=scale, is_causal=True)
     for dtype, error in [(torch.float64, 1e-13), (torch.float32, 1e-5)]:
-        found = sx.tensor_attention(query.to(dtype), key.to(dtype), value.to(dtype), scale=scale, is_causal=True)
-        assert (found - expected).abs().max() <= error
+        output = sx.tensor_attention(query.to(dtype), key.to(dtype), value.to(dtype), scale=scale, is_causal=True)
+        assert (output - expected).abs().max() <= error
 
 
 @pytest.mark.parametrize("order", [2, 3, 4])
@@ -226,10 +226,10 @@ def test_gradients_of_small_columns_with_small_incoming_gradients(spread):
     incoming[1] *= 2.0**spread
     leaves = [x.requires_grad_() for x in tensors]
     out = sx.tensor_attention(leaves[0], leaves[1:order], leaves[order:], scale=1.0)
-    found = torch.autograd.grad(out, leaves, incoming)
+    gradients = torch.autograd.grad(out, leaves, incoming)
     exact = float64_gradients(leaves, order, incoming, scale=1.0)
     least = 2.0**-149
-    for x, y in zip(found, exact, strict=True):
+    for x, y in zip(gradients, exact, strict=True):
         largest = y.abs().amax((1, 2), keepdim=True)  # of each head
         assert ((x.double() - y).abs() <= 1e-4 * largest + 2 * least).all()
 
@@ -242,10 +242,10 @@ def test_gradients_of_a_factor_that_is_zero_in_a_column():
     leaves = [x.requires_grad_() for x in tensors]
     incoming = draw(9, 1, 4, 3).float()
     out = sx.tensor_attention(leaves[0], leaves[1:3], leaves[3:], scale=2.0**-110)
-    found = torch.autograd.grad(out, leaves, incoming)
-    for x, y in zip(found, float64_gradients(leaves, 3, incoming, scale=2.0**-110), strict=True):
+    gradients = torch.autograd.grad(out, leaves, incoming)
+    for x, y in zip(gradients, float64_gradients(leaves, 3, incoming, scale=2.0**-110), strict=True):
         assert (x.double() - y).abs().max() <= 1e-4 * y.abs().max()
-    assert found[1][..., 1].abs().min() > 0
+    assert gradients[1][..., 1].abs().min() > 0
 
 
 def test_the_gradient_of_a_query_with_a_small_incoming_gradient():
@@ -253,10 +253,10 @@ def test_the_gradient_of_a_query_with_a_small_incoming_gradient():
     leaves = [draw(m, 1, 4, 3).float().requires_grad_() for m in range(5)]
     incoming = draw(9, 1, 4, 3).float() * torch.tensor([2.0**100, 2.0**40, 2.0**-40, 0.0]).reshape(1, 4, 1)
     out = sx.tensor_attention(leaves[0], leaves[1:3], leaves[3:])
-    found = torch.autograd.grad(out, leaves, incoming)
-    for x, y in zip(found, float64_gradients(leaves, 3, incoming), strict=True):
+    gradients = torch.autograd.grad(out, leaves, incoming)
+    for x, y in zip(gradients, float64_gradients(leaves, 3, incoming), strict=True):
         assert (x.double() - y).abs().max() <= 1e-4 * y.abs().max()
-    query, exact = found[0][0].double(), float64_gradients(leaves, 3, incoming)[0][0]
+    query, exact = gradients[0][0].double(), float64_gradients(leaves, 3, incoming)[0][0]
     assert ((query - exact).abs() <= 1e-4 * exact.abs().amax(-1, keepdim=True) + 2.0**-148).all()
     assert query[3].abs().max() == 0
 
@@ -280,9 +280,9 @@ def test_tangents_of_balanced_factors(order, is_causal):
 
     expected = torch.func.jvp(call(0.25), small, moved)[1]
     large, largely = ([(x * power).float() for x, power in zip(y, powers, strict=True)] for y in (small, moved))
-    found = torch.func.jvp(call(0.25 * 2.0**-160), tuple(large), tuple(largely))[1]
-    torch.testing.assert_close(found[0].double() / 2.0**80, expected[0], rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(found[1].double(), expected[1], rtol=1e-4, atol=1e-5)
+    actual = torch.func.jvp(call(0.25 * 2.0**-160), tuple(large), tuple(largely))[1]
+    torch.testing.assert_close(actual[0].double() / 2.0**80, expected[0], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(actual[1].double(), expected[1], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -300,8 +300,8 @@ def test_zeros_among_the_outputs_of_pairs_raise_no_error(dtype):
     """A value column of zeros gives zeros, as a failure of the fused kernel would: the result is checked, and kept."""
     query, key, value = (x.to(dtype) for x in draw(0, 3, 1, 2, 20, 4))
     value[..., 0] = 0.0
-    found = sx.tensor_attention(query, key, value, scale=0.5)
-    assert torch.equal(found, torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=0.5))
+    output = sx.tensor_attention(query, key, value, scale=0.5)
+    assert torch.equal(output, torch.nn.functional.scaled_dot_product_attention(query, key, value, scale=0.5))
 
 
 GRAPHS = {

@@ -69,11 +69,11 @@ def check(seed: int) -> str:
     query, keys, values, options = draw_call(seed)
     return_lse = seed % 2 == 1
     try:
-        found = sx.tensor_attention(query, keys, values, return_lse=return_lse, **options)
+        output = sx.tensor_attention(query, keys, values, return_lse=return_lse, **options)
     except sx.SeparatrixError as error:
         return "refused" if str(error).startswith(("query (", "keys[", "values", "scale (")) else f"{seed}: {error}"
     bound = sx.exact_error_bound(query, keys, values, return_lse=return_lse, **options)
-    (out, lse), (out_bound, lse_bound) = (found, bound) if return_lse else ((found, None), (bound, None))
+    (out, lse), (out_bound, lse_bound) = (output, bound) if return_lse else ((output, None), (bound, None))
     del options["enable_gqa"]
     for head in range(len(query)):
         sets = ([x[0] for x in keys], [x[0] for x in values])
@@ -132,10 +132,10 @@ def test_pairs_of_many_keys(dtype, length, size, options):
     value[2, 5] = 0.9
     query, key, value = (x.to(dtype) for x in (query, key, value))
     causal = options.get("is_causal", False)
-    found = sx.tensor_attention(query, key, value, scale=1.0, **options)
+    output = sx.tensor_attention(query, key, value, scale=1.0, **options)
     bound = sx.exact_error_bound(query, key, value, scale=1.0, **options)
     expected = reference.tensor_attention(query.double(), [key.double()], [value.double()], scale=1.0, is_causal=causal)
-    pairs = zip(found, bound, expected, strict=True) if options.get("return_lse") else [(found, bound, expected[0])]
+    pairs = zip(output, bound, expected, strict=True) if options.get("return_lse") else [(output, bound, expected[0])]
     for x, most, y in pairs:
         error = (x.double() - y).abs()
         error = error.amax(-1) if error.dim() == 3 else error
@@ -165,9 +165,9 @@ def test_half_types_round_the_weights_of_pairs(dtype):
         query, value = torch.ones(1, 1, 1, 1, dtype=dtype), torch.full((1, 1, 600, 1), 1.5, dtype=dtype)
         key = torch.ones_like(value)
         key[..., 0, :] = 0.0
-        found = sx.tensor_attention(query, key, value, scale=math.log(weight))
+        output = sx.tensor_attention(query, key, value, scale=math.log(weight))
         bound = sx.exact_error_bound(query, key, value, scale=math.log(weight))
-        worst = max(worst, abs(found.item() - 1.5) / bound.item())
+        worst = max(worst, abs(output.item() - 1.5) / bound.item())
     assert worst <= 1
 
 
@@ -176,8 +176,8 @@ def test_float16_loses_tiny_weights_of_pairs():
     query, value = torch.ones(1, 1, 1, 1, dtype=torch.float16), torch.ones(1, 1, 2**16, 1, dtype=torch.float16)
     key = torch.full_like(value, -17.34375)
     key[..., 0, :] = 0.0
-    found = sx.tensor_attention(query, key, value, scale=1.0)
-    assert abs(found.item() - 1) <= sx.exact_error_bound(query, key, value, scale=1.0).item()
+    output = sx.tensor_attention(query, key, value, scale=1.0)
+    assert abs(output.item() - 1) <= sx.exact_error_bound(query, key, value, scale=1.0).item()
 
 
 def test_the_bound_is_tight_enough_to_be_useful():

@@ -58,11 +58,11 @@ def test_hidden_entries_do_not_reach_outputs(order, positions, bad, place):
     (keys if kind == "key" else values)[m][0, token, 1] = bad
     touched = sees(order, options, m % (order - 1), token)
     for return_lse in (False, True):
-        found = sx.tensor_attention(query, keys, values, return_lse=return_lse, **options)
-        out = found[0] if return_lse else found
+        output = sx.tensor_attention(query, keys, values, return_lse=return_lse, **options)
+        out = output[0] if return_lse else output
         assert torch.allclose(out[0, ~touched], expected[0][0, ~touched], atol=1e-12)
         if return_lse:
-            assert torch.allclose(found[1][0, ~touched], expected[1][0, ~touched], atol=1e-12)
+            assert torch.allclose(output[1][0, ~touched], expected[1][0, ~touched], atol=1e-12)
         if kind == "value" or math.isnan(bad):  # an infinite key may have weight 0
             column = out[0, touched][:, 1] if kind == "value" else out[0, touched]
             assert not torch.isfinite(column).any()
@@ -78,10 +78,10 @@ def test_a_nonfinite_query_does_not_change_others(order, dtype, length, is_causa
     keys, values = sets[: order - 1], sets[order - 1 :]
     expected = sx.tensor_attention(query, keys, values, is_causal=is_causal)
     query[0, 1, 2, 3] = math.nan
-    found = sx.tensor_attention(query, keys, values, is_causal=is_causal)
-    assert torch.isnan(found[0, 1, 2]).all()
-    found[0, 1, 2] = expected[0, 1, 2]
-    assert torch.allclose(found, expected, atol=4 * torch.finfo(dtype).eps)
+    output = sx.tensor_attention(query, keys, values, is_causal=is_causal)
+    assert torch.isnan(output[0, 1, 2]).all()
+    output[0, 1, 2] = expected[0, 1, 2]
+    assert torch.allclose(output, expected, atol=4 * torch.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_factors_are_balanced_unless_an_entry_is_not_finite():
     query, key, value = draw(0, 3, 2, 4, 1).float()
     expected = sx.tensor_attention(query, key, value, is_causal=True, scale=0.5)
     value[0, 3] = math.nan
-    found = sx.tensor_attention(query * 2.0**100, key * 2.0**100, value, is_causal=True, scale=0.5 * 2.0**-200)
-    assert torch.isnan(found[0, 3]).all()
-    assert torch.allclose(found[0, :3], expected[0, :3], atol=1e-6)
-    assert torch.allclose(found[1], expected[1], atol=1e-6)
+    output = sx.tensor_attention(query * 2.0**100, key * 2.0**100, value, is_causal=True, scale=0.5 * 2.0**-200)
+    assert torch.isnan(output[0, 3]).all()
+    assert torch.allclose(output[0, :3], expected[0, :3], atol=1e-6)
+    assert torch.allclose(output[1], expected[1], atol=1e-6)

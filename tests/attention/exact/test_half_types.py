@@ -67,9 +67,9 @@ def test_products_are_rounded_as_pytorch_does(architecture, dtype):
     finite = exact.isfinite()
     assert bool((expected.isinf() & finite).any())
     assert bool((expected == 0)[(exact != 0) & finite].any())
-    found = product(a, b)
-    assert same(found[finite], expected[finite])
-    assert not bool(found[~finite].isfinite().any())
+    actual = product(a, b)
+    assert same(actual[finite], expected[finite])
+    assert not bool(actual[~finite].isfinite().any())
 
 
 POSITIONS = {
@@ -124,11 +124,11 @@ def check_both_passes(dtype, tensors, masks, positions, generator, hidden=False)
     sizes = torch.exp2(torch.randint(-9, 3, (*out.shape[:2], 1), generator=generator).float())
     grad_out = (sizes * torch.randn(out.shape, generator=generator)).to(dtype)
     grad_lse = torch.randn(lse.shape, generator=generator)
-    found = attend_backward(*tensors, *rest, out, lse, grad_out, grad_lse)
+    actual = attend_backward(*tensors, *rest, out, lse, grad_out, grad_lse)
     expected = attend_backward(*wide, *rest, out.float(), lse, grad_out.float(), grad_lse)
-    for x, y in zip(found, expected, strict=True):
+    for x, y in zip(actual, expected, strict=True):
         assert same(x, y.to(dtype))
-    return out, found
+    return out, actual
 
 
 @pytest.mark.parametrize(

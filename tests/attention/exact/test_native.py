@@ -112,8 +112,8 @@ def test_the_kernels_compute_its_gradients(architecture, shape, positions, maske
     with torch.no_grad():
         call = check_call(query, keys, values, scale=1.0, **options)
         by_query, by_keys, by_values = native_backend.backward(call, *native_backend.forward(call), grad_out, grad_lse)
-    for found, one in zip((by_query, *by_keys, *by_values), expected, strict=True):
-        assert (found - one).abs().max() <= 1e-12 * max(1.0, one.abs().max().item())
+    for actual, computed in zip((by_query, *by_keys, *by_values), expected, strict=True):
+        assert (actual - computed).abs().max() <= 1e-12 * max(1.0, computed.abs().max().item())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -143,8 +143,8 @@ def test_tensors_may_have_any_strides(architecture):
     apart = [torch.stack([x, x], -1)[..., 0] for x in (query, *keys, *values)]
     rows = [x.transpose(0, 1).contiguous().transpose(0, 1) for x in (query, *keys, *values)]
     for first, *sets in (apart, rows):
-        found = native_backend.forward(check_call(first, sets[:2], sets[2:]))
-        assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+        actual = native_backend.forward(check_call(first, sets[:2], sets[2:]))
+        assert all(torch.equal(a, b) for a, b in zip(actual, expected, strict=True))
 
 
 @pytest.mark.parametrize("positions", POSITIONS)
@@ -220,10 +220,10 @@ def test_the_kernels_compute_the_same_size_bounds(order, dtype, powers, special,
     if special is not None:
         tensors[seed % len(tensors)][seed % 2, 0, 0] = special
     call = check_call(tensors[0], tensors[1:order], tensors[order:], scale=scale)
-    expected, found = balance.size_of(call), native_backend.size_of(call)
-    assert (found.moderate, found.near_one) == (expected.moderate, expected.near_one)
+    expected, actual = balance.size_of(call), native_backend.size_of(call)
+    assert (actual.moderate, actual.near_one) == (expected.moderate, expected.near_one)
     if expected.moderate:
-        assert found.log_output == pytest.approx(expected.log_output, abs=1e-9)
+        assert actual.log_output == pytest.approx(expected.log_output, abs=1e-9)
 
 
 def test_long_sums_keep_the_count_of_roundings():

@@ -69,9 +69,9 @@ def test_one_head_is_split_by_rows(query_length, options, scale):
     """Rows of one head are distributed over copies of the keys; large scores make it subtract maxima."""
     query, *sets = draw(0, 5, query_length, 3)
     expected = reference.tensor_attention(query, sets[:2], sets[2:], scale=scale, **options)
-    found = sx.tensor_attention(query, sets[:2], sets[2:], scale=scale, return_lse=True, **options)
-    assert torch.allclose(found[0], expected[0], atol=1e-12)
-    assert torch.allclose(found[1], expected[1], rtol=1e-12)
+    output = sx.tensor_attention(query, sets[:2], sets[2:], scale=scale, return_lse=True, **options)
+    assert torch.allclose(output[0], expected[0], atol=1e-12)
+    assert torch.allclose(output[1], expected[1], rtol=1e-12)
 
 
 @given(
@@ -96,18 +96,18 @@ def test_any_shape_and_any_block_size(order, lengths, query_length, is_causal, o
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(tiling._BLOCK, "cpu", 8 * block)
         patch.setattr(tiling, "_ROWS", 4)
-        found = sx.tensor_attention(query, keys, values, return_lse=True, **options)
+        output = sx.tensor_attention(query, keys, values, return_lse=True, **options)
         empty = expected[1] == -torch.inf
-        assert torch.equal(found[1] == -torch.inf, empty)
-        assert torch.allclose(found[0], expected[0], atol=1e-12)
-        assert torch.allclose(found[1][~empty], expected[1][~empty], atol=1e-12)
-        weights = draw(seed + 9, *found[0].shape), draw(seed + 10, *found[1].shape).masked_fill(empty, 0.0)
+        assert torch.equal(output[1] == -torch.inf, empty)
+        assert torch.allclose(output[0], expected[0], atol=1e-12)
+        assert torch.allclose(output[1][~empty], expected[1][~empty], atol=1e-12)
+        weights = draw(seed + 9, *output[0].shape), draw(seed + 10, *output[1].shape).masked_fill(empty, 0.0)
 
         def gradients(out, lse):
             total = (out * weights[0]).sum() + (lse.masked_fill(empty, 0.0) * weights[1]).sum()
             return torch.autograd.grad(total, [query, *sets])
 
-        for ours, theirs in zip(gradients(*found), gradients(*expected), strict=True):
+        for ours, theirs in zip(gradients(*output), gradients(*expected), strict=True):
             assert torch.allclose(ours, theirs, atol=1e-11)
 
 
@@ -121,13 +121,13 @@ def test_huge_scores(order, is_causal, masked):
     masks = [torch.arange(6) % 2 == 0] * (order - 1) if masked else None
     leaves = [x.requires_grad_() for x in (query, *keys, *values)]
     options = {"is_causal": is_causal, "key_masks": masks, "scale": 3.0}
-    found = sx.tensor_attention(query, keys, values, return_lse=True, **options)
+    output = sx.tensor_attention(query, keys, values, return_lse=True, **options)
     expected = reference.tensor_attention(query, keys, values, **options)
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(output, expected, strict=True):
         empty = theirs == -torch.inf
         assert torch.equal(ours == -torch.inf, empty)
         assert torch.allclose(ours[~empty], theirs[~empty], rtol=1e-12, atol=1e-10)
-    ours, theirs = (torch.autograd.grad(out.sum(), leaves) for out, _ in (found, expected))
+    ours, theirs = (torch.autograd.grad(out.sum(), leaves) for out, _ in (output, expected))
     for mine, other in zip(ours, theirs, strict=True):
         assert torch.allclose(mine, other, rtol=1e-8, atol=1e-8 * other.abs().max().item() + 1e-200)
 

@@ -53,10 +53,10 @@ def spread(sets):
 )
 def test_the_output_is_that_of_copies_bit_for_bit(dtype, order, masked, positions):
     query, keys, values, options = drawn(dtype, order, MASKS[masked])
-    found = sx.tensor_attention(query, keys, values, return_lse=True, **options, **positions)
+    output = sx.tensor_attention(query, keys, values, return_lse=True, **options, **positions)
     options.pop("enable_gqa")
     expected = sx.tensor_attention(query, spread(keys), spread(values), return_lse=True, **options, **positions)
-    assert all(torch.equal(x, y) for x, y in zip(found, expected, strict=True))
+    assert all(torch.equal(x, y) for x, y in zip(output, expected, strict=True))
 
 
 @pytest.mark.parametrize(("dtype", "order", "masked"), pairwise(TYPES, [2, 3], MASKS))
@@ -159,9 +159,9 @@ def test_batches_are_broadcast():
     query, keys, values, options = drawn(torch.float64, 3, 1, batch=(3,))
     options["key_masks"] = [options["key_masks"][0], None]
     keys[0], values[1] = keys[0][:1], values[1][0]
-    found = sx.tensor_attention(query, keys, values, **options)
+    output = sx.tensor_attention(query, keys, values, **options)
     expected, _ = reference.tensor_attention(query, keys, values, **options)
-    assert torch.allclose(found, expected, atol=1e-13)
+    assert torch.allclose(output, expected, atol=1e-13)
 
 
 def test_no_heads_at_all():

@@ -77,8 +77,8 @@ def test_many_blocks(options):
         out, lse = literal_attention(pairwise_scores, q, [k1, k2], [v1, v2], **options)
         return out, lse.masked_fill(lse == -torch.inf, 0.0)
 
-    for found, expected in zip(function(*leaves), definition(*leaves), strict=True):
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    for actual, expected in zip(function(*leaves), definition(*leaves), strict=True):
+        torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
     same_gradients(function, definition, leaves, 1e-11)
 
 
@@ -123,9 +123,9 @@ def test_large_scores_in_float32(size):
     assert (out - exact).abs().max() <= error
     assert (lse - exact_lse).abs().max() <= error
     incoming = draw(9, *out.shape)
-    found = torch.autograd.grad(out, leaves, incoming.float())
+    gradients = torch.autograd.grad(out, leaves, incoming.float())
     expected = torch.autograd.grad(exact, wide, incoming)
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(gradients, expected, strict=True):
         assert (ours - theirs).abs().max() <= 200 * error
 
 

@@ -56,14 +56,14 @@ def check_backward(call: Call, power: int = 0) -> Outcome:
         if promised is None or not result.output.requires_grad:
             return Outcome(kind, UNPROMISED, told=call.told())
         incoming = torch.ldexp(draw_incoming(tuple(result.output.shape)), torch.tensor(power)).to(result.output.dtype)
-        found = torch.autograd.grad(result.output, leaves, incoming, allow_unused=True, materialize_grads=True)
+        gradients = torch.autograd.grad(result.output, leaves, incoming, allow_unused=True, materialize_grads=True)
     except sx.SeparatrixError as refusal:
         return Outcome(kind, REFUSED, told=f"{call.told()}: {refusal}")
-    if not all(bool(torch.isfinite(x).all()) for x in found) and beyond_type(call, incoming):
+    if not all(bool(torch.isfinite(x).all()) for x in gradients) and beyond_type(call, incoming):
         return Outcome(kind, UNPROMISED, told=call.told())
-    parts = (found[0], found[1 : 1 + sets], found[1 + sets :])
-    told = f"{call.told()}, incoming gradient times 2^{power}"
-    return judged(kind, check_gradients(parts, incoming, promised, *call.arguments, **call.options), told)
+    parts = (gradients[0], gradients[1 : 1 + sets], gradients[1 + sets :])
+    description = f"{call.told()}, incoming gradient times 2^{power}"
+    return judged(kind, check_gradients(parts, incoming, promised, *call.arguments, **call.options), description)
 
 
 def beyond_type(call: Call, incoming: Tensor) -> bool:

@@ -156,5 +156,5 @@ def check_call(call: Call) -> Outcome:
     except sx.SeparatrixError as refusal:
         return Outcome(f"{call.kind}, {call.method}", REFUSED, told=f"{call.told()}: {refusal}")
     assert result.certificate.total <= call.tolerance, call.told()
-    found = sx.verify(result, *call.arguments, queries=ALL, **call.options)
-    return judged(f"{call.kind}, {call.method}", found, call.told())
+    verification = sx.verify(result, *call.arguments, queries=ALL, **call.options)
+    return judged(f"{call.kind}, {call.method}", verification, call.told())

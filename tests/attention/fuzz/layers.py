@@ -39,7 +39,9 @@ def _fuzz_layer(rng: Generator, kind: str) -> Outcome:
     length = int(rng.integers(1, 7))
     manner = str(rng.choice(list(MANNERS)))
     bound, tolerance = float(10 ** rng.uniform(-1, 0.4)), draw_relative_tolerance(rng, dtype)
-    told = f"order {order}, {dtype}, {heads} heads of {width}, {length} tokens, {manner}, {bound:.4g}, {tolerance:.3g}"
+    description = (
+        f"order {order}, {dtype}, {heads} heads of {width}, {length} tokens, {manner}, {bound:.4g}, {tolerance:.3g}"
+    )
     x, _, _ = MANNERS[manner](rng, Shapes((), (), length, (1,), heads * width, 1)).as_type(dtype)
     try:
         layer = TensorAttention(
@@ -54,17 +56,17 @@ def _fuzz_layer(rng: Generator, kind: str) -> Outcome:
             generator=torch.Generator().manual_seed(int(rng.integers(1 << 30))),
         )
         if kind == "value ranges":
-            told = f"{told}, values times {_scale_values(rng, layer)}"
+            description = f"{description}, values times {_scale_values(rng, layer)}"
         found, q, keys, values, options = _heads(rng, layer, x)
     except sx.SeparatrixError as refusal:
-        return Outcome(kind, REFUSED, told=f"{told}: {refusal}")
-    told = f"{told}, {options}"
+        return Outcome(kind, REFUSED, told=f"{description}: {refusal}")
+    description = f"{description}, {options}"
     if not all(bool(torch.isfinite(projected).all()) for projected in (q, *keys, *values)):
-        return Outcome(kind, UNPROMISED, told=told)
+        return Outcome(kind, UNPROMISED, told=description)
     allowed = promised(tolerance, values, dtype)
     if kind == "layer" and (torch.isinf(allowed) or not can_keep(tolerance, dtype)):
-        return Outcome(kind, UNPROMISED, told=told)
-    return judged(kind, check(found, allowed, q, keys, values, scale=bound, queries=ALL, **options), told)
+        return Outcome(kind, UNPROMISED, told=description)
+    return judged(kind, check(found, allowed, q, keys, values, scale=bound, queries=ALL, **options), description)
 
 
 def _scale_values(rng: Generator, layer: TensorAttention) -> list[str]:

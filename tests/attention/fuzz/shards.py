@@ -39,13 +39,13 @@ def threads_as_ranks() -> Iterator[None]:
 def on_ranks(count: int, work: Callable[[int], Any]) -> list[Any]:
     """The results of `work` on each rank; raise the error of the first rank that has one."""
     store = dist.HashStore()
-    found: dict[int, Any] = {}
+    seen: dict[int, Any] = {}
     failed: dict[int, BaseException] = {}
 
     def run(rank: int) -> None:
         dist.init_process_group("gloo", rank=rank, world_size=count, store=store)
         try:
-            found[rank] = work(rank)
+            seen[rank] = work(rank)
         except BaseException as error:
             failed[rank] = error
         finally:
@@ -60,8 +60,8 @@ def on_ranks(count: int, work: Callable[[int], Any]) -> list[Any]:
     for rank in range(count):
         if rank in failed:
             raise failed[rank]
-    assert len(found) == count, "a rank did not come to an end"
-    return [found[rank] for rank in range(count)]
+    assert len(seen) == count, "a rank did not come to an end"
+    return [seen[rank] for rank in range(count)]
 
 
 def fuzz_shards(rng: Generator) -> Outcome:
@@ -87,16 +87,16 @@ def fuzz_shards(rng: Generator) -> Outcome:
             **options,
         )
 
-    told = f"order {order}, {query.dtype}, cuts {first} and {cuts}, causal {is_causal}, {manner}, {options}"
+    description = f"order {order}, {query.dtype}, cuts {first} and {cuts}, causal {is_causal}, {manner}, {options}"
     try:
         output = torch.cat(on_ranks(count, work))
     except sx.SeparatrixError as refusal:
-        return Outcome("shards", REFUSED, told=f"{told}: {refusal}")
+        return Outcome("shards", REFUSED, told=f"{description}: {refusal}")
     bound = promised(options["tolerance"], values, query.dtype)
     if torch.isinf(bound) or not can_keep(options["tolerance"], query.dtype):
-        return Outcome("shards", UNPROMISED, told=told)
+        return Outcome("shards", UNPROMISED, told=description)
     shape = {"is_causal": is_causal, "scale": options["scale"]}
-    return judged("shards", check(output, bound, query, keys, values, queries=ALL, **shape), told)
+    return judged("shards", check(output, bound, query, keys, values, queries=ALL, **shape), description)
 
 
 def _cuts(rng: Generator, count: int, length: int) -> list[int]:

@@ -101,8 +101,8 @@ def fuzz_state(rng: Generator) -> Outcome:
         bound = torch.minimum(bound, promised(options["tolerance"], values, state.dtype))
     if torch.isinf(bound):
         return Outcome("state", UNPROMISED, told=told)
-    found = check(output, bound, query, keys, values, scale=options["scale"], queries=ALL)
-    return judged("state", found, told)
+    verification = check(output, bound, query, keys, values, scale=options["scale"], queries=ALL)
+    return judged("state", verification, told)
 
 
 def _filled(

@@ -58,7 +58,7 @@ LEAST = {
 """How many cases of each kind have to be answered, so that refusals cannot make the fuzz empty."""
 RECIPES = {"Chebyshev", "Taylor", "greedy", "relative minimax", "second pass after a miss", "second pass planned"}
 """The kinds of polynomials, each of which has to occur among the calls."""
-GRADIENTS_ARE_PROMISED = "gradient" in {one.name for one in fields(Certificate)}
+GRADIENTS_ARE_PROMISED = "gradient" in {field.name for field in fields(Certificate)}
 
 
 def tallied(kind, cases, seed=0):
@@ -154,8 +154,8 @@ def test_the_fuzz_finds_threads_that_disturb_each_other(monkeypatch):
     attend = state.TensorAttentionState.attend
 
     def disturbed(self, query):
-        found = attend(self, query)
-        return found if threading.current_thread() is threading.main_thread() else torch.nextafter(found, found + 1)
+        output = attend(self, query)
+        return output if threading.current_thread() is threading.main_thread() else torch.nextafter(output, output + 1)
 
     monkeypatch.setattr(state.TensorAttentionState, "attend", disturbed)
     monkeypatch.setattr(states, "TYPES", (torch.float64,) * 4)

@@ -26,7 +26,7 @@ def fuzz_threads(rng: Generator) -> Outcome:
     """Draw a state; threads must give the bits of a single thread, within the tolerance."""
     order = int(rng.integers(2, 5))
     options, (query, keys, values), manner = draw_bounded(rng, order, str(rng.choice(["entries", "order"])))
-    told = f"order {order}, {query.dtype}, {[len(key) for key in keys]} tokens, {manner}, {options}"
+    description = f"order {order}, {query.dtype}, {[len(key) for key in keys]} tokens, {manner}, {options}"
     rows = [torch.from_numpy(rng.integers(len(query), size=int(rng.integers(1, 12)))) for _ in range(THREADS)]
     appends = [bool(x) for x in rng.random(THREADS) < 0.3]
     try:
@@ -36,7 +36,7 @@ def fuzz_threads(rng: Generator) -> Outcome:
         works = [_work(state, query[at], keys, values, own) for at, own in zip(rows, appends, strict=True)]
         expected = [work() for work in works]
     except sx.SeparatrixError as refusal:
-        return Outcome("threads", REFUSED, told=f"{told}: {refusal}")
+        return Outcome("threads", REFUSED, told=f"{description}: {refusal}")
     together = Barrier(THREADS)
 
     def run(thread: int) -> bool:
@@ -46,11 +46,15 @@ def fuzz_threads(rng: Generator) -> Outcome:
     with ThreadPoolExecutor(THREADS) as pool:
         same = list(pool.map(run, range(THREADS)))
     if not all(same):
-        return Outcome("threads", BROKEN, float("inf"), f"{told}\nthreads {same} with other outputs, appends {appends}")
+        return Outcome(
+            "threads", BROKEN, float("inf"), f"{description}\nthreads {same} with other outputs, appends {appends}"
+        )
     bound = promised(options["tolerance"], values, query.dtype)
     if torch.isinf(bound):
-        return Outcome("threads", UNPROMISED, told=told)
-    return judged("threads", check(output, bound, query, keys, values, scale=options["scale"], queries=ALL), told)
+        return Outcome("threads", UNPROMISED, told=description)
+    return judged(
+        "threads", check(output, bound, query, keys, values, scale=options["scale"], queries=ALL), description
+    )
 
 
 def _work(

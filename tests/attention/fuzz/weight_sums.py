@@ -39,8 +39,8 @@ def weight_sums(rng: Generator, query: Tensor, keys: list[Tensor], options: dict
     most = math.prod(key.shape[-2] for key in keys)
     top = sx.top_tuples(query, keys, k=max(most, 1), **options)
     expected = (top.lse > -math.inf).double()
-    found = sx.attention_weights(query, keys, range(query.shape[-2]), **options)
-    sums = [top.weights.double().sum(-1), found.double().flatten(-len(keys)).sum(-1)]
+    weights = sx.attention_weights(query, keys, range(query.shape[-2]), **options)
+    sums = [top.weights.double().sum(-1), weights.double().flatten(-len(keys)).sum(-1)]
     if len(keys) == 2 and query.dim() == 2 and most and query.shape[-2]:
         at = int(rng.integers(query.shape[-2]))
         mapped = sx.pair_map(query, keys, at, **options)

@@ -94,8 +94,8 @@ def test_layers_with_and_without_a_tolerance_are_the_same_function_of_few_tokens
         for layer, output in zip((near, exact), outputs, strict=True):
             layer.zero_grad()
             output.square().sum().backward()
-        for one, other in zip(near.parameters(), exact.parameters(), strict=True):
-            assert torch.equal(one.grad, other.grad)
+        for actual, other in zip(near.parameters(), exact.parameters(), strict=True):
+            assert torch.equal(actual.grad, other.grad)
 
 
 def test_decoding_is_the_call_within_the_tolerance():
@@ -115,7 +115,7 @@ def test_decoding_is_the_call_within_the_tolerance():
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-6), (torch.float32, 1e-3), (torch.float32, 2e-7)])
 def test_the_crossover_is_where_exact_attention_ends(order, dtype, tolerance, is_causal):
     plan = plan_bounded(order, 4, 1.0, tolerance, dtype)
-    found = plan.crossover(2, is_causal=is_causal)
+    crossover = plan.crossover(2, is_causal=is_causal)
 
     def is_exact(length):
         tokens = torch.zeros(2, length, 4, dtype=dtype)
@@ -123,9 +123,9 @@ def test_the_crossover_is_where_exact_attention_ends(order, dtype, tolerance, is
             plan, check_call(tokens, [tokens] * (order - 1), [tokens] * (order - 1), is_causal=is_causal)
         )
 
-    step = max(found // 100, 1)
-    assert all(is_exact(length) for length in (*range(1, found, step), found - 1))
-    assert not any(is_exact(length) for length in range(found, 3 * found, step))
+    step = max(crossover // 100, 1)
+    assert all(is_exact(length) for length in (*range(1, crossover, step), crossover - 1))
+    assert not any(is_exact(length) for length in range(crossover, 3 * crossover, step))
 
 
 @pytest.mark.parametrize("is_causal", [False, True])
@@ -135,8 +135,8 @@ def test_a_layer_changes_its_method_at_the_crossover(is_causal):
         TensorAttention(16, 4, method=method, generator=torch.Generator().manual_seed(0), **made)
         for method in ("auto", "polynomial")
     )
-    found = chosen.plan.crossover(2 * 4, is_causal=is_causal)
-    x = torch.randn(2, found, 16, generator=torch.Generator().manual_seed(1))
+    length = chosen.plan.crossover(2 * 4, is_causal=is_causal)
+    x = torch.randn(2, length, 16, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         below, at = ([layer(tokens, is_causal=is_causal) for layer in (chosen, near)] for tokens in (x[:, 1:], x))
     assert not torch.equal(*below)

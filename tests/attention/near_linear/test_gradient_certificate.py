@@ -29,7 +29,7 @@ def ratios(result, inputs, incoming, **options):
     norms = incoming.double().abs().sum(-1)
     norms = torch.maximum(norms, 2.0**-32 * norms.max())
     promised = result.certificate.gradient
-    off = [(one.double() - other).abs() for one, other in zip(got, want, strict=True)]
+    off = [(actual.double() - other).abs() for actual, other in zip(got, want, strict=True)]
     bounds = [*promised.keys, *promised.values]
     query_ratio = (off[0].amax(-1) - TINY) / (promised.query * norms)
     others = [(x.max() - TINY) / (bound * norms.sum()) for x, bound in zip(off[1:], bounds, strict=True)]
@@ -73,8 +73,8 @@ def test_small_values_do_not_make_gradients_of_weights_accurate():
     result = sx.certified_attention(*inputs, tolerance=1e-3, method="polynomial")
     got = torch.autograd.grad(result.output.sum(), inputs)
     want = torch.autograd.grad(reference.tensor_attention(inputs[0], inputs[1:2], inputs[2:])[0].sum(), inputs)
-    for one, other in zip(got, want, strict=True):
-        assert (one - other).abs().max() <= 1e-2 * other.abs().max()
+    for actual, other in zip(got, want, strict=True):
+        assert (actual - other).abs().max() <= 1e-2 * other.abs().max()
 
 
 def test_the_achievable_tolerance_is_reported():

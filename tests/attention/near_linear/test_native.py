@@ -74,7 +74,7 @@ def test_the_same_bits_with_one_thread_and_two(heads, n, dtype):
 
     before = torch.get_num_threads()
     try:
-        assert all(torch.equal(one, two) for one, two in zip(run(1), run(2), strict=True))
+        assert all(torch.equal(actual, two) for actual, two in zip(run(1), run(2), strict=True))
     finally:
         torch.set_num_threads(before)
 

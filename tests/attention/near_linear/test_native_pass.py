@@ -41,8 +41,8 @@ def made(heads, lengths, d, d_v, given, computed, *, masked=False, turned=False)
 
 def run(call, expansion):
     states = sums.states(call, expansion)
-    found = sums.attend(call, expansion, states)
-    return [*states, found.output, found.denominator, found.moment]
+    output = sums.attend(call, expansion, states)
+    return [*states, output.output, output.denominator, output.moment]
 
 
 @pytest.fixture
@@ -74,11 +74,11 @@ def test_a_pass_equals_the_products_of_chunks(heads, lengths, d, d_v, types, mas
     monkeypatch.setattr(kernels, "one_pass", lambda *given: None)
     wanted = run(call, expansion)
     close = 1e-11 if computed == torch.float64 else 2e-4
-    for one, other in zip(found, wanted, strict=True):
-        assert one.dtype == other.dtype
+    for actual, other in zip(found, wanted, strict=True):
+        assert actual.dtype == other.dtype
         size = other.abs().max().item()
         tolerance = max(close, 2e-7 if other.dtype == torch.float32 else 0.0) * size
-        torch.testing.assert_close(one, other, atol=tolerance, rtol=0.0)
+        torch.testing.assert_close(actual, other, atol=tolerance, rtol=0.0)
 
 
 def test_a_hidden_token_may_be_anything():
@@ -87,7 +87,7 @@ def test_a_hidden_token_may_be_anything():
     for key, value, mask in zip(call.keys, call.values, call.masks, strict=True):
         key.masked_fill_(~mask.unsqueeze(-1), float("nan"))
         value.masked_fill_(~mask.unsqueeze(-1), float("inf"))
-    assert all(torch.equal(one, other) for one, other in zip(run(call, expansion), wanted, strict=True))
+    assert all(torch.equal(actual, other) for actual, other in zip(run(call, expansion), wanted, strict=True))
 
 
 def test_a_query_with_nothing_to_attend_has_the_output_zero():
@@ -119,8 +119,8 @@ def test_tokens_with_strided_columns_use_another_path(taken):
     found = run(call, expansion)
     assert not taken
     straight, _ = made(1, (30, 20, 20), 3, 2, torch.float64, torch.float64)
-    for one, other in zip(found, run(straight, expansion), strict=True):
-        torch.testing.assert_close(one, other, atol=1e-12, rtol=1e-12)
+    for actual, other in zip(found, run(straight, expansion), strict=True):
+        torch.testing.assert_close(actual, other, atol=1e-12, rtol=1e-12)
 
 
 @pytest.mark.parametrize("architecture", runnable(native().library) if native().library else [])

@@ -141,10 +141,10 @@ def in_pytorch(monkeypatch):
 def test_sums_and_moments_are_those_of_the_definition(case, architecture):
     call, expansion, before = draw(case)
     expected, moment = by_definition(call, expansion, before)
-    found = causal.attend_causal(call, expansion, before)
-    close(found.denominator, expected[..., -1])
-    close(found.output * found.denominator.unsqueeze(-1), expected[..., :-1])
-    close(found.moment, moment)
+    output = causal.attend_causal(call, expansion, before)
+    close(output.denominator, expected[..., -1])
+    close(output.output * output.denominator.unsqueeze(-1), expected[..., :-1])
+    close(output.moment, moment)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -179,8 +179,8 @@ def check_gradients(case: Case) -> None:
     grad_out, grad_lse = incoming(sums)
     loss = (output * grad_out).sum() + (D.abs().log() * grad_lse).sum()
     wanted = torch.autograd.grad(loss, leaves)
-    found = causal.backward_causal_after(call, expansion, sums, before, grad_out, grad_lse)
-    for x, y in zip((found[0], *found[1], *found[2], *found[3]), wanted, strict=False):
+    actual = causal.backward_causal_after(call, expansion, sums, before, grad_out, grad_lse)
+    for x, y in zip((actual[0], *actual[1], *actual[2], *actual[3]), wanted, strict=False):
         close(x, y, 1e-9)
 
 
@@ -193,11 +193,11 @@ def test_it_equals_plain_pytorch_for_all_chunk_sizes(case, size, in_pytorch, mon
     gradients = in_pytorch(causal.backward_causal_after, *arguments)
     if size is not None:
         monkeypatch.setattr(causal, "chunk_size", lambda *given: size)
-    found = causal.attend_causal(call, expansion, before)
+    output = causal.attend_causal(call, expansion, before)
     for name in ("denominator", "moment"):
-        close(getattr(found, name), getattr(expected, name))
+        close(getattr(output, name), getattr(expected, name))
     seen = expected.denominator.unsqueeze(-1)
-    close(found.output * seen, expected.output * seen)
+    close(output.output * seen, expected.output * seen)
     grad_query, grad_keys, grad_values, grad_before = causal.backward_causal_after(*arguments)
     close(grad_query, gradients[0])
     for mine, theirs in zip((grad_keys, grad_values, grad_before), gradients[1:], strict=True):
@@ -261,8 +261,8 @@ def one_by_one(n: int) -> tuple[Expansion, Tensor, Tensor]:
 
 
 def expansion_frame() -> Frame:
-    one = torch.ones(1, 1, dtype=torch.float64)
-    return Frame(torch.arange(1), (one, one), None, (one, one), 1.0, 1, torch.float64)
+    unit = torch.ones(1, 1, dtype=torch.float64)
+    return Frame(torch.arange(1), (unit, unit), None, (unit, unit), 1.0, 1, torch.float64)
 
 
 def test_tokens_are_added_one_by_one_and_counted_so():

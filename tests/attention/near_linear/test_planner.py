@@ -110,10 +110,10 @@ def test_a_refusal_makes_few_polynomials(order, d, size, tolerance, differentiab
     """Up to 3,700 polynomials could be tried for six tokens: few are constructed, for the plan and for the message."""
     generator = torch.Generator().manual_seed(0)
     query, *sets = (size * torch.randn(6, d, generator=generator, dtype=torch.float64) for _ in range(2 * order - 1))
-    made = []
+    seen = []
 
     def counted(function):
-        return lambda *given: (made.append(given), function(*given))[1]
+        return lambda *given: (seen.append(given), function(*given))[1]
 
     for module, name in ((planning, "chebyshev"), (worst_case, "chebyshev")):
         monkeypatch.setattr(module, name, counted(getattr(module, name)))
@@ -122,7 +122,7 @@ def test_a_refusal_makes_few_polynomials(order, d, size, tolerance, differentiab
         sx.certified_attention(
             query.requires_grad_(differentiable), keys, values, tolerance=tolerance, method="polynomial"
         )
-    assert len(made) <= 40
+    assert len(seen) <= 40
 
 
 @pytest.mark.parametrize("order", [2, 3, 4])

@@ -126,16 +126,16 @@ def cases(count):
     uneven = {2: (7, 4), 4: (5, 0, 3, 9)}[count]
     rolled = tuple(uneven[m % count :] + uneven[: m % count] for m in range(4))
     none = (0,) * count
-    found = []
+    seen = []
     for order in (2, 3, 4):
-        found += [
+        seen += [
             Case(f"polynomial-{order}", False, order, False, rolled[:order]),
             Case(f"polynomial-{order}-causal", False, order, True, (uneven,)),
             Case(f"exact-{order}", True, order, False, rolled[:order]),
             Case(f"exact-{order}-causal", True, order, True, ((5,) * count,)),
         ]
     return [
-        *found,
+        *seen,
         Case("polynomial-in-chunks", False, 3, True, ((33, 40, 0, 9)[:count],), chunk_bytes=1),
         Case("polynomial-order-norm", False, 3, False, rolled[:3], scale=1.0, norm="order"),
         Case("polynomial-float32", False, 3, False, rolled[:3], dtype=torch.float32),
@@ -214,13 +214,13 @@ def work(rank, count, folder):
             refused_call(name, rank, count)
         except sx.SeparatrixError as error:
             said["refused"][name] = f"{type(error).__name__}: {error}"
-    found = {}
+    seen = {}
     chunk_bytes = cost.CAUSAL_BYTES
     for case in cases(count):
         cost.CAUSAL_BYTES = case.chunk_bytes or chunk_bytes
         wants = case.wanting is None or rank in case.wanting
         for index, x in enumerate(gradients_of(case.shard(rank), case.run, wants)):
-            found[f"{case.name}.{index}"] = x.contiguous()
+            seen[f"{case.name}.{index}"] = x.contiguous()
     cost.CAUSAL_BYTES = chunk_bytes
     for name, (exact, order, is_causal) in COUNTED.items():
         said["counted"][name] = [counted(Case("", exact, order, is_causal, ((n,) * count,)), rank) for n in (6, 24)]
@@ -229,10 +229,10 @@ def work(rank, count, folder):
         part = Case("", True, 3, True, ((5, 5),))
         try:
             out = part.run(part.shard(max(0, dist.get_rank(group))), group)
-            found["part"] = out.contiguous()
+            seen["part"] = out.contiguous()
         except sx.ArgumentError as error:
             said["outside"] = str(error)
-    save_file(found, f"{folder}/{rank}.safetensors")
+    save_file(seen, f"{folder}/{rank}.safetensors")
     with open(f"{folder}/{rank}.json", "w") as file:
         json.dump(said, file)
     dist.destroy_process_group()

@@ -86,10 +86,10 @@ def test_they_are_pytorchs_sums(shape, batch, sizes, monkeypatch, calls):
     in_pytorch(monkeypatch)
     plain, want = run()
     assert calls["append"] == few
-    for one, other in zip(found, want, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-13, rtol=0)
-    for one, other in zip(state.states, plain.states, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-13, rtol=1e-13)
+    for actual, other in zip(found, want, strict=True):
+        torch.testing.assert_close(actual, other, atol=1e-13, rtol=0)
+    for actual, other in zip(state.states, plain.states, strict=True):
+        torch.testing.assert_close(actual, other, atol=1e-13, rtol=1e-13)
     assert state.tokens == plain.tokens
     assert state.largest == plain.largest
 
@@ -160,9 +160,9 @@ def test_tokens_without_a_gradient_do_not_change_the_graph_of_others(calls):
     with torch.no_grad():
         state.append(part(keys, 2, 3), part(values, 2, 3))
     assert calls == {"append": 1, "attend": 0}
-    (found,) = torch.autograd.grad(out, key)
+    (gradients,) = torch.autograd.grad(out, key)
     (want,) = torch.autograd.grad(state_of_two()[1], key)
-    assert torch.equal(found, want)
+    assert torch.equal(gradients, want)
 
 
 def test_outputs_beyond_the_type_are_refused(calls):
@@ -186,7 +186,7 @@ def test_the_same_bits_with_one_thread_and_two():
 
     before = torch.get_num_threads()
     try:
-        assert all(torch.equal(one, two) for one, two in zip(run(1), run(2), strict=True))
+        assert all(torch.equal(actual, two) for actual, two in zip(run(1), run(2), strict=True))
     finally:
         torch.set_num_threads(before)
 

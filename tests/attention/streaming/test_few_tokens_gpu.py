@@ -55,8 +55,8 @@ def check_stream(order, d, d_v, batch, sizes):
         plain, want = run()
     assert plain.kernels == ("torch", None)
     torch.testing.assert_close(found, want, atol=1e-13, rtol=0)
-    for one, other in zip(state.states, plain.states, strict=True):
-        torch.testing.assert_close(one, other, atol=1e-13, rtol=1e-13)
+    for actual, other in zip(state.states, plain.states, strict=True):
+        torch.testing.assert_close(actual, other, atol=1e-13, rtol=1e-13)
     assert (state.tokens, state.largest) == (plain.tokens, plain.largest)
 
 

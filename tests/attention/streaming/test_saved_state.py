@@ -26,13 +26,13 @@ def uniform(seed, *shape, dtype=torch.float32):
 
 
 def state(count=9, **changed):
-    made = sx.TensorAttentionState(**(GOOD | changed))
-    shape = (*made.batch_shape, count)
-    made.append(
-        [uniform(m, *shape, made.head_dim).to(made.dtype) / 2 for m in range(1, made.order)],
-        [uniform(50 + m, *shape, made.value_dim).to(made.dtype) for m in range(1, made.order)],
+    new_state = sx.TensorAttentionState(**(GOOD | changed))
+    shape = (*new_state.batch_shape, count)
+    new_state.append(
+        [uniform(m, *shape, new_state.head_dim).to(new_state.dtype) / 2 for m in range(1, new_state.order)],
+        [uniform(50 + m, *shape, new_state.value_dim).to(new_state.dtype) for m in range(1, new_state.order)],
     )
-    return made
+    return new_state
 
 
 def test_a_saved_state_is_resumed_unchanged(tmp_path):
@@ -51,10 +51,15 @@ def test_a_saved_state_is_resumed_unchanged(tmp_path):
 
 def test_the_configuration_can_be_read_by_people():
     text = bytes(state(dtype=torch.float64, batch_shape=(2, 3)).state_dict()["configuration"].tolist())
-    told = json.loads(text)
-    assert (told["dtype"], told["batch_shape"], told["bound"], told["norm"]) == ("float64", [2, 3], 1.0, "entries")
-    assert told["degree"] == 4
-    assert 1.0 < told["radius"] < 1.0 + 1e-12
+    parsed = json.loads(text)
+    assert (parsed["dtype"], parsed["batch_shape"], parsed["bound"], parsed["norm"]) == (
+        "float64",
+        [2, 3],
+        1.0,
+        "entries",
+    )
+    assert parsed["degree"] == 4
+    assert 1.0 < parsed["radius"] < 1.0 + 1e-12
 
 
 def state_of_degree(monkeypatch, degree, **changed):
@@ -166,8 +171,8 @@ def test_a_state_of_bfloat16_is_not_taken_for_one_of_float64(order):
     again.load_state_dict(narrow.state_dict())
     query = torch.tensor([[at_most], [0.5]], dtype=torch.bfloat16)
     truth = attention(query, keys, values, arguments["scale"])
-    found = again.attend(query).flatten().tolist()
-    error = max(abs(x - float(t)) for x, t in zip(found, truth, strict=True))
+    actual = again.attend(query).flatten().tolist()
+    error = max(abs(x - float(t)) for x, t in zip(actual, truth, strict=True))
     assert error <= again.certificate.total <= 1e-2
 
 
@@ -301,14 +306,14 @@ def test_hidden_tokens_are_counted_and_the_counts_are_checked():
     """A state of nine tokens, two of which are masked for one head and none for the other."""
     masks = torch.ones(2, 9, dtype=torch.bool)
     masks[0, 3:5] = False
-    made = sx.TensorAttentionState(**GOOD, batch_shape=(2,))
+    state = sx.TensorAttentionState(**GOOD, batch_shape=(2,))
     sets = ([uniform(m, 2, 9, size) for m in (1, 2)] for size in (3, 2))
-    made.append(*sets, key_masks=[masks, None])
-    saved = made.state_dict()
+    state.append(*sets, key_masks=[masks, None])
+    saved = state.state_dict()
     assert saved["hidden"].tolist() == [[2, 0], [0, 0]]
     again = sx.TensorAttentionState(**GOOD, batch_shape=(2,))
     again.load_state_dict(saved)
-    assert torch.equal(again.attend(uniform(0, 2, 4, 3)), made.attend(uniform(0, 2, 4, 3)))
+    assert torch.equal(again.attend(uniform(0, 2, 4, 3)), state.attend(uniform(0, 2, 4, 3)))
     wrong = {
         "7 in the column of ones": ({"hidden": torch.tensor([[2, 2], [0, 0]])}, r"saved\['states.0'\]: expected 7 in"),
         "counts": ({"hidden": torch.tensor([[2, 0], [-1, 0]])}, r"saved\['hidden'\]\[1\]: expected counts from 0 to 9"),

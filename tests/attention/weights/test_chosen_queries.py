@@ -34,19 +34,19 @@ def test_equals_the_definition(call: tuple[Tensor, list[Tensor], dict[str, Any]]
     query, keys, options = call
     length = query.shape[-2]
     queries = data.draw(st.lists(st.integers(-length, length - 1), max_size=5)) if length else []
-    found = sx.attention_weights(query, keys, queries, **options)
+    weights = sx.attention_weights(query, keys, queries, **options)
     expected = reference.attention_weights(query, keys, **options).movedim(-1 - len(keys), 0)
     expected = expected[torch.tensor(queries, dtype=torch.int64)].movedim(0, -1 - len(keys))
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-14)
+    torch.testing.assert_close(weights, expected, rtol=1e-10, atol=1e-14)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
 def test_narrow_types_are_computed_in_float32(dtype: torch.dtype) -> None:
     query, keys = draw(0, 2, 9, 4).to(dtype), [draw(1, 2, 8, 4).to(dtype), draw(2, 2, 7, 4).to(dtype)]
-    found = sx.attention_weights(query, keys, [3])
+    weights = sx.attention_weights(query, keys, [3])
     expected = reference.attention_weights(query.double(), [key.double() for key in keys])[:, 3:4]
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found.double(), expected, rtol=2e-6, atol=0)
+    assert weights.dtype == torch.float32
+    torch.testing.assert_close(weights.double(), expected, rtol=2e-6, atol=0)
 
 
 @pytest.mark.usefixtures("sizes")
@@ -66,12 +66,12 @@ def test_weights_of_large_scores_sum_to_one(dtype: torch.dtype, size: float, lea
     if lead != "spread":
         keys[0][:, 0 if lead == "first" else -1] *= 2
     narrow = [key.to(dtype) for key in keys]
-    found = sx.attention_weights(query, narrow, range(5), scale=size)
+    weights = sx.attention_weights(query, narrow, range(5), scale=size)
     rounding = 64 * torch.finfo(torch.promote_types(dtype, torch.float32)).eps
-    assert ((found.double().sum((-1, -2)) - 1).abs() <= rounding).all()
+    assert ((weights.double().sum((-1, -2)) - 1).abs() <= rounding).all()
     top = sx.top_tuples(query, narrow, k=56, scale=size)
-    listed = found.flatten(2).gather(2, top.indices[..., 0] * 7 + top.indices[..., 1])
-    torch.testing.assert_close(listed, top.weights, rtol=rounding, atol=torch.finfo(found.dtype).eps)
+    listed = weights.flatten(2).gather(2, top.indices[..., 0] * 7 + top.indices[..., 1])
+    torch.testing.assert_close(listed, top.weights, rtol=rounding, atol=torch.finfo(weights.dtype).eps)
 
 
 @pytest.mark.parametrize("precision", ["medium", "high"])
@@ -80,10 +80,10 @@ def test_weights_sum_to_one_with_reduced_float32_products(precision: str) -> Non
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
     try:
-        found = sx.attention_weights(query, keys, range(5), scale=1e8)
+        weights = sx.attention_weights(query, keys, range(5), scale=1e8)
     finally:
         torch.set_float32_matmul_precision(before)
-    assert ((found.double().sum((-1, -2)) - 1).abs() <= 1e-5).all()
+    assert ((weights.double().sum((-1, -2)) - 1).abs() <= 1e-5).all()
 
 
 def test_weighted_values_are_the_output() -> None:

@@ -26,15 +26,15 @@ def call(*batch: int, lengths: tuple[int, int, int] = (6, 5, 7)) -> tuple[Tensor
 @pytest.mark.parametrize("options", [{}, {"windows": [2, None]}, {"is_causal": True, "query_offset": 1}])
 def test_the_numbers_are_the_definitions(options: dict) -> None:
     query, keys = call(2, 3)
-    found = sx.pair_map(query, keys, -2, head=(1, 2), k=4, scale=0.7, **options)
+    weight_map = sx.pair_map(query, keys, -2, head=(1, 2), k=4, scale=0.7, **options)
     weights = reference.attention_weights(query, keys, scale=0.7, **options)[1, 2, 4]
-    torch.testing.assert_close(found.cells, weights)
-    torch.testing.assert_close(found.first, weights.sum(1))
-    torch.testing.assert_close(found.second, weights.sum(0))
-    assert (found.query, found.keys_per_cell) == (4, (1, 1))
+    torch.testing.assert_close(weight_map.cells, weights)
+    torch.testing.assert_close(weight_map.first, weights.sum(1))
+    torch.testing.assert_close(weight_map.second, weights.sum(0))
+    assert (weight_map.query, weight_map.keys_per_cell) == (4, (1, 1))
     top = sx.top_tuples(query, keys, 4, scale=0.7, **options)
-    assert [list(pair[:2]) for pair in found.top] == top.indices[1, 2, 4].tolist()
-    torch.testing.assert_close(torch.tensor([pair[2] for pair in found.top]), top.weights[1, 2, 4].float())
+    assert [list(pair[:2]) for pair in weight_map.top] == top.indices[1, 2, 4].tolist()
+    torch.testing.assert_close(torch.tensor([pair[2] for pair in weight_map.top]), top.weights[1, 2, 4].float())
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
@@ -42,8 +42,8 @@ def test_the_numbers_are_the_definitions(options: dict) -> None:
 def test_cells_and_sides_sum_to_one(dtype: torch.dtype, size: float) -> None:
     query, keys = call(lengths=(6, 500, 300))
     query, keys = query.to(dtype), [(1 + key / 64).to(dtype) for key in keys]
-    found = sx.pair_map(query, keys, at=3, scale=size)
-    for sums in (found.cells, found.first, found.second):
+    weights = sx.pair_map(query, keys, at=3, scale=size)
+    for sums in (weights.cells, weights.first, weights.second):
         assert abs(sums.sum().item() - 1) <= 64 * torch.finfo(torch.promote_types(dtype, torch.float32)).eps
 
 
@@ -51,9 +51,9 @@ def test_a_head_of_grouped_keys_and_masks() -> None:
     query = draw(0, 4, 3, 2)
     keys = [draw(1, 2, 5, 2), draw(2, 2, 6, 2)]
     masks = [torch.rand(4, 5, generator=torch.Generator().manual_seed(0)) < 0.6, None]
-    found = sx.pair_map(query, keys, 1, head=3, key_masks=masks, enable_gqa=True)
+    weights = sx.pair_map(query, keys, 1, head=3, key_masks=masks, enable_gqa=True)
     expected = reference.attention_weights(query, keys, key_masks=masks, enable_gqa=True)[3, 1]
-    torch.testing.assert_close(found.cells, expected)
+    torch.testing.assert_close(weights.cells, expected)
 
 
 @pytest.mark.parametrize("batch", [(), (1,), (1, 1)])
@@ -65,14 +65,14 @@ def test_a_single_head_need_not_be_named(batch: tuple[int, ...]) -> None:
 def test_long_sets_have_several_keys_to_a_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pair_map, "CELLS", 3)
     query, keys = call()
-    found = sx.pair_map(query, keys, 2)
+    weight_map = sx.pair_map(query, keys, 2)
     weights = reference.attention_weights(query, keys)[2]
-    assert (found.keys_per_cell, tuple(found.cells.shape)) == ((2, 3), (3, 3))
+    assert (weight_map.keys_per_cell, tuple(weight_map.cells.shape)) == ((2, 3), (3, 3))
     for row, rows in enumerate(([0, 1], [2, 3], [4])):
         for column, columns in enumerate(([0, 1, 2], [3, 4, 5], [6])):
-            torch.testing.assert_close(found.cells[row, column], weights[rows][:, columns].sum())
-    assert len(found.first) == 5
-    assert "sum over 2 x 3 keys" in found._repr_svg_()
+            torch.testing.assert_close(weight_map.cells[row, column], weights[rows][:, columns].sum())
+    assert len(weight_map.first) == 5
+    assert "sum over 2 x 3 keys" in weight_map._repr_svg_()
 
 
 @pytest.mark.parametrize(
@@ -118,30 +118,30 @@ def pixels(svg: str) -> Tensor:
 
 def test_the_picture_shows_the_map() -> None:
     query, keys = call(lengths=(6, 6, 6))
-    found = sx.pair_map(query, keys, 3, k=2, is_causal=True)
-    svg = found._repr_svg_()
+    weights = sx.pair_map(query, keys, 3, k=2, is_causal=True)
+    svg = weights._repr_svg_()
     root = ElementTree.fromstring(svg)
     name = "{http://www.w3.org/2000/svg}"
     words = " ".join(text for text in root.itertext())
-    assert f"The weights that query 3 gives to 6 x 6 pairs of keys; the largest is {found.top[0][2]:.3g}" in words
-    for first, second, weight in found.top:
+    assert f"The weights that query 3 gives to 6 x 6 pairs of keys; the largest is {weights.top[0][2]:.3g}" in words
+    for first, second, weight in weights.top:
         assert f"({first}, {second}): {weight:.3g}" in words
     assert len(root.findall(f"{name}circle")) == 2 * 2
     shown = pixels(svg)
-    assert torch.equal(shown[..., 3] == 0, found.cells == 0), "clear is what may not be attended"
-    best = divmod(int(found.cells.argmax()), 6)
+    assert torch.equal(shown[..., 3] == 0, weights.cells == 0), "clear is what may not be attended"
+    best = divmod(int(weights.cells.argmax()), 6)
     assert shown[best][:3].tolist() == [253, 231, 37]
 
 
 def test_a_query_with_nothing_to_attend_has_a_picture() -> None:
     query, keys = call()
-    found = sx.pair_map(query, keys, 0, is_causal=True, query_offset=-3)
-    assert found.top == ()
-    assert "The query attends no pair." in found._repr_svg_()
-    ElementTree.fromstring(found._repr_svg_())
+    weights = sx.pair_map(query, keys, 0, is_causal=True, query_offset=-3)
+    assert weights.top == ()
+    assert "The query attends no pair." in weights._repr_svg_()
+    ElementTree.fromstring(weights._repr_svg_())
 
 
 def test_equal_weights_have_one_colour() -> None:
-    found = sx.pair_map(torch.zeros(1, 2), [torch.ones(3, 2), torch.ones(4, 2)], 0)
-    ElementTree.fromstring(found._repr_svg_())
-    assert found.top[:2] == ((0, 0, pytest.approx(1 / 12)), (0, 1, pytest.approx(1 / 12)))
+    weights = sx.pair_map(torch.zeros(1, 2), [torch.ones(3, 2), torch.ones(4, 2)], 0)
+    ElementTree.fromstring(weights._repr_svg_())
+    assert weights.top[:2] == ((0, 0, pytest.approx(1 / 12)), (0, 1, pytest.approx(1 / 12)))

@@ -35,11 +35,11 @@ def plain(*batch: int, lengths: tuple[int, int, int] = (6, 6, 6)) -> dict[str, T
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_a_file_of_tensors_is_the_librarys_map(dtype: torch.dtype, is_causal: bool) -> None:
     tensors = {name: x.to(dtype) for name, x in plain(2, 3).items()}
-    found = read(save({**tensors, "other": torch.zeros(2)}), is_causal=is_causal).map_of(4, 5)
+    weights = read(save({**tensors, "other": torch.zeros(2)}), is_causal=is_causal).map_of(4, 5)
     keys = [tensors["k1"], tensors["k2"]]
     expected = sx.pair_map(tensors["q"], keys, 4, head=(1, 2), is_causal=is_causal)
-    assert torch.equal(found.cells, expected.cells)
-    assert found.top == expected.top
+    assert torch.equal(weights.cells, expected.cells)
+    assert weights.top == expected.top
 
 
 def saved(tmp_path: Path, query: Tensor, keys: list[Tensor], **options: Any) -> bytes:

@@ -30,23 +30,23 @@ def visitor(tmp_path: Path) -> Any:
 
 
 def test_a_first_visit_shows_the_example(visitor: Any) -> None:
-    found = visitor.open("?tab=attend")
-    assert found["attend-alert.children"] == ""
+    page = visitor.open("?tab=attend")
+    assert page["attend-alert.children"] == ""
     top = example.example().map_of(5, 0).top
-    assert f"belongs to the pair ({top[0][0]}, {top[0][1]})" in texts(found[CAPTION])
-    assert example.sum_of(5, *top[0][:2]) in texts(found["attend-top.children"])
-    assert found["attend-example.hidden"] is False
-    assert found[CSV].startswith("first,second,weight\n")
-    assert len(found[CSV].splitlines()) == 1 + example.TOKENS**2
+    assert f"belongs to the pair ({top[0][0]}, {top[0][1]})" in texts(page[CAPTION])
+    assert example.sum_of(5, *top[0][:2]) in texts(page["attend-top.children"])
+    assert page["attend-example.hidden"] is False
+    assert page[CSV].startswith("first,second,weight\n")
+    assert len(page[CSV].splitlines()) == 1 + example.TOKENS**2
 
 
 def test_the_query_and_causality_follow_the_controls(visitor: Any) -> None:
     visitor.open("?tab=attend")
-    found = visitor.changed(query="3", causal="yes")
-    heat = found[MAP]["data"][0]
+    page = visitor.changed(query="3", causal="yes")
+    heat = page[MAP]["data"][0]
     hidden = [[one is None for one in row] for row in heat["z"]]
     assert hidden == [[max(i, j) > 3 for j in range(example.TOKENS)] for i in range(example.TOKENS)]
-    assert texts(found[CAPTION]).startswith("Query 3 of the example and its 32 x 32 pairs of keys")
+    assert texts(page[CAPTION]).startswith("Query 3 of the example and its 32 x 32 pairs of keys")
 
 
 def test_errors_are_shown_below_the_control_or_above_the_map(visitor: Any) -> None:
@@ -75,15 +75,15 @@ def test_a_file_is_shown_and_not_the_example(visitor: Any, monkeypatch: pytest.M
 
 
 def test_the_figure_has_the_numbers_of_the_map() -> None:
-    found = sx.pair_map(torch.randn(4, 3), [torch.randn(5, 3), torch.randn(6, 3)], 1, k=3)
-    drawing = figures.draw_weights(found, "it")
+    weights = sx.pair_map(torch.randn(4, 3), [torch.randn(5, 3), torch.randn(6, 3)], 1, k=3)
+    drawing = figures.draw_weights(weights, "it")
     heat, above, beside, *rings = drawing.figure.data
-    assert torch.tensor(heat.customdata, dtype=torch.float64).allclose(found.cells)
-    assert heat.z[2][3] == pytest.approx(math.log10(found.cells[2, 3]))
-    assert torch.tensor(above.y, dtype=torch.float64).allclose(found.second)
-    assert torch.tensor(beside.x, dtype=torch.float64).allclose(found.first)
+    assert torch.tensor(heat.customdata, dtype=torch.float64).allclose(weights.cells)
+    assert heat.z[2][3] == pytest.approx(math.log10(weights.cells[2, 3]))
+    assert torch.tensor(above.y, dtype=torch.float64).allclose(weights.second)
+    assert torch.tensor(beside.x, dtype=torch.float64).allclose(weights.first)
     for ring in rings:
-        assert [*zip(ring.y, ring.x, ring.customdata, strict=True)] == [*found.top]
+        assert [*zip(ring.y, ring.x, ring.customdata, strict=True)] == [*weights.top]
     assert "the 3 circled pairs" in drawing.text
 
 
@@ -91,14 +91,14 @@ def test_long_sets_are_drawn_at_their_places(monkeypatch: pytest.MonkeyPatch) ->
     from separatrix.attention.weights import pair_map
 
     monkeypatch.setattr(pair_map, "CELLS", 3)
-    found = sx.pair_map(torch.randn(4, 3), [torch.randn(6, 3), torch.randn(9, 3)], 1)
-    heat = figures.draw_weights(found, "it").figure.data[0]
+    weights = sx.pair_map(torch.randn(4, 3), [torch.randn(6, 3), torch.randn(9, 3)], 1)
+    heat = figures.draw_weights(weights, "it").figure.data[0]
     assert (list(heat.y), list(heat.x)) == ([0.5, 2.5, 4.5], [1.0, 4.0, 7.0])
     assert "sum over 2 x 3 keys" in heat.hovertemplate
 
 
 def test_a_query_with_nothing_to_attend_is_drawn() -> None:
-    found = sx.pair_map(torch.ones(2, 3), [torch.ones(2, 3)] * 2, 0, is_causal=True, query_offset=-1)
-    drawing = figures.draw_weights(found, "it")
+    weights = sx.pair_map(torch.ones(2, 3), [torch.ones(2, 3)] * 2, 0, is_causal=True, query_offset=-1)
+    drawing = figures.draw_weights(weights, "it")
     assert drawing.text == "Query 0 of it has no key to attend to among 2 x 2 pairs."
-    assert figures.listed(found, "it") is None
+    assert figures.listed(weights, "it") is None

@@ -38,7 +38,7 @@ def visitor(store: Path):
 
 
 def test_the_ledger_is_judged_from_the_store(store: Path) -> None:
-    found = {one.claim.id: str(one.verdict) for one in Shelf(store).judgements()}
+    found = {judgement.claim.id: str(judgement.verdict) for judgement in Shelf(store).judgements()}
     assert found == SHELVED
 
 
@@ -85,31 +85,31 @@ def test_the_ledger_is_judged_again_when_the_store_changes(tmp_path: Path, monke
     ],
 )
 def test_the_filter(store: Path, filter: tuple[str, str, str], ids: list[str]) -> None:
-    assert [one.claim.id for one in chosen(Shelf(store).judgements(), *filter)] == ids
+    assert [judgement.claim.id for judgement in chosen(Shelf(store).judgements(), *filter)] == ids
 
 
 def test_the_count(store: Path) -> None:
-    found = Shelf(store).judgements()
+    judgements = Shelf(store).judgements()
     verdicts = "1 holds, 1 holds corrected, 1 is not run here"
-    assert counted(found) == f"3 claims, 2 of them quick and 1 full: {verdicts}. Rerun in this folder: 2 of 3."
+    assert counted(judgements) == f"3 claims, 2 of them quick and 1 full: {verdicts}. Rerun in this folder: 2 of 3."
     assert counted([]) == "No claim matches."
 
 
 def test_the_page_lists_and_opens(visitor) -> None:
-    found = visitor.open("?tab=claims")
-    assert [one["value"] for one in found[LIST]] == list(SHELVED)
-    assert "What the verdicts mean" in texts(found["claim.children"])
-    found = visitor.changed(verdict="holds corrected")
-    assert [one["value"] for one in found[LIST]] == ["kronecker/lemma-2"]
-    assert found["claims-count.children"] == "1 claim, quick: 1 holds corrected. Rerun in this folder: 1 of 1."
+    page = visitor.open("?tab=claims")
+    assert [one["value"] for one in page[LIST]] == list(SHELVED)
+    assert "What the verdicts mean" in texts(page["claim.children"])
+    page = visitor.changed(verdict="holds corrected")
+    assert [one["value"] for one in page[LIST]] == ["kronecker/lemma-2"]
+    assert page["claims-count.children"] == "1 claim, quick: 1 holds corrected. Rerun in this folder: 1 of 1."
     opened = visitor.changed(claim="kronecker/lemma-2")["claim.children"]
-    told = texts(opened)
+    messages = texts(opened)
     for part in ("holds corrected", "largest", "Printed", "twice", "Right", "once", "tests/explorer/shelved.py:",
                  "separatrix reproduce --profile quick --only kronecker/lemma-2", "2 of 2 cells done"):  # fmt: skip
-        assert part in told
-    graphs = [one for one in components(opened) if one["type"] == "Graph"]
-    assert [len(one["props"]["figure"]["data"][0]["x"]) for one in graphs] == [2]
-    assert "seed,y\n" in told
+        assert part in messages
+    graphs = [component for component in components(opened) if component["type"] == "Graph"]
+    assert [len(graph["props"]["figure"]["data"][0]["x"]) for graph in graphs] == [2]
+    assert "seed,y\n" in messages
 
 
 def test_figures_wait_for_their_cells(visitor) -> None:
@@ -117,21 +117,21 @@ def test_figures_wait_for_their_cells(visitor) -> None:
     opened = visitor.changed(claim="selection/figure-3")["claim.children"]
     assert "1 figure will be drawn here once all of the cells are done." in texts(opened)
     assert "0 of 2 cells done" in texts(opened)
-    assert not [one for one in components(opened) if one["type"] == "Graph"]
+    assert not [component for component in components(opened) if component["type"] == "Graph"]
 
 
 def test_without_a_store_the_page_says_what_to_run(tmp_path: Path) -> None:
     visitor = reader(make_app(tmp_path / "nothing", pages={"claims": claims_tab}).server.test_client())
-    found = visitor.open("?tab=claims&claim=kronecker/lemma-2")
-    assert "separatrix reproduce" in texts(found["claim.children"])
+    page = visitor.open("?tab=claims&claim=kronecker/lemma-2")
+    assert "separatrix reproduce" in texts(page["claim.children"])
     count = "3 claims, 2 of them quick and 1 full: 3 are not run here. Rerun in this folder: 0 of 3."
-    assert found["claims-count.children"] == count
+    assert page["claims-count.children"] == count
 
 
 @pytest.mark.parametrize("id", ["nothing/here", "../../etc/passwd", "<script>", "separation/theorem-"])
 def test_an_unknown_claim_is_a_sentence(visitor, id: str) -> None:
-    found = visitor.open(f"?tab=claims&claim={id}")
-    assert found["claims-alert.children"].startswith("claim: expected the id of a claim in the list, got")
+    page = visitor.open(f"?tab=claims&claim={id}")
+    assert page["claims-alert.children"].startswith("claim: expected the id of a claim in the list, got")
     with pytest.raises(ArgumentError, match="claim: expected"):
         Shelf(Path("nowhere")).judgement(id)
 
@@ -139,6 +139,6 @@ def test_an_unknown_claim_is_a_sentence(visitor, id: str) -> None:
 def test_a_broken_store_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "store.sqlite").write_bytes(b"no database at all, but long enough to look at" * 50)
     visitor = reader(make_app(tmp_path, pages={"claims": claims_tab}).server.test_client())
-    found = visitor.open("?tab=claims")
-    assert "store.sqlite" in found["claims-list-alert.children"]
-    assert "bug in Separatrix" not in found["claims-list-alert.children"]
+    page = visitor.open("?tab=claims")
+    assert "store.sqlite" in page["claims-list-alert.children"]
+    assert "bug in Separatrix" not in page["claims-list-alert.children"]

@@ -39,9 +39,9 @@ def tensors() -> dict[str, torch.Tensor]:
 
 
 def spoilt() -> dict[str, torch.Tensor]:
-    found = tensors()
-    found["k1"][5, 2] = float("nan")
-    return found
+    drawn_tensors = tensors()
+    drawn_tensors["k1"][5, 2] = float("nan")
+    return drawn_tensors
 
 
 FILES = {

@@ -54,14 +54,14 @@ def test_the_plan_is_the_librarys_and_its_time_the_models(
     sizes = PlanSettings(n, d, bound, order, tolerance)
     if plan_table.EASY_RADIUS < bound**order <= plan_table.HOPELESS_RADIUS:
         return
-    found = planned(sizes)
-    assert found.plan == sx.plan_shapes(n, d, bound, order, tolerance)
-    if found.plan.method in ("exact", "none"):
-        assert found.modelled == exact_cost(sizes.shape, False).time
+    plan = planned(sizes)
+    assert plan.plan == sx.plan_shapes(n, d, bound, order, tolerance)
+    if plan.plan.method in ("exact", "none"):
+        assert plan.modelled == exact_cost(sizes.shape, False).time
     else:
-        assert found.plan.rank == math.comb(d + found.plan.degree, found.plan.degree)
-        assert found.modelled == polynomial_cost(sizes.shape, found.plan.rank, True).time
-    rows = plan_table.table([found, planned(ONE)], SPEEDS)
+        assert plan.plan.rank == math.comb(d + plan.plan.degree, plan.plan.degree)
+        assert plan.modelled == polynomial_cost(sizes.shape, plan.plan.rank, True).time
+    rows = plan_table.table([plan, planned(ONE)], SPEEDS)
     assert {len(row) for _, row in rows} == {2}
 
 
@@ -82,16 +82,16 @@ def test_the_least_degree_of_a_refusal_is_at_most_the_planners() -> None:
 
 def test_a_plan_that_the_library_would_not_run_says_so() -> None:
     sizes = (PlanSettings(10**12, 40, 1.3, 3, 1e-3), PlanSettings(10**9, 8, 9.0, 3, 1e-3))
-    rows = dict(plan_table.table([planned(one) for one in sizes], SPEEDS))
+    rows = dict(plan_table.table([planned(size) for size in sizes], SPEEDS))
     assert rows["method"] == ["none", "none"]
     assert rows["time here, on one core"] == ["-", "-"]
     assert all(why.startswith("Neither method is in reach") for why in rows["why"])
 
 
 def test_the_time_is_the_models_times_the_machines() -> None:
-    found = planned(ONE)
-    [(_, [told])] = [row for row in plan_table.table([found], SPEEDS) if row[0].startswith("time")]
-    assert told == plan_table.spelled_seconds(3e-9 * found.modelled)
+    plan = planned(ONE)
+    [(_, [told])] = [row for row in plan_table.table([plan], SPEEDS) if row[0].startswith("time")]
+    assert told == plan_table.spelled_seconds(3e-9 * plan.modelled)
 
 
 def test_the_machine_is_timed_once_for_all_requests(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,8 +182,8 @@ def test_the_sample_is_removed_when_a_setting_changes(quick, tmp_path: Path) -> 
     seen = reader(client)
     assert "certified: total" in texts(seen.open("?tab=compute")["sample-found.children"])
     field = '{"kind":"field","of":"d","slides":"yes","tab":"compute"}.value'
-    found = seen.changed(d="9", changed=field)
-    assert texts(found["sample-found.children"]) == "The settings have changed: run the sample again."
+    page = seen.changed(d="9", changed=field)
+    assert texts(page["sample-found.children"]) == "The settings have changed: run the sample again."
     assert "certified: total" in texts(seen.changed(d="9", changed="sample-run.n_clicks")["sample-found.children"])
 
 
@@ -201,19 +201,19 @@ def test_the_copied_code_runs() -> None:
 def test_the_view_over_http(quick, tmp_path: Path) -> None:
     client = make_app(tmp_path, pages={"compute": compute_tab}).server.test_client()
     seen = reader(client)
-    found = seen.open("?tab=compute&n.2=1000&k.2=2")
-    table = texts(found["compute-plan.children"])
+    page = seen.open("?tab=compute&n.2=1000&k.2=2")
+    table = texts(page["compute-plan.children"])
     for word in ("Setting A", "Setting B", "polynomial", "495", "border"):
         assert word in table
-    assert {found[f"{one}-alert.children"] for one in ("compute", "phase", "sample", "file")} == {""}
+    assert {page[f"{name}-alert.children"] for name in ("compute", "phase", "sample", "file")} == {""}
     for field in compute_tab.FIELDS:
         for bad in bad_values(field)[-2:]:
-            found = seen.changed(**{field.name: bad})
-            assert "A value is not valid" in texts(found["compute-plan.children"])
-            assert "A value is not valid" in found["sample-alert.children"]
-            assert "A value is not valid" in found['{"kind":"python","of":"compute"}.children']
-            assert "earlier settings" in found['{"kind":"caption","of":"phase"}.children']
-            assert any(f"{field.name}: expected" in texts(value) for value in found.values())
-    found = seen.changed(B="6", k="2")
-    assert "it is not done here" in texts(found["compute-plan.children"])
-    assert "it is not done here" in found["sample-alert.children"]
+            page = seen.changed(**{field.name: bad})
+            assert "A value is not valid" in texts(page["compute-plan.children"])
+            assert "A value is not valid" in page["sample-alert.children"]
+            assert "A value is not valid" in page['{"kind":"python","of":"compute"}.children']
+            assert "earlier settings" in page['{"kind":"caption","of":"phase"}.children']
+            assert any(f"{field.name}: expected" in texts(value) for value in page.values())
+    page = seen.changed(B="6", k="2")
+    assert "it is not done here" in texts(page["compute-plan.children"])
+    assert "it is not done here" in page["sample-alert.children"]

@@ -59,7 +59,7 @@ def test_a_picture_that_cannot_be_made_is_reported(browser: Any, address: str) -
         page.evaluate("() => { Plotly.toImage = () => Promise.reject(new Error('no canvas')); }")
         page.get_by_role("button", name="Save The dynamics in closed form as PNG").click()
         page.locator(".saves .told.wrong", has_text="That did not work: no canvas").wait_for()
-        assert ["no canvas" in one for one in visit.complaints] == [True]
+        assert ["no canvas" in complaint for complaint in visit.complaints] == [True]
         visit.complaints.clear()
 
 
@@ -164,7 +164,7 @@ def test_a_finished_run_shows_its_last_weights_and_is_compared_with_another(
             caption.get_by_text(f"seed {seed} after {steps} steps").wait_for()
             page.locator(".badge.finished").wait_for()
         second = state(page)["run"]
-        (first,) = {one.name for one in (tmp_path / "training").glob("run-*") if one.is_dir()} - {second}
+        (first,) = {path.name for path in (tmp_path / "training").glob("run-*") if path.is_dir()} - {second}
     with Visit(browser, address, f"?tab=learn&run={second}&beside={first}", **DESKTOP) as page:
         both = page.locator("figure[data-name=run-losses] figcaption", has_text="seed 0 has a loss of")
         both.wait_for()

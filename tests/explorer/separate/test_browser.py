@@ -206,8 +206,8 @@ def test_help_says_what_a_symbol_is_and_where(browser, address: str) -> None:
         drawn(page)
         for one in separate_tab.FIELDS:
             page.locator(f'summary[aria-label="What is {one.label}?"]').first.click()
-        told = page.locator("details[open] p").all_text_contents()
-        for text, field in zip(told, separate_tab.FIELDS, strict=True):
+        messages = page.locator("details[open] p").all_text_contents()
+        for text, field in zip(messages, separate_tab.FIELDS, strict=True):
             help = f"{field.help} {field.place}."
             assert text.endswith(help.rpartition("$")[2])  # the text after the last formula, or the whole text
             assert "$" not in text
@@ -252,12 +252,12 @@ def told_and_mended(page: Any, fields: Sequence[Field], names: Sequence[str]) ->
     alert = page.locator(".alert.address").filter(has_text=f"{names[-1]}: expected")
     alert.wait_for()
     page.locator(".parts").wait_for()
-    told = alert.locator("li").all_text_contents()
-    assert sorted(one.partition(": expected")[0] for one in told) == sorted(names)
+    messages = alert.locator("li").all_text_contents()
+    assert sorted(message.partition(": expected")[0] for message in messages) == sorted(names)
     assert alert.get_attribute("role") == "alert"
     page.wait_for_function("() => location.search.includes('mechanism=softmax')")
     kept = state(page)
-    assert [kept[one.name] for one in fields] == [one.default for one in fields]
+    assert [kept[field.name] for field in fields] == [field.default for field in fields]
 
 
 def test_all_values_of_the_address_may_be_bad_at_once(browser, address: str) -> None:
@@ -270,7 +270,7 @@ def test_a_bad_value_in_the_address_is_reported(browser, address: str) -> None:
     """Bad values of every field, one after the other on one page."""
     with Visit(browser, address, QUICK, **DESKTOP) as page:
         drawn(page)
-        for one in separate_tab.FIELDS:
-            query, names = bad_view(one)
+        for field in separate_tab.FIELDS:
+            query, names = bad_view(field)
             go_to(page, f"?tab=separate&{query}")
-            told_and_mended(page, [one], names)
+            told_and_mended(page, [field], names)

@@ -44,10 +44,10 @@ def test_verdicts_are_recorded(id: str) -> None:
 
 def test_the_construction_detects_a_wrong_answer() -> None:
     claim = OURS["two-hop-joins/by-hand"]
-    found = run_cells(claim)
-    assert claim.check(changed(found, given(facts=8), by_one_head=1)).verdict is FAILS
-    assert claim.check(changed(found, given(facts=8, entities=16), by_one_head=1)).verdict is FAILS
-    assert claim.check(changed(found, given(facts=32), by_two_hops=1)).verdict is FAILS
+    results = run_cells(claim)
+    assert claim.check(changed(results, given(facts=8), by_one_head=1)).verdict is FAILS
+    assert claim.check(changed(results, given(facts=8, entities=16), by_one_head=1)).verdict is FAILS
+    assert claim.check(changed(results, given(facts=32), by_two_hops=1)).verdict is FAILS
 
 
 def test_attentions_have_the_same_settings() -> None:

@@ -19,7 +19,7 @@ import torch
 
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.claims.selection.corollary_e_8 import upper_end
-from separatrix.claims.selection.unseparated import SHOWN, equal_cell, shown, signs_cell, unseparated
+from separatrix.claims.selection.unseparated import SHOWN, equal_cell, losses_stay_above, signs_cell, unseparated
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.construction import overlaps
@@ -144,7 +144,7 @@ def corollary_e_16(
     real = [cell.result for cell in cells if "loss" in cell.result]
     rounded = max(cell.result["rounded"] for cell in worst)
     unequal = max(cell.result["equal"] for cell in worst)
-    beyond, beyond_numbers = shown(cells)
+    beyond, beyond_numbers = losses_stay_above(cells)
     numbers: dict[str, float | str] = {
         "settings": len(worst),
         "largest loss / epsilon, alpha within (IH2)": max(cell.result["induction"] for cell in worst),

@@ -18,7 +18,7 @@ import torch
 
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared, missed
-from separatrix.claims.selection.unseparated import SHOWN, equal_cell, shown, unseparated
+from separatrix.claims.selection.unseparated import SHOWN, equal_cell, losses_stay_above, unseparated
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.construction import overlaps
@@ -252,7 +252,7 @@ def corollary_e_8(
     }
     held = worst <= above and high <= above and low >= -below and max(times) <= 1
     held = held and not numbers["steps at which C falls"]
-    beyond, beyond_numbers = shown(cells)
+    beyond, beyond_numbers = losses_stay_above(cells)
     valid = all(cell.result["delta"] < 0.1 for cell in drawn)
     held = held and valid and not (every_q and beyond)
     finding = compared(cells, SCALE, {**numbers, **beyond_numbers}, held=held, misprint=misprint)

@@ -13,7 +13,7 @@ from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Ra
 from separatrix.claims.misprint_pairs import as_printed, compared
 from separatrix.claims.selection.corollary_e_8 import SCALE, scale_cell
 from separatrix.claims.selection.stochastic_times import drawn_weights, mean_loss, state_in_the_flow
-from separatrix.claims.selection.unseparated import SHOWN, shown, signs_cell, unseparated
+from separatrix.claims.selection.unseparated import SHOWN, losses_stay_above, signs_cell, unseparated
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import population_loss
@@ -115,7 +115,7 @@ def corollary_e_9(
     """
     short, long = (cell.result for cell in cells if "trained" in cell.result)
     stochastic = next(cell.result for cell in cells if "late" in cell.result and "trained" not in cell.result)
-    beyond, beyond_numbers = shown(cells)
+    beyond, beyond_numbers = losses_stay_above(cells)
     grows = max(_power(cell["late"], TIMES) for cell in (short, long))
     in_length = math.log(long["late"][-1] / short["late"][-1]) / math.log(1000 / 50)
     # At T_2 = 10 T_1 and 8 T_1: in longer sequences the loss at the larger epsilon is near its largest value.

@@ -54,9 +54,9 @@ def leaning(q: int, width: int, outside: int = 1) -> Tensor:
     if len(H) != width or not 1 <= q < width or not 1 <= outside <= width - q:
         raise ArgumentError("width", expected=f"a power of 2, at least q + outside = {q + outside}", got=width)
     # All rows have a 1 in the first column; with its sign flipped, a row has the same product with all others.
-    others = torch.cat([H[:1], H[q + 1 : q + outside]])
-    others[:, 0] = -1
-    return torch.cat([-H[1 : q + 1], others]) / math.sqrt(width)
+    outside_rows = torch.cat([H[:1], H[q + 1 : q + outside]])
+    outside_rows[:, 0] = -1
+    return torch.cat([-H[1 : q + 1], outside_rows]) / math.sqrt(width)
 
 
 @experiment(version=2, name="selection.lemma_a3")

@@ -22,7 +22,7 @@ import numpy as np
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, Verdict, claim, holds_if
 from separatrix.claims.misprint_pairs import worst
 from separatrix.claims.selection.stochastic_times import drawn_weights, times_in_the_flow
-from separatrix.claims.selection.unseparated import SHOWN, shown, signs_cell, unseparated
+from separatrix.claims.selection.unseparated import SHOWN, losses_stay_above, signs_cell, unseparated
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.overlap_table import OverlapTable, overlap_table
@@ -211,7 +211,7 @@ def theorem_3_3(
     if apart > 0.02:
         return Finding(Verdict.UNDECIDED, numbers, "Counted times and those of the flow differ by more than 2%.")
     held = all(power <= allowed[name] + TOLERANCE for name, power in largest.items())
-    beyond, beyond_numbers = shown(cells)
+    beyond, beyond_numbers = losses_stay_above(cells)
     numbers |= beyond_numbers
     note = (
         "The printed powers are larger than needed: the times grow as T / (2 d) + 1 / (4 epsilon), so that the same "

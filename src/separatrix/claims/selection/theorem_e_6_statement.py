@@ -25,7 +25,7 @@ from torch import Tensor
 
 from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim, holds_if
 from separatrix.claims.selection.theorem_3_3 import TOLERANCE, Time, powers, theorem_3_3, times, unlike
-from separatrix.claims.selection.unseparated import SHOWN, shown, unseparated
+from separatrix.claims.selection.unseparated import SHOWN, losses_stay_above, unseparated
 from separatrix.claims.selection.valid_encodings import codes, valid_encodings
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -208,6 +208,6 @@ def theorem_e_6(
     }
     if apart > 0.02:
         return Finding(Verdict.UNDECIDED, numbers, "Counted times and those of the flow differ by more than 2%.")
-    beyond, beyond_numbers = shown(cells)
+    beyond, beyond_numbers = losses_stay_above(cells)
     held = max(over.values()) <= TOLERANCE and not rises and not (every_q and beyond)
     return holds_if(held, {**numbers, **beyond_numbers}, shows={SHOWN: beyond})

@@ -140,7 +140,7 @@ def signs_cell() -> Cell:
     return losses.cell(seed=0, kind="signs", q=512, T=2049, lean=0.0022, width=2**20)
 
 
-def shown(results: Sequence[CellResult]) -> tuple[bool, dict[str, float | str]]:
+def losses_stay_above(results: Sequence[CellResult]) -> tuple[bool, dict[str, float | str]]:
     """Return whether valid encodings keep the loss above the proved positive bound, and the numbers."""
     cells = [cell for cell in results if "proved" in cell.result]
     numbers: dict[str, float | str] = {}

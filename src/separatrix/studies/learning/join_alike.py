@@ -124,7 +124,7 @@ def _tried() -> Iterator[Cell]:
             yield joined.cell(seed=0, attention=name, lr=lr, batch=64, points=512, **how)
 
 
-def best_rates(found: Sequence[CellResult]) -> dict[str, float]:
+def best_rates(results: Sequence[CellResult]) -> dict[str, float]:
     """The learning rate of each attention by the rule: accuracy, then steps to 0.99, then the smaller rate."""
 
     def rank(run: CellResult) -> tuple[float, float, float]:
@@ -132,18 +132,18 @@ def best_rates(found: Sequence[CellResult]) -> dict[str, float]:
         sooner = next((step for step, accuracy in records if accuracy > 0.99), float("inf"))
         return -run.result["accuracy"][-1], sooner, run.parameters["lr"]
 
-    return {name: min(runs, key=rank).parameters["lr"] for name, runs in by_attention(found).items()}
+    return {name: min(runs, key=rank).parameters["lr"] for name, runs in by_attention(results).items()}
 
 
-def rates_finding(found: Sequence[CellResult], rates: Mapping[str, float]) -> Finding:
+def rates_finding(results: Sequence[CellResult], rates: Mapping[str, float]) -> Finding:
     """A finding that holds if these are the rates that the rule chooses."""
     numbers: dict[str, Any] = {
         f"accuracy with seed 0, {name}": ", ".join(
             f"{run.result['accuracy'][-1]:.3f} with {run.parameters['lr']:g}" for run in runs
         )
-        for name, runs in by_attention(found).items()
+        for name, runs in by_attention(results).items()
     }
-    best = best_rates(found)
+    best = best_rates(results)
     numbers["rates that the rule chooses"] = ", ".join(f"{name}: {rate:g}" for name, rate in best.items())
     return Finding(Verdict.HOLDS if best == dict(rates) else Verdict.FAILS_AS_PRINTED, numbers)
 
@@ -158,7 +158,7 @@ alike_rates = claim(
     cells=_tried,
     figures=("join_rates",),
     neighbours=(Neighbour("0.01 is the best rate for every attention", {"rate": 0.01}),),
-)(lambda found, rate=0.0: rates_finding(found, {name: rate or best for name, best in RATES.items()}))
+)(lambda results, rate=0.0: rates_finding(results, {name: rate or best for name, best in RATES.items()}))
 
 
 def facts_of(run: CellResult) -> int:
@@ -175,20 +175,20 @@ def _sooner(run: CellResult) -> CellResult:
 
 
 def judged_joins(
-    found: Sequence[CellResult], expectations: Sequence[Expectation], turned: bool, by: float, sooner: bool = False
+    results: Sequence[CellResult], expectations: Sequence[Expectation], turned: bool, by: float, sooner: bool = False
 ) -> Finding:
     """The finding on expectations that are to hold for every number of facts."""
     judged = []
     numbers: dict[str, Any] = {}
-    for facts in sorted({facts_of(run) for run in found}):
-        some = [_sooner(run) if sooner else run for run in found if facts_of(run) == facts]
+    for facts in sorted({facts_of(run) for run in results}):
+        some = [_sooner(run) if sooner else run for run in results if facts_of(run) == facts]
         part = finding(some, "accuracy", expectations, plain=some[0].parameters["attention"], turned=turned, by=by)
         judged.append(part.verdict)
         what = "accuracy averaged over the run" if sooner else "accuracy"
         for name, value in part.numbers.items():
             if not (sooner and "equal compute" in name):
-                shown = name.replace("equal compute", "equal CPU time").replace("accuracy", what)
-                numbers[f"{facts} facts: {shown}"] = value
+                label = name.replace("equal compute", "equal CPU time").replace("accuracy", what)
+                numbers[f"{facts} facts: {label}"] = value
         for name, runs in by_attention(some).items():
             numbers[f"{facts} facts: learning rate, milliseconds a step, {name}"] = (
                 f"{runs[0].parameters['lr']:g}, {MILLISECONDS[facts][name]:g}"
@@ -199,8 +199,8 @@ def judged_joins(
                 numbers[f"{facts} facts: accuracy by step, {name}"] = ", ".join(
                     f"{step}: {mean:.3f}" for step, mean in zip(steps, means, strict=True)
                 )
-    verdict = next((one for one in (Verdict.FAILS_AS_PRINTED, Verdict.UNDECIDED) if one in judged), Verdict.HOLDS)
-    recorded = all(run.parameters.get("graph", RECORDED_GRAPH) == RECORDED_GRAPH for run in found)
+    verdict = next((worst for worst in (Verdict.FAILS_AS_PRINTED, Verdict.UNDECIDED) if worst in judged), Verdict.HOLDS)
+    recorded = all(run.parameters.get("graph", RECORDED_GRAPH) == RECORDED_GRAPH for run in results)
     note = "" if recorded else "The recorded verdict is of the import graph of another Python."
     return Finding(verdict, numbers, note, comparable=recorded)
 
@@ -232,7 +232,7 @@ def _full_claim(
         cells=lambda: joins_alike(FACTS, attentions, imported=imported),
         figures=("learning_curves", "join_time"),
         neighbours=(TURNED, ahead_by(margin)),
-    )(lambda found, turned=False, by=0.0: judged_joins(found, expectations, turned, by, sooner))
+    )(lambda results, turned=False, by=0.0: judged_joins(results, expectations, turned, by, sooner))
 
 
 ALIKE = "each with the best of the same learning rates, at equal parameters, at equal steps and at equal CPU time"
@@ -299,9 +299,9 @@ alike_forms = _full_claim(
     figures=("join_longer",),
     neighbours=(TURNED, ahead_by(0.5)),
 )
-def alike_longer(found: Sequence[CellResult], turned: bool = False, by: float = 0.0) -> Finding:
+def alike_longer(results: Sequence[CellResult], turned: bool = False, by: float = 0.0) -> Finding:
     """The claim holds if every lead is significantly above `by`, and fails if one is significantly below."""
-    ours = by_attention(found)
+    ours = by_attention(results)
     first, second = (TWO, THREE) if turned else (THREE, TWO)
     numbers: dict[str, Any] = {}
     differences = []

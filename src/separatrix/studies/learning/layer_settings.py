@@ -65,8 +65,8 @@ layer_rates = claim(
     figures=("join_rates",),
     neighbours=(Neighbour("the other rate is better for every layer", {"other": True}),),
 )(
-    lambda found, other=False: rates_finding(
-        found, {name: min(set(TRIED) - {rate}) if other else rate for name, rate in RATES.items()}
+    lambda results, other=False: rates_finding(
+        results, {name: min(set(TRIED) - {rate}) if other else rate for name, rate in RATES.items()}
     )
 )
 
@@ -82,8 +82,8 @@ def _setting(part: str, says: str, better: str, worse: str) -> Claim:
         figures=("learning_curves",),
         neighbours=(TURNED, ahead_by(0.5)),
     )(
-        lambda found, turned=False, by=0.0: finding(
-            found, "accuracy", [Expectation(better, worse)], plain=PLAIN, turned=turned, by=by
+        lambda results, turned=False, by=0.0: finding(
+            results, "accuracy", [Expectation(better, worse)], plain=PLAIN, turned=turned, by=by
         )
     )
 

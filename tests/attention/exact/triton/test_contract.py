@@ -117,17 +117,17 @@ def test_a_tolerance_widens_half_types():
     """The certificate is for float32, in which the call is then computed, and not for matrix units."""
     query, keys, values = inputs(3, 3, [3, 4])
     query, keys, values = query.bfloat16(), [x.bfloat16() for x in keys], [x.bfloat16() for x in values]
-    found = sx.certified_attention(query, keys, values, tolerance=1e-1, method="exact")
+    result = sx.certified_attention(query, keys, values, tolerance=1e-1, method="exact")
     expected, _ = reference.tensor_attention(query.double(), [x.double() for x in keys], [x.double() for x in values])
-    assert (found.output.double() - expected).abs().max() <= found.certificate.total <= 1e-1
+    assert (result.output.double() - expected).abs().max() <= result.certificate.total <= 1e-1
 
 
 def test_a_gradient_is_certified():
     query, keys, values = inputs(3, 3, [3, 4])
     leaves = [x.float().requires_grad_() for x in (query, *keys, *values)]
-    found = sx.certified_attention(leaves[0], leaves[1:3], leaves[3:], tolerance=1e-3, method="exact")
-    assert found.certificate.gradient.total <= 1e-3
-    grads = torch.autograd.grad(found.output.sum(), leaves)
+    result = sx.certified_attention(leaves[0], leaves[1:3], leaves[3:], tolerance=1e-3, method="exact")
+    assert result.certificate.gradient.total <= 1e-3
+    grads = torch.autograd.grad(result.output.sum(), leaves)
     wide = [x.detach().double().requires_grad_() for x in leaves]
     expected = torch.autograd.grad(reference.tensor_attention(wide[0], wide[1:3], wide[3:])[0].sum(), wide)
     assert max((a - b).abs().max().item() for a, b in zip(grads, expected, strict=True)) <= 1e-5

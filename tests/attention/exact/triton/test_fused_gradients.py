@@ -69,9 +69,9 @@ def gradients(shape, masked, dtype=torch.float64, heads=1, shared=2):
 
 
 def fused_gradients_agree(shape="a window longer than a block of queries", masked=True):
-    call, found, expected = gradients(shape, masked)
+    call, actual, expected = gradients(shape, masked)
     assert launch.is_fused(call, "ieee")
-    for computed, exact in zip(found, expected, strict=True):
+    for computed, exact in zip(actual, expected, strict=True):
         assert (computed - exact).abs().max() <= 1e-13 * max(1.0, exact.abs().max().item())
 
 

@@ -83,7 +83,7 @@ def literal_bounds(call):
         bounds["inner"].append(largest([scores[1 + inner]], int))
         bounds["prefix_values"].append(above(values[:inner] + values[inner + 1 :]))
     least = ("least_values", "least_others")
-    known = {name: [x for x in found if x is not None] for name, found in bounds.items()}
+    known = {name: [x for x in bound if x is not None] for name, bound in bounds.items()}
     return {name: (min if name in least else max)(found) for name, found in known.items() if found}
 
 

@@ -100,18 +100,18 @@ def test_outputs_and_gradients_are_those_of_exact_attention(dtype, masked):
     tolerance, room = (1e-9, 1e-6) if dtype == torch.float64 else (1e-4, 1e-2)
     leaves = [x.clone().requires_grad_() for x in (query, key, value)]
     options = {"scale": 1.0, "key_masks": None if mask is None else [mask]}
-    found = sx.certified_attention(*leaves, tolerance=tolerance, method="polynomial", **options)
+    result = sx.certified_attention(*leaves, tolerance=tolerance, method="polynomial", **options)
     _, _, frame = frames(query.double(), key.double(), value.double(), () if mask is None else (mask,))
     assert frame is not None
-    weights = torch.randn(found.output.shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
-    got = torch.autograd.grad((found.output * weights).sum() + found.lse.sum(), leaves)
+    weights = torch.randn(result.output.shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
+    got = torch.autograd.grad((result.output * weights).sum() + result.lse.sum(), leaves)
     wide = [x.double().requires_grad_() for x in (query, key, value)]
     out, lse = reference.tensor_attention(wide[0], [wide[1]], [wide[2]], **options)
     want = torch.autograd.grad((out * weights).sum() + lse.sum(), wide)
-    assert (found.output - out).abs().max() <= found.certificate.total <= tolerance
-    assert (found.lse - lse).abs().max() <= found.certificate.lse + 1e-5
-    for one, other in zip(got, want, strict=True):
-        assert (one - other).abs().max() <= room * other.abs().max()
+    assert (result.output - out).abs().max() <= result.certificate.total <= tolerance
+    assert (result.lse - lse).abs().max() <= result.certificate.lse + 1e-5
+    for actual, other in zip(got, want, strict=True):
+        assert (actual - other).abs().max() <= room * other.abs().max()
 
 
 def test_coordinates_without_a_better_basis_are_not_changed():

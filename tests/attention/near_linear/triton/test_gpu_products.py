@@ -83,10 +83,10 @@ def test_certificates_hold(options, monkeypatch):
     given = (query.float(), [x.float() for x in keys], [x.float() for x in values])
     masks = [torch.arange(n) % 3 != 1 for n in (40, 33)] if options else None
     with plain_pytorch():
-        found = sx.certified_attention(*given, tolerance=1e-2, method="polynomial", key_masks=masks)
+        result = sx.certified_attention(*given, tolerance=1e-2, method="polynomial", key_masks=masks)
     wide = [given[0].double(), [x.double() for x in given[1]], [x.double() for x in given[2]]]
     expected, _ = reference.tensor_attention(*wide, key_masks=masks)
-    error = (found.output.double() - expected).abs().max().item()
-    assert error <= found.certificate.total <= 1e-2
-    assert found.plan.recipe.dtype == torch.float32
+    error = (result.output.double() - expected).abs().max().item()
+    assert error <= result.certificate.total <= 1e-2
+    assert result.plan.recipe.dtype == torch.float32
     assert set(used) == {"add_state", "against_state"}

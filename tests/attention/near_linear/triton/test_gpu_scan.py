@@ -54,22 +54,22 @@ def check_scan(case):
     """Sums, moments and gradients of a random call, against the definition and against plain PyTorch."""
     call, expansion, before = draw(case)
     assert backend_of(call) is triton
-    found = causal.attend_causal(call, expansion, before)
+    output = causal.attend_causal(call, expansion, before)
     sums, moment = by_definition(call, expansion, before)
-    close(found.denominator, sums[..., -1])
-    close(found.moment, moment)
+    close(output.denominator, sums[..., -1])
+    close(output.moment, moment)
     sees = sums[..., -1] != 0
-    close(found.output[sees], (sums[..., :-1] / sums[..., -1:])[sees])
-    assert not found.output[~sees].any()
-    grad_out, grad_lse = incoming(found)
-    by_kernels = causal.backward_causal_after(call, expansion, found, before, grad_out, grad_lse)
+    close(output.output[sees], (sums[..., :-1] / sums[..., -1:])[sees])
+    assert not output.output[~sees].any()
+    grad_out, grad_lse = incoming(output)
+    by_kernels = causal.backward_causal_after(call, expansion, output, before, grad_out, grad_lse)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backend, "BACKENDS", (in_pytorch,))
         patch.setattr(causal, "chunk_size", lambda *sizes: 5)
-        plain = causal.backward_causal_after(call, expansion, found, before, grad_out, grad_lse)
+        plain = causal.backward_causal_after(call, expansion, output, before, grad_out, grad_lse)
     for ours, theirs in zip(by_kernels[1:], plain[1:], strict=True):
-        for one, other in zip(ours, theirs, strict=True):
-            close(one, other)
+        for actual, other in zip(ours, theirs, strict=True):
+            close(actual, other)
     close(by_kernels[0], plain[0])
 
 
@@ -83,12 +83,12 @@ def test_a_causal_call_keeps_its_certificate():
     """Certified causal attention and its gradient by the kernels, from the public call."""
     query, keys, values = inputs(3, 9, [9, 9], d=2, d_v=2, batch=(1,))
     leaves = [x.float().requires_grad_() for x in (query, *keys, *values)]
-    found = sx.certified_attention(
+    result = sx.certified_attention(
         leaves[0], leaves[1:3], leaves[3:], tolerance=1e-1, method="polynomial", is_causal=True
     )
     wide = [x.detach().double().requires_grad_() for x in leaves]
     expected, _ = reference.tensor_attention(wide[0], wide[1:3], wide[3:], is_causal=True)
-    assert (found.output - expected).abs().max() <= found.certificate.total <= 1e-1
-    grads = torch.autograd.grad(found.output.sum(), leaves)
+    assert (result.output - expected).abs().max() <= result.certificate.total <= 1e-1
+    grads = torch.autograd.grad(result.output.sum(), leaves)
     exact = torch.autograd.grad(expected.sum(), wide)
     assert max((a - b).abs().max().item() for a, b in zip(grads, exact, strict=True)) <= 5e-2

@@ -24,8 +24,8 @@ class C:
 
 
 def test_imports_of_a_module_and_their_relations():
-    found = set(import_graph._imports(ast.parse(SOURCE)))
-    assert found == {
+    seen = set(import_graph._imports(ast.parse(SOURCE)))
+    assert seen == {
         ("import", "os"),
         ("import", "json"),
         ("from", "re"),

@@ -177,7 +177,7 @@ def test_faulty_rows_are_detected(changes, sentence):
 
 LOOPS = {"sm_90": (10.0, 40.0), "sm_80": (15.0, 60.0)}
 """Targets for the instructions per score in the innermost loops, forward and backward, at 64 and 128 columns."""
-MISSED = {("sm_80", 128): (16.3, 60.0)}
+MISSED = {("sm_80", 128): (15.7, 60.0)}
 """Missed targets, with the reached numbers."""
 WHOLE = {
     ("sm_90", 64): (15.2, 38.5),
@@ -188,12 +188,33 @@ WHOLE = {
 """The reached numbers of whole kernels, with border tiles and the code around the loops."""
 
 
+PACKED = {
+    ("sm_90", 64): (9.1, 12.1),
+    ("sm_90", 128): (11.9, 22.4),
+    ("sm_80", 64): (13.5, 17.8),
+    ("sm_80", 128): (18.9, 31.9),
+}
+"""The reached numbers of `attend` and of the fused gradient as whole kernels, with tiles packed with query heads."""
+
+
+def test_on_its_own_shape_the_forward_pass_is_modelled_ahead_of_fbgemm():
+    """At 128 columns on sm_90, which the model is calibrated on."""
+    rows = {row.of: row for row in compiled.load()["rows"]}
+    packed = rows["sm_90", "attend", "bfloat16", 128, compiled.PACKED]
+    assert packed.whole.instructions < compiled.FBGEMM_INSTRUCTIONS
+    assert 4e-3 * 128 * packed.estimate > compiled.FBGEMM_TERA
+    assert 64 % packed.block[0] == 0
+
+
 def test_the_whole_forward_and_backward_pass_keep_their_targets():
-    rows = {(row.target, row.kernel, row.width): row for row in compiled.load()["rows"] if row.whole}
+    rows = {(row.target, row.kernel, row.width, row.way): row for row in compiled.load()["rows"] if row.whole}
     for name, width in product(LOOPS, (64, 128)):
         forward, *backward = (
-            rows[name, kernel, width] for kernel in ("attend", "inner_gradient", configurations.FUSED)
+            rows[name, kernel, width, compiled.COSTED] for kernel in ("attend", "inner_gradient", configurations.FUSED)
         )
+        packed = [rows[name, kernel, width, compiled.PACKED].whole for kernel in ("attend", configurations.FUSED)]
+        assert all(cost.instructions <= most for cost, most in zip(packed, PACKED[name, width], strict=True))
+        assert all(cost.computed == 1 for cost in packed)
         most = MISSED.get((name, width), LOOPS[name])
         assert forward.instructions_per_score <= most[0]
         assert sum(row.instructions_per_score for row in backward) <= most[1]

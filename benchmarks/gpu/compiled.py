@@ -18,13 +18,13 @@ import json
 import re
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import astuple, dataclass, fields
+from dataclasses import astuple, dataclass, fields, replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -85,7 +85,7 @@ MATRIX = {
 """Instructions for matrix units, in PTX and in AMD's assembly."""
 NUMBERS = (
     *("left", "incoming", "lse", "delta", "scales", "lse_gradient", "near", "shift", "multipliers"),
-    *("key_partials", "value_partials"),
+    *("key_partials", "value_partials", "sums", "peaks"),
 )
 """Arguments of the type of the sums."""
 OF_TENSORS = (
@@ -102,16 +102,39 @@ OF_TENSORS = (
 """Arguments of the type of the tensors."""
 WHOLE = ("numbers", "masks", "table", "exponents", "bounds", "own_exponents", "top_exponents")
 """Arguments that are whole numbers of 32 bits."""
+
+
+class Way(NamedTuple):
+    """What a kernel is compiled for.
+
+    Attributes:
+        order: The order, 4 for all from there on.
+        hidden: Whether there is causality, and a window on each set.
+        masked: Whether there are masks. Loops without comparisons are in kernels without masks alone.
+        alone: Whether tiles are packed with query heads that share keys, and the rows of a tile have one position.
+        split: Whether tiles are packed, with several positions, and several programs divide the steps of a tile.
+    """
+
+    order: int
+    hidden: bool
+    masked: bool
+    alone: bool = False
+    split: bool = False
+
+
+PACKED, SPLIT = "causal, windows, packed heads", "everything hidden, packed heads, split"
 WAYS = {
-    "everything hidden": (3, True, True),
-    "causal, windows": (3, True, False),
-    "nothing hidden": (3, False, False),
-    "order 4 and up, everything hidden": (4, True, True),
-    "order 4 and up, nothing hidden": (4, False, False),
-    "around others": (3, True, True),
+    "everything hidden": Way(3, True, True),
+    "causal, windows": Way(3, True, False),
+    "nothing hidden": Way(3, False, False),
+    "order 4 and up, everything hidden": Way(4, True, True),
+    "order 4 and up, nothing hidden": Way(4, False, False),
+    "around others": Way(3, True, True),
+    PACKED: Way(3, True, False, alone=True),
+    SPLIT: Way(3, True, True, split=True),
 }
-"""What a kernel is compiled for: its order; whether there is causality and a window on each set; whether there are
-masks. Loops without comparisons are in kernels without masks alone. The last is that of the kernels `AROUND`."""
+"""What kernels are compiled for: the kernels `AROUND` for one way; the last two are ways of `attend`, and the last but
+one of the fused kernel."""
 WAYS_OF = {
     "bfloat16": tuple(WAYS)[:5],
     "float16": ("everything hidden",),
@@ -138,7 +161,7 @@ CHOSEN: dict[tuple[str, str], dict[int, float]] = {
     ("sm_90", "inner_gradient"): {64: 16.0, 128: 21.0},
     ("sm_90", "prefix_gradient"): {64: 10.0, 128: 16.0},
     ("sm_90", "query_prefix_gradient"): {64: 9.0, 128: 14.0},
-    ("sm_80", "attend"): {64: 12.0, 128: 17.0},
+    ("sm_80", "attend"): {64: 12.0, 128: 16.0},
     ("sm_80", "query_gradient"): {64: 11.0, 128: 18.0},
     ("sm_80", "inner_gradient"): {64: 21.5, 128: 30.0},
     ("sm_80", "prefix_gradient"): {64: 16.0, 128: 27.0},
@@ -197,7 +220,7 @@ class Compiled:
         replication: How often the work of a score is done: exponentials, or matrix products over those needed.
         local_memory_in_loop: Instructions of that loop that read or write local memory.
         border_per_score: Instructions of threads for one score in the costliest of the innermost loops, where there are
-            windows alone (`COSTED`); so is the next.
+            windows alone (`COSTED`, `PACKED`); so is the next.
         around: Instructions of a thread in the loop around the innermost ones, without these.
         inexact: How many kinds of instructions are approximate or flush subnormal numbers.
         digest: A hash of everything that the row is made from (see `digest`).
@@ -245,7 +268,8 @@ class Compiled:
         assert self.instructions_per_score is not None
         queries, keys, warps, _ = self.block
         costs = self.instructions_per_score, self.border_per_score, self.around
-        return whole_cost(self.kernel, queries, keys, warps * TARGETS[self.target].lanes, *costs)
+        threads = warps * TARGETS[self.target].lanes
+        return whole_cost(self.kernel, queries, keys, threads, *costs, alone=WAYS[self.way].alone)
 
     @property
     def estimate(self) -> float:
@@ -258,10 +282,17 @@ def configurations() -> Iterator[tuple[str, str, str, int, str]]:
     """Everything that is compiled: a target, a kernel, a kind of product, a width and what is hidden."""
     for name, kernel, kind, width in product(TARGETS, KERNELS, KINDS, WIDTHS):
         for way in WAYS_OF[kind]:
-            order, hidden, _ = WAYS[way]
+            order, hidden = WAYS[way][:2]
             runs = kernel != FUSED or (name in FUSED_ON and order == 3 and hidden)
             if runs and _ships(name, kind, order) and _is_compiled(name, kind, width, way):
                 yield name, kernel, kind, width, way
+    for name, kind, width in product(TARGETS, ("bfloat16", "float32", "float64"), WIDEST):
+        if kind == "bfloat16" and (name in FULL or name in LIKE):
+            yield name, "attend", kind, width, PACKED
+            if name in FUSED_ON:
+                yield name, FUSED, kind, width, PACKED
+        if _ships(name, kind, 3):
+            yield name, "attend", kind, width, SPLIT
     for name, kernel, kind in product(TARGETS, AROUND, ("bfloat16", "float32", "float64")):
         runs = kernel not in OF_ANY_KIND and (kernel != "add_partials" or name in FUSED_ON)
         if runs and (name in FULL or kind == "float32") and _ships(name, kind, 3):
@@ -310,7 +341,10 @@ def block_of(target: Target, kernel: str, kind: str, width: int, way: str) -> Co
     if kernel in NEAR_LINEAR:
         block = near_linear.block_of(kernel, dtype, width, target.vendor)
         return Configuration(block.rows, block.tokens, block.warps, 1)
-    return configuration(kernel, dtype, width, of=target.name, precision=precision, order=WAYS[way][0])
+    packed = WAYS[way].alone or WAYS[way].split
+    return configuration(
+        kernel, dtype, width, of=target.name, precision=precision, order=WAYS[way].order, packed=packed
+    )
 
 
 def constants_of(target: Target, kernel: str, kind: str, width: int, way: str) -> dict[str, Any]:
@@ -323,20 +357,24 @@ def constants_of(target: Target, kernel: str, kind: str, width: int, way: str) -
             "copy_sets": {"COUNT": TENSORS, "BLOCK": block.queries},
             "largest": {"MASKED": True, "SETS": sets, "ROWS": block.queries, "COLUMNS": width},
             "check_range": {"WRITES": True, "SETS": sets, "COLUMNS": width},
+            "merge_splits": {"d_v": width, "D_V": width, "ROWS": block.queries},
             "incoming_rows": {"d_v": width, "D_V": width, "ROWS": block.queries},
             "add_partials": {
                 **{"d": width, "d_v": width, "D": width, "D_V": width, "ROWS": block.queries},
                 "QUERIES": configuration(FUSED, KINDS[kind][0], width, of=target.name).queries,
+                "HEADS": 1,
             },
         }[kernel]
     if kernel not in NEAR_LINEAR:
-        order, hidden, masked = WAYS[way]
+        order, hidden, masked, alone, split = WAYS[way]
+        packing = {"attend": {"PACKED": alone or split, "ALONE": alone, "SPLIT": split}, FUSED: {"ALONE": alone}}
         return {
             **dict.fromkeys(("CAUSAL", "PREFIX_WINDOW", "INNER_WINDOW"), hidden),
             **{"MASKED": masked, "PEELED": peels(masked, KINDS[kind][0], KINDS[kind][3])},
             **({"sets": 1} if order == 3 else {}),  # an argument that is 1 is compiled as a constant
             **{"PRECISION": KINDS[kind][3]},
             **flags_of(kernel, KINDS[kind][0], target.name),
+            **packing.get(kernel, {}),
             **{"d": width, "d_v": width, "D": width, "D_V": width, "QUERIES": block.queries, "KEYS": block.keys},
         }
     if kernel == "carry":
@@ -380,6 +418,8 @@ def source_of(name: str, kernel: str, kind: str, width: int, way: str) -> Source
     aligned: dict[tuple[int, ...], Any] = {}  # tensors of PyTorch begin at multiples of 16 bytes
     for at, each in enumerate(program.arg_names):
         kind_here = "constexpr" if each in constants else types(each, narrow, wide)
+        if each == "out" and constants.get("SPLIT"):
+            kind_here = f"*{wide}"
         several = each in PER_SET.get(kernel, ())
         count = constants.get("COUNT", TENSORS if each == "factors" else sets)
         signature[each] = (kind_here,) * count if several else kind_here
@@ -451,6 +491,20 @@ def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Comp
         inexact=len(inexact(target.vendor, text)),
         digest=digest(name, kernel, kind, width, way),
     )
+
+
+def compile_row(name: str, kernel: str, kind: str, width: int, way: str) -> Compiled:
+    """What `compile_one` gives, with the cost of border tiles and of the code around the loops for `PACKED` tiles too.
+
+    The code of `compile_one` is part of the digests of all rows, and this is part of those of `PACKED` rows alone.
+    """
+    row = compile_one(name, kernel, kind, width, way)
+    if way == PACKED:
+        target, made = TARGETS[name], make(name, kernel, kind, width, way)
+        text = sass(made.asm["cubin"]) if target.vendor == "cuda" else made.asm["amdgcn"]
+        costs = costs_of(score_loops(target.vendor, text), target, kernel, width, Configuration(*row.block))
+        row = replace(row, border_per_score=costs["border_per_score"], around=costs["around"])
+    return row
 
 
 def costs_of(loops: list[Loop], target: Target, kernel: str, width: int, block: Configuration) -> dict[str, Any]:
@@ -555,6 +609,8 @@ def digest(name: str, kernel: str, kind: str, width: int, way: str) -> str:
     """
     source = source_of(name, kernel, kind, width, way)
     parts = (version("triton"), name, kernel, kind, width, way, *_counting(), *code_of(source.program))
+    if way == PACKED:
+        parts += (_parsed(inspect.getsource(compile_row)),)
     arguments = (source.signature, source.constants, source.aligned, source.options)
     return hashlib.sha256(repr((parts, *(sorted(x.items()) for x in arguments))).encode()).hexdigest()[:16]
 
@@ -608,7 +664,7 @@ def compile_all(known: list[Compiled], workers: int = 2) -> list[Compiled]:
     missing = [which for digest, which in needed.items() if digest not in rows]
     if missing:
         with ProcessPoolExecutor(workers) as pool:
-            rows |= {row.digest: row for row in pool.map(compile_one, *zip(*missing, strict=True), chunksize=2)}
+            rows |= {row.digest: row for row in pool.map(compile_row, *zip(*missing, strict=True), chunksize=2)}
     return [rows[digest] for digest in needed]
 
 
@@ -630,7 +686,7 @@ def faults(rows: list[Compiled]) -> list[str]:
             sentences.append(f"{what}: {row.local_memory_in_loop} instructions for local memory in the innermost loop.")
         if row.shared_bytes > TARGETS[row.target].shared:
             sentences.append(f"{what}: {row.shared_bytes} bytes of shared memory, of {TARGETS[row.target].shared}.")
-        if limit is not None and row.way == COSTED:
+        if limit is not None and row.way in (COSTED, PACKED):
             # On Blackwell, the text does not tell matrix products; exponentials tell repeated work.
             repeated = row.exponentials_per_score if row.target in BLACKWELL else row.replication
             cost, most = (row.instructions_per_score, repeated), (limit, 1.0)
@@ -674,7 +730,7 @@ def _cell(number: float | None) -> str:
 
 def _summary(rows: list[Compiled]) -> list[str]:
     """The cost of a score with causality and windows, forward and backward: in the innermost loops, and in all."""
-    costed = {(row.target, row.kernel, row.width): row for row in rows if row.whole}
+    costed = {(row.target, row.kernel, row.width, row.way): row for row in rows if row.whole}
     lines = [
         f"## Causality and windows of {INNER_WINDOW} and {PREFIX_WINDOW}, bfloat16, order 3",
         "",
@@ -683,21 +739,25 @@ def _summary(rows: list[Compiled]) -> list[str]:
         "The throughput of the forward pass is modelled from the latter, with 4 d floating-point operations for a "
         f"visible score. FBGEMM's forward kernel has {FBGEMM_INSTRUCTIONS} thread-instructions in its innermost loop "
         f"at 128 columns on sm_90, and its authors published {FBGEMM_TERA:.0f} TFLOP/s, which calibrates the model. It "
-        "packs 64 query heads that share keys into a tile, and so has no border tiles.",
+        "packs 64 query heads that share keys into a tile, and so has no border tiles; the last two columns are of our "
+        "kernel where tiles are packed with query heads, 128 on one key head, or 64 on sm_90 and later.",
         "",
-        "| target | columns | forward, loops | backward, loops | forward, whole | backward, whole | forward, TFLOP/s |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| target | columns | forward, loops | backward, loops | forward, whole | backward, whole | forward, TFLOP/s | "
+        "packed forward, whole | packed forward, TFLOP/s |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name, width in product(TARGETS, WIDEST):
-        forward = costed.get((name, "attend", width))
+        forward = costed.get((name, "attend", width, COSTED))
         if forward:
+            packed = costed[name, "attend", width, PACKED]
             kernels = ("inner_gradient", FUSED) if name in FUSED_ON else ("inner_gradient", *SEPARATE)
-            backward = [costed[name, kernel, width] for kernel in kernels]
+            backward = [costed[name, kernel, width, COSTED] for kernel in kernels]
             loops = sum(row.instructions_per_score or 0.0 for row in backward)
-            whole = [row.whole.instructions for row in (forward, *backward) if row.whole]
-            numbers = (forward.instructions_per_score, loops, whole[0], sum(whole[1:]))
-            tera = 4e-3 * width * forward.estimate
-            lines.append(f"| {name} | {width} | " + " | ".join(f"{x or 0:.1f}" for x in numbers) + f" | {tera:.0f} |")
+            whole = [row.whole.instructions for row in (forward, packed, *backward) if row.whole]
+            numbers = (forward.instructions_per_score, loops, whole[0], sum(whole[2:]))
+            tera, packed_tera = (4e-3 * width * row.estimate for row in (forward, packed))
+            cells = [f"{x or 0:.1f}" for x in numbers] + [f"{tera:.0f}", f"{whole[1]:.1f}", f"{packed_tera:.0f}"]
+            lines.append(f"| {name} | {width} | " + " | ".join(cells) + " |")
     return lines
 
 

@@ -42,7 +42,9 @@ class Cost(NamedTuple):
     computed: float
 
 
-def whole_cost(kernel: str, queries: int, keys: int, threads: int, peeled: float, border: float, around: int) -> Cost:
+def whole_cost(
+    kernel: str, queries: int, keys: int, threads: int, peeled: float, border: float, around: int, alone: bool = False
+) -> Cost:
     """The cost of a visible score with causality and windows of `INNER_WINDOW` and `PREFIX_WINDOW`.
 
     Args:
@@ -53,10 +55,13 @@ def whole_cost(kernel: str, queries: int, keys: int, threads: int, peeled: float
         peeled: Thread-instructions of a computed score in the loop without comparisons.
         border: The same in the loop with comparisons.
         around: Instructions of a thread in the enclosing loop that are in none of its innermost loops.
+        alone: Whether all queries of a block have one position: they are of different heads that share keys.
 
     >>> cost = whole_cost("attend", 128, 64, 256, 9.0, 17.0, 512)
     >>> cost.computed, round(cost.instructions, 2)
     (1.25, 17.25)
+    >>> whole_cost("attend", 128, 64, 256, 9.0, 17.0, 512, alone=True)
+    Cost(instructions=11.0, computed=1.0)
     """
     if kernel == "inner_gradient":  # its innermost loop goes over the prefix keys, for each tile
         rows, step, runs = keys, queries, 1 / PREFIX_WINDOW
@@ -64,7 +69,7 @@ def whole_cost(kernel: str, queries: int, keys: int, threads: int, peeled: float
         runs *= found.peeled + found.border
     else:
         rows, step, runs = queries, keys, 1.0
-        found = tiles(rows, step, INNER_WINDOW)
+        found = tiles(1 if alone else rows, step, INNER_WINDOW)
     # A program of `prefix_gradient` has one prefix key, which `PREFIX_WINDOW` queries see, and computes whole blocks.
     wasted = -(-PREFIX_WINDOW // queries) * queries / PREFIX_WINDOW if kernel == "prefix_gradient" else 1.0
     scores = found.peeled * peeled + found.border * border

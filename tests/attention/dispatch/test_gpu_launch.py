@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from types import ModuleType
 
 import pytest
@@ -184,6 +185,17 @@ def test_every_kernel_is_launched_on_the_device_of_its_tensors(launches, call, m
         ("carry", 1),
     ]
     assert torch.cuda._exchange_device(-1) == 0
+
+
+def test_a_split_forward_pass_has_one_more_launch(launches, fake, monkeypatch):
+    """Two query heads that share keys, one query and a long cache: packed, split, and merged on the device."""
+    monkeypatch.setattr(gpu, "blocks_of", lambda device: "sm_90")
+    query, *sets = (torch.empty(heads, n, 3, device="cuda:1") for heads, n in ((2, 1), *[(1, 300)] * 4))
+    plain = check_call(query[:1], sets[:2], sets[2:], is_causal=True, query_offset=299)
+    exact_launch.forward(replace(plain, query=query), "ieee", query)
+    (_, device, options), (merged, other, _) = launches[-2:]
+    assert (options["PACKED"], options["ALONE"], options["SPLIT"]) == (True, False, True)
+    assert (merged, device, other) == ("merge_splits", 1, 1)
 
 
 def test_fused_multiply_adds_are_requested(launches, call):

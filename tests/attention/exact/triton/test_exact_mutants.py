@@ -12,6 +12,13 @@ from tests.attention.exact.triton.test_fused_gradients import (
 from tests.attention.exact.triton.test_fused_gradients import (
     test_low_scores_do_not_overflow_where_a_query_may_not_attend as low_scores,
 )
+from tests.attention.exact.triton.test_packed_heads import (
+    packed_agree,
+    packed_gradients_agree,
+)
+from tests.attention.exact.triton.test_packed_heads import (
+    test_a_prefix_key_of_one_split_outweighs_the_others as outweighs,
+)
 from tests.attention.exact.triton.test_programs import (
     agree,
     checked,
@@ -70,6 +77,22 @@ def beyond():
     fused_gradients_agree("queries beyond the last prefix key", masked=False)
 
 
+def packed():
+    packed_agree("windows", 3, "keys")
+
+
+def alone():
+    packed_agree("windows", 16, "keys")
+
+
+def split():
+    packed_agree("all", 3, splits=3)
+
+
+def packed_gradients():
+    packed_gradients_agree("whole blocks of keys", 32)
+
+
 def ranges():
     bounds_agree(torch.float32, order=4, shared=2, masked=True)
 
@@ -99,6 +122,11 @@ CHECKS = (
     fused,
     beyond,
     low_scores,
+    packed,
+    alone,
+    split,
+    outweighs,
+    packed_gradients,
 )
 TABLE = "tl.load(table + 3 * m), tl.load(table + 3 * m + 1), tl.load(table + 3 * m + 2)"
 PLANTED = {
@@ -219,6 +247,34 @@ PLANTED = {
     ),
     "the power of another head": Planted(
         "incoming_rows", "tl.max(exponent, 0) - NOTHING", "tl.min(exponent, 0) - NOTHING", rows
+    ),
+    "packed rows position by position in memory": Planted(
+        "attend", "rows = rows % shared * queries + rows // shared", "rows = rows", packed
+    ),
+    "the last position of a packed tile": Planted(
+        "attend", "(tl.minimum(begin + QUERIES, length) - 1) // shared", "begin // shared", packed
+    ),
+    "the first position of all packed tiles": Planted(
+        "attend", "rows % shared * queries + first\n", "rows % shared * queries\n", alone
+    ),
+    "the mask of the first packed head": Planted(
+        "attend", "group, group * shared // mask_shared", "group, group * 0", alone
+    ),
+    "every split makes all steps": Planted(
+        "attend", "first_step, steps = split * share", "first_step, steps = 0", split
+    ),
+    "steps after the last split": Planted("attend", "share = tl.cdiv(steps, splits)", "share = steps // splits", split),
+    "the sums of the first split": Planted("merge_splits", "split * heads + head", "head", split),
+    "the exponent of a split": Planted("merge_splits", "power(own_peak - base)", "power(peak - base)", outweighs),
+    "sums of earlier splits are not scaled": Planted("merge_splits", "weighted * fade[:, None]", "weighted", outweighs),
+    "the largest of packed gradients": Planted(
+        "query_prefix_gradient", "tl.sum(row_keys, 0)", "tl.max(row_keys, 0)", packed_gradients
+    ),
+    "packed partial sums of the first heads": Planted(
+        "add_partials", "(shared // HEADS) + member", "(shared // HEADS)", packed_gradients
+    ),
+    "packed partial sums of the first key head": Planted(
+        "add_partials", "(own * queries + block)", "block", packed_gradients
     ),
     "the heads that share keys": Planted("inner_gradient", "own * shared + member", "own * shared", shared),
 }

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from separatrix.attention import reference
-from separatrix.attention.call import check_call
+from separatrix.attention.call import Call, check_call
 from separatrix.attention.dispatch.gpu import vendor
 from separatrix.attention.exact import triton
-from separatrix.attention.exact.triton import configurations
+from separatrix.attention.exact.triton import configurations, launch
 from separatrix.attention.exact.triton.configurations import KERNELS, SHIPPED, WIDTHS, kind_of
 from tests.attention.arithmetic.test_precision import precision_of
 from tests.attention.exact.triton.test_programs import agree, drawn
@@ -85,12 +85,7 @@ def check(of, kind, width, case, monkeypatch):
     """
     (queries, lengths), options, masked = CASES[case]
     dtype, precision, error = TYPES[kind]
-    # The interpreter has small blocks for float64, and uses those of this build's vendor.
-    blocks = {}
-    for owner in ("hip" if of == "hip" else "cuda", of):
-        blocks |= {(vendor(), *key[1:]): block for key, block in SHIPPED_AT_FIRST.items() if key[0] == owner}
-    monkeypatch.setattr(configurations, "SHIPPED", blocks)
-    monkeypatch.setattr(configurations, "FUSED_ON", (vendor(),))
+    use_blocks(of, monkeypatch)
     query, keys, values, generator = drawn(1, queries, lengths, width - 3, width, dtype=dtype)
     masks = [torch.rand(1, length, generator=generator) < 0.7 for length in lengths] if masked else []
     for mask in masks:
@@ -110,6 +105,62 @@ def check(of, kind, width, case, monkeypatch):
 
 
 SHIPPED_AT_FIRST = dict(SHIPPED)
+
+
+def use_blocks(of, monkeypatch):
+    """Use the blocks of an architecture, or of its vendor where it has none.
+
+    The interpreter has small blocks for float64, and asks for those of this build's vendor.
+    """
+    owners, tables = ("hip" if of == "hip" else "cuda", of), {"SHIPPED": SHIPPED_AT_FIRST, "SHIPPED_PACKED": PACKED}
+    for name, table in tables.items():
+        blocks = {}
+        for owner in owners:
+            blocks |= {(vendor(), *key[1:]): block for key, block in table.items() if key[0] == owner}
+        monkeypatch.setattr(configurations, name, blocks)
+    monkeypatch.setattr(configurations, "FUSED_ON", (vendor(),))
+
+
+PACKED = dict(configurations.SHIPPED_PACKED)
+GROUPS = [
+    (of, kind, width, shared, splits)
+    for of in ("sm_90", "sm_80")
+    for kind in ("bfloat16", "float32")
+    for width in WIDTHS[2:]
+    for shared, splits in ((64, 1), (128, 1), (8, 1), (64, 2))
+]
+
+
+def check_packed(of, kind, width, shared, splits, monkeypatch):
+    """Query heads that share a head of keys, at the last three positions of a sequence: outputs and gradients."""
+    use_blocks(of, monkeypatch)
+    monkeypatch.setattr(launch, "splits_of", lambda call, programs: splits)
+    dtype, _, error = TYPES[kind]
+    options = {"windows": [2, 139], "query_offset": LENGTH - 3}
+    query, keys, values, generator = drawn(1, 3, [LENGTH, LENGTH], width - 3, width, 1, shared, dtype)
+    leaves = [x.double().requires_grad_() for x in (query, *keys, *values)]
+    spread = [x.expand(shared, -1, -1) for x in leaves[1:]]
+    out, lse = by_definition([leaves[0], *spread], 2, [], options)
+    grad_out = torch.rand(out.shape, dtype=out.dtype, generator=generator).to(dtype)
+    gradients = torch.autograd.grad((out * grad_out).sum(), leaves)
+    plain = check_call(query, *([x.detach().to(dtype) for x in sets] for sets in (spread[:2], spread[2:])), **options)
+    call = Call(query, tuple(keys), tuple(values), (), plain.positions, plain.scale)
+    assert launch.is_packed(call)
+    found_out, found_lse = triton.forward(call)
+    by_query, by_keys, by_values = triton.backward(call, found_out, found_lse, grad_out, torch.zeros_like(found_lse))
+    found = (found_out, found_lse, by_query, *by_keys, *by_values)
+    agree(found, (out.detach(), lse.detach(), *gradients), error)
+
+
+@pytest.mark.parametrize(("of", "kind", "width", "shared", "splits"), [("sm_90", "bfloat16", 64, 64, 2)])
+def test_packed_blocks_that_ship(of, kind, width, shared, splits, monkeypatch):
+    check_packed(of, kind, width, shared, splits, monkeypatch)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize(("of", "kind", "width", "shared", "splits"), GROUPS)
+def test_all_packed_blocks_that_ship(of, kind, width, shared, splits, monkeypatch):
+    check_packed(of, kind, width, shared, splits, monkeypatch)
 
 
 @pytest.mark.parametrize(("of", "kind", "width", "case"), SOME)

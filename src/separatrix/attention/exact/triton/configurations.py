@@ -42,7 +42,7 @@ BOUNDS, ORIGIN = 8, 1 << 24
 """How many bounds `check_range` writes, and the number that they are written relative to."""
 
 
-AROUND = ("prepare", "copy_sets", "largest", "check_range", "incoming_rows", "add_partials")
+AROUND = ("prepare", "copy_sets", "largest", "check_range", "incoming_rows", "merge_splits", "add_partials")
 """The kernels that run before or after the others, which have the same blocks on all GPUs."""
 WARPS_AROUND = 4
 ENTRIES_AROUND = 1024
@@ -73,7 +73,14 @@ def width_of(call: Call) -> int:
 
 
 def configuration(
-    kernel: str, dtype: torch.dtype, width: int, *, of: str | None = None, precision: str = "ieee", order: int = 3
+    kernel: str,
+    dtype: torch.dtype,
+    width: int,
+    *,
+    of: str | None = None,
+    precision: str = "ieee",
+    order: int = 3,
+    packed: bool = False,
 ) -> Configuration:
     """The configuration that ships for a kernel, for tensors of a type and a padded width, on some GPUs.
 
@@ -84,6 +91,8 @@ def configuration(
         of: The architecture or the vendor, None for the vendor of this build of PyTorch.
         precision: How products of float32 are computed, "ieee" or "tf32".
         order: The order of the call, 3 at the least.
+        packed: Whether tiles have the rows of all query heads that share keys, for which some architectures have blocks
+            of their own.
 
     Example:
         >>> configuration("attend", torch.bfloat16, 64, of="cuda").queries
@@ -91,9 +100,9 @@ def configuration(
     """
     what = ("prefix_gradient" if kernel == FUSED else kernel, kind_of(dtype, precision), min(order, ORDERS[-1]))
     of = of or vendor()
-    blocks = (
-        SHIPPED.get((LIKE.get(of, of), *what)) or SHIPPED["hip" if of.startswith(("hip", "gfx")) else "cuda", *what]
-    )
+    own = LIKE.get(of, of)
+    blocks = SHIPPED_PACKED.get((own, *what)) if packed else None
+    blocks = blocks or SHIPPED.get((own, *what)) or SHIPPED["hip" if of.startswith(("hip", "gfx")) else "cuda", *what]
     return blocks[WIDTHS.index(width)]
 
 
@@ -148,6 +157,9 @@ def _each(*blocks: tuple[int, int, int, int]) -> tuple[Configuration, ...]:
     return tuple(Configuration(*block) for block in blocks)
 
 
+SHIPPED_PACKED = {("sm_90", "attend", "16 bits", 3): _each(*[(64, 128, 4, 1)] * 4)}
+"""Blocks of `PACKED` tiles where they differ: 64 rows, so that 64 and 128 query heads that share keys fill whole tiles,
+and long blocks of keys, because few tiles have masked scores."""
 SHIPPED = {
     ("sm_90", "attend", "16 bits", 3): _each((64, 64, 4, 2), (64, 64, 4, 2), (64, 64, 4, 2), (128, 128, 8, 1)),
     ("sm_90", "query_gradient", "16 bits", 3): _each((64, 64, 4, 2), (128, 64, 8, 2), (128, 64, 8, 2), (64, 64, 4, 1)),

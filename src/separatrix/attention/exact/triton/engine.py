@@ -20,7 +20,7 @@ from separatrix.attention.arithmetic.rounding import Summation, tile_gradient_su
 from separatrix.attention.call import Call, Gradients
 from separatrix.attention.dispatch import gpu
 from separatrix.attention.exact.triton import launch
-from separatrix.attention.exact.triton.configurations import WIDTHS, configuration, ships, width_of
+from separatrix.attention.exact.triton.configurations import WIDTHS, ships
 from separatrix.attention.exact.triton.size import left_of, spare
 
 
@@ -81,7 +81,7 @@ def unproved(call: Call, dtype: torch.dtype) -> str | None:
 
 def _visited(kernel: str, call: Call, dtype: torch.dtype) -> tuple[int, int, int]:
     """Upper bounds, in whole blocks, on the queries, inner keys and prefixes visited per program."""
-    block = configuration(kernel, dtype, width_of(call), of=gpu.blocks_of(call.query.device), order=call.order)
+    block = launch.block_of(kernel, call, dtype)
     inner = launch.inner_of(call)
     prefixes = math.prod(length for m, length in enumerate(call.key_lengths) if m != inner)
     return _whole(call.query.shape[1], block.queries), _whole(call.key_lengths[inner], block.keys), prefixes

@@ -43,6 +43,10 @@ MOST_ENTRIES = 256
 """No launch of `prepare` writes more numbers, which are arguments of the kernel; orders up to 9 need one."""
 MOST_STEPS = (1 << 31) - 1
 """Steps of a block of queries over its prefix keys are counted by 32-bit numbers."""
+ENOUGH_PROGRAMS = 128
+"""A forward pass of fewer programs, of which GPUs run about this many at once, splits the steps of each."""
+LEAST_SCORES = 1 << 11
+"""No split has fewer scores of a query: they take about as long as another launch."""
 
 
 @dataclass(frozen=True)
@@ -159,7 +163,7 @@ def _described(call: Call, precision: str) -> Described:
             "PREFIX_WINDOW": any(windows[m] is not None for m in prefixes),
             "INNER_WINDOW": windows[inner] is not None,
             "MASKED": bool(call.masks),
-            "PEELED": peeled(call, precision) and not _is_mixed(call),
+            "PEELED": peeled(call, precision) and not _is_mixed(call) and _sees_inner_keys(call),
             "PRECISION": precision,
             "d": d,
             "d_v": d_v,
@@ -186,6 +190,24 @@ def _is_mixed(call: Call) -> bool:
     """
     windows = [call.positions.windows[m] for m in prefixes_of(call)]
     return call.positions.is_causal and None in windows and any(window is not None for window in windows)
+
+
+def _sees_inner_keys(call: Call) -> bool:
+    """Whether each query may attend an inner key by its position.
+
+    Otherwise a block of queries may have no inner keys, and kernels without comparisons would make some up.
+    """
+    positions, inner = call.positions, inner_of(call)
+    window, length = positions.windows[inner], call.key_lengths[inner]
+    if window is None:
+        return not positions.is_causal or positions.offset >= 0
+    return positions.offset >= 0 and call.query.shape[1] + positions.offset - window < length
+
+
+def _is_seen(call: Call) -> bool:
+    """Whether a query may attend the first inner key by its position, or comes before it; see `_sees_inner_keys`."""
+    window = call.positions.windows[inner_of(call)]
+    return window is None or call.positions.offset < window
 
 
 def _together(sets: list[Tensor]) -> Tensor:
@@ -278,10 +300,50 @@ def _on_device(factors: tuple[float, ...], dtype: torch.dtype, device: torch.dev
 def forward(call: Call, precision: str, left: Tensor) -> tuple[Tensor, Tensor]:
     """The output (H, L_q, d_v) in the type of the call, and the log-sum-exp (H, L_q) in that of its arithmetic."""
     heads, queries, _ = call.query.shape
-    out = call.query.new_empty(heads, queries, call.values[0].shape[2])
-    lse = call.query.new_empty(heads, queries, dtype=call.computed_in)
-    _launch("attend", call, precision, heads, queries, left, (out, lse))
+    d_v, wide = call.values[0].shape[2], call.computed_in
+    out = call.query.new_empty(heads, queries, d_v)
+    lse = call.query.new_empty(heads, queries, dtype=wide)
+    packed, block = is_packed(call), block_of("attend", call, call.query.dtype, precision)
+    groups, length = (heads // call.shared, queries * call.shared) if packed else (heads, queries)
+    splits = splits_of(call, groups * -(-length // block.queries))
+    results = out, lse
+    if splits > 1:
+        sums = out.new_empty(splits, heads, queries, d_v, dtype=wide)
+        results = sums, out.new_empty(2, splits, heads, queries, dtype=wide)
+    flags = {"PACKED": packed, "ALONE": packed and call.shared % block.queries == 0, "SPLIT": splits > 1}
+    _launch("attend", call, precision, groups, length, left, results, splits=splits, flags=flags)
+    if splits > 1:
+        count = rows_around(padded(d_v))
+        launch_around(
+            "merge_splits",
+            heads * -(-queries // count),
+            call.query.device,
+            *(*results, out, lse, heads, queries, splits),
+            d_v=d_v,
+            D_V=padded(d_v),
+            ROWS=count,
+        )
     return out, lse
+
+
+def is_packed(call: Call) -> bool:
+    """Whether tiles of the forward pass have the rows of all query heads that share a head of keys.
+
+    That needs masks that these heads share too, and rows that 32-bit numbers hold.
+    """
+    own_masks = bool(call.masks) and mask_heads(call) != call.keys[0].shape[0]
+    return call.shared > 1 and not own_masks and call.query.shape[1] * call.shared <= FARTHEST
+
+
+def splits_of(call: Call, programs: int) -> int:
+    """How many programs divide the steps of a block of queries in a forward pass that would have so many `programs`.
+
+    It is a function of the shapes alone, and so are the results.
+    """
+    reaches = call.positions.reaches(call.key_lengths)
+    inner = inner_of(call)
+    steps = math.prod(reach for m, reach in enumerate(reaches) if m != inner)
+    return max(1, min(ENOUGH_PROGRAMS // programs, steps, steps * reaches[inner] // LEAST_SCORES))
 
 
 def incoming_rows(
@@ -347,7 +409,7 @@ def is_fused(call: Call, precision: str) -> bool:
     window = call.positions.windows[prefixes_of(call)[0]]
     if FUSED not in kernels_of(gpu.blocks_of(call.query.device)) or len(call.keys) > 2 or window is None:
         return False
-    return window <= FUSED_BLOCKS * _block(FUSED, call, precision).queries
+    return window <= FUSED_BLOCKS * block_of(FUSED, call, call.query.dtype, precision).queries
 
 
 def _fused_gradients(
@@ -363,10 +425,14 @@ def _fused_gradients(
     prefix = prefixes_of(call)[0]
     heads, queries, d = call.query.shape
     d_v, prefixes, window = value_gradient.shape[2], call.key_lengths[prefix], call.positions.windows[prefix] or 0
-    block = _block(FUSED, call, precision).queries
-    partials = heads * -(-queries // block), min(prefixes, block + window - 1)
+    block = block_of(FUSED, call, call.query.dtype, precision).queries
+    alone = is_packed(call) and call.shared % block == 0
+    groups, length = (heads // call.shared, queries * call.shared) if alone else (heads, queries)
+    positions = 1 if alone else block
+    partials = groups * -(-length // block), min(prefixes, positions + window - 1)
     of_keys, of_values = (call.query.new_empty(*partials, columns, dtype=call.computed_in) for columns in (d, d_v))
-    _launch(FUSED, call, precision, heads, queries, left, (*rows, query_gradient, of_keys, of_values))
+    tensors = (*rows, query_gradient, of_keys, of_values)
+    _launch(FUSED, call, precision, groups, length, left, tensors, flags={"ALONE": alone})
     count = rows_around(padded(max(d, d_v)))
     launch_around(
         "add_partials",
@@ -378,7 +444,8 @@ def _fused_gradients(
         d_v=d_v,
         D=padded(d),
         D_V=padded(d_v),
-        QUERIES=block,
+        QUERIES=positions,
+        HEADS=block if alone else 1,
         ROWS=count,
     )
 
@@ -397,13 +464,32 @@ def _launch(
     left: Tensor,
     tensors: tuple[Tensor, ...],
     first: int | None = None,
+    *,
+    splits: int | None = None,
+    flags: dict[str, bool] | None = None,
 ) -> None:
-    """Launch a kernel over all heads and blocks of what it computes, `length` rows of each head."""
-    description, block = described(call, precision), _block(kernel, call, precision)
+    """Launch a kernel over all heads and blocks of what it computes, `length` rows of each head.
+
+    Args:
+        kernel: The kernel.
+        call: The call.
+        precision: How products of float32 are computed.
+        heads: Heads of what the kernel computes; of `PACKED` tiles, those of keys.
+        length: Rows of each.
+        left: The queries times the scale and log2(e).
+        tensors: What the kernel reads and writes in addition to the tensors of the call.
+        first: The prefix set that comes first.
+        splits: How many programs share a block, for kernels that have such an argument.
+        flags: Compile-time flags of this kernel.
+    """
+    description, block = described(call, precision), block_of(kernel, call, call.query.dtype, precision)
     rows = {"inner_gradient": block.keys, "prefix_gradient": 1}.get(kernel, block.queries)
+    own_flags = dict(flags or {})
+    if kernel == "inner_gradient":
+        own_flags["PEELED"] = description.flags["PEELED"] and _is_seen(call)
     gpu.launch(
         _program(kernel),
-        heads * -(-length // rows),
+        heads * -(-length // rows) * (splits or 1),
         call.query.device,
         left,
         *description.tensors,
@@ -411,7 +497,8 @@ def _launch(
         call.query.shape[1],
         table_of(call, first),
         *description.sizes,
-        **description.flags,
+        *(() if splits is None else (splits,)),
+        **{**description.flags, **own_flags},
         **flags_of(kernel, call.query.dtype, gpu.blocks_of(call.query.device)),
         QUERIES=block.queries,
         KEYS=block.keys,
@@ -420,10 +507,10 @@ def _launch(
     )
 
 
-def _block(kernel: str, call: Call, precision: str) -> Configuration:
-    """The block that a kernel has for a call."""
-    of = gpu.blocks_of(call.query.device)
-    return configuration(kernel, call.query.dtype, width_of(call), of=of, precision=precision, order=call.order)
+def block_of(kernel: str, call: Call, dtype: torch.dtype, precision: str = "ieee") -> Configuration:
+    """The block that a kernel has for a call whose tensors are of a type."""
+    packed, of = kernel == "attend" and is_packed(call), gpu.blocks_of(call.query.device)
+    return configuration(kernel, dtype, width_of(call), of=of, precision=precision, order=call.order, packed=packed)
 
 
 def _program(kernel: str) -> Any:

@@ -4,7 +4,7 @@
 - `prepare`: sizes and tables of a call, written to the memory of the GPU.
 - `copy_sets`: contiguous copies of the tensors of a call, and masks as int32.
 - `largest`, `check_range`: the largest magnitudes of the factors, and whether their products are in range.
-- `attend`: the forward pass.
+- `attend`, `merge_splits`: the forward pass, and the sums of programs that split the prefix keys of a query.
 - `incoming_rows`: what a backward pass reads for each query.
 - `query_gradient`: the gradients of queries.
 - `inner_gradient`: the gradients of the keys and values that are visited by blocks.

@@ -1,7 +1,7 @@
 """The gradients of windowed prefix keys and values in Triton: the sum of the partial sums of all blocks of queries.
 
 `query_prefix_gradient` writes the partial sums. They are added up in the order of the heads of queries that share a
-prefix key, and then of the blocks of queries.
+prefix key, and then of the blocks of queries. In tiles that are `ALONE`, a block is one position of `HEADS` heads.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def add_partials(
     D: tl.constexpr,
     D_V: tl.constexpr,
     QUERIES: tl.constexpr,
+    HEADS: tl.constexpr,
     ROWS: tl.constexpr,
 ):
     """Write the gradients of one block of prefix keys and values."""
@@ -43,14 +44,16 @@ def add_partials(
     of_values = tl.zeros((ROWS, D_V), wide)
     partial_rows = tl.minimum(prefixes, QUERIES + window - 1)
     begin, end = looking(place, tl.minimum(place + ROWS, prefixes) - 1, offset, window, queries, False, True)
-    for member in range(shared):
-        head = own * shared + member
+    for member in range(shared // HEADS):
         for block in range(begin // QUERIES, tl.cdiv(end, QUERIES)):
             first = block * QUERIES
             last = tl.minimum(first + QUERIES, queries) - 1
             lowest = tl.maximum(first + offset - window + 1, 0)
             attended = exists & (rows >= lowest) & (rows <= last + offset)
-            program = head * tl.cdiv(queries, QUERIES) + block
+            if HEADS == 1:
+                program = (own * shared + member) * tl.cdiv(queries, QUERIES) + block
+            else:
+                program = (own * queries + block) * (shared // HEADS) + member
             of_keys += rows_of(key_partials, program, rows - lowest, partial_rows, attended, d, D)
             of_values += rows_of(value_partials, program, rows - lowest, partial_rows, attended, d_v, D_V)
     exponent = exponent_of_head(top_exponents, own)

@@ -6,6 +6,13 @@ A prefix p has a key of each set but the inner one, whose rows are multiplied; a
 come multiplied by the scale and by log2(e). The largest score so far is rounded up to a whole number before
 it is subtracted, so that whenever it grows the sums are scaled by a power of two, which is exact: nothing but additions
 rounds a sum. Weights of one prefix are summed first, then those of all.
+
+`PACKED` tiles have the rows of all query heads that share a head of keys: position by position, and head by head within
+a position. The fewer positions a tile has, the fewer scores are beyond a window. Where all its rows have one position
+(`ALONE`), every key is visible to all rows or to none, and all share a prefix key.
+
+`SPLIT` programs each make some of the steps over prefix keys, and write sums that `merge_splits` adds up: for few
+queries against many keys.
 """
 
 from __future__ import annotations
@@ -20,16 +27,18 @@ from separatrix.attention.exact.triton.programs.tiles import (
     parts_of_keys,
     power,
     product,
+    put_output,
     put_rows,
     reach,
     rows_of,
     shown,
     steps_of,
     times,
+    whole_rows,
 )
 
 
-@triton.jit(do_not_specialize=LENGTHS)
+@triton.jit(do_not_specialize=(*LENGTHS, "splits"))
 def attend(
     left,
     prefix_keys,
@@ -49,6 +58,7 @@ def attend(
     inner_window,
     shared,
     mask_shared,
+    splits,
     CAUSAL: tl.constexpr,
     PREFIX_WINDOW: tl.constexpr,
     INNER_WINDOW: tl.constexpr,
@@ -61,14 +71,33 @@ def attend(
     D_V: tl.constexpr,
     QUERIES: tl.constexpr,
     KEYS: tl.constexpr,
+    PACKED: tl.constexpr,
+    ALONE: tl.constexpr,
+    SPLIT: tl.constexpr,
 ):
-    """Write the output and the log-sum-exp of one block of queries of one head."""
-    blocks = tl.cdiv(queries, QUERIES)
-    head, first = tl.program_id(0) // blocks, tl.program_id(0) % blocks * QUERIES
-    own, masked_as = head // shared, head // mask_shared
-    rows = first + tl.arange(0, QUERIES)
-    last = tl.minimum(first + QUERIES, queries) - 1
-    live, here = rows < queries, rows + offset
+    """Write the output and the log-sum-exp of one block of queries, or partial sums of them."""
+    program, split = tl.program_id(0), 0
+    if SPLIT:
+        program, split = program // splits, program % splits
+    length = queries * shared if PACKED else queries
+    blocks = tl.cdiv(length, QUERIES)
+    group, begin = program // blocks, program % blocks * QUERIES
+    rows = begin + tl.arange(0, QUERIES)
+    if PACKED:
+        own, masked_as = group, group * shared // mask_shared
+        first, last = begin // shared, (tl.minimum(begin + QUERIES, length) - 1) // shared
+        # Rows of memory are head by head.
+        if ALONE:
+            here = first + offset + tl.arange(0, 1)
+            live = here == here
+            rows = rows % shared * queries + first
+        else:
+            here, live = rows // shared + offset, rows < length
+            rows = rows % shared * queries + rows // shared
+    else:
+        own, masked_as = group // shared, group // mask_shared
+        first, last = begin, tl.minimum(begin + QUERIES, queries) - 1
+        live, here = rows < queries, rows + offset
     narrow = inner_keys.dtype.element_ty
     wide = left.dtype.element_ty
 
@@ -80,8 +109,12 @@ def attend(
     )
     given, block = (prefix_mask, table, sets, prefixes), (own, masked_as, first, last, offset, here)
     steps = steps_of(given, block, CAUSAL, PREFIX_WINDOW, 0)
-    for step in range(steps):
-        q = rows_of(left, head, rows, queries, live, d, D)  # read anew each time: registers are scarcer than cache
+    first_step = 0
+    if SPLIT:
+        share = tl.cdiv(steps, splits)
+        first_step, steps = split * share, tl.minimum((split + 1) * share, steps)
+    for step in range(first_step, steps):
+        q = rows_of(left, group, rows, length, live, d, D)  # read anew each time: registers are scarcer than cache
         row, may = times(q, live, step, prefix_keys, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d, D, 0)
         row = row.to(narrow)
         ends = reach(here, may, CAUSAL or INNER_WINDOW)
@@ -91,9 +124,13 @@ def attend(
         for part in tl.static_range(3 if PEELED else 1):
             for place in range(ends_of_parts[part], ends_of_parts[part + 1], KEYS):
                 keys = place + tl.arange(0, KEYS)
-                inside_here = shown(inner_mask, masked_as, keys, inners, keys < inners, MASKED)
-                K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
-                V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
+                if part == 1:
+                    K = whole_rows(inner_keys, own, keys, inners, d, D)
+                    V = whole_rows(inner_values, own, keys, inners, d_v, D_V)
+                else:
+                    inside_here = shown(inner_mask, masked_as, keys, inners, keys < inners, MASKED)
+                    K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
+                    V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
                 S = product(row, tl.trans(K), wide, PRECISION)
                 if part != 1:
                     S = tl.where(allowed(ends, here, keys, inside_here, inner_window, INNER_WINDOW), S, float("-inf"))
@@ -115,12 +152,12 @@ def attend(
         )
         sums = sums * fade[:, None] + row_sums
         peak = row_peak
-    empty = total == 0
-    total = tl.where(empty, 1.0, total)
-    if wide == tl.float64:
-        found = sums / total[:, None]
+    if SPLIT:
+        groups = tl.num_programs(0) // (splits * blocks)
+        part = split * groups + group
+        put_rows(out, part, rows, length, live, sums, d_v, D_V)
+        place = lse + part.to(tl.int64) * length + rows
+        tl.store(place, peak, mask=live)
+        tl.store(place + splits.to(tl.int64) * groups * length, total, mask=live)
     else:
-        found = tl.div_rn(sums, tl.broadcast_to(total[:, None], (QUERIES, D_V)))
-    put_rows(out, head, rows, queries, live, found, d_v, D_V)
-    log = tl.where(empty, float("-inf"), (peak + tl.log2(total)) * 0.6931471805599453)
-    tl.store(lse + head.to(tl.int64) * queries + rows, log, mask=live)
+        put_output(out, lse, group, rows, length, live, sums, total, peak, d_v, D_V)

@@ -7,6 +7,9 @@
 It visits the prefix keys of a block of queries by distances, so that the queries of a block meet different keys in
 every step. The sums over the queries of a block are partial sums in memory, which belong to one program; `add_partials`
 adds up those of all blocks in a fixed order, so that the gradients are deterministic.
+
+In tiles that are `ALONE`, all rows are query heads at one position that share keys, as in `attend`: they meet the same
+prefix key in every step, and their sum is its partial sum.
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from separatrix.attention.exact.triton.programs.tiles import (
     shown,
     steps_in,
     times_power,
+    whole_rows,
 )
 
 
@@ -77,15 +81,25 @@ def query_prefix_gradient(
     D_V: tl.constexpr,
     QUERIES: tl.constexpr,
     KEYS: tl.constexpr,
+    ALONE: tl.constexpr,
 ):
-    """Write the gradients of one block of queries of one head, and its partial sums for the prefix keys it attends."""
-    blocks = tl.cdiv(queries, QUERIES)
-    head, first = tl.program_id(0) // blocks, tl.program_id(0) % blocks * QUERIES
-    own, masked_as = head // shared, head // mask_shared
-    rows = first + tl.arange(0, QUERIES)
-    last = tl.minimum(first + QUERIES, queries) - 1
-    live, here = rows < queries, rows + offset
-    of_head = head.to(tl.int64) * queries + rows
+    """Write the gradients of one block of queries, and its partial sums for the prefix keys it attends."""
+    length = queries * shared if ALONE else queries
+    blocks = tl.cdiv(length, QUERIES)
+    group, begin_row = tl.program_id(0) // blocks, tl.program_id(0) % blocks * QUERIES
+    rows = begin_row + tl.arange(0, QUERIES)
+    if ALONE:
+        own, masked_as = group, group * shared // mask_shared
+        first = begin_row // shared
+        last = first
+        here = first + offset + tl.arange(0, 1)
+        live = here == here
+        rows = rows % shared * queries + first
+    else:
+        own, masked_as = group // shared, group // mask_shared
+        first, last = begin_row, tl.minimum(begin_row + QUERIES, queries) - 1
+        live, here = rows < queries, rows + offset
+    of_group = group.to(tl.int64) * length + rows
     narrow = inner_keys.dtype.element_ty
     wide = left.dtype.element_ty
 
@@ -95,28 +109,32 @@ def query_prefix_gradient(
     )
     window = tl.load(table + 2)
     lowest = tl.maximum(first + offset - window + 1, 0)
-    partial_rows = tl.minimum(prefixes, QUERIES + window - 1)
+    partial_rows = tl.minimum(prefixes, (1 if ALONE else QUERIES) + window - 1)
     begin, steps = steps_in(first, last, offset, window, prefixes, CAUSAL, PREFIX_WINDOW)
     for step in range(steps):
         place = here - begin - step
         exists = live & (place >= 0) & (place < prefixes)
         may = shown(prefix_mask, masked_as, place, prefixes, exists, MASKED)
         # Read anew each time: registers are scarcer than cache.
-        q = rows_of(left, head, rows, queries, live, d, D)
-        g = rows_of(incoming, head, rows, queries, live, d_v, D_V)
+        q = rows_of(left, group, rows, length, live, d, D)
+        g = rows_of(incoming, group, rows, length, live, d_v, D_V)
         row = (q * rows_of(prefix_keys, own, place, prefixes, may, d, D).to(wide)).to(narrow)
         g_row = (g * rows_of(prefix_values, own, place, prefixes, may, d_v, D_V).to(wide)).to(narrow)
-        shift = tl.load(lse + of_head, mask=live, other=0.0)
-        against = tl.load(delta + of_head, mask=live, other=0.0)
+        shift = tl.load(lse + of_group, mask=live, other=0.0)
+        against = tl.load(delta + of_group, mask=live, other=0.0)
         ends = reach(here, may, CAUSAL or INNER_WINDOW)
         row_keys = tl.zeros((QUERIES, D), wide)
         row_values = tl.zeros((QUERIES, D_V), wide)
         for part in tl.static_range(3 if PEELED else 1):
             for at in range(ends_of_parts[part], ends_of_parts[part + 1], KEYS):
                 keys = at + tl.arange(0, KEYS)
-                inside_here = shown(inner_mask, masked_as, keys, inners, keys < inners, MASKED)
-                K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
-                V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
+                if part == 1:
+                    K = whole_rows(inner_keys, own, keys, inners, d, D)
+                    V = whole_rows(inner_values, own, keys, inners, d_v, D_V)
+                else:
+                    inside_here = shown(inner_mask, masked_as, keys, inners, keys < inners, MASKED)
+                    K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
+                    V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
                 S = product(row, tl.trans(K), wide, PRECISION)
                 P = tl.exp2(S - shift[:, None])
                 if part != 1:
@@ -129,15 +147,22 @@ def query_prefix_gradient(
         row_keys = tl.where(may[:, None], row_keys, 0.0)
         row_values = tl.where(may[:, None], row_values, 0.0)
         of_queries += row_keys * rows_of(prefix_keys, own, place, prefixes, may, d, D).to(wide)
-        weight = shares_of(own_exponents, of_head, live, exponent_of_head(top_exponents, own), wide)
-        row_keys *= rows_of(left, head, rows, queries, live, d, D) * weight[:, None]
-        row_values *= rows_of(incoming, head, rows, queries, live, d_v, D_V) * weight[:, None]
-        # The query before met this prefix key in the step before.
-        written = (step > 0) & (rows > first)
-        add_rows(key_partials, tl.program_id(0), place - lowest, partial_rows, exists, written, row_keys, d, D)
-        add_rows(value_partials, tl.program_id(0), place - lowest, partial_rows, exists, written, row_values, d_v, D_V)
-        # Another thread reads what this one has written.
-        tl.debug_barrier()
-    exponents = tl.load(own_exponents + of_head, mask=live, other=0)
+        weight = shares_of(own_exponents, of_group, live, exponent_of_head(top_exponents, own), wide)
+        row_keys *= rows_of(left, group, rows, length, live, d, D) * weight[:, None]
+        row_values *= rows_of(incoming, group, rows, length, live, d_v, D_V) * weight[:, None]
+        if ALONE:
+            of_key, of_value = tl.sum(row_keys, 0)[None, :], tl.sum(row_values, 0)[None, :]
+            put_rows(key_partials, tl.program_id(0), place - lowest, partial_rows, exists, of_key, d, D)
+            put_rows(value_partials, tl.program_id(0), place - lowest, partial_rows, exists, of_value, d_v, D_V)
+        else:
+            # The query before met this prefix key in the step before.
+            written = (step > 0) & (rows > first)
+            add_rows(key_partials, tl.program_id(0), place - lowest, partial_rows, exists, written, row_keys, d, D)
+            add_rows(
+                value_partials, tl.program_id(0), place - lowest, partial_rows, exists, written, row_values, d_v, D_V
+            )
+            # Another thread reads what this one has written.
+            tl.debug_barrier()
+    exponents = tl.load(own_exponents + of_group, mask=live, other=0)
     of_queries = times_power(of_queries * tl.load(scales + 1), exponents[:, None])
-    put_rows(gradient, head, rows, queries, live, of_queries, d, D)
+    put_rows(gradient, group, rows, length, live, of_queries, d, D)

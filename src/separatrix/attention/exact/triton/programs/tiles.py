@@ -193,6 +193,20 @@ def put_rows(x, head, rows, length, inside, found, d: tl.constexpr, D: tl.conste
 
 
 @triton.jit
+def put_output(out, lse, head, rows, length, inside, sums, total, peak, d: tl.constexpr, D: tl.constexpr):
+    """Write the output and the log-sum-exp of rows of one head, from sums of weights over 2^`peak`."""
+    empty = total == 0
+    total = tl.where(empty, 1.0, total)
+    if sums.dtype == tl.float64:
+        quotient = sums / total[:, None]
+    else:
+        quotient = tl.div_rn(sums, tl.broadcast_to(total[:, None], sums.shape))
+    put_rows(out, head, rows, length, inside, quotient, d, D)
+    log = tl.where(empty, float("-inf"), (peak + tl.log2(total)) * 0.6931471805599453)
+    tl.store(lse + head.to(tl.int64) * length + rows, log, mask=inside)
+
+
+@triton.jit
 def steps_in(first, last, offset, window, length, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr):
     """Where the steps over one prefix set begin, for queries from `first` to `last`, and how many there are.
 

@@ -158,8 +158,8 @@ def _each(*blocks: tuple[int, int, int, int]) -> tuple[Configuration, ...]:
 
 
 SHIPPED_PACKED = {("sm_90", "attend", "16 bits", 3): _each(*[(64, 128, 4, 1)] * 4)}
-"""Blocks of `PACKED` tiles where they differ: 64 rows, so that 64 and 128 query heads that share keys fill whole tiles,
-and long blocks of keys, because few tiles have masked scores."""
+"""Blocks of tiles that are packed with query heads, where they differ: 64 rows, so that 64 and 128 query heads that
+share keys fill whole tiles, and long blocks of keys, because few tiles have masked scores."""
 SHIPPED = {
     ("sm_90", "attend", "16 bits", 3): _each((64, 64, 4, 2), (64, 64, 4, 2), (64, 64, 4, 2), (128, 128, 8, 1)),
     ("sm_90", "query_gradient", "16 bits", 3): _each((64, 64, 4, 2), (128, 64, 8, 2), (128, 64, 8, 2), (64, 64, 4, 1)),

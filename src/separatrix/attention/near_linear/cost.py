@@ -37,14 +37,14 @@ class Rates:
     scanned_monomial: float
 
 
-KERNELS = Rates(exact_flop=0.0053, exact_score=0.1, flop=0.0055, monomial=0.045, scanned=0.055, scanned_monomial=0.25)
+KERNELS = Rates(exact_flop=0.004, exact_score=0.15, flop=0.0055, monomial=0.045, scanned=0.06, scanned_monomial=0.45)
 PYTORCH = Rates(exact_flop=0.0035, exact_score=0.15, flop=0.006, monomial=0.25, scanned=1.5, scanned_monomial=0.0)
 START = 3e5
 """The time that the polynomial method takes, beyond exact attention's, however short the sequence is."""
 PLANNING, CERTIFYING = 1.5e6, 7e5
 """The time that it takes to plan a call, beyond that for the bounds on its entries, which exact attention needs too;
 and then to certify it, however short the sequence is."""
-WEIGHTING, SEARCHING = 5e5, 1.5e6
+WEIGHTING, SEARCHING = 5e5, 4e6
 """The time that it takes to start a second pass for the certificate, and to look for a plan that has one."""
 WORTH_PLANNING = 2.0
 """How many times as long as planning exact attention takes where a plan is made: if it finds nothing cheaper, the time
@@ -53,6 +53,9 @@ TOKEN_ENTRY = 4.0
 """The time that it takes to read an entry of query, keys and values for a plan and for a certificate."""
 SAMPLED_ENTRY, BASIS_ENTRY = 4.0, 5.0
 """The time that planning takes for a coordinate of a sampled tuple, and for each of d^3 steps of a change of basis."""
+ORDER_2_COORDINATE, CAUSAL_ORDER_2_COORDINATE = 3e5, 9e5
+"""The further time that planning takes for each coordinate at order 2, where exact attention is fast and a basis is
+looked for. They were chosen such that measured times of `auto` are near the better method's, and not measured alone."""
 THREADS, TILE = 2, 256
 """The number of threads that costs and bytes are for, and of the tokens whose monomials a kernel makes at a time."""
 AFFORDABLE = 1e15
@@ -153,7 +156,10 @@ def weighting_cost(shape: Shape, d: int, level: int, columns: int, wide: bool) -
 def planning_time(shape: Shape) -> float:
     """The time that a plan takes: unless exact attention takes `WORTH_PLANNING` times as long, none is made."""
     drawn = float(shape.heads * sampled_tuples(shape.heads)) * (shape.d * shape.order + sampled_queries(shape.heads))
-    return PLANNING + 0.5 * _looking(shape) + SAMPLED_ENTRY * drawn
+    coordinate = 0.0
+    if shape.order == 2:
+        coordinate = CAUSAL_ORDER_2_COORDINATE if shape.is_causal else ORDER_2_COORDINATE
+    return PLANNING + 0.5 * _looking(shape) + SAMPLED_ENTRY * drawn + coordinate * shape.d
 
 
 def _looking(shape: Shape) -> float:

@@ -17,6 +17,7 @@ from separatrix.attention.near_linear import forecast as forecasting
 from separatrix.attention.near_linear import planner as planning
 from separatrix.attention.near_linear import torch as in_pytorch
 from separatrix.attention.near_linear.analysis import analyse
+from separatrix.attention.near_linear.approximation import minimax
 from separatrix.attention.near_linear.approximation.remainder import chebyshev
 from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.live_bytes import LiveBytes
@@ -115,7 +116,8 @@ def test_a_refusal_makes_few_polynomials(order, d, size, tolerance, differentiab
     def counted(function):
         return lambda *given: (seen.append(given), function(*given))[1]
 
-    for module, name in ((planning, "chebyshev"), (worst_case, "chebyshev")):
+    minimax.minimax.cache_clear()
+    for module, name in ((planning, "chebyshev"), (worst_case, "chebyshev"), (minimax, "_levelled")):
         monkeypatch.setattr(module, name, counted(getattr(module, name)))
     keys, values = sets[: order - 1], sets[order - 1 :]
     with pytest.raises(sx.SeparatrixError, match="out of reach"):

@@ -218,10 +218,13 @@ def _relative(
         if forecast.least_rounding(degree, rank) > target:
             break
         polynomial = relative_minimax(degree, analysis.radius, largest_error)
-        if polynomial is not None:
-            recipe = _kept(forecast, polynomial, None, target, True)
-            cheaper = recipe is not None and recipe_cost(analysis.shape, recipe).time < most
-            return recipe if cheaper else candidate
+        if polynomial is not None and polynomial.relative is not None:
+            if polynomial.relative <= largest_error:
+                recipe = _kept(forecast, polynomial, None, target, True)
+                cheaper = recipe is not None and recipe_cost(analysis.shape, recipe).time < most
+                return recipe if cheaper else candidate
+            if polynomial.relative > 2 * largest_error:
+                break  # because the coefficients are rounded, which a higher degree does not change
         degree += 1
     return candidate
 

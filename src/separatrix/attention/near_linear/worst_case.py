@@ -113,11 +113,12 @@ def relative_degree(radius: float, tolerance: float, highest: int) -> int | None
     share = MARGIN * tolerance / 2
     if radius > LARGEST_MINIMAX_RADIUS or not 0 < share < 1:
         return None
-    polynomials = (
-        relative_minimax(degree, radius * (1 + 2.0**-20), largest_relative_error(share))
-        for degree in range(1, highest + 1)
-    )
-    return next((polynomial.degree for polynomial in polynomials if polynomial is not None), None)
+    largest_error = largest_relative_error(share)
+    for degree in range(1, highest + 1):
+        polynomial = relative_minimax(degree, radius * (1 + 2.0**-20), largest_error)
+        if polynomial is not None and polynomial.relative is not None and polynomial.relative <= largest_error:
+            return degree
+    return None
 
 
 def largest_relative_error(share: float) -> float:

@@ -32,6 +32,8 @@ from decimal import MAX_EMAX, MIN_EMIN, ROUND_HALF_EVEN, Context, Decimal, getco
 from functools import lru_cache, partial
 from itertools import pairwise
 
+import numpy as np
+
 _Interval = tuple[Decimal, Decimal]
 _SMALLEST_RADIUS = 2.0**-20
 """A smaller interval has the polynomial of this one: already a straight line errs by less than 1e-12 on it."""
@@ -87,6 +89,8 @@ def minimax(degree: int, radius: float, largest_error: float = math.inf) -> Rela
     with localcontext(Context(prec=_digits(degree, radius), rounding=ROUND_HALF_EVEN, Emin=MIN_EMIN, Emax=MAX_EMAX)):
         R = _interval(radius)
         points = _first_reference(degree, R)
+        if _rough_level(points) > 1.01 * largest_error + 1e-12:
+            return None
         for _ in range(_EXCHANGES):
             least, coefficients = _levelled(points)
             if abs(least) > largest_error:
@@ -133,6 +137,20 @@ def _first_reference(degree: int, R: Decimal) -> list[Decimal]:
             low, high = (middle, high) if n * middle + shift * math.sin(middle) < math.pi * i else (low, middle)
         points.append(-R * round(math.cos(low) * 2**30) / 2**30)
     return [-R, *points[1:-1], R]
+
+
+def _rough_level(points: Sequence[Decimal]) -> float:
+    """|E| of a reference in float64, within 1e-13: degrees that are far too low take no decimal arithmetic.
+
+    The weights are divided by the largest of them in logarithms, because their products overflow.
+    """
+    x = np.array([float(point) for point in points])
+    apart = np.abs(x[:, None] - x)
+    np.fill_diagonal(apart, 1.0)
+    logs = x - np.log(apart).sum(1)
+    weights = np.exp(logs - logs.max())
+    signs = (-1.0) ** np.arange(len(points))
+    return abs(float((signs * weights).sum() / weights.sum()))
 
 
 def _levelled(points: Sequence[Decimal]) -> tuple[Decimal, list[Decimal]]:

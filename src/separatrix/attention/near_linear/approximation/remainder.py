@@ -188,15 +188,14 @@ def taylor(degree: int) -> Polynomial:
 def relative_minimax(degree: int, radius: float, largest_error: float) -> Polynomial | None:
     """The polynomial of least error relative to exp; None if that of every polynomial of the degree is larger.
 
-    The radius is rounded up to a multiple of 1/64, so that calls with about the same scores share a polynomial.
+    Its own error, `relative`, may be larger because its coefficients are rounded, or by a thousandth. The radius is
+    rounded up to a multiple of 1/64, so that calls with about the same scores share a polynomial.
 
     >>> relative_minimax(3, 1.0, 0.01).relative < 0.0053, relative_minimax(3, 1.0, 0.001)
     (True, None)
     """
     best = minimax(degree, math.ceil(64 * radius) / 64, largest_error)
-    if best is None or best.error > largest_error:
-        return None
-    return Polynomial(best.coefficients, 0, best.radius, None, relative=best.error)
+    return None if best is None else Polynomial(best.coefficients, 0, best.radius, None, relative=best.error)
 
 
 def power_of_scores(exponent: int) -> Polynomial:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 ORDER = [
     {"reference", "arithmetic", "positions", "features"},
-    {"bounds"},
     {"arguments"},
     {"call"},
+    {"bounds"},
     {"dispatch"},
     {"linear", "exact"},
     {"near_linear", "weights", "distinct_tuples"},

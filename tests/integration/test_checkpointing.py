@@ -91,11 +91,16 @@ def test_a_layer(kind, way):
 
 
 def test_selective_checkpointing_does_not_attend_again(monkeypatch):
-    from separatrix.attention.exact import guarded
+    """Attention of plain tensors bypasses the dispatcher; selective checkpointing sees the operator."""
+    from separatrix.attention.exact import guarded, plain_tuples
 
     calls = []
-    forward = guarded.forward
-    monkeypatch.setattr(guarded, "forward", lambda call: calls.append(call) or forward(call))
+
+    def counted(function):
+        return lambda call: calls.append(call) or function(call)
+
+    for module, name in ((guarded, "forward"), (plain_tuples, "_attend")):
+        monkeypatch.setattr(module, name, counted(getattr(module, name)))
     layer, x = TensorAttention(8, 2, generator=torch.Generator().manual_seed(0)), torch.ones(2, 7, 8)
     counts = []
     for run in (partial(early_stop, False), selective):

@@ -29,8 +29,8 @@ Imports go one way, from the bottom of this list to its top:
   (`exact.triton`) on GPUs, or plain PyTorch.
 - `linear`, `features`: linear attention and its feature maps.
 - `dispatch`: custom operators and their derivatives in PyTorch's dispatcher.
-- `call`, `arguments`, `positions`: a checked call, the constraints on its arguments, the keys a query may attend.
 - `bounds`: largest entries, norms of tokens and ranges of values, with an error for NaN and infinity.
+- `call`, `arguments`, `positions`: a checked call, the constraints on its arguments, the keys a query may attend.
 - `arithmetic`: assumptions on floating-point arithmetic, and counts of roundings.
 - `reference`: the literal definition, slow and obvious.
 """

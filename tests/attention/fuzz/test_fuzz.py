@@ -285,7 +285,9 @@ def test_one_case_by_the_command(capsys, monkeypatch):
 def test_the_triton_kernels_run_if_requested(monkeypatch):
     """Case 6 of seed 7 is a call of exact attention of order 4, causal and with windows, whose certificate holds."""
     launched, launch = [], gpu_launch._launch
-    monkeypatch.setattr(gpu_launch, "_launch", lambda *given: (launched.append(given[0]), launch(*given)))
+    monkeypatch.setattr(
+        gpu_launch, "_launch", lambda *given, **sizes: (launched.append(given[0]), launch(*given, **sizes))
+    )
     for triton, expected in ((True, {"attend"}), (False, set())):
         launched.clear()
         tally = running.run_part(7, 6, 7, triton)

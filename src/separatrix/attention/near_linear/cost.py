@@ -54,8 +54,8 @@ TOKEN_ENTRY = 4.0
 SAMPLED_ENTRY, BASIS_ENTRY = 4.0, 5.0
 """The time that planning takes for a coordinate of a sampled tuple, and for each of d^3 steps of a change of basis."""
 ORDER_2_COORDINATE, CAUSAL_ORDER_2_COORDINATE = 3e5, 9e5
-"""The further time that planning takes for each coordinate at order 2, where exact attention is fast and a basis is
-looked for. They were chosen such that measured times of `auto` are near the better method's, and not measured alone."""
+"""The further time that planning takes for each coordinate at order 2, where a basis is looked for. These numbers are
+not measured alone: with them, calls with ``method="auto"`` take about as long as the better method."""
 THREADS, TILE = 2, 256
 """The number of threads that costs and bytes are for, and of the tokens whose monomials a kernel makes at a time."""
 AFFORDABLE = 1e15

@@ -29,7 +29,7 @@ from separatrix.attention.dispatch.derivatives import (
 from separatrix.attention.dispatch.registration import decomposable, operator_of_heads
 from separatrix.attention.exact import by_reference, guarded
 from separatrix.attention.exact.flops import register_flop_formulas
-from separatrix.attention.exact.fused import attend_pairs
+from separatrix.attention.exact.fused import attend_pairs, kernels_are_faster
 from separatrix.attention.positions import Positions
 from separatrix.errors import ArgumentError
 
@@ -87,6 +87,7 @@ def plain_attention(query: object, key: object, value: object, is_causal: bool, 
         and dtype in DTYPES
         and query.device == key.device == value.device
         and not beyond_one_gradient()
+        and not kernels_are_faster(query, key, value)
         and (scale is None or (isinstance(scale, float) and -math.inf < scale < math.inf))
     ):
         factor = 1 / shape[3] if scale is None else scale
@@ -102,11 +103,16 @@ def _differ_in_length_alone(shape: Sequence[int], other: Sequence[int]) -> bool:
 
 
 def is_fused(given: CallArguments) -> bool:
-    """Whether PyTorch's own fused kernel has the call: at order 2, with no mask except the causal mask."""
+    """Whether PyTorch's own fused kernel computes the call.
+
+    It does at order 2 with no mask except the causal mask, unless our kernels are faster.
+    """
     plain = len(given.keys) == 1 and given.query_offset == 0 and given.windows == (None,)
-    masked = any(mask is not None for mask in given.key_masks)
-    sizes = (given.query.shape[-2], given.keys[0].shape[-2], given.values[0].shape[-1])
-    return plain and not masked and 0 not in sizes and given.query.shape[-1] == given.values[0].shape[-1]
+    if not plain or any(mask is not None for mask in given.key_masks):
+        return False
+    query, key, value = given.query, given.keys[0], given.values[0]
+    sizes = (query.shape[-2], key.shape[-2], value.shape[-1])
+    return 0 not in sizes and query.shape[-1] == value.shape[-1] and not kernels_are_faster(query, key, value)
 
 
 def fused_attention(given: CallArguments) -> Tensor | None:

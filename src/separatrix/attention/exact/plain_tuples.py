@@ -1,4 +1,4 @@
-"""Exact attention of order 3 and above on plain tensors of the CPU: checked once, and computed without the dispatcher.
+"""Exact attention by our kernels on plain tensors of the CPU: checked once, and computed without the dispatcher.
 
 PyTorch's dispatcher, checks with messages and autograd's records of reshaped inputs take several times as long as
 attention of a few short heads. A call that may need any of them is left to `operators`, whose results are the same.
@@ -16,6 +16,7 @@ from separatrix.attention.arguments import DTYPES, LARGEST_OFFSET
 from separatrix.attention.call import Call
 from separatrix.attention.exact import guarded
 from separatrix.attention.exact import native as native_backend
+from separatrix.attention.exact.fused import kernels_are_faster
 from separatrix.attention.exact.native import PlainCall
 from separatrix.attention.exact.operators import attend_backward, needs_numbers_alone, operands
 from separatrix.attention.positions import Positions
@@ -44,11 +45,13 @@ def plain_tuples(
 
     Leading dimensions of keys and values are not broadcast, except for heads with `enable_gqa`. Those of masks are.
     """
+    if type(keys) in _PLAIN and type(values) in _PLAIN:
+        keys, values = (keys,), (values,)
     if torch.compiler.is_compiling() or not (isinstance(keys, (list, tuple)) and isinstance(values, (list, tuple))):
         return None
     tensors: tuple[Any, ...] = (query, *keys, *values)
     sets = len(keys)
-    if sets < 2 or len(values) != sets or torch.is_autocast_enabled("cpu"):
+    if not sets or len(values) != sets or torch.is_autocast_enabled("cpu"):
         return None
     if type(is_causal) is not bool or type(enable_gqa) is not bool or type(query_offset) is not int:
         return None
@@ -56,6 +59,8 @@ def plain_tuples(
         return None
     shared = _sharing_heads(tensors, sets, is_causal and query_offset == 0, enable_gqa)
     if not shared or not needs_numbers_alone(tensors):
+        return None
+    if sets == 1 and not kernels_are_faster(*tensors):
         return None
     factor = 1 / tensors[0].shape[-1] if scale is None else scale
     if not isinstance(factor, float) or not -math.inf < factor < math.inf:

@@ -92,8 +92,9 @@ def test_a_plain_address_says_what_to_do(browser: Any, link: str, query: str) ->
     page = context.new_page()
     answer = page.goto(link.partition("?")[0] + query)
     assert answer.status == 403
-    said = page.locator("p").inner_text()
+    said = page.locator("body").inner_text()
     assert "open the whole address that separatrix explore printed in its terminal, with ?token= in it" in said
+    assert "add &token= and the token to the end of the address" in said
     assert page.locator("#panel").count() == 0
     assert context.cookies() == []
     context.close()

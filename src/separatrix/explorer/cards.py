@@ -102,9 +102,9 @@ def figure_values(drawing: Drawing) -> dict[str, Any]:
     return {"figure": drawing.figure, "caption": typeset(drawing.text, element), "csv": drawing.csv()}
 
 
-def earlier_figure(id: str) -> dict[str, Any]:
-    """The values of `figure_outputs` while a setting is invalid: the drawing stays, and its caption says so."""
-    return {**unchanged(figure_outputs(id)), "caption": EARLIER}
+def earlier_figure(id: str, caption: str = EARLIER) -> dict[str, Any]:
+    """The values of `figure_outputs` while the input is invalid: the drawing stays, and its caption says so."""
+    return {**unchanged(figure_outputs(id)), "caption": caption}
 
 
 def copy_card(id: str, python: str = "", command: str = "") -> Component:

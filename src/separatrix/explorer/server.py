@@ -63,8 +63,10 @@ _STRANGER = """<!DOCTYPE html>
 <body style="font: 1.1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 4rem auto; padding: 0 1rem">
 <h1>Separatrix</h1>
 <p>This page needs a token: open the whole address that <code>separatrix explore</code> printed in its terminal,
-with <code>?token=</code> in it. Each start of the explorer has a new token. If you have opened that address before and
-followed a link to this one, enter this address by hand: links from other pages are not accepted.</p>
+with <code>?token=</code> in it. Each start of the explorer has a new token.</p>
+<p>If somebody shared this address with you, ask them for the token, and add <code>&amp;token=</code> and the token to
+the end of the address. If you have opened the printed address before and followed a link to this one, enter this
+address by hand: links from other pages are not accepted.</p>
 </body>
 </html>
 """

@@ -46,6 +46,8 @@ def test_a_file_takes_the_place_of_the_example(browser: Any, address: str, tmp_p
         page.locator("figure[data-name=attend] figcaption", has_text="Query 19 of mine.safetensors").wait_for()
         page.locator("#attend-file input[type=file]").set_input_files(bad)
         page.locator("#attend-alert", has_text="file: expected a safetensors file").wait_for()
+        page.locator("figure[data-name=attend] figcaption", has_text="shows the earlier call").wait_for()
+        page.locator("#attend-top .comparison").wait_for(state="detached")
         other = tmp_path / "model.pt"
         other.write_bytes(b"PK")
         page.locator("#attend-file input[type=file]").set_input_files(other)

@@ -40,6 +40,7 @@ _FILE = (
     "A safetensors file with q, k1 and k2 of shape (..., length, d), or one that Certified.save wrote; up to "
     f"{UPLOAD_BYTES // 2**20} MiB. It is read on this machine and not stored."
 )
+_EARLIER = "This figure shows the earlier call: the message above says why the new one cannot be shown."
 
 
 def layout(state: Mapping[str, str], context: Context) -> Component:
@@ -85,7 +86,9 @@ def register(app: Dash, context: Context) -> None:
         "name": State("attend-file", "filename"),
     }
 
-    @callback_with_alert(app, "attend-alert", outputs, inputs)
+    @callback_with_alert(
+        app, "attend-alert", outputs, inputs, on_error={"map": earlier_figure("attend", _EARLIER), "top": None}
+    )
     def show(
         texts: Sequence[Any], ids: Sequence[Mapping[str, str]], contents: object, name: object
     ) -> Mapping[str, Any]:

@@ -21,7 +21,8 @@ from separatrix.explorer.drop import drop
 
 _FILE = (
     "A safetensors file with q, k1, k2, ... of shape (..., length, d) and, if you have them, the values v1, v2, ...; "
-    f"up to {UPLOAD_BYTES // 2**20} MiB. It is planned on this machine, at the tolerance of setting A, and not kept."
+    f"up to {UPLOAD_BYTES // 2**20} MiB. It is planned on this machine, at the tolerance ε of the first setting, and "
+    "not stored."
 )
 
 

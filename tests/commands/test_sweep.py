@@ -124,4 +124,5 @@ def test_a_sweep_imports_the_claims_it_needs_and_no_others(tmp_path: Path, name:
     imported = set(json.loads(done.stdout.replace("'", '"')))
     assert ("kronecker" in imported) == bool(claims)
     assert not imported & {"separation", "selection", "beyond"}
-    assert "1 of 1 cells are done, 1 of them now" in done.stderr
+    assert "1 of 1 cell is done, 1 of them now" in done.stderr
+    assert "1 cells" not in done.stderr

@@ -52,15 +52,11 @@ def again() -> str:
 
 def tell_end(tally: Tally, total: int, store: Path) -> int:
     """Print how a run of cells ended, and return the exit code."""
-    have = tally.done + tally.skipped
+    saved = f"{tally.done + tally.skipped:,} of {many(total, 'cell')} {'is' if total == 1 else 'are'} done"
     if tally.stopped:
-        typer.echo(
-            f"Stopped. {have:,} of {total:,} cells are done and saved in {store}. To continue, {again()}", err=True
-        )
+        typer.echo(f"Stopped. {saved} and saved in {store}. To continue, {again()}", err=True)
         return INTERRUPTED
-    typer.echo(
-        f"{have:,} of {total:,} cells are done, {tally.done:,} of them now, in {duration(tally.seconds)}.", err=True
-    )
+    typer.echo(f"{saved}, {tally.done:,} of them now, in {duration(tally.seconds)}.", err=True)
     if tally.deaths:
         typer.echo(f"A worker died while running a cell {many(tally.deaths, 'time')}.", err=True)
     if failed := tally.failed + tally.failed_before:

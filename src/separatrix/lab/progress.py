@@ -15,7 +15,7 @@ import time
 from dataclasses import dataclass
 from typing import Protocol, Self, TextIO
 
-from separatrix.lab.wording import duration
+from separatrix.lab.wording import duration, many
 
 LINE_SECONDS = 10.0
 
@@ -104,7 +104,8 @@ class Lines:
         if now - self.last >= LINE_SECONDS or (tally.passed == self.total and tally.done + tally.failed):
             self.last = now
             self.note(
-                f"{tally.passed:,} of {self.total:,} cells{_pace(tally, self.total, now - self.started, self.work)}"
+                f"{tally.passed:,} of {many(self.total, 'cell')}"
+                f"{_pace(tally, self.total, now - self.started, self.work)}"
             )
 
     def note(self, text: str) -> None:

@@ -44,8 +44,8 @@ def _exists(where: str, says: str, model: str) -> Claim:
         return holds_if(
             best >= power and min(failure for failure, _ in ends) < -9,
             numbers,
-            "F_lin is this network with random signs. The theorem does not say that no network with linear attention "
-            "could distinguish the two data sets.",
+            r"$F_{\text{lin}}$ is this network with random signs. The theorem does not say that no network with "
+            "linear attention could distinguish the two data sets.",
         )
 
     return check

@@ -16,7 +16,7 @@ _SERIES = (
 
 @Curves(
     series=[Curve(name, label, colour, mode="markers", size=10) for name, label, colour in _SERIES],
-    x=Axis("order k and length n", "case"),
+    x=Axis("order k, length n", "case"),
     y=Axis("largest difference", log=True),
     columns=("order", "n", "d", "exact", "polynomial", "certificate", "printed"),
 )
@@ -24,7 +24,7 @@ def definition_errors(results: Results) -> Chart:
     """Definition 1.5: the largest differences between the library's algorithms and the definition."""
     rows = sorted(rows_of(results), key=lambda row: (row["order"], row["n"]))
     worst = max(row["exact"] for row in rows)
-    return [{**row, "case": f"k = {row['order']}, n = {row['n']}"} for row in rows], (
+    return [{**row, "case": f"{row['order']},{row['n']}"} for row in rows], (
         f"Differences from the definition by order: exact attention within {worst:.1g}, the polynomial method below "
         "its certificates, the formula with the printed brackets far off wherever d > 1."
     )

@@ -148,3 +148,10 @@ def test_two_axes_over_one_plot_are_one_panel() -> None:
     figure = go.Figure([go.Scatter(x=[0, 1], y=[0, 1]), go.Scatter(x=[0, 1], y=[5, 9], yaxis="y2")])
     figure.update_layout(yaxis2={"overlaying": "y"})
     assert not any("panels" in word for word in words_of(figure))
+
+
+def test_the_opacity_of_a_colour_scale_is_kept() -> None:
+    scale = [[0, "rgba(47, 127, 193, 0.1)"], [1, "#2f7fc1"]]
+    figure = go.Figure(go.Heatmap(z=[[0.0, 0.5, 1.0]], colorscale=scale)).to_dict()
+    fills = re.findall(r'fill="(rgb[^"]*)"', str(sketch(figure)))
+    assert [fill.rpartition(", ")[2] for fill in fills] == ["0.1)", "0.55)", "193)"]

@@ -258,6 +258,10 @@ def _colour(trace: Mapping[str, Any], number: int) -> str:
     return COLOURS[number % len(COLOURS)]
 
 
+def _opacity(colour: str) -> float:
+    return float(colour.rpartition(",")[2].rstrip(")")) if colour.startswith("rgba(") else 1.0
+
+
 def _points(trace: Mapping[str, Any], x: _Axis, y: _Axis) -> Iterator[Point | None]:
     for x_value, y_value in zip(_entries(trace, "x"), _entries(trace, "y"), strict=False):
         across, up = x.number(x_value), y.number(y_value)
@@ -308,6 +312,10 @@ def _heatmap(trace: Mapping[str, Any], x: _Axis, y: _Axis, colour: str, layout: 
     low, high = (trace.get("zmin", min(finite)), trace.get("zmax", max(finite)))
     axis = layout.get(trace.get("coloraxis", ""), {})
     scale = trace.get("colorscale") or axis.get("colorscale") or "Viridis"
+    # The sampled colours have no opacity.
+    stops, opacities = zip(
+        *([(0, 1.0)] if isinstance(scale, str) else [(at, _opacity(end)) for at, end in scale]), strict=True
+    )
     sides = [x.at(edge) for edge in _edges([across[i] for i in columns])]
     tops = [y.at(edge) for edge in _edges([up[j] for j in lines])]
 
@@ -316,7 +324,8 @@ def _heatmap(trace: Mapping[str, Any], x: _Axis, y: _Axis, colour: str, layout: 
             return None
         share = min(1.0, max(0.0, (value - low) / (high - low))) if high != low else 0.5
         (colour,) = sample_colorscale(scale, [share])
-        return str(colour)
+        opacity = round(float(np.interp(share, stops, opacities)), 2)
+        return str(colour) if opacity == 1 else str(colour).replace("rgb(", "rgba(").replace(")", f", {opacity})")
 
     boxes: dict[str, list[str]] = {}
     for j, (top, bottom) in zip(lines, pairwise(tops), strict=True):

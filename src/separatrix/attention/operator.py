@@ -134,11 +134,12 @@ def tensor_attention(
     Returns:
         The output, (..., L_q, d_v), or with ``return_lse`` a pair of output and log-sum-exp.
 
-    A query that may attend to no tuple gives zeros, a log-sum-exp of -inf, and zero gradients. Inside `torch.autocast`
+    The output of a query that may attend to no tuple is zero, with a log-sum-exp of -inf, and zero gradients. Inside
+    `torch.autocast`
     the inputs keep their types.
 
     **Exact attention has a bounded error, or raises an error.** Without a tolerance, and for finite input, no entry of
-    the output differs from the exact one by more than `exact_error_bound` of the same arguments. If scores or outputs
+    the output differs from the exact value by more than `exact_error_bound` of the same arguments. If scores or outputs
     overflow or underflow, a `SeparatrixError` names the factors to rescale. Numbers as large as 10^30 in float32 are
     allowed as long as the scores themselves are moderate. A NaN or an infinity in a key or a value affects only the
     queries that may attend to it, in the output and in the gradient; causality, windows and masks exclude it for all

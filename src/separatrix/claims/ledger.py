@@ -134,7 +134,7 @@ RANKS: Mapping[Rank, str] = {
 
 @dataclass(frozen=True)
 class Erratum:
-    """A misprint: what is printed, what is right, why, and the evidence that shows it.
+    """A misprint: the printed text, the correction, the reason, and the evidence.
 
     `shown_by` names an entry of the `shows` of the claim's finding: whether the cells contradict what is printed.
     `rank` says how much it matters. `at` is the place where it is printed, such as an equation or a step of a proof, if
@@ -217,8 +217,8 @@ class Claim:
     differ. `home` is the module that declares the claim, and is named after the place.
 
     `neighbours` are wrong statements that the check rejects; `alone` says why there are none. `proof` is the heading of
-    the proof in the documents, if there is one. `defines` are the objects of the library that are what a definition
-    says, by their full names. `chosen` are the settings that the paper does not print: what we took, and how it was
+    the proof in the documents, if there is one. `defines` lists the full names of the library's objects that implement
+    a definition. `chosen` are the settings that the paper does not print: what we took, and how it was
     varied. `history` are the earlier rules of the check that were changed after results had been seen, the oldest
     first: what the rule was, and why it was changed.
     """

@@ -102,7 +102,7 @@ def adversarial_instances(n: int, modulus: int, order: int) -> Tensor:
     With a such that k a is as near to 0 modulo M as possible without being 0, they are: all tokens 0, where every tuple
     is a match; one token 0, which matches with itself alone, and the others about M / 4; all tokens a, where every
     tuple is a near miss; all tokens a but one, with three choices of that one; and a and -a in turn, near misses on
-    both sides of 0. If k is a multiple of M, there are only the first two.
+    both sides of 0. If k is a multiple of M, only the first two cases exist.
 
     Args:
         n: the number of tokens of each.

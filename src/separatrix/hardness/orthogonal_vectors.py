@@ -138,7 +138,7 @@ def to_orthogonal_vectors(formula: Formula) -> OrthogonalVectors:
 
 
 def _unsatisfied(formula: Formula, part: range) -> Tensor:
-    """For each assignment of a part's variables the clauses it leaves unsatisfied, as 1: (2^part, clauses), uint8."""
+    """A uint8 matrix (2^part, clauses) with 1 where an assignment of a part's variables does not satisfy the clause."""
     clauses = max(1, len(formula.clauses))
     literals = torch.tensor(list(chain.from_iterable(formula.clauses)), dtype=torch.int64)
     clause = torch.arange(len(formula.clauses)).repeat_interleave(torch.tensor(list(map(len, formula.clauses))).long())

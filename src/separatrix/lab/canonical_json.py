@@ -83,7 +83,7 @@ def read(text: str) -> Plain:
 
 
 def unmarked(table: dict[str, Plain]) -> Plain:
-    """The float that a dict stands for, if it is the mark of one, else the dict itself."""
+    """The float that a dict encodes, if it encodes a float, otherwise the dict itself."""
     return float(table["$float"]) if table.keys() == {"$float"} else table
 
 

@@ -40,7 +40,7 @@ def run(
     retry_failed: bool = False,
     cost: Callable[[Cell], float] = lambda cell: 1.0,
 ) -> Tally:
-    """Run those of the cells that the store lacks. Ctrl-C ends the run; finished cells are kept.
+    """Run those of the cells that the store lacks. Ctrl-C ends the run; the results of finished cells are saved.
 
     Args:
         store: the store, opened by `Store.create`.

@@ -69,7 +69,7 @@ def in_process() -> Crew:
 
 
 def processes(workers: int | None = None) -> Crew:
-    """A crew of spawned local processes: `workers` of them, or as many as this process may use cores."""
+    """A pool of `workers` spawned local processes; by default one for each core that this process may use."""
     count = whole("--workers", _cores() if workers is None else workers, low=1)
     return Crew(f"on {count} local process{'es' if count > 1 else ''}", _Spawned, executors=count)
 
@@ -252,7 +252,7 @@ class _OnDask(Executor):
 def _remove_abandoned() -> None:
     """Remove the scratch folders of local clusters whose runs were killed, which could not do so themselves.
 
-    They are folders of this user, not links, with a lock that no process holds.
+    These are folders of this user, not symlinks, whose lock no process holds.
     """
     if sys.platform == "win32":
         return

@@ -88,7 +88,7 @@ def interrupted() -> bool:
 
 
 class Noted:
-    """A handler of SIGINT that remembers that the signal came."""
+    """A handler that records that SIGINT was received."""
 
     def __init__(self) -> None:
         self.came = False

@@ -76,7 +76,7 @@ class Lease:
             while not self._stop.wait(BEAT_SECONDS):
                 count += 1
                 beat(self._lock, count)
-        except Exception as trouble:  # `check` raises it in the thread of the run
+        except Exception as trouble:  # `check` raises this error in the thread of the run
             self._trouble = trouble
 
     def check(self) -> None:

@@ -36,7 +36,7 @@ def decimal(text: str) -> Decimal:
 
 
 def checked(value: Any, field: str) -> Any:
-    """Return the value if none of its integers has too many digits; `field` is what an error calls it."""
+    """Return the value if none of its integers has too many digits; an error names the value by `field`."""
     match value:
         case int() if abs(value) >= 10**MOST_DIGITS:
             raise ArgumentError(field, expected=f"an integer of at most {MOST_DIGITS} digits", got="one of more")

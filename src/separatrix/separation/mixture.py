@@ -103,8 +103,8 @@ def _sizes(classes: Classes) -> list[int]:
 def _cases(n: int, g: int) -> tuple[list[tuple[Fraction, int, int, bool]], list[tuple[Fraction, int]]]:
     """The cases of both special classes, and the cases of one.
 
-    A case of both is (probability, size of D1's special class, size of D0's, whether they are the same class); a case
-    of one is (probability, size).
+    A case of both data sets is (probability, size of D1's special class, size of D0's special class, whether they are
+    the same class); a case of one data set is (probability, size).
     """
     classes = Classes.split(n, g)
     sizes = _sizes(classes)

@@ -5,8 +5,9 @@ A computed sum of products is sum_t x_t (1 + delta_t). If no term goes through m
     |delta_t| <= gamma_n = n u / (1 - n u),
 
 whatever the order of the additions and whether or not multiplications and additions are fused (Nicholas Higham,
-"Accuracy and Stability of Numerical Algorithms", Lemma 3.1). So an error bound depends on an algorithm by one number,
-and a `Summation` derives it: it lists the steps that a term goes through, each with its number of roundings. A backend
+"Accuracy and Stability of Numerical Algorithms", Lemma 3.1). So an error bound depends on the algorithm through one
+number, which a `Summation` derives: it lists the steps that a term goes through, each with its number of roundings. A
+backend
 that adds in another order supplies another list, and nothing else in the certificate changes. The tests run the
 algorithms on counts of roundings instead of numbers, and compare.
 
@@ -245,7 +246,7 @@ def tile_sum(order: int, inners: int, prefixes: int) -> Summation:
 
 
 def tile_gradient_sum(order: int, inners: int, prefixes: int, queries: int, shared: int) -> Summation:
-    """How the backward pass of the kernels in Triton adds up.
+    """The summation of the backward pass of the Triton kernels.
 
     The gradient of an inner key is one chain of additions over all queries and prefix keys, in all heads that share the
     key; the other gradients are chains over inner keys, and then over prefix keys or queries.

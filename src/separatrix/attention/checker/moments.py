@@ -31,8 +31,8 @@ TOKENS = 256
 
 @dataclass(frozen=True)
 class MonomialTable:
-    """All monomials of `width` coordinates up to a degree, ordered by degree; each is an earlier one times a
-    coordinate.
+    """All monomials of `width` coordinates up to a degree, ordered by degree; each monomial is an earlier monomial
+    times a coordinate.
 
     >>> MonomialTable(2, 2).levels
     [[(0, 0), (0, 1)], [(0, 0), (0, 1), (1, 1)]]

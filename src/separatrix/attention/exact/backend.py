@@ -1,7 +1,7 @@
 """The backends of exact attention: the interface that each of them implements, and the rule that chooses one.
 
 A backend computes attention over all allowed tuples, and says in which order it adds up, from which the bounds on its
-rounding follow. It need not care about numbers out of range or not finite: `guarded` does that for every backend.
+rounding follow. A backend need not handle overflow, underflow, NaN or infinity: `guarded` does that for every backend.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ BACKENDS: tuple[ExactBackend, ...] = (native_backend, triton, torch_backend)
 
 
 def exact_backend(call: Call, dtype: torch.dtype | None = None) -> ExactBackend:
-    """The backend that computes a call in a dtype, by its device, its shape and what is installed, nothing else.
+    """The backend for a call in a dtype; it depends only on the device, the shape and the installed packages.
 
     The dtype is that of the call if none is given.
     """
@@ -70,7 +70,7 @@ def require_proved(call: Call, dtype: torch.dtype) -> None:
 
     Args:
         call: The call; its tensors may be of another type.
-        dtype: The type of the tensors that the backend is given.
+        dtype: The dtype of the tensors that are passed to the backend.
     """
     missing = exact_backend(call, dtype).unproved(call, dtype)
     if missing is not None:

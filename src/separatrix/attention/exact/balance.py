@@ -2,7 +2,8 @@ r"""Powers of two that keep the factors of exact attention inside the range of i
 
     s = scale * sum_l q_l k_1,l ... k_{k-1},l,        v = v_1 * ... * v_{k-1}
 
-A product may leave the range on its way to a score or a value that is well inside it: 10^30 times 10^30 overflows in
+An intermediate product may overflow or underflow although the score or value is well within the range: 10^30 times
+10^30 overflows in
 float32, whatever the scale. Where that could count, each coordinate of each factor is divided by the power of two next
 to its largest magnitude, which is exact. The powers of query and keys are multiplied into the scale, those of the
 values into the output. Nothing that is left can overflow, and an underflow loses at most the smallest normal number

@@ -10,8 +10,8 @@ denominator add 2 gamma |v|_max / (1 - gamma). So with w = max v - min v
 
     |out - exact| <= tanh(delta / 2) (max v - min v) + 2 gamma |v|_max / (1 - gamma) + rounding of the quotient.
 
-That is never much more than max v - min v: where scores are so large that no digit of a weight is certain, some average
-of the values is all that is promised. A log-sum-exp moves by delta at most.
+That is never much more than max v - min v: if scores are so large that no digit of a weight is known, the bound only
+says that the output is some average of the values. A log-sum-exp moves by delta at most.
 
 - *delta*: a score is a sum of d products of k + 1 factors. It errs by (d + k + 2) u R at most, R_i a bound on the sum
   of magnitudes of its terms; maxima subtracted from it, now and each time they change, add 4 u R; then come the error
@@ -195,7 +195,7 @@ class Ends(NamedTuple):
 
 
 def value_ends(call: Call) -> Ends:
-    """From the ends of each set: those of a product are products of ends. Powers of two are kept apart on the way."""
+    """The extremes of a product are products of the extremes of each set. Powers of two are tracked separately."""
     low = high = torch.ones_like(call.values[0][:, 0], dtype=torch.float64)
     exponents = torch.zeros_like(low, dtype=torch.int32)
     names = [f"values[{m}]" for m in range(len(call.values))]

@@ -18,9 +18,9 @@ magnitudes a, b and c of query, key and value decide. All is well if
   overflows and what underflows is small, whether the kernel multiplies by the scale or both factors by its square root;
 - L_k c is finite, and c well below the largest number of the output's type.
 
-Otherwise `exact` attends by blocks instead, as it does from `SHORTEST` tokens on, where our kernels are faster. A
-compiled graph and `torch.func.grad` with its kin cannot choose by numbers: there an operator looks at them and raises
-an error.
+Otherwise `exact` attends by blocks instead, as it does from `SHORTEST` tokens on, where our kernels are faster. In a
+compiled graph and under transforms such as `torch.func.grad` the choice cannot depend on tensor entries; there an
+operator checks the entries and raises an error.
 
 The kernel enforces causality by scores of -inf, which it multiplies by the scale: this must be positive in its type.
 """

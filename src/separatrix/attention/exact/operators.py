@@ -1,9 +1,11 @@
 """Exact order-k attention as PyTorch operators: what autograd, `torch.compile` and `torch.func` see of the backends.
 
 `separatrix::attend` takes heads in one leading dimension, query (H, L_q, d), with keys and values for each of them or
-for each group of as many that follow each other. It gives the output and the log-sum-exp. `separatrix::attend_backward`
+for each group of as many that follow each other. It returns the output and the log-sum-exp.
+`separatrix::attend_backward`
 is its gradient and `separatrix::attend_tangents` its derivative in forward mode, both recomputed block by block.
-Derivatives of these go through the reference, which holds the whole volume, so they are for small sizes. There is a
+Second derivatives are computed by the reference, which stores the whole attention tensor, so they are for small sizes.
+There is a
 mask for every key set, or None for every one of them: AOTInductor cannot pass an empty list to an operator, and `vmap`
 does not see tensors in a list that may be None.
 """
@@ -116,7 +118,7 @@ def is_fused(given: CallArguments) -> bool:
 
 
 def fused_attention(given: CallArguments) -> Tensor | None:
-    """Order 2 by PyTorch's own fused kernel; None if it has none for the call."""
+    """Order 2 by PyTorch's own fused kernel; None if PyTorch has no fused kernel for the call."""
     if beyond_one_gradient() or not is_fused(given):
         return None
     (key,), (value,) = given.keys, given.values

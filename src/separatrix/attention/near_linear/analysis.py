@@ -1,8 +1,8 @@
-r"""What is known of a call before it is computed: bounds on its entries and scores, and the coordinates they are in.
+r"""The analysis of a call before it is computed: bounds on its entries and scores, and coordinates for its scores.
 
 `Deviation` is how far values are from a centre, which a certificate weighs by powers of the scores in place of the
-values' range. For any centre c and u_t >= (v_t - c)^2, Cauchy's inequality bounds what a polynomial's error does to an
-output,
+values' range. For any centre c and u_t >= (v_t - c)^2, Cauchy's inequality bounds the effect of a polynomial's error on
+an output,
 
     sum_t |s_t|^((a + b) / 2) |v_t - c| <= sqrt(sum_t s_t^a) sqrt(sum_t s_t^b u_t),
 
@@ -84,7 +84,7 @@ class Analysis:
 def analyse(call: Call, differentiable: bool = False, bounds: InputBounds | None = None) -> Analysis:
     """The analysis of a call, given the bounds on its entries if they are known; an error for NaN or infinity.
 
-    If a gradient is wanted, all coordinates are kept and index sets are of total degree: a coordinate in which all
+    If gradients will be taken, all coordinates are kept and index sets are of total degree: a coordinate in which all
     queries are zero adds nothing to a score, but scores have a gradient in it.
     """
     bounds = input_bounds(call) if bounds is None else bounds
@@ -124,7 +124,7 @@ def turned(analysis: Analysis, tolerance: float) -> Analysis | None:
         return None
     width = number(analysis.values.width.max())
     slack = _LEFT_OUT * tolerance / width if width else 0.0
-    centred = replace(frame, shift=key_mean(call)[..., frame.kept])  # in another basis a shift costs nothing more
+    centred = replace(frame, shift=key_mean(call)[..., frame.kept])  # in another basis a shift has no extra cost
     basis = rotated(call, centred, None if analysis.differentiable else slack)
     if basis is None:
         return None
@@ -149,7 +149,7 @@ def sizes_of(call: Call) -> Shape:
 
 
 def key_norms(call: Call, frame: Frame) -> Tensor:
-    """prod_m max_j ||k_m,j||_k (H,): what the query's l_k norm is multiplied with in Hoelder's bound."""
+    """prod_m max_j ||k_m,j||_k (H,): the factor of the query's l_k norm in Hoelder's bound."""
     total = torch.ones(call.query.shape[0], dtype=torch.float64, device=call.query.device)
     for m, key in enumerate(call.keys):
         mask = call.masks[m] if call.masks else None
@@ -176,7 +176,7 @@ def query_radii(call: Call, frame: Frame, norms: Tensor) -> Tensor:
     amplitude = torch.ones_like(frame.largest[0])
     for largest in frame.largest[1:]:
         amplitude = amplitude * largest
-    # Coordinates in float32 are rounded once more than the scores they stand for.
+    # Rounding the coordinates to float32 adds one rounding to each score.
     slack = SLACK * (1 + (call.order + 2) * torch.finfo(frame.dtype).eps)
     if frame.only_scales:
         tokens = token_norms(call.query, call.order, frame.factors[0] * call.scale, None, amplitude)

@@ -139,7 +139,7 @@ BACKENDS: tuple[NearLinearBackend, ...] = (native, triton, in_pytorch)
 
 
 def near_linear_backend(tensors: Sequence[Tensor], sets: int, value_dim: int) -> NearLinearBackend:
-    """The backend that computes with these tensors, by their device, the sizes and what is installed, nothing else.
+    """The backend for these tensors; it depends only on their device, the sizes and the installed packages.
 
     Args:
         tensors: The tensors that it computes with.

@@ -110,7 +110,7 @@ def polynomial_cost(shape: Shape, rank: int, wide: bool) -> Cost:
     size, width = 8 if wide else 4, shape.d_v + 1
     keys, queries = float(shape.heads * sum(shape.key_lengths)), float(shape.heads * shape.query_length)
     if shape.is_causal:
-        flops = 2.0 * rank * width * (keys + len(shape.key_lengths) * queries)  # of states, and of their products
+        flops = 2.0 * rank * width * (keys + len(shape.key_lengths) * queries)  # states, and their products
         scanned = len(shape.key_lengths) <= MOST_SETS and native().library is not None
         rates = KERNELS if scanned else PYTORCH
         held = _scan_bytes(shape, rank) if scanned else _causal_bytes(shape, rank)
@@ -141,7 +141,7 @@ def sampled_tuples(heads: int) -> int:
 
 
 def certified_cost(shape: Shape, rank: int, wide: bool) -> Cost:
-    """`polynomial_cost`, and the time that its certificate takes; that of its plan is not part of it."""
+    """`polynomial_cost` plus the time of the certificate, without the time of planning."""
     cost = polynomial_cost(shape, rank, wide)
     return Cost(cost.flops, cost.bytes, cost.time + CERTIFYING + 0.5 * _looking(shape))
 

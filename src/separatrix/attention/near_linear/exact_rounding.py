@@ -119,7 +119,8 @@ def exact_gradient(
     The backward pass recomputes weights as exp(s_t - lse). With u the unit roundoff, R a bound on the sums of
     magnitudes of the scores' terms and l on |lse|, the error of a shifted score is at most (d + k + 8) u (R + l) plus
     that of the log-sum-exp, and its exponential adds 4 u. Weights then have a relative error tau, and so has their sum,
-    because they sum to 1; scores that are raised to where exp is normal add the smallest weight of each tuple. The rest
+    because they sum to 1; if scores are raised to a value at which exp does not underflow, the smallest weight of each
+    tuple is added. The rest
     follows by the identity of `near_linear/gradient_certificate.py`.
     """
     shape, values = sizes_of(call), bounds.values

@@ -44,7 +44,7 @@ _SMALL_RADIUS = 0.25
 class Forecast:
     """Forecasts the certified error of polynomials for an analysed call.
 
-    It keeps the sample of scores, and what was computed from it, while a plan is searched.
+    It caches the sample of scores and derived results while a plan is searched.
 
     Args:
         analysis: The analysis of the call.
@@ -111,7 +111,7 @@ class Forecast:
         return self._spreads[key]
 
     def forget_samples(self) -> None:
-        """Free the samples: a run would hold them beside its own memory, and they are drawn again if need be."""
+        """Free the memory of the samples before a run; they are drawn again if needed."""
         self.__dict__.pop("samples", None)
 
     def error(
@@ -138,9 +138,9 @@ class Forecast:
         return _largest(self._gradient_error(output, truncation, magnitude, slope, slope_magnitude, rounding))
 
     def _truncation(self, polynomial: Polynomial, weighting: Weighting | None) -> tuple[Tensor, Tensor, Tensor]:
-        """The error of the weights by truncation, that of the outputs, and the magnitude of the sums, in the samples.
+        """The truncation errors of the weights and of the outputs, and the magnitude of the sums, in the samples.
 
-        They are the same for all dtypes, and are kept for the polynomial that was asked for last.
+        They are the same for all dtypes, and are cached for the most recent polynomial.
         """
         if self._last is None or self._last[:2] != (polynomial, weighting):
             radii = self.sampled_radii
@@ -180,8 +180,9 @@ class Forecast:
     ) -> list[int]:
         """The moments of the Chebyshev polynomials of a degree that may keep the target in float64.
 
-        All others are certain to have a forecast above the target. They are even moments below the degree, and there
-        are none where scores are so small that none can win. If a number of columns of squared deviations is given, the
+        All others are certain to have a forecast above the target. They are even moments below the degree; if scores
+        are so small that no moment can lower the bound, there are none. If a number of columns of squared deviations is
+        given, the
         forecast is `error` with a weighting of these.
         """
         analysis, R = self.analysis, self.sampled_radii
@@ -197,7 +198,7 @@ class Forecast:
         factors, slopes = (column_of(bounds) for bounds in zip(*least, strict=True))
         if columns is None:
             power = torch.stack([self.mean_power(m) for m in moments])
-            allowed = target / (widest * power)  # the largest factor that keeps the target, or infinity
+            allowed = target / (widest * power)  # the largest factor within the target, or infinity
             error = factors * power * widest
         else:
             power = torch.stack([self.spread(Weighting(m, columns), m) for m in moments])

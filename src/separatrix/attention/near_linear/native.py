@@ -7,11 +7,12 @@ r"""Near-linear attention by the kernels in C++, on the CPU.
   head, and one for each call of `add`. Of n tokens, a task has no more than n / 128 + 2 tiles, nor more than 514,
   because it has 2^16 tokens or fewer; and a head has no more tasks than 16 or n / 2^16 + 1. Tiles, tasks and ranges of
   tokens depend on shapes alone, so that results are the same, bit for bit, with any number of threads.
-- **One pass** over tokens as they are in memory: coordinates and columns of ones are made in a tile of tokens and
-  nowhere else. This takes coordinates that are entries times factors (`Frame.only_scales`).
+- **One pass** over tokens as they are in memory: coordinates and columns of ones exist only within a tile of tokens.
+  This takes coordinates that are entries times factors (`Frame.only_scales`).
 - **The causal scan** (csrc/scan.hpp), token by token. The kernels keep the states of a few monomials in registers and
-  go over the tokens with them: each key set's state gets its token's term, and the query meets the product of the
-  states. All is in float64. Tokens are added to a state one by one, each by one fused multiply-add; monomials are added
+  go over the tokens with them: each token's term is added to the state of its key set, and the query is multiplied by
+  the product of the states. All is in float64. Tokens are added to a state one by one, each by one fused multiply-add;
+  monomials are added
   up in one order. The backward pass adds up the gradient of a state one by one too, from the last query to the first.
 - **A few tokens of a stream**: see `native_stream`.
 """

@@ -1,8 +1,8 @@
-"""Some queries and key tuples of a call, drawn with a fixed seed: what a forecast replaces sums over all tuples by.
+"""Some queries and key tuples of a call, drawn with a fixed seed: a forecast uses them instead of sums over all tuples.
 
 Queries share the tuples of their head, so that their scores are one product of matrices. In a causal call a query
-attends a part of the tuples that are drawn. They are counted all the same, which says little of the first queries:
-their sums have few terms, and no mean is near them. So these queries are another sample, with all of their tuples.
+attends a part of the tuples that are drawn. They are counted equally, which says little about the first queries: their
+sums have few terms and are far from any mean. So these queries are another sample, with all of their tuples.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ScoreSample:
 
     @cached_property
     def _totals(self) -> Tensor:
-        """The sums of exp(s), (H, queries); infinity where nothing is attended."""
+        """The sums of exp(s), (H, queries); infinity for a query with no keys to attend."""
         totals = self._weights.sum(-1)
         return totals.masked_fill(totals == 0, torch.inf)
 

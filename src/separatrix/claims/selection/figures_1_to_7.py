@@ -131,8 +131,8 @@ def lengthens(
 ) -> Finding:
     """Check longer sequences (Figures 2 and 4 to 7, top): stochastic encodings end below `most` times their start.
 
-    Fixed encodings end above `apart` times that loss. With `level` they must also level off: they end above half of
-    their loss after a fifth of the run.
+    Fixed encodings end above `apart` times that loss. With `level` they must also level off: the final loss is above
+    half of the loss after a fifth of the run.
     """
     if stopped := _stopped(cells):
         return stopped

@@ -104,7 +104,8 @@ def steps(chain: Chain) -> dict[str, float]:
     Each quotient divides the change of a quantity by its largest allowed change, so it is not near 1 by construction.
     Above alpha*, in the upper part of the interval, the upper end falls by less than alpha does; in its lower part, by
     less than the two parts are apart, which is (S2). Below alpha*, alpha rises by less than its distance to the next
-    upper end, which is alpha* until s has passed 1 / sqrt(T q), and above, falls by less than that to the lower end.
+    upper end, which is alpha* until s has passed 1 / sqrt(T q); above alpha*, alpha falls by less than its distance to
+    the lower end.
     The others are the least steps of C, the two stages, the loss at the end, and all steps to epsilon against those
     that the proof counts. The first is in proportion to kappa, (S2) to eta, so their slack says how much larger kappa
     and the rate could be.
@@ -126,7 +127,7 @@ def steps(chain: Chain) -> dict[str, float]:
     for name, speed in (("slow", chain.slow), ("fast", chain.fast)):
         of_starts = []
         for weight, alpha in ((early, below), (late, least + share * (best - least))):
-            under = alpha[:, :-1]  # at alpha* itself alpha does not move
+            under = alpha[:, :-1]  # at alpha = alpha* the step does not change alpha
             after = chain.moved(weight, chain.gain(weight, under, speed))
             end = np.where(after < turn, chain.best(after), chain.upper(after, 1 / 8))
             rise = eta * weight * (1 - under / chain.best(weight))

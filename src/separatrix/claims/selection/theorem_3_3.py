@@ -8,8 +8,8 @@ The statement is an O-tilde with d_e = Theta(q log T / delta^2): it promises no 
 logarithms. So what is judged are the powers: where a variable grows, the time over d_e may grow as the bound does and
 no faster. The times grow as d_e (T / (2 d) + 1 / (4 epsilon)) / eta, so that the power of T has settled from T = 1024
 on and that of 1/epsilon from 1e-3 on: separatrix.claims.selection.stochastic_times has times there. That law is
-proved by the claim beyond/theorem-3.3/time-law. So T^1 d^0 is a bound as well, which no check of an upper bound may
-reject; as an exact law it is rejected there.
+proved by the claim beyond/theorem-3.3/time-law. So T^1 d^0 is also a valid upper bound, which a check of upper bounds
+must accept; as an exact law it is rejected there.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ RATE = (
 
 @experiment(version=2, name="selection.stochastic_rate")
 def largest_rate(T: int, seed: int) -> dict[str, object]:
-    """Near the solution: the factor, less 1, by which 8 steps at the rates 2.1 q and 1.9 q change |alpha - 1|."""
+    """Near the solution: the factor by which 8 steps at the rates 2.1 q and 1.9 q change |alpha - 1|, minus 1."""
     table, start = _table(T, seed), (1.1, 14.0)
     grown = []
     for lr in (2.1 * _Q, 1.9 * _Q):

@@ -185,7 +185,7 @@ def _register(where: str, hypotheses: str, history: Sequence[str] = ()) -> Claim
         home=__name__,
     )
     def check(cells: Sequence[CellResult], step: str = "", factor: float = 1.0) -> Finding:
-        """Check that quotients are proved to be below 1, and are at most 1 on the grid times `factor`."""
+        """Check that the quotients are proved to be below 1, and that `factor` times them is at most 1 on the grid."""
         numbers: dict[str, float | str] = {}
         passed = len(cells) == len(QUOTIENTS)
         for cell in cells:

@@ -30,7 +30,7 @@ _SCALES = (5.0, 20.0, 40.0)
 def unseparated(at: str, printed: str, consequence: str = "") -> Erratum:
     """The erratum at a place that claims convergence of the loss to 0 for every delta < 1/10.
 
-    `consequence` is added to the reason, for a place that claims more than that.
+    `consequence` is added to the reason if a place of the paper claims more.
     """
     return Erratum(
         rank=Rank.STATEMENT,

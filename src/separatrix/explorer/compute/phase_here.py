@@ -158,7 +158,7 @@ def _panel(panel: Diagram, order: int, named: bool) -> list[go.Scatter | go.Heat
 
 
 def _mark(drawn: go.Figure, sizes: PlanSettings, panel: Diagram, column: int, name: str) -> str:
-    """Mark a setting by a star, or at the edge by a triangle that points out; the sentence that says where it is."""
+    """Mark a setting by a star, or by a triangle at the edge; return its position as a sentence."""
     x, y = sizes.bound, math.log2(sizes.n)
     beyond = int(x > panel.bounds[-1]), -int(y < LENGTHS[0])
     mark = go.Scatter(

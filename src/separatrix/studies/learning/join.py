@@ -67,7 +67,7 @@ def joined_by_hand(facts: int, entities: int, relations: int, count: int, seed: 
 
 @experiment(version=1, name="beyond.join_imports_by_hand")
 def joined_imports_by_hand(graph: str, facts: int, entities: int, count: int, seed: int) -> dict[str, Any]:
-    """Joins over the held-out part of the import graph with this SHA-256: answers by the constructions, and by
+    """Joins over the held-out part of the import graph with this SHA-256: the answers of the constructions and of
     guessing."""
     return _by_hand(ImportJoin(facts, entities, graph=graph), count, seed)
 

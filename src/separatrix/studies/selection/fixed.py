@@ -1,4 +1,4 @@
-"""Appendix E.6 of Wang, Wei, Hsu and Lee: train with stochastic encodings, evaluate with one that is fixed.
+"""Appendix E.6 of Wang, Wei, Hsu and Lee: training with stochastic encodings, evaluation with a fixed encoding.
 
 Their Corollary E.16 says that after training any single valid encoding suffices. Random signs of these widths do not
 satisfy its hypothesis delta < 1/10; the loss is measured for many encodings that satisfy the dot-product threshold, and

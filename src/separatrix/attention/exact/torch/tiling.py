@@ -60,7 +60,7 @@ def split_of(heads: int, rows: int) -> int:
 
 
 def tiling_of(call: Call, dtype: torch.dtype | None = None) -> Tiling:
-    """How the volume of a call is cut when it is computed in a type, its own if none is named."""
+    """The tiling of a call that is computed in a dtype; by default the dtype of the call."""
     size = (dtype or call.query.dtype).itemsize
     query_length, lengths = call.query.shape[1], [key.shape[1] for key in call.keys]
     cut = boxes(query_length, lengths, call.positions)
@@ -97,7 +97,7 @@ def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
 
 
 def unproved(call: Call, dtype: torch.dtype) -> str | None:
-    """None: what the bounds assume of PyTorch's products is among the assumptions that are measured on each device."""
+    """None, because the assumptions about PyTorch's products are measured on each device."""
     return None
 
 

@@ -14,7 +14,8 @@ A third one needs no moment. The minimax polynomials of `minimax` have |P(s) - e
 the two distributions over tuples differ by tau = e / (1 + sqrt(1 - e^2)) in total variation at the most, whatever the
 scores are (see `bounded_plan`).
 
-Gradients are those of the polynomial, and exp is its own derivative, so that they rest on |exp(s) - P'(s)|. Taylor's
+Gradients are those of the polynomial, and exp is its own derivative, so their error depends on |exp(s) - P'(s)|.
+Taylor's
 derivative is Taylor's polynomial of one degree less. For Chebyshev's, with e = h - w,
 
     exp(s) - P'(s) = m s^(m-1) e(s) + s^m e'(s),    |e'(s)| <= slope(R) = sum_j j^2 |c_j| / R,
@@ -96,7 +97,7 @@ class Polynomial:
         return (self.degree + 1,) if self.degree % 2 else (self.degree, self.degree + 2)
 
     def partner(self, level: int) -> int:
-        """The even power a that goes with a level b: the error is at most |s|^((a + b) / 2) times a factor."""
+        """The even power a that belongs to a level b: the error is at most |s|^((a + b) / 2) times a factor."""
         return level if level <= self.degree + 1 else self.moment
 
     def derivative_error(self, radii: Tensor, power: Tensor, tuples: Tensor) -> Tensor:
@@ -199,7 +200,8 @@ def relative_minimax(degree: int, radius: float, largest_error: float) -> Polyno
 
 
 def power_of_scores(exponent: int) -> Polynomial:
-    """s^exponent, whose expansion gives the sums that certificates weigh deviations by; nothing near exp.
+    """The monomial s^exponent, whose expansion gives the weights of deviations in certificates; it does not approximate
+    exp.
 
     >>> power_of_scores(2).coefficients
     (0.0, 0.0, 1.0)
@@ -232,7 +234,7 @@ def _left_out(moment: int, radius: float) -> tuple[npt.NDArray[np.float64], npt.
 
 
 def least_chebyshev(degree: int, moment: int, radius: float) -> tuple[float, float]:
-    """Lower bounds on `factor` and `slope` of the polynomial that `chebyshev` gives, for a tiny part of its cost.
+    """Lower bounds on `factor` and `slope` of the polynomial of `chebyshev`, at a small fraction of its cost.
 
     >>> best = chebyshev(4, 0, 1.0)
     >>> factor, slope = least_chebyshev(4, 0, 1.0)
@@ -263,7 +265,8 @@ def chebyshev(degree: int, moment: int, radius: float) -> Polynomial:
     series = _series(moment, radius, terms)
     to_chebyshev = _to_chebyshev(terms)
     w = cheb2poly((to_chebyshev @ series)[: degree - moment + 1])
-    # What is used are w's rounded monomial coefficients: bound the error of those, term by term in Chebyshev's basis.
+    # The computation uses rounded monomial coefficients of w; this bounds their error term by term in Chebyshev's
+    # basis.
     left = series.copy()
     left[: len(w)] -= w
     beyond = series[-1]

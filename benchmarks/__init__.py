@@ -1,7 +1,7 @@
 """Ratios against peers and against the machine's own roofline.
 
-A benchmark is a module of this package with a function `rows()` that yields rows; `python -m benchmarks` finds it.
-A row is a `Row`, or anything with a `name`, `seconds` and `peer_seconds` if there is no target.
+A benchmark is a module of this package with a function `rows()` that yields rows; `python -m benchmarks` finds it. A
+row is a `Row`, or anything with a `name`, `seconds` and `peer_seconds` if there is no target.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ class Row:
     """One comparison: our measurement, and that of a peer, or a roofline, or a limit.
 
     `unit` is "s" for seconds, "B" for bytes, "" for a plain number. Smaller is better: the target is measured /
-    peer_measured <= at_most; a row without `at_most` has no target. A peer that was not run is None,
-    and `note` says why.
+    peer_measured <= at_most; a row without `at_most` has no target. A peer that was not run is None, and `note` says
+    why.
 
     >>> row = Row("order 3, n = 512", 0.25, "einsum", 2.0, at_most=0.2)
     >>> row.ratio, row.reached

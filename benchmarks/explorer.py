@@ -2,9 +2,9 @@
 
 The page itself measures the times: from navigation until the outline of the figure is painted and until Plotly has
 drawn the figure (see `first_figure`), and from a key press on a control until Plotly has redrawn it. For changes
-`separatrix explore` runs
-as its own process, and chromium visits it, driven by Playwright; a note has the CPU time of the server's process for
-the change and the bytes it sent, which are reliable on a busy machine too. Every visit begins with an empty cache.
+`separatrix explore` runs as its own process, and chromium visits it, driven by Playwright; a note has the CPU time of
+the server's process for the change and the bytes it sent, which are reliable on a busy machine too. Every visit begins
+with an empty cache.
 """
 
 from __future__ import annotations

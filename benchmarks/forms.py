@@ -1,8 +1,8 @@
 """Score forms: the pairwise form factorised against the product form, and all forms against public packages.
 
-`strassen-attention` and `simplicial-attention` are optional, and compared only if they are installed. Their
-outputs must agree with ours to the rounding of float32. In strassen-attention the scale divides only queries, not the
-products of two keys, so our call has scale 1 and queries that are already scaled.
+`strassen-attention` and `simplicial-attention` are optional, and compared only if they are installed. Their outputs
+must agree with ours to the rounding of float32. In strassen-attention the scale divides only queries, not the products
+of two keys, so our call has scale 1 and queries that are already scaled.
 """
 
 from __future__ import annotations

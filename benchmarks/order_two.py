@@ -1,9 +1,9 @@
 """Order 2 within 1e-3: certified attention against exact attention, and `auto` against the better certified method.
 
-Entries are normal of scale 0.5, one head. Exact attention without a certificate is computed by our kernels or, at d
-above 32 with AVX2, by PyTorch's fused kernel. A certified method that is far behind the other one is not run at the
-next
-length, which is four times as long: exact attention then takes 16 times as long and the polynomial method four times.
+Inputs have one head and normal entries with standard deviation 0.5. Exact attention without a certificate is computed
+by our kernels or, at d above 32 with AVX2, by PyTorch's fused kernel. A certified method that is far behind the other
+one is not run at the next length, which is four times as long: exact attention then takes 16 times as long and the
+polynomial method four times.
 """
 
 from __future__ import annotations

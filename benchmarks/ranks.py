@@ -97,7 +97,7 @@ def certified(dimensions: tuple[int, ...] = DIMENSIONS) -> Iterator[Row]:
 
 
 def bounded() -> Iterator[Row]:
-    """Ranks of bounded layers and states of order 2, from the bound alone."""
+    """Ranks of bounded layers and states of order 2, computed only from the bound."""
     for tolerance in (1e-2, 1e-3):
         for radius in (0.5, 1.0, 2.0, 4.0):
             for d in DIMENSIONS:

@@ -17,9 +17,9 @@ def attention_seconds(volume: int, width: int, *, seconds: float = 0.5) -> float
     """Seconds for a `volume` of scores in float32 with queries, keys and values of `width` columns.
 
     A score is `width` multiply-adds, an exponential, and `width` multiply-adds again. Both are timed in registers, by a
-    loop of our kernels that loads and stores nothing, on all threads. Without the C++ kernels the result is the sum
-    of the best times of mm(out=), exp(out=), mm(out=) on the best block that stays in cache. The measurement takes
-    about `seconds`.
+    loop of our kernels that loads and stores nothing, on all threads. Without the C++ kernels the result is the sum of
+    the best times of mm(out=), exp(out=), mm(out=) on the best block that stays in cache. The measurement takes about
+    `seconds`.
     """
     library = native().library
     if library is None:

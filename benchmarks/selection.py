@@ -3,8 +3,7 @@
 The peer draws a fresh batch, a fresh encoding by rejection and the subset codes at every step, runs the transformer as
 it is defined, differentiates it by autograd and lets `torch.optim.SGD` update it. Our step does the same, but
 background threads generate the data and the gradient is a closed formula. A number of steps of ours and of the peer are
-timed alternately. The last row is the
-paper's longest run, with its validations, against two minutes.
+timed alternately. The last row is the paper's longest run, with its validations, against two minutes.
 """
 
 from __future__ import annotations

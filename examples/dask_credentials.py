@@ -2,9 +2,8 @@
 
 If the environment variable DASK_CONFIG of a process is the folder, the process encrypts its connections and accepts
 only processes with the same credentials. Anyone with the credentials can run code on the cluster, so only you can read
-the folder.
-The credentials are valid for a year. The configuration also puts Dask's scratch files, from which Dask imports code,
-into this folder, and disables all pages of Dask's HTTP servers, which require no credentials.
+the folder. The credentials are valid for a year. The configuration also puts Dask's scratch files, from which Dask
+imports code, into this folder, and disables all pages of Dask's HTTP servers, which require no credentials.
 """
 
 from __future__ import annotations

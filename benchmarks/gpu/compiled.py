@@ -609,8 +609,7 @@ def digest(name: str, kernel: str, kind: str, width: int, way: str) -> str:
     """A hash of all inputs of a row.
 
     The inputs are Triton's version, the target, the code of the kernel and of all functions that it calls, its
-    arguments and
-    options, and the code that counts instructions, without comments and docstrings.
+    arguments and options, and the code that counts instructions, without comments and docstrings.
     """
     source = source_of(name, kernel, kind, width, way)
     parts = (version("triton"), name, kernel, kind, width, way, *_counting(), *code_of(source.program))

@@ -3,8 +3,8 @@
 Peers are PyTorch's fused attention over materialised pairs, (keys times keys, values times values), which is the same
 function where memory allows it, and FBGEMM's kernels for order 3, where these are installed: these support only 64 or
 128 query heads that share one key head. Nothing is timed if one of our results is wrong; a peer with a different output
-is not timed. Our times include the checks that run before the kernels. The report is JSON that can be sent
-to the project.
+is not timed. Our times include the checks that run before the kernels. The report is JSON that can be sent to the
+project.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def checks(device: str) -> list[dict[str, Any]]:
 
 
 def windows_of(lengths: Sequence[int]) -> list[int | None]:
-    """A short window on the first set, and on the last one a window that holds whole blocks of a long set.
+    """A short window on the first set, and a window on the last set that contains whole blocks.
 
     >>> windows_of((3, 4, 5)), windows_of((7, 300))
     ([7, None, 40], [7, 150])
@@ -281,7 +281,7 @@ def folder(name: str) -> str:
 
 
 def table(report: dict[str, Any]) -> str:
-    """The times of a report, a line for each."""
+    """The times of a report, one per line."""
     right = sum(row["right"] for row in report["checks"])
     lines = [f"{report['gpu']}: {right} of {len(report['checks'])} results are right."]
     for row in report["times"]:

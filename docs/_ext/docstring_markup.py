@@ -3,10 +3,9 @@
 Docstrings are read in the source and in editors more often than on these pages, so they have Google's sections and no
 other markup: formulas are indented, code is between single backticks, and stars and bars are literal. The extension
 napoleon translates only the sections and treats the rest as reStructuredText. In reStructuredText a bar begins a
-substitution
-and a star begins emphasis, which Sphinx reported 84 times as errors when it was tried; the lines of an indented formula
-are joined, which happened to 68 formulas without a warning; and a name between backticks is not a link. This file
-escapes, marks up and links these texts, so that no docstring has to.
+substitution and a star begins emphasis, which Sphinx reported 84 times as errors when it was tried; the lines of an
+indented formula are joined, which happened to 68 formulas without a warning; and a name between backticks is not a
+link. This file escapes, marks up and links these texts, so that no docstring has to.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ def paper_table(paper: str) -> str:
     for claim in listed:
         rows.setdefault(claim.where, []).append(claim)
     bare = {bare_place.where: bare_place for bare_place in places(paper)}
-    # Claims beyond the papers have no place in them, and stay in the order of the ledger.
+    # Claims beyond the papers have no place in a paper, and are listed in the order of the ledger.
     order = list(rows) if paper == "beyond" else sorted({*rows, *bare}, key=lambda where: (place(where), where))
     lines = ["| place | what it says | in the code | claim, and what is found |", "| --- | --- | --- | --- |"]
     for where in order:

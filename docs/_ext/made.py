@@ -1,10 +1,9 @@
 """The generated parts of pages: the ledger, the commands, the API, notebooks.
 
 A page marks the place of a generated part by a separate line. Sphinx fills in the API and the notebooks while it
-builds, at a line
-``<!-- made: api selection -->``. The papers' tables, the errata, the commands, the evidence, the counts of the fuzz and
-the gallery are committed with their content, between ``<!-- made: table kronecker -->`` and ``<!-- end -->``;
-`python -m tests.docs.refresh` regenerates them, and a test fails when they are stale.
+builds, at a line ``<!-- made: api selection -->``. The papers' tables, the errata, the commands, the evidence, the
+counts of the fuzz and the gallery are committed with their content, between ``<!-- made: table kronecker -->`` and
+``<!-- end -->``; `python -m tests.docs.refresh` regenerates them, and a test fails when they are stale.
 """
 
 from __future__ import annotations

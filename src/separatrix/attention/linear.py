@@ -15,10 +15,9 @@ where tiny is the smallest normal number. The u is about the numerator: below it
 which the numerator's arithmetic does anyway, could make alpha_i vanish, so no digit of the quotient is known. The
 gamma_n is the worst-case error of alpha_i itself, which is summed in float64, so that gamma_n is negligible for
 narrower dtypes: with float32 sums nearly one percent of the valid queries would raise an error for a thousand Gaussian
-keys. The last
-term is underflow. With features of one sign m_i = alpha_i, and only the term for underflow remains. Close to the
-threshold the quotient is ill conditioned, by m_i / |alpha_i|; that belongs to the definition, and no algorithm removes
-it.
+keys. The last term is underflow. With features of one sign m_i = alpha_i, and only the term for underflow remains.
+Close to the threshold the quotient is ill conditioned, by m_i / |alpha_i|; that belongs to the definition, and no
+algorithm removes it.
 """
 
 from __future__ import annotations

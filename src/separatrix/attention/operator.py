@@ -135,8 +135,7 @@ def tensor_attention(
         The output, (..., L_q, d_v), or with ``return_lse`` a pair of output and log-sum-exp.
 
     The output of a query that may attend to no tuple is zero, with a log-sum-exp of -inf, and zero gradients. Inside
-    `torch.autocast`
-    the inputs keep their types.
+    `torch.autocast` the inputs keep their types.
 
     **Exact attention has a bounded error, or raises an error.** Without a tolerance, and for finite input, no entry of
     the output differs from the exact value by more than `exact_error_bound` of the same arguments. If scores or outputs

@@ -218,8 +218,8 @@ class Claim:
 
     `neighbours` are wrong statements that the check rejects; `alone` says why there are none. `proof` is the heading of
     the proof in the documents, if there is one. `defines` lists the full names of the library's objects that implement
-    a definition. `chosen` are the settings that the paper does not print: what we took, and how it was
-    varied. `history` are the earlier rules of the check that were changed after results had been seen, the oldest
+    a definition. `chosen` are the settings that the paper does not print: what we took, and how it was varied.
+    `history` are the earlier rules of the check that were changed after results had been seen, the oldest
     first: what the rule was, and why it was changed.
     """
 

@@ -1,4 +1,4 @@
-r"""One attention head of order k, its weights given, that answers the task Match_k at every position.
+r"""One attention head of order k with explicit weights that solves the task Match_k at every position.
 
 The cosine of a sum of k angles is a k-linear form of k coordinates, and of no fewer:
 

@@ -126,8 +126,8 @@ def parts(variables: int) -> tuple[range, range, range]:
 def to_orthogonal_vectors(formula: Formula) -> OrthogonalVectors:
     """The instance of 3OV for a formula: a triple is orthogonal exactly if its assignments together satisfy it.
 
-    Row i of a set belongs to the assignment that gives the p-th variable of the part the bit p, of value 2^p, of i.
-    A formula without clauses is satisfied by every assignment; its vectors have one coordinate, which is 0.
+    In the assignment of row i, the p-th variable of the part is bit p, of value 2^p, of i. A formula without clauses is
+    satisfied by every assignment; its vectors have one coordinate, which is 0.
 
     >>> instance = to_orthogonal_vectors(Formula(3, ((1, 2), (-1, 3))))
     >>> instance.a.tolist(), instance.b.tolist(), instance.c.tolist()

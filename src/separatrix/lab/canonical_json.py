@@ -41,7 +41,7 @@ def quoted(value: Any, spell: Callable[[Any], str] = repr) -> str:
 
 
 def refuse(value: Any, name: str) -> Plain:
-    """Raise the error that a value is not plain; `name` is what the error calls the value."""
+    """Raise the error that a value is not plain; the error names the value by `name`."""
     raise ArgumentError(
         name, expected="None, a bool, a number, a string, or a list or dict of these", got=quoted(value)
     )

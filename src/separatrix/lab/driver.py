@@ -44,7 +44,7 @@ def run(
 
     Args:
         store: the store, opened by `Store.create`.
-        cells: the cells. They are read while the run goes on, so that a large grid takes little memory.
+        cells: the cells. They are read during the run, so that a large grid takes little memory.
         crew: the executors to use.
         progress: Shows the progress of the run; None shows nothing.
         retry_failed: whether to run cells again that failed before.

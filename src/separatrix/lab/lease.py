@@ -27,7 +27,7 @@ BEAT_SECONDS = 5.0
 class Lease:
     """The lease of the run that this process drives; use it as a context manager.
 
-    No other class writes cells of a store while a run goes on.
+    No other class writes cells of a store during a run.
     """
 
     def __init__(self, store: Store) -> None:

@@ -117,7 +117,7 @@ def read(row: Sequence[Any]) -> StoredRecord | Damaged:
     id, *fields, checksum, facts = row
     try:
         is_unchanged = row_checksum(fields) == checksum
-    except TypeError:  # bytes, which no undamaged field holds
+    except TypeError:  # bytes, which no undamaged field contains
         is_unchanged = False
     if not is_unchanged:
         return Damaged(id, fields[0], "the row is not as it was written")

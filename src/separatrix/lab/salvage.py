@@ -87,7 +87,7 @@ def readable_records(path: Path) -> list[StoredRecord]:
                 record = checked if isinstance(checked, StoredRecord) else checked.otherwise
                 if record is not None and record.status != "running":
                     records[record.key] = record
-    except DamagedError:  # SQLite cannot open the file, or cannot close its log; what was read is kept
+    except DamagedError:  # SQLite cannot open the file, or cannot close its log; the rows read so far are kept
         pass
     return list(records.values())
 

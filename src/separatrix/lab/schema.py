@@ -4,9 +4,9 @@ A file is a store if the definitions of its tables are exactly those of its sche
 it is wrong then, it is damaged. A file of another schema raises an error, and a database of another program is not
 changed.
 
-A file may come from somebody else. Its views, triggers and generated columns never run, because the tables are compared
-before they are read; SQLite checks every page, and a query that takes more steps than a file of its size can need is
-ended.
+A file may come from an untrusted source. Its views, triggers and generated columns never run, because the tables are
+compared before they are read; SQLite checks every page, and a query that takes more steps than a file of its size can
+need is ended.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def _panels(figure: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _first_panel(figure: Mapping[str, Any]) -> dict[str, Any]:
-    """The figure with the traces of its first panel alone, which fills the plot."""
+    """The figure with only the traces of its first panel, which fills the plot."""
     layout = {**figure.get("layout", {})}
     for kind in "xy":
         layout[f"{kind}axis"] = {**layout.get(f"{kind}axis", {}), "domain": (0.0, 1.0)}

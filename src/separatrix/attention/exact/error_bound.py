@@ -114,7 +114,7 @@ def exact_error_bound(
         SeparatrixError: If an entry is NaN or infinite, so that no bound holds; if numbers are not rounded to the
             nearest, or tiny ones are flushed to zero; if PyTorch is set to compute products of float32 with fewer
             digits; for a fused kernel of which no bound is known, on devices other than the CPU; or for half types on
-            a GPU whose matrix units compute them, because no vendor says how these add up.
+            a GPU whose matrix units compute them, because no vendor documents their order of summation.
 
     Example:
         >>> import torch
@@ -227,7 +227,7 @@ def backend_bounds(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) ->
 
 
 def relative_bound(call: Call, radius: float, dtype: torch.dtype) -> float:
-    """A bound on the error of exact attention in `dtype` over |v|_max, for scores up to `radius`, whatever the data.
+    """A bound on the error of exact attention in `dtype`, divided by |v|_max, for any data with scores up to `radius`.
 
     It is that of an output before it is rounded to its own type; values then are within 2 |v|_max of each other.
     """

@@ -5,8 +5,8 @@ r"""Exact attention by a `backend` with guards against numbers out of range, and
 - A call whose tuples cannot be counted in 64 bits is refused.
 - A NaN or an infinity in a key or a value changes the outputs of the queries that may attend this token, and no other
   output. A backend alone would change the results of other queries: it multiplies tokens hidden by the causal mask or a
-  window by a weight of
-  zero, and zero times NaN is NaN. So the other queries are recomputed with zeros in place of such tokens.
+  window by a weight of zero, and zero times NaN is NaN. So the other queries are recomputed with zeros in place of such
+  tokens.
 
 The gradient is guarded in the same way. A query that attends an entry that is not finite has no finite gradient, and
 neither have the keys and values it attends; if the incoming gradient of such a query is zero, the query is left out.

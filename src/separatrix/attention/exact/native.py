@@ -72,7 +72,7 @@ def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
 
 
 def has_kernels(sets: int) -> bool:
-    """Whether the library is installed, and takes so many key sets."""
+    """Whether the library is installed and supports this number of key sets."""
     return native().library is not None and sets <= MOST_SETS
 
 
@@ -201,14 +201,14 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
 
 
 def summation(call: Call, dtype: torch.dtype) -> Summation:
-    """How a weight gets into the sums of its query when the call is computed in a type."""
+    """The summation of the forward pass over the weights of a query, in a dtype."""
     levels = _levels(call, dtype)
     steps = kernel_sum(call.order, levels.chunk, levels.rows, levels.tiles, levels.chunks).steps
     return Summation(steps, torch.finfo(torch.bfloat16).eps / 2 if levels.is_narrow else 0.0)
 
 
 def gradient_summation(call: Call, dtype: torch.dtype) -> Summation:
-    """How the backward pass adds up when it is computed in a type."""
+    """The summation of the backward pass in a dtype."""
     levels = _levels(call, dtype)
     blocks = (levels.query_block, levels.query_blocks)
     return kernel_gradient_sum(call.order, levels.chunk, levels.pairs, levels.groups, *blocks, call.shared)

@@ -2,12 +2,10 @@
 
 `separatrix::attend` takes heads in one leading dimension, query (H, L_q, d), with keys and values for each of them or
 for each group of as many that follow each other. It returns the output and the log-sum-exp.
-`separatrix::attend_backward`
-is its gradient and `separatrix::attend_tangents` its derivative in forward mode, both recomputed block by block.
-Second derivatives are computed by the reference, which stores the whole attention tensor, so they are for small sizes.
-There is a
-mask for every key set, or None for every one of them: AOTInductor cannot pass an empty list to an operator, and `vmap`
-does not see tensors in a list that may be None.
+`separatrix::attend_backward` is its gradient and `separatrix::attend_tangents` its derivative in forward mode, both
+recomputed block by block. Second derivatives are computed by the reference, which stores the whole attention tensor, so
+they are for small sizes. There is a mask for every key set, or None for every one of them: AOTInductor cannot pass an
+empty list to an operator, and `vmap` does not see tensors in a list that may be None.
 """
 
 from __future__ import annotations

@@ -187,8 +187,8 @@ def key_bias(query: Tensor, keys: Keys, key_factors: Tensor | Sequence[Tensor], 
 
         scale * score' = scale * score + b(j_1, ..., j_{k-1}),    b = sum_{r} g_1,r(j_1) ... g_{k-1},r(j_{k-1})
 
-    At order 3 b(j_1, j_2) is a matrix of rank r: which pairs of keys go together, whatever the query. It is `with_bias`
-    with ones for the query.
+    At order 3 b(j_1, j_2) is a matrix of rank r: the bias of each pair of keys, for every query. It is `with_bias` with
+    ones for the query.
 
     Cost: that of the product form at dimension d + r.
 

@@ -215,7 +215,7 @@ def relative_error(shape: Shape, width: int, degree: int, rank: int, adds: Summi
 
 
 def gradient_gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype) -> float:
-    """The relative error of the sums of its backward pass, which adds up tokens in chunks whatever the backend."""
+    """The relative error of the sums of its backward pass, which sums tokens in chunks in every backend."""
     shape, width = analysis.shape, analysis.frame.width
     chunk = chunk_tokens(max(shape.heads, 1), rank, dtype == torch.float64)
     adds = summing(analysis.backend, analysis.call, rank, dtype) if shape.is_causal else Summing(chunk, chunk)

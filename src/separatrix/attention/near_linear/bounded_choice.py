@@ -1,5 +1,4 @@
-"""Whether exact attention computes a bounded call: if it is cheaper and has a smaller error bound than the
-polynomial."""
+"""Exact attention computes a bounded call if it is cheaper than the polynomial and has a smaller error bound."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-r"""The polynomial method planned from a bound alone: for scores that cannot exceed R, whatever the data.
+r"""The polynomial method planned from a bound R on the scores, independent of the data.
 
 For |s| <= R let |P(s) - exp(s)| <= e exp(s), with e < 1 (see `minimax`). Then P > 0, the ratio of the two weights of a
 tuple lies in [1 - e, 1 + e], and the two distributions over tuples differ in total variation by at most
@@ -9,8 +9,7 @@ tau = e / (1 + sqrt(1 - e^2)). Every one of N tuples weighs at least (1 - e) exp
 
 rho the relative rounding of a sum over the tokens seen and the monomials (docs/derivations/bounded-attention.md). It
 depends on R, d, the tolerance and, through rho, on the number of tokens and of summation steps, but not on the data. R
-has to bound the sum of magnitudes scale sum_l |q_l k_1,l ...| too, as bounds on entries and Hoelder's
-inequality do.
+has to bound the sum of magnitudes scale sum_l |q_l k_1,l ...| too, as bounds on entries and Hoelder's inequality do.
 
 All of this is computed in float64, and the output is then rounded to its type, by u (1 + the above) of |v|_max, u half
 the distance from 1 to the next number of the type. A tolerance is kept with that, or refused when a plan is made.
@@ -96,11 +95,11 @@ class BoundedPlan:
         return expanded_sum(tokens, self.order - 1, self.d, self.degree, self.rank)
 
     def crossover(self, heads: int = 1, *, is_causal: bool = False, device: torch.device | str = "cpu") -> int:
-        """The length from which on a layer of this plan attends near-linearly; shorter sequences it attends exactly.
+        """The length from which a layer with this plan is near-linear; shorter sequences use exact attention.
 
         It depends only on shapes and on whether the C++ kernels are installed. It is computed for self-attention whose
-        values have the dimension of the keys, as in a layer. A layer with ``method="polynomial"``, and its
-        ``decode``, are near-linear at every length.
+        values have the dimension of the keys, as in a layer. A layer with ``method="polynomial"``, and its ``decode``,
+        are near-linear at every length.
 
         Args:
             heads: How many heads are attended at once: those of the layer, times the size of the batch.
@@ -131,8 +130,7 @@ class BoundedPlan:
         return self.polynomial.magnitude(self.radius)
 
     def relative_error(self, roundings: float) -> tuple[float, float]:
-        """Truncation and rounding errors divided by |v|_max, for this relative rounding of sums; infinite if there is
-        no bound.
+        """Truncation and rounding errors divided by |v|_max, for this relative rounding; infinite without a bound.
 
         Both are those of float64, before the output is rounded to its type.
         """
@@ -144,7 +142,7 @@ class BoundedPlan:
         return truncation * (1 + 2.0**-30), (2 * rho / left + 2.0**-51) * (1 + 2.0**-30)
 
     def total_error(self, roundings: float) -> float:
-        """The whole error over |v|_max, with the rounding of the output to its type."""
+        """The total error divided by |v|_max, including the rounding of the output to its dtype."""
         error = sum(self.relative_error(roundings))
         return error + output_unit(self.dtype) * (1 + error)
 
@@ -266,8 +264,7 @@ def largest_token(order: int, d: int, bound: float, norm: str, dtype: torch.dtyp
 
 
 def score_radius(order: int, d: int, bound: float, scale: float, norm: str, dtype: torch.dtype) -> float:
-    """R >= |scale| sum_l |q_l k_1,l ...| for tokens within the bound; computed by products only, so it is the same on
-    every machine."""
+    """R >= |scale| sum_l |q_l k_1,l ...| for tokens within the bound; computed by products only."""
     most = largest_token(order, d, bound, norm, dtype)
     return abs(scale) * math.prod([most] * order) * (d if norm == "entries" else 1)
 

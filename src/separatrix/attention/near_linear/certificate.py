@@ -34,8 +34,7 @@ constants far above the loss are added. There are three differences, each comput
 side:
 max v - min v, to which four units of |v|_max for each value set are added; D~ - E - rho, for which D~ is first made
 smaller by 2^-40 of itself, far more than the two units of D~ by which the difference can be wrong; and 1 - n u in
-gamma,
-which is at least 1/2.
+gamma, which is at least 1/2.
 """
 
 from __future__ import annotations
@@ -193,7 +192,7 @@ class _ByDeviation(NamedTuple):
 
     def error(self, output: Tensor, error: Tensor) -> Tensor:
         """A bound on sum_t |A_t - A~_t| |v_t - o|, for outputs (H, c, d_v) that are within `error` of o."""
-        away = (output - self.centre.unsqueeze(1)).abs_().amax(-1) + error  # in float64, as the centre is
+        away = (output - self.centre.unsqueeze(1)).abs_().amax(-1) + error  # computed in float64, like the centre
         return (self.deviation + away * self.total) * SLACK
 
 

@@ -26,7 +26,7 @@ class Rates:
         flop: A flop of the polynomial method's products with monomials in float32; float64 takes half as much again.
         monomial: A monomial of a token in float32, which the kernels make in cache and plain PyTorch writes to memory.
         scanned: A monomial and value column of a token of a causal call.
-        scanned_monomial: A monomial of a token of a causal call, whatever the number of columns.
+        scanned_monomial: A monomial of a token of a causal call, for any number of columns.
     """
 
     exact_flop: float

@@ -99,7 +99,7 @@ def _products_in_range(call: Call, largest: Tensor, dtype: torch.dtype) -> bool:
 
 
 def given_radii(call: Call, largest: Tensor) -> Tensor:
-    """Bounds (H, L_q) on the sums of magnitudes of the scores' terms, of queries and keys as they are given.
+    """Bounds (H, L_q) on the sums of magnitudes of the scores' terms, of the given queries and keys.
 
     `largest` are the largest magnitudes of the query and of each key set, (order, H, d); products of them are in the
     range of float64.
@@ -120,8 +120,7 @@ def exact_gradient(
     magnitudes of the scores' terms and l on |lse|, the error of a shifted score is at most (d + k + 8) u (R + l) plus
     that of the log-sum-exp, and its exponential adds 4 u. Weights then have a relative error tau, and so has their sum,
     because they sum to 1; if scores are raised to a value at which exp does not underflow, the smallest weight of each
-    tuple is added. The rest
-    follows by the identity of `near_linear/gradient_certificate.py`.
+    tuple is added. The rest follows by the identity of `near_linear/gradient_certificate.py`.
     """
     shape, values = sizes_of(call), bounds.values
     u = torch.finfo(dtype).eps / 2
@@ -148,7 +147,7 @@ def exact_gradient(
 
 
 def _reaches(call: Call, largest: Tensor) -> list[Tensor]:
-    """The largest derivative of a score by an entry of the query and of each key set, as they are given, (H,) each."""
+    """The largest derivative of a score by an entry of the given query and of each given key set, (H,) each."""
     bounds = []
     for m in range(call.order):
         product = torch.full_like(largest[0], abs(call.scale))

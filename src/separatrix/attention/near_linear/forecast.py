@@ -80,7 +80,7 @@ class Forecast:
         return key_powers(self.analysis.call, self.analysis.frame)
 
     def mean_power(self, moment: int) -> Tensor:
-        """The mean of s^moment, an even one, over that of exp(s), (H, queries), in the samples."""
+        """The mean of s^moment, for an even moment, divided by the mean of exp(s), (H, queries), in the samples."""
         if moment not in self._moments:
             self._moments[moment] = torch.cat([sample.mean_power(moment) for sample in self.samples], 1)
         return self._moments[moment]
@@ -182,8 +182,7 @@ class Forecast:
 
         All others are certain to have a forecast above the target. They are even moments below the degree; if scores
         are so small that no moment can lower the bound, there are none. If a number of columns of squared deviations is
-        given, the
-        forecast is `error` with a weighting of these.
+        given, the forecast is `error` with a weighting of these.
         """
         analysis, R = self.analysis, self.sampled_radii
         moments = list(range(0, degree, 2)) if analysis.radius >= _SMALL_RADIUS else []

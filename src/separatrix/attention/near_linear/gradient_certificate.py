@@ -6,8 +6,8 @@ that output. Exact gradients are sums over tuples of
     g . (v_t - o) p_t ds_t    for query and keys,        g p_t (v_t over one of its factors)    for values,
 
 ds_t the derivative of the score by the entry in question, at most `reach` in magnitude. The computation has weights a_t
-in place of p_t, a_t' in place of p_t if a score is differentiated (a polynomial's derivative is not the
-polynomial), o~ in place of o and ds_t~ in place of ds_t:
+in place of p_t, a_t' in place of p_t if a score is differentiated (a polynomial's derivative is not the polynomial), o~
+in place of o and ds_t~ in place of ds_t:
 
     sum_t a_t' (v_t - o~) ds_t~ - sum_t p_t (v_t - o) ds_t
         = sum_t (a_t' - p_t)(v_t - o~) ds_t~ + (o - o~) sum_t p_t ds_t~ + sum_t p_t (v_t - o)(ds_t~ - ds_t).
@@ -18,8 +18,8 @@ So with w >= |v_t - o~| and e >= |o - o~| in every entry, the errors are at most
     values:       |g|_1 (sum_t |a_t - p_t|) (product of the other value sets' magnitudes),
 
 and sums over queries for keys and values. They depend on the error of the *weights*: if values hardly differ, w is
-small, but not the error of the values' gradient. For the polynomial method, in the words of `certificate` and with
-E' >= sum_t |P'(s_t) - exp(s_t)| (see `remainder`),
+small, but not the error of the values' gradient. For the polynomial method, in the words of `certificate` and with E'
+>= sum_t |P'(s_t) - exp(s_t)| (see `remainder`),
 
     sum_t |a_t' - p_t| <= (E' + E + rho) / D~,        sum_t |a_t - p_t| <= (2 E + rho) / D~.
 

@@ -16,8 +16,7 @@ class LiveBytes(TorchDispatchMode):
     """Counts the storages that operations make, from the moment each is made until nothing refers to it any more.
 
     `peak` is the largest number of live bytes at one time, in addition to those `given`. Memory that an operation takes
-    and frees
-    inside itself is not seen. Near-linear attention is computed by the same backend as without this mode.
+    and frees inside itself is not seen. Near-linear attention is computed by the same backend as without this mode.
 
     >>> x = torch.ones(100, dtype=torch.float64)
     >>> with LiveBytes([x]) as counted:

@@ -1,7 +1,7 @@
 r"""Near-linear attention by the kernels in C++, on the CPU.
 
 - **Products** of a chunk's monomials. The kernels make the monomials of a tile of tokens in cache and write none of
-  them to memory; csrc/near_linear.hpp says in which order they add up. Counted as in `arithmetic/rounding.py`, a token
+  them to memory; csrc/near_linear.hpp describes the order of summation. Counted as in `arithmetic/rounding.py`, a token
   goes through no more roundings in the dtype of the monomials than a tile has tokens in a lane, of which there are 128
   at the most; then, in float64, through four for the lanes, one for each tile of its task, one for each task of its
   head, and one for each call of `add`. Of n tokens, a task has no more than n / 128 + 2 tiles, nor more than 514,
@@ -12,8 +12,8 @@ r"""Near-linear attention by the kernels in C++, on the CPU.
 - **The causal scan** (csrc/scan.hpp), token by token. The kernels keep the states of a few monomials in registers and
   go over the tokens with them: each token's term is added to the state of its key set, and the query is multiplied by
   the product of the states. All is in float64. Tokens are added to a state one by one, each by one fused multiply-add;
-  monomials are added
-  up in one order. The backward pass adds up the gradient of a state one by one too, from the last query to the first.
+  monomials are added up in one order. The backward pass adds up the gradient of a state one by one too, from the last
+  query to the first.
 - **A few tokens of a stream**: see `native_stream`.
 """
 

@@ -97,16 +97,14 @@ def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.in
 def _polynomials(
     forecast: Forecast, degree: int, rank: int, target: float, output_only: bool, columns: int | None = None
 ) -> Iterator[Polynomial]:
-    """Taylor's polynomial, and Chebyshev's with even weights, without those whose error certainly exceeds the
-    target."""
+    """Taylor's polynomial, and Chebyshev's with even weights, except those whose error exceeds the target."""
     yield taylor(degree)
     for moment in forecast.moments_in_reach(degree, rank, target, output_only, columns):
         yield chebyshev(degree, moment, forecast.analysis.radius)
 
 
 def time_limit(call: Call, shape: Shape, method: str) -> float:
-    """The longest time that a polynomial may take: the time of exact attention, if the method is `auto` and it is
-    affordable."""
+    """The longest time that a polynomial may take: that of exact attention, if `auto` may choose it."""
     exact = exact_cost(shape, call.query.dtype == torch.float64)
     return exact.time if method == "auto" and exact.flops <= AFFORDABLE else math.inf
 
@@ -159,7 +157,7 @@ def _kept(
     if forecast.error(polynomial, rank, torch.float64, output_only, weighting) > target:
         return None
     dtype = torch.float64
-    if not analysis.shape.is_causal:  # where it is, sums are in float64 whatever the type, see `near_linear/causal`
+    if not analysis.shape.is_causal:  # causal sums are always in float64, see `near_linear/causal`
         narrow = forecast.error(polynomial, rank, torch.float32, output_only, weighting)
         dtype = _dtype(analysis, narrow, target)
     return Recipe(total_degree(d, polynomial.degree), polynomial, dtype, weighting=weighting)
@@ -180,7 +178,7 @@ def _total_degree(
         if rank > LARGEST_RANK:
             break
         if certified_cost(analysis.shape, rank, False).time > time_limit:
-            break  # even in float32; and higher degrees cost more
+            break  # even in float32, and higher degrees cost more time
         if forecast.least_rounding(degree, rank) > target:
             break
         polynomials = _polynomials(forecast, degree, rank, target, output_only)

@@ -108,8 +108,7 @@ def relative_degree(radius: float, tolerance: float, highest: int) -> int | None
     """The lowest degree, up to the highest, whose minimax polynomial keeps the tolerance in the worst case.
 
     Twice the total variation between its weights and those of exp is at most the part of the tolerance that a plan may
-    use (see
-    `bounded_plan`). The upper bound that a call computes on its scores may be slightly above `radius`.
+    use (see `bounded_plan`). The upper bound that a call computes on its scores may be slightly above `radius`.
     """
     share = MARGIN * tolerance / 2
     if radius > LARGEST_MINIMAX_RADIUS or not 0 < share < 1:

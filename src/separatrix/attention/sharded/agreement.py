@@ -28,7 +28,7 @@ _REPORT = 1024
 
 @dataclass(frozen=True)
 class Report:
-    """What a rank reports about its call to the other ranks.
+    """The report of a rank about its call to the other ranks.
 
     Attributes:
         configuration: The arguments that must be equal on all ranks.

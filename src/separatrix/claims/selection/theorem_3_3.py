@@ -6,10 +6,10 @@ the theorem requires. The paper's own runs have delta above 1/2, and are shown f
 
 The statement is an O-tilde with d_e = Theta(q log T / delta^2): it promises no constant, and d_e is one of its
 logarithms. So what is judged are the powers: where a variable grows, the time over d_e may grow as the bound does and
-no faster. The times grow as d_e (T / (2 d) + 1 / (4 epsilon)) / eta, so that the power of T has settled from T = 1024
-on and that of 1/epsilon from 1e-3 on: separatrix.claims.selection.stochastic_times has times there. That law is
-proved by the claim beyond/theorem-3.3/time-law. So T^1 d^0 is also a valid upper bound, which a check of upper bounds
-must accept; as an exact law it is rejected there.
+no faster. The times grow as d_e (T / (2 d) + 1 / (4 epsilon)) / eta, so that the power of T is nearly constant from T =
+1024 on, and the power of 1/epsilon for epsilon up to 1e-3: separatrix.claims.selection.stochastic_times has times
+there. That law is proved by the claim beyond/theorem-3.3/time-law. So T^1 d^0 is also a valid upper bound, which a
+check of upper bounds must accept; as an exact law it is rejected there.
 """
 
 from __future__ import annotations

@@ -28,8 +28,7 @@ from separatrix.selection.task import SparseTokenSelection, uniform_subsets
 def constructed(
     T: int, q: int, d: int, width: int, threshold: float, epsilon: float, samples: int, seed: int
 ) -> dict[str, float]:
-    """The largest error of the transformer W = C W*, V = V* on tokens of the unit ball, over `samples` subsets, and its
-    bound.
+    """The largest error of the transformer W = C W*, V = V* in the unit ball over `samples` subsets, and its bound.
 
     `scale` is our C, `printed_scale` the theorem's ceil(2 log(2T) / epsilon), `repaired_scale` its proof's own
     2 log(2T / epsilon). `proof_error` is the error at the repaired one, for the subsets with overlaps up to 1/2, which

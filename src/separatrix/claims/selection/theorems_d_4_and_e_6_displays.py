@@ -232,7 +232,7 @@ def _upper_terms(T: int, q: int, s: float) -> tuple[float, float]:
 def _phase_one(T: int, q: int, d: int) -> tuple[float, float]:
     """The violation of the bound on the step of C along a run, from the start and from alpha = 1/2 on.
 
-    One-hot encodings have d_e = T - 1 here, whose steps are d / (T - 1).
+    For one-hot encodings d_e is T - 1 here, so that their steps are d / (T - 1).
     """
     eta = 1 / (20 * d**2)
     run = population_dynamics(T, q, d, eta, math.ceil(3 * T / eta))

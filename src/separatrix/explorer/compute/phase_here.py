@@ -32,7 +32,7 @@ STEPS = 60
 """The number of values of B."""
 _SYMBOLS = {(0, 0): "star", (1, 0): "triangle-right", (0, -1): "triangle-down", (1, -1): "triangle-right"}
 _RED = "#ff4d4d"
-# Below the diagram: on a phone a bar beside it would take half of the width.
+# The bar is below the diagram, because beside it the bar would take half of the width of a phone.
 _COLOUR_BAR = {
     "title": {"text": "log<sub>10</sub> flops", "side": "top"},
     "orientation": "h",
@@ -48,7 +48,8 @@ class Diagram:
 
     Attributes:
         bounds: The values of B, from left to right.
-        flops: log10 of the flops of the cheaper method, a row for each length; None where neither is in reach.
+        flops: log10 of the flops of the cheaper method, a row for each length; None where neither method satisfies the
+            tolerance.
         borders: For each length the largest B at which near-linear attention is cheaper; 0 where it never is.
     """
 

@@ -18,14 +18,13 @@ significance (95%, paired by seed, seeds 1, 2 and 3), fails if one is below zero
 otherwise.
 
 The rule for what does not fit: the numbers of facts are run from 16 on, and for each of them first the attentions of
-the first and third claim, then those of the second. A claim whose runs are not complete when the time is over is
-withdrawn, whatever the others found.
+the first and third claim, then those of the second. A claim whose runs are incomplete at the end of the available time
+is withdrawn, whatever the other results are.
 
 When 16 facts, and 32 facts for the first and third claim, had been run, no attention had learned to join within 1,200
 steps, except with one seed. So the runs of the other forms on 32 facts were stopped, and those on 64 facts were not
 started; their claims are withdrawn. Runs of 3,600 steps on 16 facts among 8 entities were declared then, and are
-withdrawn too,
-because they were not complete when the time was over.
+withdrawn too, because they were not complete when the time was over.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ The rule of each claim: it holds if the lead is significantly above zero (95%, p
 and 3), fails if it is significantly below zero, and is undecided otherwise.
 
 The rule of the recommendation in the guide: the setting whose claim holds; if several hold, the setting with the
-largest mean lead.
-If none holds, none is recommended over the layer without norms, and the guide says that no difference was significant.
-The scale 1/sqrt(d) is recommended unless its claim fails, LayerNorm after attention only if its claim fails.
+largest mean lead. If none holds, none is recommended over the layer without norms, and the guide says that no
+difference was significant. The scale 1/sqrt(d) is recommended unless its claim fails, LayerNorm after attention only if
+its claim fails.
 
 Planted triples, recall and text were to be compared too, with a significant lead on one task and none behind as the
 rule. They were left out because joins took too long, when half of the layers had been run on joins, and before any run

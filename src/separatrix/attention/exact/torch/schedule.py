@@ -55,8 +55,7 @@ def _causal(query_length: int, key_lengths: Sequence[int], offset: int) -> list[
     """Group tuples by the block [low, high) that contains their largest index.
 
     Every query at position high - 1 or later sees all of these tuples; queries from position low on see some of them.
-    Splitting
-    them by the first set that reaches the block makes boxes.
+    Splitting them by the first set that reaches the block makes boxes.
     """
     end = min(max(key_lengths), query_length + offset)
     width = min(32, max(8, query_length // 16))

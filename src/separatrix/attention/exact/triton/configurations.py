@@ -1,11 +1,10 @@
 """The configurations of the kernels in Triton that ship: how large a block is, for each kernel, type and width.
 
 The blocks of a vendor are the largest of a short list that spill no registers. In half-precision dtypes at order 3,
-NVIDIA's
-architectures have blocks that were chosen by what a score costs in the disassembled kernel, with border tiles and the
-code around the innermost loop: sm_80 and sm_90, and others have those of one of them (`LIKE`). `python -m benchmarks
-gpu --compile` compiles all blocks, and fails if one may not ship; benchmarks/results/gpu-compiled.md is its table.
-There is no autotuning: the first call compiles the configuration in this file.
+NVIDIA's architectures have blocks that were chosen by what a score costs in the disassembled kernel, with border tiles
+and the code around the innermost loop: sm_80 and sm_90, and others have those of one of them (`LIKE`). `python -m
+benchmarks gpu --compile` compiles all blocks, and fails if one may not ship; benchmarks/results/gpu-compiled.md is its
+table. There is no autotuning: the first call compiles the configuration in this file.
 """
 
 from __future__ import annotations

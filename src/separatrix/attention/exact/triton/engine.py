@@ -4,10 +4,9 @@ Proofs rely on the vendor's documentation. On NVIDIA's GPUs products and sums of
 not; 2^x errs by two units in the last place of the correctly rounded result (``ex2.approx``) and CUDA's logarithm to
 base 2 by one, and in float64 both functions of CUDA's library err by one: the summations here count all these errors.
 That holds for the architectures for which the kernels were compiled; on others, requesting a bound raises an error. AMD
-documents its
-exponential of float64 only for arguments from -10 to 10, so plain PyTorch computes float64 there. How matrix
-units add up products of half types is documented nowhere, nor how those of AMD add up float32; for these a bound is
-refused.
+documents its exponential of float64 only for arguments from -10 to 10, so plain PyTorch computes float64 there. How
+matrix units add up products of half types is documented nowhere, nor how those of AMD add up float32; for these a bound
+is refused.
 """
 
 from __future__ import annotations
@@ -53,13 +52,13 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
 
 
 def summation(call: Call, dtype: torch.dtype) -> Summation:
-    """How a weight gets into the sums of its query when the call is computed in a type."""
+    """The summation of the forward pass over the weights of a query, in a dtype."""
     _, inners, prefixes = _visited("attend", call, dtype)
     return tile_sum(call.order, inners, prefixes)
 
 
 def gradient_summation(call: Call, dtype: torch.dtype) -> Summation:
-    """How the backward pass adds up when it is computed in a type.
+    """The summation of the backward pass in a dtype.
 
     Partial sums of blocks of queries, where they are added up, take fewer roundings than one sum over all queries.
     """

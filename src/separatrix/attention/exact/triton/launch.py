@@ -1,7 +1,7 @@
 """A call of order 3 and up as the kernels in Triton take it, and their launches.
 
-The kernels read contiguous tensors, so others are copied, all by one launch; that is linear in the lengths, and the
-work is not. Queries come in the type of the arithmetic, multiplied by the scale and by log2(e).
+The kernels read contiguous tensors, so others are copied, all by one launch; the time of the copies is linear in the
+lengths and thus negligible. Queries come in the type of the arithmetic, multiplied by the scale and by log2(e).
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def _is_seen(call: Call) -> bool:
 
 
 def _together(sets: list[Tensor]) -> Tensor:
-    """The rows of several sets one after the other; one set is not copied."""
+    """The concatenated rows of several sets; a single set is not copied."""
     return sets[0] if len(sets) == 1 else torch.cat(sets, 1)
 
 
@@ -336,7 +336,7 @@ def is_packed(call: Call) -> bool:
 
 
 def splits_of(call: Call, programs: int) -> int:
-    """How many programs divide the steps of a block of queries in a forward pass that would have so many `programs`.
+    """The number of programs that share the steps of a query block, in a forward pass of `programs` blocks.
 
     It depends only on the shapes, and so do the results.
     """

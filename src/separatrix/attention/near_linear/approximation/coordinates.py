@@ -31,8 +31,8 @@ from separatrix.errors import SeparatrixError
 class Basis:
     """The matrices that `rotation` applies to query and keys last, (H, d'', d') each.
 
-    Scores change by |q_i| `longest` `defect` + `absolute` at most, (H,) each, q_i the query in the coordinates before
-    and `longest` the length of the longest key there.
+    A score changes by at most |q_i| `longest` `defect` + `absolute`, (H,) each; q_i is the query in the previous
+    coordinates, and `longest` is the length of the longest key in them.
     """
 
     query: Tensor

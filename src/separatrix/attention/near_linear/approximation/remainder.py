@@ -15,8 +15,7 @@ the two distributions over tuples differ by tau = e / (1 + sqrt(1 - e^2)) in tot
 scores are (see `bounded_plan`).
 
 Gradients are those of the polynomial, and exp is its own derivative, so their error depends on |exp(s) - P'(s)|.
-Taylor's
-derivative is Taylor's polynomial of one degree less. For Chebyshev's, with e = h - w,
+Taylor's derivative is Taylor's polynomial of one degree less. For Chebyshev's, with e = h - w,
 
     exp(s) - P'(s) = m s^(m-1) e(s) + s^m e'(s),    |e'(s)| <= slope(R) = sum_j j^2 |c_j| / R,
 
@@ -200,8 +199,7 @@ def relative_minimax(degree: int, radius: float, largest_error: float) -> Polyno
 
 
 def power_of_scores(exponent: int) -> Polynomial:
-    """The monomial s^exponent, whose expansion gives the weights of deviations in certificates; it does not approximate
-    exp.
+    """The monomial s^exponent, whose expansion gives the weights of deviations in certificates.
 
     >>> power_of_scores(2).coefficients
     (0.0, 0.0, 1.0)
@@ -254,7 +252,7 @@ def _series(moment: int, radius: float, terms: int) -> npt.NDArray[np.float64]:
 
 
 def chebyshev(degree: int, moment: int, radius: float) -> Polynomial:
-    """The polynomial that is Taylor's below `moment` and near-minimax in the weight s^moment from there on.
+    """The polynomial with Taylor's coefficients below `moment`, and near-minimax with weight s^moment from there on.
 
     >>> import torch
     >>> best = chebyshev(4, 0, 1.0)

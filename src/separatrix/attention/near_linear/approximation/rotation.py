@@ -17,9 +17,8 @@ Computed coordinates are those of another problem, whose scores differ from the 
 
 Euclidean and Frobenius norms, the defect of the two computed matrices being measured. The last coordinates are dropped
 as long as their amplitudes, which are added to the drift, are negligible. Any invertible matrices give correct results;
-good
-ones lower the rank. Moments are those of query and keys in the coordinates of the plain frame, of at most `_TOKENS` of
-each, evenly spaced.
+good ones lower the rank. Moments are those of query and keys in the coordinates of the plain frame, of at most
+`_TOKENS` of each, evenly spaced.
 """
 
 from __future__ import annotations

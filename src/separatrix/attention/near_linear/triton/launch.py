@@ -61,7 +61,7 @@ def block_of(kernel: str, dtype: torch.dtype, columns: int, of: str | None = Non
 
 
 def takes(tensors: Sequence[Tensor], sets: int, columns: int) -> bool:
-    """Whether the kernels compute with these tensors, for so many key sets and columns."""
+    """Whether the kernels support these tensors, for this number of key sets and columns."""
     return columns <= WIDEST and sets <= MOST_SETS and gpu.computes(*tensors)
 
 

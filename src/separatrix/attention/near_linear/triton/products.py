@@ -2,9 +2,9 @@
 
 Tokens that are added at once go in parts, 64 at the most: those of a part in one chain of multiply-adds in the type of
 the monomials, and the parts in float64, and then to the state. That is no more than `arithmetic.rounding.Summing`
-counts for a chunk and its lanes. A query's monomials go in one chain. Nothing occurs but
-sums, products and fused multiply-adds, which are assumed to be rounded correctly and to keep subnormal numbers
-(docs/derivations/assumptions.md says by whose word).
+counts for a chunk and its lanes. A query's monomials go in one chain. Nothing occurs but sums, products and fused
+multiply-adds, which are assumed to be rounded correctly and to keep subnormal numbers (docs/derivations/assumptions.md
+says by whose word).
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def _block(block: Sequence[str], links: Mapping[str, str]) -> list[str]:
     if (marker := re.match(r"- |\d+\. ", block[0])) is not None:
         return _list(block, len(marker[0]), links)
     text = "\n".join(line.strip() for line in block)
-    if text.endswith("::"):  # the formula that follows is marked up in any case
+    if text.endswith("::"):  # the next formula is always marked up
         text = text.removesuffix(":")
     return [inline(text, links).replace("\n", " ")]
 

@@ -113,7 +113,8 @@ def write(store: Store, path: Path = RECORDED) -> None:
     """Write the results of these claims from a store; if the store has none, keep the records of the same cells.
 
     Raises:
-        SeparatrixError: The store lacks cells of a claim without a record, or a claim cannot be compared with it.
+        SeparatrixError: The store lacks cells of a claim that has no record, or the verdict of a claim cannot be
+            computed from the store.
     """
     load("beyond")
     before = json.loads(path.read_text()) if path.exists() else {}

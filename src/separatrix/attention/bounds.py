@@ -171,7 +171,7 @@ def token_norms(
     Args:
         x: The tokens.
         power: The exponent k of the sums, at least 1.
-        factors: The factors that the columns are multiplied with first, (H, d) in float64.
+        factors: The factors by which the columns are first multiplied, (H, d) in float64.
         mask: True for the tokens that may be attended, (H, L); None for all tokens.
         weights: The weights of `weighted`, (H, d) in float64. None computes `largest` only.
     """

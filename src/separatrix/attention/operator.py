@@ -253,8 +253,8 @@ def certified_attention(
     The arguments are those of `tensor_attention`; the tolerance is absolute. If the entries are small enough, the
     polynomial method of Alman and Song runs, in time linear in the length: the degree is predicted from a sample, and
     raised while the certificate exceeds the tolerance. If that costs more than exact attention, exact attention runs,
-    and the certificate bounds its rounding error. If neither is possible, a `SeparatrixError` says which tolerance or
-    dtype would be.
+    and the certificate bounds its rounding error. If neither is possible, a `SeparatrixError` names a tolerance or
+    dtype that would work.
 
     **Gradients** are those of the computed output, with the coefficients of the polynomial as constants, and have a
     certificate of their own, ``certificate.gradient``: every entry of a vector-Jacobian product is within

@@ -54,7 +54,7 @@ class Queries(NamedTuple):
 
 
 def derived_generator(seed: int, purpose: int) -> torch.Generator:
-    """The generator for one purpose of a run: no two runs share one, and no two purposes of a run.
+    """The random generator for one purpose of a run; each run and each purpose has its own generator.
 
     Example:
         >>> derived_generator(0, 1).initial_seed() != derived_generator(0, 2).initial_seed()
@@ -70,7 +70,7 @@ def derived_generator(seed: int, purpose: int) -> torch.Generator:
 
 
 def make_queries(settings: TrainingSettings, fixed: Tensor | None, generator: torch.Generator) -> Queries:
-    """A block of subsets, with the weights that make their codes, and of encodings.
+    """A block of subsets with the weights of their codes, and a block of encodings.
 
     Encodings are drawn unless `fixed` (T, width) is given.
     """

@@ -126,7 +126,7 @@ def _alone(thresholds: Thresholds, classes: Classes, own: int) -> Share:
 
 
 def _joint(d1: Fires, d0: Fires, classes: Classes, own: tuple[int, int], same: bool) -> tuple[Share, Share]:
-    """The shares (bad, good and not bad), for special classes of the sizes `own` = (D1's, D0's)."""
+    """The shares (bad, good and not bad), for special classes of D1 and D0 whose sizes are `own`."""
     z1, z0 = own
     M1, M2 = (classes.number[z] - (z1 == z) - (not same and z0 == z) for z in (0, 1))
     weights, share = [exactly(M2, R2) for R2 in range(M2 + 1)], tails(M1)

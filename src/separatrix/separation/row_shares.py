@@ -1,4 +1,4 @@
-r"""A row of the attention matrix on the paper's data: how much of it goes to which kind of key, exactly.
+r"""A row of the attention matrix on the paper's data: the exact share of each kind of key.
 
 A query of Definitions D.1 and F.1 sees four kinds of keys: the special one (j3), the others of its class, those of the
 query's class, and the rest. Within a kind all keys have the same weight, so n may be 10^100.

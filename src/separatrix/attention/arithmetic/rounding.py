@@ -149,8 +149,7 @@ def expanded_gradient_sum(
 
 
 def block_sum(order: int, longest: int, blocks: int) -> Summation:
-    """The summation of weights in exact attention: in blocks of at most `longest`, each merged with the earlier
-    blocks."""
+    """The summation of weights in exact attention: in blocks of at most `longest`, merged one after the other."""
     return Summation(
         (
             RoundingStep("the weights of a block are multiplied by their values and added up", longest + 1),
@@ -182,8 +181,7 @@ def block_gradient_sum(order: int, longest: int, blocks: int, rows: int, row_blo
 
 
 def kernel_sum(order: int, chunk: int, rows: int, tiles: int, chunks: int) -> Summation:
-    """The summation of weights in the kernels of exact attention: `chunk` keys for each of `rows`, then tiles, then
-    chunks.
+    """The summation of weights in the C++ kernels: `chunk` keys for each of `rows`, then tiles, then chunks.
 
     Whenever a larger score is found, the sums so far are scaled down, by an exponential and a product.
     """
@@ -232,8 +230,7 @@ _EXPONENTIAL_OF_GPU = RoundingStep(
 
 
 def tile_sum(order: int, inners: int, prefixes: int) -> Summation:
-    """The summation of weights in the Triton kernels: all inner keys of a prefix key in one chain, then the prefix
-    keys.
+    """The summation of weights in the Triton kernels: all inner keys of a prefix key, then the prefix keys.
 
     Both arguments count the visited keys, in whole blocks. The sums are scaled down by powers of two, which is exact.
     """

@@ -101,7 +101,7 @@ _Products = tuple[list[list[arb]], list[list[arb]]]
 
 
 def _products(sets: Sequence[_Set], head: Head, spans: Sequence[Span]) -> _Products:
-    """prod_m of the sums over each set: weighed, and of the last degree (see `MomentSums`)."""
+    """The products over the key sets of the weighted sums and of the sums of the last degree (see `MomentSums`)."""
     sums = [
         key_set.sums[stop - key_set.first].balls(key_set.sums[start - key_set.first], key_set.split, count)
         for key_set, (start, stop), count in zip(sets, spans, head.counts(spans), strict=True)

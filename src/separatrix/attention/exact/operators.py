@@ -47,7 +47,7 @@ def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
 def operands(call: Call) -> tuple[Any, ...]:
     """The arguments of an operator for a call, as `operator_call` reads them."""
     positions = call.positions
-    # No position is 2^63 before another: a longer window is as good as this one.
+    # Positions differ by less than 2^63, so a longer window is equivalent to this one.
     windows = [0 if window is None else min(window, 2**63 - 1) for window in positions.windows]
     tensors = (call.query, list(call.keys), list(call.values), list(call.mask_of_each))
     return (*tensors, positions.is_causal, positions.offset, windows, call.scale)

@@ -209,7 +209,7 @@ def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype) -> flo
 
 @lru_cache(maxsize=4096)
 def relative_error(shape: Shape, width: int, degree: int, rank: int, adds: Summing, dtype: torch.dtype) -> float:
-    """A bound on the relative error of sums of monomials in so many coordinates that are added up in a given way."""
+    """A bound on the relative error of sums of monomials, for a number of coordinates and a summation."""
     lengths = shape.key_lengths
     return expanded_sum(adds.tokens(lengths), len(lengths), width, degree, rank).gamma(dtype)
 

@@ -12,7 +12,7 @@ r"""Near-linear attention by the kernels in C++, on the CPU.
 - **The causal scan** (csrc/scan.hpp), token by token. The kernels keep the states of a few monomials in registers and
   go over the tokens with them: each token's term is added to the state of its key set, and the query is multiplied by
   the product of the states. All is in float64. Tokens are added to a state one by one, each by one fused multiply-add;
-  monomials are added up in one order. The backward pass adds up the gradient of a state one by one too, from the last
+  monomials are added up in one order. The backward pass also sums the gradient of a state term by term, from the last
   query to the first.
 - **A few tokens of a stream**: see `native_stream`.
 """

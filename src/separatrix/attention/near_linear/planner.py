@@ -71,7 +71,7 @@ def plan_call(call: Call, tolerance: float, method: str) -> tuple[InputBounds, F
 
 
 def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.inf) -> tuple[Forecast, Recipe | None]:
-    """Search for the polynomial of the lowest cost that keeps the tolerance, in the given basis and in a better one.
+    """Search for the cheapest polynomial that satisfies the tolerance, in the given basis and in a better basis.
 
     Args:
         forecast: The forecast for a call without windows, in the basis of its queries and keys.

@@ -71,8 +71,7 @@ class ScoreSample:
         return self._sum(moment, weighted=False)
 
     def weighted_squares(self, moment: int, columns: int) -> Tensor:
-        """The sum of s^moment times squared deviations of the values, divided by the sum of exp(s), (H, queries,
-        columns)."""
+        """The sum of s^moment times squared deviations over the sum of exp(s), (H, queries, columns)."""
         if columns == 1:
             return self._sum(moment, weighted=True).unsqueeze(-1)
         power = self._shown(self._scores**moment)
@@ -105,8 +104,7 @@ class ScoreSample:
         return squares.unsqueeze(1).unbind(-1)
 
     def _sum(self, moment: int, weighted: bool) -> Tensor:
-        """The sum of s^moment divided by the sum of exp(s), (H, queries); `weighted` by one column of squared
-        deviations.
+        """The sum of s^moment divided by the sum of exp(s), (H, queries), `weighted` by a column of squared deviations.
 
         A product of matrices would be faster, but its roundings depend on the number of threads.
         """

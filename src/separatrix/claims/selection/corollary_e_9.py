@@ -28,7 +28,7 @@ SMALL = (1e-5, 1e-6)
 def after_the_time(T1: int, q1: int, d: int, epsilons: list[float], seed: int) -> dict[str, float | list[float]]:
     """The losses after the time T_1^2 d / epsilon of eta t, over epsilon: at T_1, and the largest at each T_2 / T_1.
 
-    `late` has them at the last epsilon, `before` at the one before it, both with q_2 = q_1.
+    `late` has the losses at the last epsilon and `before` those at the previous epsilon, both with q_2 = q_1.
     """
     epsilon = np.array(sorted(epsilons, reverse=True))
     run = population_flow(T1, q1, d, T1**2 * d / epsilon)

@@ -67,7 +67,7 @@ _ROUNDS = 12
 
 
 def _solved(E: Tensor, positions: Tensor, products: Tensor) -> Tensor:
-    """The shortest vector with these products with the encodings of these positions."""
+    """The shortest vector whose products with the encodings of these positions are given."""
     A = E[positions]
     shortest: Tensor = A.mT @ torch.linalg.solve(A @ A.mT, products)
     return shortest

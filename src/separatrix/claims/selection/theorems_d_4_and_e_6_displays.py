@@ -203,7 +203,7 @@ def _factor(T: int, q: int, s: float, alpha: float) -> float:
 
 
 def _first_stage(T: int, q: int, d: int, width: int, eta: float) -> float:
-    """The number of steps of the first stage, as the proof counts them: its increase of C over the least step there."""
+    """The proof's number of steps of the first stage: the increase of C divided by the smallest step."""
     s = np.linspace(1 / T, 1 / (2 * q), 200)
     least = eta * d / width * (s * (1 - q * s) * (1 - q * (T * s - 1) / (T - q))).min()
     return float(math.log((T - q) / q) / least)

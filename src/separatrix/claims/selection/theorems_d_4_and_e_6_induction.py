@@ -68,8 +68,7 @@ def lower_part(point: Point) -> Any:
 
 
 def upper_part(point: Point) -> Any:
-    """Above alpha*, in the upper part: the decrease of the upper end divided by that of alpha, at (b, u, kappa,
-    fall)."""
+    """Above alpha*, in the upper part: decrease of the upper end divided by that of alpha, at (b, u, kappa, fall)."""
     b, u, kappa, fall = point
     mu, theta = 1 - kappa / 8, 0.25
     N, ratio = _parts(b, u, mu)

@@ -37,7 +37,7 @@ class Lemma:
 
     @property
     def errata(self) -> tuple[Erratum, ...]:
-        """The errata of all slips."""
+        """The errata of all misprints."""
         return tuple(slip.erratum for slip in self.slips)
 
     @property

@@ -1,4 +1,4 @@
-"""Section D: self-attention with QK^T = 1. The settings, the lines that its lemmas share, and their experiment."""
+"""Section D: self-attention with QK^T = 1. The settings, and the lines and the experiment of all its lemmas."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def main(folder: Path, lock: int, words: Sequence[str]) -> None:
 
 
 def watched(run: subprocess.Popen[bytes], folder: Path) -> str | None:
-    """Wait until the run ends; return who stopped it, or None."""
+    """Wait until the run ends; return the name of what stopped it, or None."""
     asked: str | None = None
     deadline = float("inf")
     while run.poll() is None:

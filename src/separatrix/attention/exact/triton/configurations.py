@@ -59,7 +59,7 @@ def rows_around(columns: int) -> int:
 
 
 class Configuration(NamedTuple):
-    """A kernel's block: how many queries, how many inner keys, and how many warps and stages of a pipeline it has."""
+    """A kernel's block: the numbers of queries, inner keys, warps and pipeline stages."""
 
     queries: int
     keys: int

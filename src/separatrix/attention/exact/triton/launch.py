@@ -133,7 +133,7 @@ def _unspecialised(numbers: Iterable[int]) -> tuple[int, ...]:
 
 
 def described(call: Call, precision: str) -> Described:
-    """The call for the kernels, made once for all passes over it."""
+    """The call in the form that the kernels read, made once for all passes."""
     description: Described | None = call.kept.get("described")
     if description is None or description.flags["PRECISION"] != precision:
         description = call.kept["described"] = _described(call, precision)

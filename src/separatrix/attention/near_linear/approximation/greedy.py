@@ -4,7 +4,7 @@ x_l = |scale q_l k_1,l ...| <= b_l. For alpha outside the set, by the inequality
 
     x^alpha <= b^alpha sum_l (alpha_l / |alpha|) (x_l / b_l)^e        for even e <= |alpha|,
 
-and summed over tuples, sum_t (x_l / b_l)^e is a product of power sums, one a factor.
+and summed over tuples, sum_t (x_l / b_l)^e is a product of power sums, one for each factor.
 """
 
 from __future__ import annotations

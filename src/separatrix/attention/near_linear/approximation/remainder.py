@@ -5,14 +5,15 @@ polynomial w of degree g - m. Then for every |s| <= R
 
     |exp(s) - P(s)| <= s^m * factor(R),    factor(R) >= max_{|s| <= R} |h(s) - w(s)|,
 
-and the sum of s^m over all key tuples is a number the method has computed already. Two families rest on it:
+and the sum of s^m over all key tuples is a number the method has computed already. Two families of polynomials use this
+bound:
 - Taylor: w is h truncated, for every m, and factor(R) = sum_{p>g} R^(p-m) / p!, for any R;
 - Chebyshev of moment m: w is the truncated Chebyshev series of h on [-R, R]; m = 0 is near-minimax approximation of
   exp itself (what Alman and Song's Corollary D.2 asks for), a larger m trades it against scores that are mostly small.
 
-A third one needs no moment. The minimax polynomials of `minimax` have |P(s) - exp(s)| <= e exp(s) on [-R, R], so that
-the two distributions over tuples differ by tau = e / (1 + sqrt(1 - e^2)) in total variation at the most, whatever the
-scores are (see `bounded_plan`).
+A third family needs no moment. The minimax polynomials of `minimax` have |P(s) - exp(s)| <= e exp(s) on [-R, R], so
+that the two distributions over tuples differ by tau = e / (1 + sqrt(1 - e^2)) in total variation at the most, whatever
+the scores are (see `bounded_plan`).
 
 Gradients are those of the polynomial, and exp is its own derivative, so their error depends on |exp(s) - P'(s)|.
 Taylor's derivative is Taylor's polynomial of one degree less. For Chebyshev's, with e = h - w,
@@ -270,8 +271,8 @@ def chebyshev(degree: int, moment: int, radius: float) -> Polynomial:
     beyond = series[-1]
     rounding = _ROUNDING * 2.0**-4 * (np.abs(series).sum() + np.abs(w).sum())
     factor = float(np.abs(to_chebyshev @ left).sum() + beyond + rounding)
-    # In the derivative a coefficient counts j^2 times, and so does what was rounded off it; the terms of the series
-    # beyond the last fall by 4 at least, so that with their weights they sum to no more than the last with its own.
+    # In the derivative, a coefficient and its rounding error are multiplied by j^2; the terms of the series beyond the
+    # last decrease by a factor of at least 4, so that their weighted sum is at most the last weighted term.
     known = np.abs(to_chebyshev @ left)
     lost = _ROUNDING * 2.0**-4 * (to_chebyshev @ (np.abs(series) + np.pad(np.abs(w), (0, terms - len(w)))))
     slope = float((np.arange(terms) ** 2.0 * (known + lost)).sum() + terms * beyond) / radius * (1 + _ROUNDING)

@@ -262,7 +262,7 @@ def certified_attention(
     `GradientCertificate` for the bound of each query, key set and value set). If inputs require gradients, the degree
     is chosen so that both the output and the gradient keep the tolerance, and ``result.keeps`` is ``("output",
     "gradient")``. If that is impossible, because the rounding error of gradients in a half type exceeds the tolerance,
-    or because no degree of ``method="polynomial"`` keeps it, the tolerance is kept for the output alone, and
+    or because no degree of ``method="polynomial"`` satisfies it, the tolerance holds only for the output, and
     ``result.keeps`` is ``("output",)``. So training may need a higher degree than evaluation, which may also use
     smaller index sets without the coordinates that only gradients need. There are no second derivatives.
 

@@ -69,7 +69,7 @@ def of_command() -> None:
 
 @contextmanager
 def body() -> Iterator[None]:
-    """The block in which a command does its own work, and can be interrupted by an exception."""
+    """The block of a command's own work, which an exception can interrupt."""
     handler = signal.getsignal(signal.SIGINT)
     if not isinstance(handler, OfCommand):
         yield

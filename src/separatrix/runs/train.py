@@ -38,7 +38,7 @@ class Kept:
 
 
 def kept(store: Store, settings: TrainingSettings, checkpoint_every: int) -> Kept:
-    """Read the last piece of a run up to which the store has all pieces.
+    """Read the last piece of a run before the first piece that the store lacks.
 
     Raises:
         DamagedError: if the result in the store is not that of a training run.

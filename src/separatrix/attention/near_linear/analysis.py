@@ -49,7 +49,7 @@ from separatrix.attention.near_linear.cost import PIECE, Shape, chunk_tokens
 
 @dataclass(frozen=True)
 class Analysis:
-    """What is known of a call before it is computed.
+    """Bounds on the entries and scores of a call, known before it is computed.
 
     Attributes:
         call: The call.

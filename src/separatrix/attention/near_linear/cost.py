@@ -154,7 +154,7 @@ def weighting_cost(shape: Shape, d: int, level: int, columns: int, wide: bool) -
 
 
 def planning_time(shape: Shape) -> float:
-    """The time that a plan takes: unless exact attention takes `WORTH_PLANNING` times as long, none is made."""
+    """The time of planning: a plan is made only if exact attention takes `WORTH_PLANNING` times as long."""
     drawn = float(shape.heads * sampled_tuples(shape.heads)) * (shape.d * shape.order + sampled_queries(shape.heads))
     coordinate = 0.0
     if shape.order == 2:

@@ -90,7 +90,7 @@ def exact_type(
 def _products_in_range(call: Call, largest: Tensor, dtype: torch.dtype) -> bool:
     """Whether underflow on the way to a score is negligible, in whatever order its factors are multiplied.
 
-    Each of some 2 k d products loses at most the smallest normal number, times what is still to come: factors above 1.
+    Each of about 2 k d products loses at most the smallest normal number, times the later factors above 1.
     """
     most = number(torch.log2(largest).clamp(min=0.0).sum(0).max()) if largest.numel() else 0.0
     most += max(0.0, math.log2(abs(call.scale))) if call.scale else 0.0

@@ -124,7 +124,7 @@ class Forecast:
     ) -> float:
         """Forecast the certificate's total for a total-degree set; with a weighting, that after the second pass.
 
-        If gradients will be taken, it is the larger of the output's and theirs, unless `output_only`.
+        If gradients will be taken, it is the larger of the forecasts for output and gradients, unless `output_only`.
         """
         degree = polynomial.degree
         truncation, error, magnitude = self._truncation(polynomial, weighting)

@@ -53,7 +53,7 @@ class Plan:
     """The chosen algorithm, and its expected error and cost.
 
     Attributes:
-        method: "exact" or "polynomial", or "none" from `plan_shapes` where neither is in reach.
+        method: "exact" or "polynomial", or "none" from `plan_shapes` if neither is possible.
         degree: The degree of the polynomial; None for the other methods.
         rank: The number of its monomials, the size of the index set; None for the other methods.
         index_set: The shape of the index set, in words; None for the other methods.

@@ -36,7 +36,7 @@ LARGEST_MINIMAX_RADIUS = 8.0
 
 
 def in_reach(shape: Shape, B: float, scale: float, tolerance_at: Callable[[float], float]) -> str:
-    """Why the near-linear method is out of reach for entries up to B, and exact attention may be; what would work.
+    """Why near-linear and possibly exact attention cannot be used for entries up to B, and what would work.
 
     `tolerance_at` gives the allowed error relative to the values' magnitude, for entries up to a bound.
     """
@@ -163,8 +163,8 @@ def _to_the(base: float, exponent: int) -> float:
 def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> Plan:
     """The plan for any n x d inputs with entries up to `bound`, values too, at scale 1/d (Definition 1.2).
 
-    Nothing is known of the data, so the forecast is the worst case, and is kept. The method is "none" where neither
-    near-linear nor exact attention is in reach; `why` then says what would bring one in reach.
+    Nothing is known of the data, so the forecast is the worst case, and is kept. The method is "none" if neither
+    near-linear nor exact attention is possible; `why` then says what would make one possible.
 
     >>> plan_shapes(10**6, 8, 0.9, 3, 1e-3).rank
     495

@@ -26,7 +26,7 @@ SMALL = (1e-5, 1e-6)
 
 @experiment(version=3, name="selection.corollary_e9")
 def after_the_time(T1: int, q1: int, d: int, epsilons: list[float], seed: int) -> dict[str, float | list[float]]:
-    """The losses after the time T_1^2 d / epsilon of eta t, over epsilon: at T_1, and the largest at each T_2 / T_1.
+    """The losses divided by epsilon at eta t = T_1^2 d / epsilon: at T_1, and the largest at each T_2 / T_1.
 
     `late` has the losses at the last epsilon and `before` those at the previous epsilon, both with q_2 = q_1.
     """

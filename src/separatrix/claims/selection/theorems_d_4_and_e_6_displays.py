@@ -222,7 +222,7 @@ def _below(left: float, sides: Sequence[float]) -> tuple[float, float]:
 
 
 def _upper_terms(T: int, q: int, s: float) -> tuple[float, float]:
-    """Compare alpha_2^2 w^2 - alpha*^2 w^2, with Delta alpha = 2 x alpha* / (T s) and x = 0.1, with the two forms."""
+    """Compare alpha_2^2 w^2 - alpha*^2 w^2 with the two forms, for Delta alpha = 2 x alpha* / (T s) and x = 0.1."""
     x, w, best = 0.1, 1 - q * s, (T - q) * s / (T * q * s * s - 2 * q * s + 1)
     grown = (best + 2 * x * best / (T * s)) ** 2 * w**2 - best**2 * w**2
     forms = [(4 * x / (T * p) + 4 * x**2 / (T * p) ** 2) * best**2 * w**2 for p in (1.0, s)]

@@ -12,9 +12,9 @@ every layer order 2 is much better. (Without them, at the smallest rate, order 2
 nats to 2.332, and behind at equal steps with 2.365.)
 
 The learning rates were then chosen with seed 0: for each model and each comparison, the rate among 0.002, 0.004, 0.008
-and 0.016 with the smallest loss (0.016 was tried only for equal steps). With seed 0 order 2 was ahead at both readings.
-The claims, unchanged, are judged on three other seeds; four were planned, until the first runs took too long, before
-any of their results had been seen.
+and 0.016 with the smallest loss (0.016 was tried only for equal steps). With seed 0 order 2 was ahead in both
+comparisons. The claims, unchanged, are judged on three other seeds; four were planned, until the first runs took too
+long, before any of their results had been seen.
 """
 
 from __future__ import annotations

@@ -70,7 +70,7 @@ def _cells() -> Iterator[Cell]:
 def one_for_all(cells: Sequence[CellResult], factor: float = 1.2, above: bool = True) -> Finding:
     """The claim holds if each loss is near the mean of the loss and above the loss of the mean.
 
-    Near is within a factor of 1.2 at width 170, and of 2 at width 64.
+    "Near" means within a factor of 1.2 at width 170, and within a factor of 2 at width 64.
     """
     allowed = {170: factor, 64: 2.0}
     off = dict.fromkeys(allowed, 1.0)

@@ -62,7 +62,7 @@ class Bounds(NamedTuple):
 
     @classmethod
     def of(cls, written: list[int]) -> Bounds:
-        """The bounds from the numbers that the kernel writes: those from below as what they lack to `ORIGIN`."""
+        """The bounds from the numbers that the kernel writes; lower bounds are written as `ORIGIN` minus the bound."""
         bounds = [x - ORIGIN for x in written]
         bounds[2], bounds[4] = -bounds[2], -bounds[4]
         return cls(*bounds)

@@ -162,7 +162,7 @@ def _levelled(points: Sequence[Decimal]) -> tuple[Decimal, list[Decimal]]:
         above += weight
         below += weight if i % 2 == 0 else -weight
     E = above / below
-    # Newton's divided differences of all points but the last, where the polynomial then has its value by itself.
+    # Newton's divided differences of all points except the last, at which the polynomial has the correct value anyway.
     nodes = points[:-1]
     table = [(1 - E if i % 2 == 0 else 1 + E) * exponentials[i] for i in range(len(nodes))]
     for level in range(1, len(nodes)):

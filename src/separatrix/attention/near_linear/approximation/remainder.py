@@ -189,8 +189,8 @@ def taylor(degree: int) -> Polynomial:
 def relative_minimax(degree: int, radius: float, largest_error: float) -> Polynomial | None:
     """The polynomial of least error relative to exp; None if that of every polynomial of the degree is larger.
 
-    Its own error, `relative`, may be larger because its coefficients are rounded, or by a thousandth. The radius is
-    rounded up to a multiple of 1/64, so that calls with about the same scores share a polynomial.
+    The error `relative` of the result may be larger, by a thousandth or because its coefficients are rounded. The
+    radius is rounded up to a multiple of 1/64, so that calls with about the same scores share a polynomial.
 
     >>> relative_minimax(3, 1.0, 0.01).relative < 0.0053, relative_minimax(3, 1.0, 0.001)
     (True, None)

@@ -75,7 +75,7 @@ def launch(kernel: str, programs: int, *arguments: Any, warps: int, **constants:
     device = arguments[0].device
     if (reason := gpu.unchecked(device)) is not None:
         raise SeparatrixError(f"query: no certificate of near-linear attention is known to hold on {device}. {reason}")
-    # Imported when it is first launched, because this imports Triton.
+    # The kernel is imported when it is first launched, because this imports Triton.
     program = getattr(import_module(f"separatrix.attention.near_linear.triton.programs.{kernel}"), kernel)
     gpu.launch(program, programs, device, *arguments, **constants, num_warps=warps, num_stages=1)
 

@@ -1,4 +1,4 @@
-"""Causal near-linear attention over a stretch of tokens by the kernels in Triton, piece by piece, in float64.
+"""Causal near-linear attention over a sequence by the Triton kernels, piece by piece, in float64.
 
 The sums of each piece of tokens are made by all programs at once (`add_state`), added up from piece to piece (`carry`),
 and then each piece is scanned from the states before it. So the number of roundings of a token in a state is at most

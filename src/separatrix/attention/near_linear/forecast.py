@@ -122,7 +122,7 @@ class Forecast:
         output_only: bool = False,
         weighting: Weighting | None = None,
     ) -> float:
-        """Forecast the certificate's total for a total-degree set; with a weighting, that after the second pass.
+        """Forecast the certificate's total for a total-degree set; with a weighting, the total after the second pass.
 
         If gradients will be taken, it is the larger of the forecasts for output and gradients, unless `output_only`.
         """
@@ -182,7 +182,7 @@ class Forecast:
 
         All others are certain to have a forecast above the target. They are even moments below the degree; if scores
         are so small that no moment can lower the bound, there are none. If a number of columns of squared deviations is
-        given, the forecast is `error` with a weighting of these.
+        given, the forecast is `error` with a weighting by these columns.
         """
         analysis, R = self.analysis, self.sampled_radii
         moments = list(range(0, degree, 2)) if analysis.radius >= _SMALL_RADIUS else []

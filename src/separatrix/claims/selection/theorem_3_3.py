@@ -5,8 +5,8 @@ has row sums up to 2 q t and column sums up to q t. So encodings of threshold 0.
 the theorem requires. The paper's own runs have delta above 1/2, and are shown for comparison.
 
 The statement is an O-tilde with d_e = Theta(q log T / delta^2): it promises no constant, and d_e is one of its
-logarithms. So what is judged are the powers: where a variable grows, the time over d_e may grow as the bound does and
-no faster. The times grow as d_e (T / (2 d) + 1 / (4 epsilon)) / eta, so that the power of T is nearly constant from T =
+logarithms. So the check judges the powers: as a variable grows, the time divided by d_e must not grow faster than the
+bound. The times grow as d_e (T / (2 d) + 1 / (4 epsilon)) / eta, so that the power of T is nearly constant from T =
 1024 on, and the power of 1/epsilon for epsilon up to 1e-3: separatrix.claims.selection.stochastic_times has times
 there. That law is proved by the claim beyond/theorem-3.3/time-law. So T^1 d^0 is also a valid upper bound, which a
 check of upper bounds must accept; as an exact law it is rejected there.
@@ -184,8 +184,8 @@ def theorem_3_3(
 ) -> Finding:
     """No time grows faster than the bound in any of its variables, d_e among them; and the largest rate.
 
-    The times grow as T + 1/epsilon, so that the power 2 of T is more than is needed, and so is the power 1 of d: that
-    of T comes near to 1, and there is no smaller bound than d^0.
+    The times grow as T + 1/epsilon, so that the bound's powers 2 of T and 1 of d are larger than necessary: the power
+    of T approaches 1, and d^0 is the smallest bound in d.
     """
     runs = [cell for cell in cells if "times" in cell.result]
     numbers: dict[str, float | str] = {"delta, at most": max(cell.result["delta"] for cell in runs)}

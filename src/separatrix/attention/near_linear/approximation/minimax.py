@@ -124,9 +124,9 @@ def _digits(degree: int, radius: float) -> int:
 def _first_reference(degree: int, R: Decimal) -> list[Decimal]:
     """-R cos(phi_i) with (n + 1) phi_i + R sin(phi_i) = pi i, to 30 bits, so that every machine computes the same.
 
-    Without the second term these are the extrema of Chebyshev's polynomial. With it they are asymptotically those of
-    r: the zeros of a polynomial that is level in the weight exp(-s) have the density
-    (n + 1 - s) / (pi sqrt(R^2 - s^2)), as long as that is positive.
+    Without the second term these are the extrema of Chebyshev's polynomial. With it they are asymptotically the extrema
+    of r: the zeros of a polynomial that equioscillates with the weight exp(-s) have the density (n + 1 - s) / (pi
+    sqrt(R^2 - s^2)), as long as that is positive.
     """
     n, shift = degree + 1, min(float(R), 0.9 * (degree + 1))
     points = []

@@ -105,7 +105,7 @@ WHOLE = ("numbers", "masks", "table", "exponents", "bounds", "own_exponents", "t
 
 
 class Way(NamedTuple):
-    """What a kernel is compiled for.
+    """The compile-time options of a kernel.
 
     Attributes:
         order: The order; 4 stands for all orders from 4 on.

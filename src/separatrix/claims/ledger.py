@@ -276,7 +276,8 @@ class Claim:
     def accepts(self, neighbour: Neighbour, cells: Sequence[CellResult], verdict: Verdict = Verdict.HOLDS) -> bool:
         """Whether the check fails to reject a neighbour on the evidence that gave the claim its verdict.
 
-        A neighbour is rejected by failing. Where the claim is only illustrated, leaving it undecided rejects it too.
+        A neighbour is rejected by failing. If the claim is only illustrated, an undecided neighbour counts as rejected
+        too.
         """
         rejecting = (*_REJECTS, Verdict.UNDECIDED) if verdict is Verdict.ILLUSTRATED else _REJECTS
         return self.check(cells, **neighbour.constants).verdict not in rejecting

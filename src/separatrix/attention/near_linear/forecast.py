@@ -1,7 +1,7 @@
 r"""A forecast of the certified error: sums over all tuples are replaced by those over a sample with a fixed seed.
 
 For a degree g there is a Chebyshev polynomial for every even moment m below it (see `remainder`), up to 60 of them, and
-to make one takes a millisecond. `Forecast.moments_in_reach` bounds the forecasts of all of them from below at once,
+computing one takes a millisecond. `Forecast.moments_in_reach` bounds the forecasts of all of them from below at once,
 from the Chebyshev coefficients |c_j| that each leaves out, so that few are made. R is the bound on the scores of a
 query. Rounding is proportional to M = sum_p |a_p| R^p. The coefficients below m are Taylor's, so
 M >= sum_{p<m} R^p / p!; and M >= P(R) >= exp(R) - R^m factor, in which `factor` is at most what the tolerance leaves

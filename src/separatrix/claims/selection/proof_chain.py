@@ -105,9 +105,9 @@ def steps(chain: Chain) -> dict[str, float]:
     Above alpha*, in the upper part of the interval, the upper end falls by less than alpha does; in its lower part, by
     less than the two parts are apart, which is (S2). Below alpha*, alpha rises by less than its distance to the next
     upper end, which is alpha* until s has passed 1 / sqrt(T q); above alpha*, alpha falls by less than its distance to
-    the lower end. The others are the least steps of C, the two stages, the loss at the end, and all steps to epsilon
-    against those that the proof counts. The first quotient is proportional to kappa, and (S2) to eta, so their slack
-    shows how much larger kappa and eta could be.
+    the lower end. The others are the least steps of C, the two stages, the loss at the end, and the number of all steps
+    to epsilon divided by the proof's number. The first quotient is proportional to kappa, and (S2) to eta, so their
+    slack shows how much larger kappa and eta could be.
     """
     T, q, eta, x = chain.T, chain.q, chain.eta, chain.x
     turn, least = 1 / math.sqrt(T * q), 1 - 0.1 * x

@@ -54,10 +54,10 @@ def unseparated(at: str, printed: str, consequence: str = "") -> Erratum:
 def leaning_products(kind: Literal["equal", "signs"], q: int, T: int, lean: float, width: int, seed: int) -> Floats:
     """The products p_j of the last encoding with the T - 1 orthonormal ones.
 
-    "equal": all are `lean`. "signs": the orthonormal encodings are distinct rows of the Hadamard matrix of order
-    `width`, chosen at random, and the last has signs of expectation `lean` times the column sums of these rows, but 1
-    in the first column, where all rows agree. So each product has the expectation `lean`, less up to T `lean` / width,
-    and a standard deviation of about 1 / sqrt(width).
+    "equal": all products are `lean`. "signs": the orthonormal encodings are distinct rows of the Hadamard matrix of
+    order `width`, chosen at random, and the last has signs of expectation `lean` times the column sums of these rows,
+    but 1 in the first column, where all rows agree. So each product has the expectation `lean`, less up to T `lean` /
+    width, and a standard deviation of about 1 / sqrt(width).
     """
     if kind == "equal":
         if lean * lean * (T - 1) > 1:

@@ -12,7 +12,8 @@ depends on R, d, the tolerance and, through rho, on the number of tokens and of 
 has to bound the sum of magnitudes scale sum_l |q_l k_1,l ...| too, as bounds on entries and Hoelder's inequality do.
 
 All of this is computed in float64, and the output is then rounded to its type, by u (1 + the above) of |v|_max, u half
-the distance from 1 to the next number of the type. A tolerance is kept with that, or refused when a plan is made.
+the distance from 1 to the next number of the type. The output satisfies the tolerance including this rounding;
+otherwise planning raises an error.
 """
 
 from __future__ import annotations

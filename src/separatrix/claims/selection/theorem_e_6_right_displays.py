@@ -57,7 +57,7 @@ OVERLAP = (
 
 @experiment(version=2, name="selection.theorem_e6_right_displays")
 def quotients(T: int, q: int, d: int, width: int, delta: float, seed: int) -> dict[str, object]:
-    """Each display as the largest quotient of its two sides, s from 1 / sqrt(T q) to nearly 1 / q.
+    """The largest quotient of the two sides of each display, for s from 1 / sqrt(T q) to nearly 1 / q.
 
     `overlap` is the largest overlap that delta allows. The pair has the violations of the displays of `STEPS` with the
     printed constants and with 1 - c and 1 + c; `without q` has the two sums of constants over what they must not

@@ -15,9 +15,9 @@ Computed coordinates are those of another problem, whose scores differ from the 
 
     |s' - s| <= |q_i| max_j |k_j| (|B_q^T B_k - I| + gamma_{3d+16} |B_q| |B_k|),
 
-Euclidean and Frobenius norms, the defect of the two computed matrices being measured. The last coordinates are dropped
-as long as their amplitudes, which are added to the drift, are negligible. Any invertible matrices give correct results;
-good ones lower the rank. Moments are those of query and keys in the coordinates of the plain frame, of at most
+Euclidean and Frobenius norms, where the defect is measured on the two computed matrices. The last coordinates are
+dropped as long as their amplitudes, which are added to the drift, are negligible. Any invertible matrices give correct
+results; good ones lower the rank. Moments are those of query and keys in the coordinates of the plain frame, of at most
 `_TOKENS` of each, evenly spaced.
 """
 

@@ -1,7 +1,7 @@
 """Ratios against peers and against the machine's own roofline.
 
-A benchmark is a module of this package with a function `rows()` that gives rows; `python -m benchmarks` finds it.
-A row is a `Row`, or anything with a `name`, `seconds` and `peer_seconds` where there is no target.
+A benchmark is a module of this package with a function `rows()` that yields rows; `python -m benchmarks` finds it. A
+row is a `Row`, or anything with a `name`, `seconds` and `peer_seconds` if there is no target.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison: what was measured here, and the same of a peer, a roofline or a limit.
+    """One comparison: our measurement, and that of a peer, or a roofline, or a limit.
 
-    `unit` is "s" for seconds, "B" for bytes, "" for a plain number. The smaller the better: the target is
-    measured / peer_measured <= at_most, and without one the row only informs. A peer that was not run is None,
-    and `note` says why.
+    `unit` is "s" for seconds, "B" for bytes, "" for a plain number. Smaller is better: the target is measured /
+    peer_measured <= at_most; a row without `at_most` has no target. A peer that was not run is None, and `note` says
+    why.
 
     >>> row = Row("order 3, n = 512", 0.25, "einsum", 2.0, at_most=0.2)
     >>> row.ratio, row.reached
@@ -37,10 +37,10 @@ class Row:
 
     @property
     def reached(self) -> bool | None:
-        """None where there is nothing to reach or nothing to compare with."""
+        """None if there is no target or no measurement of a peer."""
         return None if self.ratio is None or self.at_most is None else self.ratio <= self.at_most
 
 
 def as_row(row: Any) -> Row:
-    """The row itself, or the `Row` of a name and two times."""
+    """The row itself if it is a `Row`, or a `Row` made from a name and two times."""
     return row if isinstance(row, Row) else Row(row.name, row.seconds, "its peer", row.peer_seconds)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [names...]`: run the benchmarks, print a table of each and save it as JSON."""
+"""`python -m benchmarks [names...]`: run the benchmarks, print a table for each and save it as JSON."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def cells(row: Row) -> list[str]:
 
 
 def report(title: str, rows: list[Row], load: float | None) -> dict[str, Any]:
-    """What is saved: the rows, on which machine and with which versions, and how busy it was before."""
+    """The saved results: the rows, the machine, the versions, and the load of the machine before the run."""
     about = {name: value for name, value in doctor.machine() if name not in ("load", "GPU")}
     installed = dict(doctor.versions())
     about |= {name: installed[name] for name in ("python", "torch", "separatrix")}
@@ -76,7 +76,7 @@ def rows_of(saved: dict[str, Any]) -> list[Row]:
 
 
 def caution(load: float | None) -> str:
-    """A sentence for results that are not worth keeping, or nothing."""
+    """A warning if the machine was too busy for the results to be useful, or an empty text."""
     if load is None:
         return "The load of this machine is not known: it may have been busy."
     return f"The load average was {load:.2f} before the run: these results are not worth keeping." * (load > QUIET)
@@ -116,7 +116,7 @@ def folder_of(machine: dict[str, str]) -> str:
 
 
 def write_figure(saved: dict[str, Any]) -> None:
-    """Draw time against length where the documents show it."""
+    """Draw the figure of time against length for the documents."""
     machine = f"{saved['machine']['processor']}, {saved['machine']['torch threads']} threads."
     FIGURE.write_text(svg(rows_of(saved), machine))
 
@@ -142,9 +142,9 @@ def main(
         bool, typer.Option("--compile", help="With gpu: compile the kernels in Triton for GPUs, and time nothing.")
     ] = False,
 ) -> None:
-    """Measure, print a table and save it. Run it on a machine that does nothing else.
+    """Measure, print a table and save it. Run the benchmarks on an otherwise idle machine.
 
-    The name gpu is for the kernels in Triton, on the GPU of this machine; it is run only if it is named, and alone.
+    The name `gpu` selects the Triton kernels on the GPU of this machine; they run only if `gpu` is the only name.
     """
     if compile_only and names != ["gpu"]:
         raise typer.BadParameter("--compile is for the benchmark gpu: python -m benchmarks gpu --compile")
@@ -158,7 +158,7 @@ def main(
         for file in sorted(output.glob("*/lengths.json")):
             write_figure(json.loads(file.read_text()))
         return
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None  # our own work must not count: before all of it
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else None  # before the benchmarks
     console = Console() if sys.stdout.isatty() else Console(width=180)
     if warning := caution(load):
         console.print(f"[yellow]{warning}[/]")

@@ -1,7 +1,7 @@
 """A compiled transformer: a training step of two layers, by `torch.compile` against eager, in one graph.
 
 The model is pre-norm, width 128, with a network of 512 hidden units in each layer. Attention is one node of the graph,
-computed by the same code either way: what the compiler can make faster is what is around it.
+computed by the same code in both cases; the compiler can only speed up the operations around it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CASES = (
 
 
 class Block(nn.Module):
-    """A layer of a transformer: attention, then a network, each of the norm of what it is added to."""
+    """A pre-norm transformer layer: attention, then a feed-forward network, each with a residual connection."""
 
     def __init__(self, case: Case, width: int) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    """The mean loss of predicting each next token, by an embedding, two layers and a linear layer."""
+    """The mean next-token loss of a model with an embedding, two layers and a linear output layer."""
 
     def __init__(self, case: Case, width: int = WIDTH) -> None:
         super().__init__()
@@ -71,7 +71,7 @@ class Transformer(nn.Module):
 
 
 def row(case: Case, *, seconds: float = 10.0, backend: str = "inductor") -> Row:
-    """Forwards and backwards, compiled and eager in turn; the graphs that were made are counted."""
+    """The time of a forward and backward pass, compiled and eager alternately, and the number of compiled graphs."""
     torch.manual_seed(0)
     model = Transformer(case)
     tokens = torch.randint(CLASSES, (case.batch, case.n + 1))

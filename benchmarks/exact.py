@@ -47,7 +47,7 @@ def draw(order: int, n: int, d: int, heads: int = 1) -> Inputs:
 
 
 def naive(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
-    """Order 3 as one would write it first: all scores, their softmax, the weighted sum."""
+    """A straightforward order 3: all scores, their softmax, the weighted sum."""
     S = torch.einsum("...il,...jl,...kl->...ijk", query, *keys) / query.shape[-1]
     P = torch.softmax(S.flatten(-2), -1).view_as(S)
     return torch.einsum("...ijk,...jl,...kl->...il", P, *values)
@@ -60,7 +60,7 @@ def attended_pairs(n: int) -> Tensor:
 
 
 def masked_einsum(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
-    """Causal attention of order 3 as one would write it: all scores, a mask, their softmax, the weighted sum."""
+    """A straightforward causal attention of order 3: all scores, a mask, their softmax, the weighted sum."""
     n = query.shape[-2]
     S = torch.einsum("...il,...jl,...kl->...ijk", query, *keys) / query.shape[-1]
     P = torch.softmax(S.flatten(-2).masked_fill(~attended_pairs(n), -torch.inf), -1).view_as(S)
@@ -68,26 +68,26 @@ def masked_einsum(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor
 
 
 def naive_bytes(n: int, d: int) -> int:
-    """What `naive` holds at once for one head: the scores, their softmax and a copy for the product, and n^2 d more."""
+    """The peak memory of `naive` for one head: the scores, their softmax, a copy for the product, and n^2 d numbers."""
     return 4 * n * n * (3 * n + d)
 
 
 def materialised(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
-    """PyTorch's fused attention over the rows of the column-wise Kronecker products; building them counts."""
+    """PyTorch's fused attention over the column-wise Kronecker products; the time includes computing these products."""
     K, V = column_kronecker(*keys), column_kronecker(*values)
     return F.scaled_dot_product_attention(query, K, V, scale=1 / query.shape[-1])
 
 
 def masked_materialised(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
-    """The same with a causal mask of all pairs; building the mask counts."""
+    """PyTorch's fused attention over all pairs with a causal mask; the time includes building the mask."""
     K, V = column_kronecker(*keys), column_kronecker(*values)
     mask = attended_pairs(query.shape[-2])
     return F.scaled_dot_product_attention(query, K, V, attn_mask=mask, scale=1 / query.shape[-1])
 
 
 def flex(n: int, is_causal: bool) -> Attend:
-    """PyTorch's FlexAttention over all pairs of n keys, compiled, with a block mask that is made beforehand."""
-    torch._dynamo.reset()  # after eight shapes it would run without being compiled
+    """PyTorch's FlexAttention over all pairs of n keys, compiled, with a block mask that is not part of the time."""
+    torch._dynamo.reset()  # after eight shapes PyTorch would no longer compile it
     compiled = torch.compile(flex_attention, dynamic=False)
 
     def attends(batch: Tensor, head: Tensor, query: Tensor, pair: Tensor) -> Tensor:
@@ -103,7 +103,7 @@ def flex(n: int, is_causal: bool) -> Attend:
 
 
 def in_blocks(block: int) -> Attend:
-    """The same for about `block` key tuples at a time, some rows of the last sets times all others', merged by LSE."""
+    """PyTorch's fused attention over blocks of about `block` key tuples, merged by their log-sum-exp."""
 
     def attend(query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor]) -> Tensor:
         K, V = column_kronecker(*keys[:-1]), column_kronecker(*values[:-1])
@@ -123,7 +123,7 @@ def in_blocks(block: int) -> Attend:
 
 
 def _blocked_peers(order: int, n: int) -> dict[str, Attend]:
-    """The blocked peers that differ: a block holds at least one row of the last set and at most all."""
+    """The blocked peers without duplicates: a block holds at least one row of the last set and at most all rows."""
     steps = {min(n, max(1, block // n ** (order - 2))): block for block in BLOCKS}
     return {f"{step * n ** (order - 2)} tuples a block": in_blocks(block) for step, block in steps.items()}
 
@@ -134,7 +134,7 @@ def _on(attends: dict[str, Attend], inputs: Inputs) -> dict[str, Callable[[], ob
 
 @torch.no_grad()
 def forward(order: int, n: int, d: int, *, seconds: float = 5.0) -> list[Row]:
-    """One head, against every peer and the roofline."""
+    """The rows of calls with one head, against every peer and the roofline."""
     name, inputs, blocked = f"order {order}, n = {n}, d = {d}", draw(order, n, d), _blocked_peers(order, n)
     limit = roofline.attention_seconds(n**order, d)
     best = alternate(_on({OURS: sx.tensor_attention, MATERIALISED: materialised, **blocked}, inputs), seconds=seconds)
@@ -142,7 +142,7 @@ def forward(order: int, n: int, d: int, *, seconds: float = 5.0) -> list[Row]:
     naive_rows = []
     if order == 3:
         einsum, note = None, f"not run: it needs {naive_bytes(n, d) / 2**30:.1f} GiB"
-        if naive_bytes(n, d) < EINSUM_LIMIT:  # apart from the others, for it is slow: three rounds will do
+        if naive_bytes(n, d) < EINSUM_LIMIT:  # timed separately in three rounds, because it is slow
             again = alternate(_on({OURS: sx.tensor_attention, EINSUM: naive}, inputs), seconds=0.0, rounds=3)
             best[OURS], einsum, note = min(best[OURS], again[OURS]), again[EINSUM], ""
         naive_rows = [Row(name, best[OURS], EINSUM, einsum, 1.0, note=note)]
@@ -158,7 +158,7 @@ def forward(order: int, n: int, d: int, *, seconds: float = 5.0) -> list[Row]:
 
 
 def _of_peers() -> float:
-    """What long calls are to take of the time of PyTorch's fused kernels, which AVX-512 helps more than AVX2 does."""
+    """The target ratio of long calls to PyTorch's fused kernels, which gain more from AVX-512 than from AVX2."""
     return 0.8 if torch.backends.cpu.get_cpu_capability() == "AVX512" else 0.65
 
 
@@ -220,7 +220,7 @@ def windowed(n: int, d: int, heads: int, windows: tuple[int, int], *, seconds: f
 
 @torch.no_grad()
 def causal(n: int, d: int, *, seconds: float = 5.0) -> Row:
-    """Order 3 with and without causality: the causal volume is a third."""
+    """Order 3 with and without a causal mask, which leaves a third of the tuples."""
     inputs = draw(3, n, d)
     attends = {"causal": partial(sx.tensor_attention, is_causal=True), "full": sx.tensor_attention}
     best = alternate(_on(attends, inputs), seconds=seconds)
@@ -229,7 +229,7 @@ def causal(n: int, d: int, *, seconds: float = 5.0) -> Row:
 
 @torch.no_grad()
 def order_two(n: int, d: int, heads: int, *, is_causal: bool = False, seconds: float = 4.0) -> Row:
-    """PyTorch's own attention, through our call and without it."""
+    """PyTorch's own attention, called through our function and called directly."""
     query, (key,), (value,) = draw(2, n, d, heads)
     functions: dict[str, Callable[[], object]] = {
         OURS: lambda: sx.tensor_attention(query, key, value, is_causal=is_causal, scale=1 / d),
@@ -247,7 +247,7 @@ def gradients(attend: Attend, inputs: Inputs) -> Callable[[], tuple[Tensor, ...]
 
     def call() -> tuple[Tensor, ...]:
         out = attend(leaves[0], leaves[1 : len(keys) + 1], leaves[len(keys) + 1 :])
-        return torch.autograd.grad(out, leaves, query)  # any tensor of the output's shape: the query is at hand
+        return torch.autograd.grad(out, leaves, query)  # any tensor of the output's shape
 
     return call
 
@@ -261,7 +261,7 @@ def backward(n: int, d: int, heads: int, *, seconds: float = 6.0) -> list[Row]:
 
 
 def causal_backward(n: int, d: int, heads: int, *, seconds: float = 5.0) -> Row:
-    """Order 3 forward and backward, with and without causality."""
+    """Order 3 forward and backward, with and without a causal mask."""
     inputs = draw(3, n, d, heads)
     attends = {"causal": partial(sx.tensor_attention, is_causal=True), "full": sx.tensor_attention}
     best = alternate({name: gradients(attend, inputs) for name, attend in attends.items()}, seconds=seconds)

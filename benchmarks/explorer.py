@@ -1,9 +1,10 @@
 """The explorer in a browser: how long a reader waits for the first figure of each tab, and for a change to be drawn.
 
-The page itself takes the time: from its navigation until the figure is there in outline and until Plotly has drawn it
-(see `first_figure`), and from a key on a control until Plotly has drawn it anew. For changes `separatrix explore` runs
-as its own process, and chromium visits it, driven by Playwright; a note has what the server's process spent on the
-change, and what it sent, which are telling on a busy machine too. Every visit begins with an empty cache.
+The page itself measures the times: from navigation until the outline of the figure is painted and until Plotly has
+drawn the figure (see `first_figure`), and from a key press on a control until Plotly has redrawn it. For changes
+`separatrix explore` runs as its own process, and chromium visits it, driven by Playwright; a note has the CPU time of
+the server's process for the change and the bytes it sent, which are reliable on a busy machine too. Every visit begins
+with an empty cache.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ WARMING = 20.0
 
 @dataclass(frozen=True)
 class View:
-    """A view of the explorer: its address, what is drawn there, and the control that a key changes, if any."""
+    """A view of the explorer: its address, the element that is drawn, and the control that a key changes, if any."""
 
     name: str
     address: str
@@ -85,7 +86,7 @@ class Server:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def settle(self) -> None:
-        """Wait until the process has nothing to do for a second, as after it has computed the first figures."""
+        """Wait until the process has been idle for a second, for example after it has computed the first figures."""
         deadline = time.monotonic() + WARMING
         before = -1.0
         while (now := self.spent()) > before + 0.03 and time.monotonic() < deadline:
@@ -95,7 +96,7 @@ class Server:
 
 @contextmanager
 def serving() -> Iterator[Server]:
-    """The explorer over an empty folder of results, until it is asked for no more."""
+    """Run the explorer on an empty folder of results while the context is open."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-u", "-m", "separatrix", "explore", "--port", "0", "--no-token", "--store", folder]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -132,13 +133,13 @@ def change(browser: Any, server: Server, view: View) -> Change:
     control.press(view.key)
     seconds = page.evaluate("() => window.changed") / 1000
     page.wait_for_load_state("networkidle")
-    page.wait_for_timeout(300)  # what is still being computed belongs to this change
+    page.wait_for_timeout(300)  # the CPU time of background work that is still running counts for this change
     context.close()
     return Change(seconds, server.spent() - before, sum(sizes))
 
 
 def rows() -> list[Row]:
-    """Outline, first figure and a change of each view against what a reader may wait: the best of several visits."""
+    """Best times of outline, first figure and a change of each view over several visits, against their targets."""
     program = shutil.which("chromium")
     return [] if program is None else [*_firsts(program), *_changes(program)]
 

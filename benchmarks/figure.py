@@ -41,7 +41,7 @@ def curves(rows: Sequence[Row], kind: str) -> dict[str, list[tuple[int, float]]]
 
 
 def crossover(exact: list[tuple[int, float]], near_linear: list[tuple[int, float]]) -> float | None:
-    """The length from which near-linear attention takes less, on the straight lines between the points; None if none.
+    """The length from which near-linear attention is faster, by linear interpolation between the points, or None.
 
     >>> round(crossover([(10, 1.0), (1000, 100.0)], [(10, 10.0), (1000, 10.0)]))
     100

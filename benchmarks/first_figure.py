@@ -1,8 +1,8 @@
-"""How long a reader waits for the first figure of a view of the explorer, in a browser that nothing else looks into.
+"""How long a reader waits for the first figure of a view of the explorer, in a browser that no other program controls.
 
-A browser that is driven by another program, as by Playwright, notes where in a script things happen; for that Chromium
-reads the whole of Plotly again, twice, which takes half a second that no reader waits. So here chromium is started
-alone, and the page itself tells the server when it was drawn.
+A browser that is controlled by another program, such as Playwright, records positions in scripts; for this Chromium
+parses all of Plotly two more times, which adds half a second that no reader would wait. So this benchmark starts
+chromium without such a program, and the page reports to the server when it was drawn.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ STARTED = 4
 """Seconds that the browser is given to start, before it visits a view."""
 PATIENCE = 60.0
 
-# A figure is drawn when it has marks in it. Of a list the first item is enough. An outline is there when a frame that
-# has it was painted.
+# A figure counts as drawn when it contains marks. A list counts as drawn when it has its first item. An outline counts
+# as drawn when a frame that contains it was painted.
 _WATCH = """(selector => {
   const painted = new MessageChannel();
   let outlinedAt = null;
@@ -49,7 +49,7 @@ _WATCH = """(selector => {
 
 
 class Watched:
-    """The explorer over an empty folder of results; its pages tell when they were drawn."""
+    """The explorer on an empty folder of results; its pages report when they were drawn."""
 
     def __init__(self, folder: Path) -> None:
         app = make_app(folder)
@@ -78,7 +78,7 @@ class Watched:
         return response
 
     def visit(self, program: str, address: str, drawn: str) -> tuple[float | None, float]:
-        """The seconds from the navigation to the outline of what is drawn, if it has one, and to what is drawn."""
+        """The seconds from navigation to the outline of the figure, if there is one, and to the figure."""
         self.address, self.drawn = address, drawn
         with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
             command = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -94,7 +94,7 @@ class Watched:
 
 @contextmanager
 def watched() -> Iterator[Watched]:
-    """The explorer, after it has computed what its first visitor would wait for."""
+    """The explorer, after it has computed the figures for which its first visitor would wait."""
     with tempfile.TemporaryDirectory() as folder:
         made = Watched(Path(folder))
         Thread(target=made.server.run, daemon=True).start()

@@ -1,8 +1,8 @@
 """Score forms: the pairwise form factorised against the product form, and all forms against public packages.
 
-`strassen-attention` and `simplicial-attention` are compared where they are installed; they are no dependency. Their
-outputs must agree with ours to the rounding of float32. The scale of strassen-attention divides queries alone, not the
-products of two keys: ours is then 1 for queries that are scaled before.
+`strassen-attention` and `simplicial-attention` are optional, and compared only if they are installed. Their outputs
+must agree with ours to the rounding of float32. In strassen-attention the scale divides only queries, not the products
+of two keys, so our call has scale 1 and queries that are already scaled.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def gradients(attend: Call, tensors: list[Tensor], scale: float, is_causal: bool
 
 
 def of_product_form(n: int, d: int, *, seconds: float = 5.0) -> Iterator[Row]:
-    """The factorised algorithm against the same scores as a product form of dimension 3 d."""
+    """The factorised algorithm against a product form of dimension 3 d with the same scores."""
     tensors, scale = draw(1, n, d), d**-0.5
     for causality, is_causal in (("", False), (", causal", True)):
         name, peer, call = f"pairwise, n = {n}, d = {d}{causality}", "product form", (tensors, scale, is_causal)

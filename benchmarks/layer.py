@@ -1,4 +1,4 @@
-"""The bounded layer: causal against not causal, forward and with backward, and against its multiply-adds."""
+"""The bounded layer: causal against non-causal, forward and backward, and against the time of its multiply-adds."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def rows() -> list[Row]:
     note = f"rank {rank}"
     causal, whole = times(forward)
     # For each monomial, and each column of the values and one more for the weights, a token is added to two running
-    # sums, their product is taken, and the query is multiplied with it and added up. The sums are in float64.
+    # sums, whose product is multiplied by the query's monomial and added to the output. The sums are in float64.
     multiply_adds = multiply_add_seconds(N * HEADS * rank * 4 * (D + 1), torch.float64)
     causal_trained, whole_trained = times(trained)
     return [

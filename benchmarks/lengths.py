@@ -1,4 +1,4 @@
-"""Time against length, order 3: exact and near-linear attention, causal and not, the peers, and what `auto` takes."""
+"""Time against length at order 3: exact and near-linear attention, causal and non-causal, peers, and `auto`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Attend = Callable[[Tensor, Sequence[Tensor], Sequence[Tensor]], object]
 
 
 def methods(n: int, is_causal: bool) -> dict[str, Attend]:
-    """What may be run at a length."""
+    """The methods that can run at a length."""
     certified = partial(sx.certified_attention, tolerance=TOLERANCE, is_causal=is_causal)
     found: dict[str, Attend] = {
         EXACT: partial(sx.tensor_attention, is_causal=is_causal),
@@ -43,7 +43,7 @@ def methods(n: int, is_causal: bool) -> dict[str, Attend]:
 
 @torch.no_grad()
 def curve(is_causal: bool, *, seconds: float = 1.0) -> list[Row]:
-    """All methods at all lengths that they can do."""
+    """The times of all methods at all lengths that they support."""
     kind, rows, too_long = "causal" if is_causal else "not causal", [], set()
     for n in LENGTHS:
         query, keys, values = uniform(n, WIDTH)

@@ -1,8 +1,9 @@
 """Order 2 within 1e-3: certified attention against exact attention, and `auto` against the better certified method.
 
-Entries are normal of scale 0.5, one head. Exact attention without a certificate is computed by our kernels or, at d
-above 32 with AVX2, by PyTorch's fused one. A certified method that is far behind the other one is not run at the next
-length, which is four times as long: exact attention then takes 16 times as long and the polynomial method four times.
+Inputs have one head and normal entries with standard deviation 0.5. Exact attention without a certificate is computed
+by our kernels or, at d above 32 with AVX2, by PyTorch's fused kernel. A certified method that is far behind the other
+one is not run at the next length, which is four times as long: exact attention then takes 16 times as long and the
+polynomial method four times.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ def draw(n: int, d: int) -> tuple[Tensor, Tensor, Tensor]:
 
 @torch.no_grad()
 def rows_of(n: int, d: int, is_causal: bool, methods: set[str], *, seconds: float = 1.0) -> list[Row]:
-    """Both rows of a size; removes a certified method from `methods` if it is behind at longer sequences, too."""
+    """Return both rows of a size; remove a certified method from `methods` if it is slower at longer sequences too."""
     inputs = draw(n, d)
     certified = partial(sx.certified_attention, *inputs, tolerance=TOLERANCE, is_causal=is_causal)
     try:
         certified(method="polynomial") if "polynomial" in methods else None
-    except sx.SeparatrixError:  # no degree within the limits keeps the tolerance
+    except sx.SeparatrixError:  # no degree within the limits satisfies the tolerance
         methods.remove("polynomial")
     best = alternate(
         {

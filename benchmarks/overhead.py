@@ -1,4 +1,4 @@
-"""The overhead of a call: order 3 on tensors of a few numbers, with the time of the kernels and of autograd apart."""
+"""The overhead of a call: order 3 on tensors of a few entries, and the times of the kernels and of autograd."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def repeated(function: Callable[[], object], *, seconds: float = 0.5) -> float:
 
 
 def inputs(enable_gqa: bool) -> Inputs:
-    """One head; with grouped heads, four of queries that share two of keys and values."""
+    """Inputs with one head, or, for grouped heads, four query heads that share two key and value heads."""
     if not enable_gqa:
         return draw(3, N, D)
     query, keys, values = draw(3, N, D, 4)
@@ -59,7 +59,7 @@ def inputs(enable_gqa: bool) -> Inputs:
 
 
 def kernel_seconds(sizes: Inputs, options: dict[str, Any]) -> float:
-    """The time of the kernels alone for a call that is described already; nan if there are none."""
+    """The time of the kernels alone for a call whose arguments are already prepared; NaN without C++ kernels."""
     if native().library is None:
         return float("nan")
     call = check_call(*sizes, **{name: option for name, option in options.items() if name != "return_lse"})
@@ -69,7 +69,7 @@ def kernel_seconds(sizes: Inputs, options: dict[str, Any]) -> float:
 
 
 class _Nothing(torch.autograd.Function):
-    """Zeros in place of the output and of all gradients: what autograd takes for a function of five tensors."""
+    """Zeros in place of the output and of all gradients: the overhead of autograd for a function of five tensors."""
 
     @staticmethod
     def forward(ctx: Any, *tensors: Tensor) -> Tensor:

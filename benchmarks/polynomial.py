@@ -1,4 +1,4 @@
-"""Near-linear attention of order 3: linear in n, against exact attention, its products' roofline, ranks and memory."""
+"""Near-linear attention of order 3: growth in n, exact attention and the roofline as peers, ranks and memory."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def uniform(n: int, d: int, order: int = 3) -> tuple[Tensor, list[Tensor], list[
 
 
 def _products(n: int, rank: int, d_v: int, order: int, dtype: torch.dtype) -> float:
-    """The roofline: the products of all chunks, k - 1 of states and one of queries, on memory in cache.
+    """The roofline: for each chunk, k - 1 matrix products for the states and one for the queries, on data in cache.
 
     Chunks are as long as is best for the products, and never a power of two, which is bad for caches.
     """
@@ -40,7 +40,7 @@ def _products(n: int, rank: int, d_v: int, order: int, dtype: torch.dtype) -> fl
 
 
 def linear_growth(lengths: tuple[int, ...] = (10**4, 10**5, 10**6), d: int = 8) -> Iterator[Row]:
-    """Order 3, entries uniform in [-1, 1], tolerance 1e-5: time a token, and the longest against its roofline."""
+    """Order 3, entries uniform in [-1, 1], tolerance 1e-5: time per token, and the roofline of the longest sequence."""
     per_token: dict[int, float] = {}
     notes: dict[int, str] = {}
     roofline = math.inf
@@ -52,7 +52,7 @@ def linear_growth(lengths: tuple[int, ...] = (10**4, 10**5, 10**6), d: int = 8) 
             best = min(best, perf_counter() - start)
             assert result.plan.recipe is not None
             rank, dtype = result.plan.recipe.index_set.rank, result.plan.recipe.dtype
-            if n == lengths[-1]:  # between the rounds, so that both have the same chances on a busy machine
+            if n == lengths[-1]:  # timed between the rounds, so that other load on the machine affects both alike
                 roofline = min(roofline, _products(n, rank, d, 3, dtype))
         per_token[n] = best / n
         notes[n] = note = f"rank {rank}, {dtype}, certified {result.certificate.total:.1e}"
@@ -97,7 +97,7 @@ def against_exact(n: int = 2048, d: int = 8) -> Row:
 
 @torch.no_grad()
 def crossover(d: int, tolerance: float = 1e-5) -> Row:
-    """The length from which the polynomial method is the faster, by doubling, then one more step between."""
+    """The length from which the polynomial method is faster, found by doubling and one bisection step."""
 
     def times(n: int) -> tuple[float, float]:
         inputs = uniform(n, d)
@@ -124,7 +124,7 @@ def crossover(d: int, tolerance: float = 1e-5) -> Row:
 
 
 def ranks() -> Iterator[Row]:
-    """The rank that keeps 1e-3 in the worst case: the paper's count against total degree and against a shaped set."""
+    """The rank for a worst-case error of 1e-3: the paper's count against total degree and against a shaped set."""
     for d in (8, 16, 32, 64):
         for R in (0.5, 1.0, 2.0):
             degree = worst_case_degree(R, 1e-3)
@@ -149,7 +149,7 @@ def _weights(d: int) -> tuple[tuple[str, list[float]], ...]:
 
 
 def _shaped_rank(b: list[float], most: int) -> str:
-    """The smallest greedy set that leaves out no more than a worst-case 1e-3 allows, looked for up to `most`."""
+    """The smallest greedy set of size up to `most` whose omitted terms have a worst-case error of at most 1e-3."""
     left = math.exp(sum(b)) - 0.5e-3 * math.exp(-sum(b))
     total = 0.0
     for rank, alpha in enumerate(greedy_alphas(b, min(most, 20_000)).tolist(), start=1):

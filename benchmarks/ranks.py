@@ -1,8 +1,8 @@
-"""Ranks of near-linear attention: certified calls beside the bound by the values' range, and bounded layers.
+"""Ranks of near-linear attention: certified calls against an earlier bound by the range of values; bounded layers.
 
-Ranks depend on the inputs alone, and not on the machine. `BY_RANGE` are the ranks that were planned when certificates
-took the range of the values for every deviation, moments ended at the degree, and causal calls were planned by the
-largest term of their sample.
+Ranks depend only on the inputs, not on the machine. `BY_RANGE` are the ranks of an earlier version, whose certificates
+used the range of the values as a bound on every deviation, whose moments ended at the degree, and whose causal plans
+used the largest term of their sample.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def entries(order: int, distribution: str, size: float, n: int, d: int) -> tuple
 
 
 def certified_rank(order: int, is_causal: bool, distribution: str, size: float, tolerance: float, d: int) -> int | None:
-    """The rank that is planned; None if no rank keeps the tolerance."""
+    """The planned rank; None if no rank satisfies the tolerance."""
     inputs = entries(order, distribution, size, LENGTH, d)
     try:
         return sx.plan_attention(*inputs, tolerance=tolerance, is_causal=is_causal, method="polynomial").rank
@@ -85,7 +85,7 @@ def certified_rank(order: int, is_causal: bool, distribution: str, size: float, 
 
 
 def certified(dimensions: tuple[int, ...] = DIMENSIONS) -> Iterator[Row]:
-    """Ranks of certified calls over those by the range."""
+    """The ranks of certified calls, divided by the ranks in `BY_RANGE`."""
     for (order, is_causal, distribution, size, tolerance), before in BY_RANGE.items():
         causal = ", causal" if is_causal else ""
         for d, by_range in zip(DIMENSIONS, before, strict=True):
@@ -97,7 +97,7 @@ def certified(dimensions: tuple[int, ...] = DIMENSIONS) -> Iterator[Row]:
 
 
 def bounded() -> Iterator[Row]:
-    """Ranks of bounded layers and states of order 2, from the bound alone."""
+    """Ranks of bounded layers and states of order 2, computed only from the bound."""
     for tolerance in (1e-2, 1e-3):
         for radius in (0.5, 1.0, 2.0, 4.0):
             for d in DIMENSIONS:
@@ -110,7 +110,7 @@ def bounded() -> Iterator[Row]:
 
 @torch.no_grad()
 def time(order: int, is_causal: bool, d: int, n: int, tolerance: float) -> Row:
-    """A certified call, its plan included, beside the run and the certificate of the rank by the range."""
+    """The time of a certified call with its planning, against a run and a certificate at the rank in `BY_RANGE`."""
     by_range = BY_RANGE[order, is_causal, "normal", 0.5, tolerance][DIMENSIONS.index(d)]
     inputs = entries(order, "normal", 0.5, n, d)
     degree = next(g for g in range(99) if total_degree(d, g).rank == by_range)

@@ -1,4 +1,4 @@
-"""What the machine could do if the matrix products and exponentials of a computation were all it had to do."""
+"""A lower bound on the time of a computation: the time of its matrix products and exponentials alone."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from separatrix.native_tensors import TYPES
 def attention_seconds(volume: int, width: int, *, seconds: float = 0.5) -> float:
     """Seconds for a `volume` of scores in float32 with queries, keys and values of `width` columns.
 
-    A score is `width` multiply-adds, an exponential, and `width` multiply-adds again. They are timed in registers, by a
-    loop of our own kernels that loads and stores nothing, on all threads. Where there are no kernels it is the summed
-    best times of mm(out=), exp(out=), mm(out=) on the best block that stays in cache. Measuring takes some `seconds`.
+    A score is `width` multiply-adds, an exponential, and `width` multiply-adds again. Both are timed in registers, by a
+    loop of our kernels that loads and stores nothing, on all threads. Without the C++ kernels the result is the sum of
+    the best times of mm(out=), exp(out=), mm(out=) on the best block that stays in cache. The measurement takes about
+    `seconds`.
     """
     library = native().library
     if library is None:
@@ -28,7 +29,7 @@ def attention_seconds(volume: int, width: int, *, seconds: float = 0.5) -> float
 
 
 def multiply_add_seconds(count: int, dtype: torch.dtype, *, seconds: float = 0.5) -> float | None:
-    """Seconds for a `count` of multiply-adds in registers, on all threads; None where there are no kernels."""
+    """Seconds for a `count` of multiply-adds in registers, on all threads; None without the C++ kernels."""
     library = native().library
     return None if library is None else count * _seconds_each(library, dtype, seconds)[0]
 
@@ -50,16 +51,16 @@ def _seconds_each(library: ctypes.CDLL, dtype: torch.dtype, seconds: float) -> t
 
 
 def _arithmetic(library: ctypes.CDLL) -> Callable[..., int]:
-    """The loop of the kernels, of a type, tasks, and vectors of multiply-adds and of exponentials for each."""
+    """Run the kernels' loop: a dtype, the number of tasks, and vector multiply-adds and exponentials per task."""
     library.separatrix_arithmetic.argtypes = [ctypes.c_int64] * 4
     return library.separatrix_arithmetic  # type: ignore[no-any-return]
 
 
 def product_seconds(rows: int, inner: int, columns: int, dtype: torch.dtype, *, seconds: float = 0.2) -> float:
-    """The best time of one (rows x inner) @ (inner x columns), mm(out=), on the same memory over and over.
+    """The best time of one (rows x inner) @ (inner x columns), mm(out=), repeated on the same memory.
 
-    For a computation in chunks the roofline of its matrix products is the sum of this over the products of a chunk,
-    times the number of chunks.
+    For a computation in chunks, the roofline is the sum of this time over the matrix products of a chunk, times the
+    number of chunks.
     """
     generator = torch.Generator().manual_seed(0)
     left = torch.rand(rows, inner, dtype=dtype, generator=generator)

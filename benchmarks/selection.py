@@ -1,9 +1,9 @@
 """Training the selection transformer: our step against a straightforward autograd loop of the same run.
 
 The peer draws a fresh batch, a fresh encoding by rejection and the subset codes at every step, runs the transformer as
-it is defined, differentiates it by autograd and lets `torch.optim.SGD` update it. Ours does the same, with the data
-made ahead in threads and the gradient by formula. A stretch of steps of each is timed, in turns. The last row is the
-paper's longest run, with its validations, against two minutes.
+it is defined, differentiates it by autograd and lets `torch.optim.SGD` update it. Our step does the same, but
+background threads generate the data and the gradient is a closed formula. A number of steps of ours and of the peer are
+timed alternately. The last row is the paper's longest run, with its validations, against two minutes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RUN_SECONDS = 120.0
 
 
 def rows() -> Iterator[Row]:
-    """A step at each batch size the paper gives, then the whole run."""
+    """A step at each batch size of the paper, then the whole run."""
     for batch in (256, 128):
         paper = paper_settings("stochastic", "sgd", "zero", batch=batch)
         bare = _endless(dataclasses.replace(paper, validation_T=(), validation_q=(), validate_every=STRETCH))
@@ -49,7 +49,7 @@ def _endless(settings: TrainingSettings) -> TrainingSettings:
 
 
 class Autograd:
-    """The loop one would write first, for the same settings."""
+    """A straightforward training loop with autograd, for the same settings."""
 
     def __init__(self, settings: TrainingSettings) -> None:
         self.settings = settings
@@ -62,7 +62,7 @@ class Autograd:
             self.step()
 
     def step(self) -> None:
-        """X and E meet W and V separately, which spares the peer a copy of E for every example."""
+        """X and E are multiplied by W and V separately, so that the peer need not copy E for every example."""
         s, W, V = self.settings, self.model.W, self.model.V
         X = torch.randn(s.batch, s.T, s.d, generator=self.source)
         y = torch.rand(s.batch, s.T, generator=self.source).topk(s.q).indices

@@ -1,8 +1,8 @@
-"""Exact probabilities against the simulation they replace, and our simulator against the loop one would write.
+"""Exact probabilities against the simulation they replace, and our simulator against a straightforward loop.
 
 The literal simulation builds both inputs of a trial and evaluates four networks, each with its n x n attention matrix
-written out as in the paper's definition. One trial of every setting of Figures 4, 5 and 7 is timed and taken a hundred
-times, as often as the paper repeats it.
+written out as in the paper's definition. One trial of every setting of Figures 4, 5 and 7 is timed, and its time is
+multiplied by 100, the number of repetitions in the paper.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Attention = SelfAttention | CrossAttention
 
 
 def rows() -> Iterator[Row]:
-    """All settings of Figures 4, 5, 7: exactly, and simulated in both ways; then a setting of Figure 3."""
+    """All settings of Figures 4, 5, 7: exact and simulated by both programs; then a setting of Figure 3."""
     settings = [s for name in PANELS if name[0] in "457" for s in panel_settings(name) if isinstance(s, Attention)]
     generator = torch.Generator().manual_seed(0)
     prepared = [(setting, setting.weight_matrix(), setting.threshold) for setting in settings]
@@ -60,7 +60,7 @@ def rows() -> Iterator[Row]:
 
 
 def _exactly(settings: list[Attention]) -> None:
-    """From cold caches; within the run, settings that differ in m only share their single-vector probabilities."""
+    """Caches are empty at first; settings that differ only in m then share their single-vector probabilities."""
     for module in (self_attention_module, cross_attention_module):
         module._mixture.cache_clear()
         module._tables.cache_clear()

@@ -1,7 +1,7 @@
 """Short sequences, order 3: the worst ratio over head dimensions and numbers of heads, against the best peer.
 
-The peers are PyTorch's fused attention over all pairs of keys, and the einsum, which autograd differentiates; the table
-of exact attention has a few sizes with FlexAttention, which takes many seconds to compile for each.
+The peers are PyTorch's fused attention over all pairs of keys, and the einsum, which autograd differentiates;
+FlexAttention, which takes many seconds to compile for each size, is in the table of exact attention at a few sizes.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ def times(n: int, d: int, heads: int, is_causal: bool, backward: bool, *, second
 
 
 def worst(n: int, is_causal: bool, backward: bool) -> Row:
-    """The row of the size whose ratio is the worst.
+    """The row of the size with the worst ratio.
 
-    The worst of many is likely one that other work has disturbed, so it is measured again for longer, at most
-    `AGAIN` times, and the best time of each function counts.
+    The worst of many measurements was probably disturbed by other processes, so it is repeated with more rounds, at
+    most `AGAIN` times, and the best time of each function is used.
     """
     measured = {size: times(n, *size, is_causal, backward) for size in sizes(n)}
 

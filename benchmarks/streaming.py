@@ -1,4 +1,4 @@
-"""Attention to a stream: the time of a decoded token, against the tokens seen and against exact decoding."""
+"""Attention to a stream: the time per decoded token after growing numbers of tokens, against exact decoding."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LENGTHS = (10**3, 10**4, 10**5, 10**6)
 
 
 def _tokens(n: int, heads: tuple[int, ...] = ()) -> Tensor:
-    """Query, two keys, two values of n tokens, entries uniform in [-0.9, 0.9]."""
+    """A query, two keys and two values of n tokens, with entries uniform in [-0.9, 0.9]."""
     return 0.9 * (2 * torch.rand(5, *heads, n, D, generator=torch.Generator().manual_seed(0)) - 1)
 
 
@@ -40,7 +40,7 @@ def _decode(state: sx.TensorAttentionState, heads: tuple[int, ...] = ()) -> Call
 
 @torch.no_grad()
 def growth() -> Iterator[Row]:
-    """A decoded token, appended and attended, after more and more of them."""
+    """The time to append and attend one token, after growing numbers of tokens."""
     states = {n: _filled(n) for n in LENGTHS}
     best = alternate({str(n): _decode(state) for n, state in states.items()}, seconds=4.0)
     least = min(best.values())
@@ -51,7 +51,7 @@ def growth() -> Iterator[Row]:
 
 @torch.no_grad()
 def many_heads(n: int = 10**6, heads: int = 8) -> Row:
-    """A decoded token of several heads, its certificate read each time."""
+    """The time of a decoded token with several heads, including reading its certificate."""
     state = _filled(n, (heads,))
     step = _decode(state, (heads,))
 
@@ -66,7 +66,7 @@ def many_heads(n: int = 10**6, heads: int = 8) -> Row:
 
 @torch.no_grad()
 def against_exact(n: int) -> Row:
-    """Exact decoding keeps all keys and values, and weighs n^2 pairs a token."""
+    """Exact decoding stores all keys and values, and computes n^2 weights per token."""
     q, k1, k2, v1, v2 = _tokens(n)
     best = alternate(
         {"state": _decode(_filled(n)), "exact": lambda: sx.tensor_attention(q[-1:], [k1, k2], [v1, v2])}, seconds=2.0

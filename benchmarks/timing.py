@@ -1,4 +1,4 @@
-"""How things are measured: alternating, in one process, the best of several; and the memory a call takes."""
+"""Measures time (the best of several alternating rounds in one process) and the memory of a call."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from separatrix.native import native
 def alternate(functions: Mapping[str, Callable[[], object]], *, seconds: float, rounds: int = 5) -> dict[str, float]:
     """The best time of each function, over rounds that run each of them once.
 
-    After a round that does not count there are at least `rounds`, and more until `seconds` have passed. Every other
-    round runs backwards, so that none always follows the same one. The best is what the machine can do: whatever
-    else runs on it only adds time.
+    After a warm-up round there are at least `rounds` rounds, and more until `seconds` have passed. Every other round
+    runs in reverse order, so that no function always follows the same function. The best time is the closest to the
+    undisturbed time, because other processes can only add time.
     """
     for function in functions.values():
         function()
@@ -36,11 +36,11 @@ def alternate(functions: Mapping[str, Callable[[], object]], *, seconds: float, 
 
 
 def peak_bytes(function: Callable[[], object]) -> int:
-    """The most that PyTorch's CPU allocator held at once during a call, results included, above what it held before.
+    """The peak memory of PyTorch's CPU allocator during a call, including results, minus the memory before the call.
 
-    Unlike the resident set it does not depend on what the process did earlier. What our kernels hold at once is counted
-    by themselves and added. Workspaces that a library of matrix products takes for itself pass through neither and are
-    not seen. The call is made twice, so that what is made once and kept does not count.
+    Unlike the resident set size, this peak does not depend on earlier work of the process. Our kernels count the memory
+    that they allocate, and their peak is added. Workspaces that a BLAS library allocates are not counted. The call runs
+    twice, so that values cached by the first run are not counted.
     """
     function()
     _highest_of_kernels()
@@ -55,7 +55,7 @@ def peak_bytes(function: Callable[[], object]) -> int:
 
 
 def _highest_of_kernels() -> int:
-    """The most bytes that the kernels held at once since this was asked last."""
+    """The peak number of bytes that the kernels held since the last call of this function."""
     library = native().library
     if library is None:
         return 0

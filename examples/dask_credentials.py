@@ -1,9 +1,9 @@
 """Credentials for a Dask cluster: ``python examples/dask_credentials.py FOLDER`` writes them as Dask's configuration.
 
-Every process of the cluster whose variable DASK_CONFIG names the folder encrypts what it sends, and talks only to
-processes that have the same credentials. Whoever has them can run code on the cluster, so only you can read the folder.
-They are valid for a year. Dask's scratch files, from which it also imports, are in the same folder, and the HTTP
-servers of its processes, which require no credentials, serve nothing.
+If the environment variable DASK_CONFIG of a process is the folder, the process encrypts its connections and accepts
+only processes with the same credentials. Anyone with the credentials can run code on the cluster, so only you can read
+the folder. The credentials are valid for a year. The configuration also puts Dask's scratch files, from which Dask
+imports code, into this folder, and disables all pages of Dask's HTTP servers, which require no credentials.
 """
 
 from __future__ import annotations

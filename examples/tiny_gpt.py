@@ -36,7 +36,7 @@ class GPT(nn.Module):
 
 
 def train(steps: int, length: int = 64, batch: int = 16) -> list[float]:
-    """Train on the help texts of Python, character by character; the loss of every step."""
+    """Train on the help texts of Python, character by character, and return the loss of every step."""
     text = "".join(topics[name] for name in sorted(topics))
     alphabet = sorted(set(text))
     tokens = torch.tensor([alphabet.index(character) for character in text[:200_000]])

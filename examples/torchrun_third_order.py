@@ -1,9 +1,9 @@
-"""Third-order attention to a sequence that lies in shards on several processes, forward and backward.
+"""Third-order attention over a sequence that is sharded over several processes, forward and backward.
 
     torchrun --nproc-per-node 4 examples/torchrun_third_order.py --tokens 250000
 
-Every rank draws its own shard. What is checked: the output and all gradients against the same attention in one
-process, the output against `certified_attention` too, and that a rank sends as many bytes for a tenth of the tokens.
+Every rank draws its own shard. The program compares the output and all gradients with those of one process, compares
+the output with `certified_attention`, and checks that a rank sends the same number of bytes for a tenth of the tokens.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WIDTH, BOUND = 8, 1.0
 def shard(rank: int, tokens: int) -> list[Tensor]:
     """Query, two key sets, two value sets, and the gradient of the loss with respect to the output; all in [-1, 1].
 
-    Values are large where their keys are, so that which pairs are attended shows in the output.
+    Values are large at the positions of large keys, so that the output depends on which pairs are attended.
     """
     generator = torch.Generator().manual_seed(rank)
     query, key1, key2, slope = (2 * torch.rand(tokens, WIDTH, generator=generator) - 1 for _ in range(4))
@@ -42,12 +42,12 @@ def attend(tensors: list[Tensor], tolerance: float, group: dist.ProcessGroup | N
 
 
 def largest_difference(tensors: list[Tensor], expected: list[Tensor]) -> list[float]:
-    """Of each tensor, relative to the largest magnitude in what was expected."""
+    """The largest error of each tensor, relative to the largest magnitude of its expected value."""
     return [float((a - b).abs().max() / b.abs().max()) for a, b in zip(tensors, expected, strict=True)]
 
 
 def gathered(tensors: list[Tensor], tokens: int) -> list[Tensor] | None:
-    """The shards of all ranks one after the other, on rank 0."""
+    """The shards of all ranks, concatenated on rank 0."""
     first = dist.get_rank() == 0
     whole = []
     for x in tensors:

@@ -1,10 +1,10 @@
-"""The kernels in Triton: compiled ahead of time for GPUs that need not be there, and timed on one that is.
+"""The Triton kernels: compiled ahead of time, which needs no GPU, and timed on the GPU of this machine.
 
-- `targets`: the GPUs that are compiled for, with their limits and peaks.
-- `disassembled`: the innermost loops of a compiled kernel, counted.
-- `modelled`: what a visible score costs in a whole kernel.
-- `compiled`: what the compilers make of each configuration that ships, as a table.
-- `timed`: correctness and times on the GPU at hand.
+- `targets`: the GPUs for which kernels are compiled, with their limits and peaks.
+- `disassembled`: counts the instructions in the innermost loops of a compiled kernel.
+- `modelled`: the cost of a visible score in a whole kernel.
+- `compiled`: a table of the compiled code of each shipped configuration.
+- `timed`: correctness and times on the GPU of this machine.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ NONE = "No GPU was found that PyTorch can use: nothing was timed. `--compile` ne
 
 
 def main(compile_only: bool, output: Path) -> None:
-    """Compile and save the table, or time the kernels on this machine's GPU and save that as JSON.
+    """Compile the kernels and save a table, or time them on this machine's GPU and save the times as JSON.
 
     Args:
-        compile_only: Whether to compile alone, for which no GPU is needed.
+        compile_only: Whether to compile without timing, which needs no GPU.
         output: The folder of the results.
 
     Raises:

@@ -1,12 +1,12 @@
-"""What the compilers make of the kernels in Triton, for GPUs that need not be there: one row for each configuration.
+"""A table of the compiled Triton kernels, which needs no GPU: one row for each configuration.
 
-Registers and spills are those of NVIDIA's binaries and those that AMD's assembly carries as metadata; both compilers
-come with Triton. What a score costs is counted in the innermost loop of the disassembled kernel (`disassembled`), and
-with windows for the whole kernel, with masked scores and the instructions around the loops (`modelled`). The
+Registers and spills are read from NVIDIA's binaries and from the metadata of AMD's assembly; both compilers come with
+Triton. The cost of a score is counted in the innermost loop of the disassembled kernel (`disassembled`); with windows
+the cost is that of the whole kernel, including masked scores and the instructions around the loops (`modelled`). The
 throughput is an estimate from the peaks of the GPU's matrix units and of the instructions that it issues, calibrated on
 a published time of FBGEMM's kernel.
 
-A row has a digest of everything it is made from. `compile_all` compiles only the rows whose digest has changed.
+A row has a digest of all its inputs. `compile_all` compiles only the rows whose digest has changed.
 """
 
 from __future__ import annotations
@@ -105,13 +105,13 @@ WHOLE = ("numbers", "masks", "table", "exponents", "bounds", "own_exponents", "t
 
 
 class Way(NamedTuple):
-    """What a kernel is compiled for.
+    """The compile-time options of a kernel.
 
     Attributes:
-        order: The order, 4 for all from there on.
-        hidden: Whether there is causality, and a window on each set.
-        masked: Whether there are masks. Loops without comparisons are in kernels without masks alone.
-        alone: Whether tiles are packed with query heads that share keys, and the rows of a tile have one position.
+        order: The order; 4 stands for all orders from 4 on.
+        hidden: Whether there are a causal mask and a window on each key set.
+        masked: Whether there are masks. Only kernels without masks have loops without comparisons.
+        alone: Whether tiles are packed with query heads that share keys, and all rows of a tile have the same position.
         split: Whether tiles are packed, with several positions, and several programs divide the steps of a tile.
     """
 
@@ -197,33 +197,35 @@ entries, and the others one for each set."""
 
 @dataclass(frozen=True)
 class Compiled:
-    """What a compiler made of a kernel.
+    """The properties of a compiled kernel.
 
     Attributes:
         target: The GPU.
         kernel: The kernel.
-        kind: The kind of its products.
-        width: The columns of keys and of values.
-        way: Whether anything is hidden; of near-linear attention, the number of key sets and which pass it is.
-        block: Queries and inner keys of a block, warps, and stages of the pipeline.
+        kind: The kind of the kernel's matrix products.
+        width: The number of columns of keys and of values.
+        way: For exact attention, whether there are masks; for near-linear attention, the number of key sets and the
+            pass.
+        block: The numbers of queries and inner keys of a block, of warps, and of pipeline stages.
         registers: Vector registers of a thread.
-        spilled: Bytes of a thread that its registers do not hold and local memory does.
+        spilled: Bytes of registers that a thread spills to local memory.
         moved: Scalar registers that AMD's compiler keeps in lanes of vector registers; these are not in memory.
         shared_bytes: Bytes of shared memory.
-        matrix: Instructions for matrix units in the text of the kernel; 0 where multiply-adds do their work.
-        instructions_per_score: Instructions of threads for one score, in the innermost loop; of several such loops, in
-            the one without comparisons. This and the next four are None where no loop has exponentials (near-linear
+        matrix: The number of matrix instructions in the disassembled kernel; 0 if it uses ordinary multiply-adds.
+        instructions_per_score: Thread instructions per score in the innermost loop; if there are several, in the loop
+            without comparisons. This field and the next four are None if no loop has exponentials (near-linear
             attention, and float64).
         exponentials_per_score: Exponentials for one score.
         matrix_products_per_score: Multiply-adds of matrix units for one score, over the columns; None on Blackwell
-            (sm_100, sm_103), where the shapes of matrix instructions are not in their text. So is the next.
-        replication: How often the work of a score is done: exponentials, or matrix products over those needed.
-        local_memory_in_loop: Instructions of that loop that read or write local memory.
-        border_per_score: Instructions of threads for one score in the costliest of the innermost loops, where there are
-            windows alone (`COSTED`, `PACKED`); so is the next.
-        around: Instructions of a thread in the loop around the innermost ones, without these.
-        inexact: How many kinds of instructions are approximate or flush subnormal numbers.
-        digest: A hash of everything that the row is made from (see `digest`).
+            (sm_100, sm_103), where the shapes of matrix instructions are not in their text. The next field is None
+            there too.
+        replication: How often the threads repeat the work of a score, by exponentials or by matrix products.
+        local_memory_in_loop: Instructions of the innermost loop that read or write local memory.
+        border_per_score: Thread instructions per score in the costliest innermost loop; this field and the next are
+            counted only with windows (`COSTED`, `PACKED`).
+        around: Instructions of a thread in the enclosing loop, without those of its innermost loops.
+        inexact: The number of kinds of instructions that are approximate or flush subnormal numbers.
+        digest: A hash of all inputs of the row (see `digest`).
     """
 
     target: str
@@ -249,7 +251,7 @@ class Compiled:
 
     @property
     def of(self) -> tuple[str, str, str, int, str]:
-        """What `configurations` calls the row."""
+        """The name of the row in `configurations`."""
         return self.target, self.kernel, self.kind, self.width, self.way
 
     @property
@@ -259,9 +261,9 @@ class Compiled:
 
     @property
     def whole(self) -> Cost | None:
-        """What a visible score costs in the whole kernel (see `modelled`), where there are windows, on NVIDIA's GPUs.
+        """The cost of a visible score in the whole kernel with windows (see `modelled`), on NVIDIA's GPUs.
 
-        It is None elsewhere: AMD's compiler orders loops such that the code around them cannot be told from their text.
+        It is None for AMD's GPUs: the order of loops in their assembly does not show which code is around them.
         """
         if self.border_per_score is None or self.around is None or TARGETS[self.target].vendor != "cuda":
             return None
@@ -273,13 +275,13 @@ class Compiled:
 
     @property
     def estimate(self) -> float:
-        """An estimate of 10^9 scores a second (see `estimate`), visible ones where there are windows."""
+        """The estimated throughput in 10^9 scores per second (see `estimate`); with windows, of visible scores."""
         instructions, computed = self.whole or (self.instructions_per_score, 1.0)
         return estimate(TARGETS[self.target], self.kernel, self.kind, self.width, instructions, computed)
 
 
 def configurations() -> Iterator[tuple[str, str, str, int, str]]:
-    """Everything that is compiled: a target, a kernel, a kind of product, a width and what is hidden."""
+    """All compiled configurations: a target, a kernel, a kind of product, a width and the masks."""
     for name, kernel, kind, width in product(TARGETS, KERNELS, KINDS, WIDTHS):
         for way in WAYS_OF[kind]:
             order, hidden = WAYS[way][:2]
@@ -310,7 +312,7 @@ def configurations() -> Iterator[tuple[str, str, str, int, str]]:
             yield name, "scan_back", "float64", width, "any key sets"
             yield name, "scan_back", "float64", width, "any key sets, whole"
             yield name, "append_tokens", "float32", width, "sums"
-            yield name, "ask_states", "float32", width, f"{near_linear.MOST_SETS} key sets"  # fewer have less code
+            yield name, "ask_states", "float32", width, f"{near_linear.MOST_SETS} key sets"  # most code
 
 
 def _ships(name: str, kind: str, order: int) -> bool:
@@ -320,7 +322,7 @@ def _ships(name: str, kind: str, order: int) -> bool:
 
 
 def _is_compiled(name: str, kind: str, width: int, way: str) -> bool:
-    """Whether a kernel of exact attention that ships is compiled, or left to the compilers of its users."""
+    """Whether a shipped kernel of exact attention is compiled here, and not only on the machines of users."""
     if name in FULL:
         return width in WIDEST or (way in ("everything hidden", COSTED) and kind != "float16")
     if name in LIKE and (way, kind) == (COSTED, "bfloat16"):
@@ -331,7 +333,7 @@ def _is_compiled(name: str, kind: str, width: int, way: str) -> bool:
 
 
 def block_of(target: Target, kernel: str, kind: str, width: int, way: str) -> Configuration:
-    """The block of a configuration on a target; of near-linear attention, monomials and tokens."""
+    """The block of a configuration on a target; for near-linear attention, its numbers of monomials and tokens."""
     dtype, _, _, precision = KINDS[kind]
     if kernel in AROUND:
         rows = {"check_range": 1, "prepare": ENTRIES_AROUND, "copy_sets": ENTRIES_AROUND}
@@ -348,7 +350,7 @@ def block_of(target: Target, kernel: str, kind: str, width: int, way: str) -> Co
 
 
 def constants_of(target: Target, kernel: str, kind: str, width: int, way: str) -> dict[str, Any]:
-    """What a kernel is compiled for, by the names of its arguments."""
+    """The values of a kernel's compile-time arguments, by name."""
     block = block_of(target, kernel, kind, width, way)
     if kernel in AROUND:
         sets = WAYS[way][0] - 1
@@ -396,7 +398,7 @@ def constants_of(target: Target, kernel: str, kind: str, width: int, way: str) -
 
 @dataclass(frozen=True)
 class Source:
-    """What Triton's compiler takes for one configuration: a kernel, its arguments, and the compiler's options."""
+    """The input of Triton's compiler for one configuration: a kernel, its arguments, and the compiler's options."""
 
     program: Any
     signature: dict[str, Any]
@@ -406,7 +408,7 @@ class Source:
 
 
 def source_of(name: str, kernel: str, kind: str, width: int, way: str) -> Source:
-    """What is compiled for one configuration and a target."""
+    """The input of the compiler for one configuration and a target."""
     target = TARGETS[name]
     _, narrow, wide, _ = KINDS[kind]
     block, constants = block_of(target, kernel, kind, width, way), constants_of(target, kernel, kind, width, way)
@@ -431,7 +433,7 @@ def source_of(name: str, kernel: str, kind: str, width: int, way: str) -> Source
 
 
 def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
-    """What Triton's compiler gives for one configuration and a target: its texts and its metadata."""
+    """The output of Triton's compiler for one configuration and a target: code and metadata."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
@@ -445,7 +447,7 @@ def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
 
 
 def inexact(vendor: str, text: str) -> set[str]:
-    """The instructions of a text that are not rounded correctly or flush subnormal numbers, and modes that flush.
+    """The instructions and modes in a kernel's code that round incorrectly or flush subnormal numbers.
 
     >>> sorted(inexact("cuda", "fma.rn.f32 %f1, %f2, %f3, %f4; ex2.approx.ftz.f32 %f5, %f6; add.ftz.f32 %f1, %f2;"))
     ['add.ftz.f32', 'ex2.approx.ftz.f32']
@@ -460,7 +462,7 @@ def inexact(vendor: str, text: str) -> set[str]:
 
 
 def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Compiled:
-    """Compile one configuration for a target, and look at what came out."""
+    """Compile one configuration for a target, and count the instructions of the compiled code."""
     target = TARGETS[name]
     made, block = make(name, kernel, kind, width, way), block_of(target, kernel, kind, width, way)
     if target.vendor == "cuda":
@@ -494,9 +496,10 @@ def compile_one(name: str, kernel: str, kind: str, width: int, way: str) -> Comp
 
 
 def compile_row(name: str, kernel: str, kind: str, width: int, way: str) -> Compiled:
-    """What `compile_one` gives, with the cost of border tiles and of the code around the loops for `PACKED` tiles too.
+    """The result of `compile_one`; for `PACKED` tiles also the costs of border tiles and of the code around the loops.
 
-    The code of `compile_one` is part of the digests of all rows, and this is part of those of `PACKED` rows alone.
+    The code of `compile_one` is part of the digests of all rows; the code of this function is part of the digests of
+    `PACKED` rows only.
     """
     row = compile_one(name, kernel, kind, width, way)
     if way == PACKED:
@@ -508,7 +511,7 @@ def compile_row(name: str, kernel: str, kind: str, width: int, way: str) -> Comp
 
 
 def costs_of(loops: list[Loop], target: Target, kernel: str, width: int, block: Configuration) -> dict[str, Any]:
-    """What one score of a block costs in the innermost loops, by the fields of `Compiled`: in the cheapest of them.
+    """The cost of one score of a block in the cheapest innermost loop, by the fields of `Compiled`.
 
     >>> loops, block = [Loop(64, 16, 2048, 0, 9), Loop(96, 16, 2048, 0, 9)], Configuration(128, 32, 8, 2)
     >>> list(costs_of(loops, TARGETS["sm_80"], "attend", 2, block).values())
@@ -541,10 +544,11 @@ def costs_of(loops: list[Loop], target: Target, kernel: str, width: int, block: 
 def estimate(
     target: Target, kernel: str, kind: str, width: int, instructions: float | None, computed: float = 1.0
 ) -> float:
-    """An estimate of 10^9 scores a second, for each of which `computed` scores are computed.
+    """The estimated throughput in 10^9 visible scores per second, if `computed` scores are computed for each of them.
 
-    With the instructions of a score it is modelled as the time of its matrix products and then that of issuing its
-    instructions, times `_CALIBRATION`. Without, it is an upper bound by the peaks of products and exponentials.
+    If the instructions per score are known, the time of a score is that of its matrix products plus that of issuing its
+    instructions, times `_CALIBRATION`. Otherwise the estimate is an upper bound by the peaks of products and
+    exponentials.
 
     >>> round(estimate(TARGETS["sm_80"], "attend", "bfloat16", 64, None))
     1219
@@ -560,7 +564,7 @@ def estimate(
     products = target.tera[kind] / (2 * width * sum(PRODUCTS[kernel]) * computed)
     if instructions is None:
         return 1e3 * min(products, target.exponentials)
-    if kind == "float32":  # whose multiply-adds are among the instructions
+    if kind == "float32":  # the multiply-adds of these kinds are counted as instructions
         return 1e3 * _CALIBRATION * target.issued / instructions
     return 1e3 * _CALIBRATION / (1 / products + instructions / target.issued)
 
@@ -592,7 +596,7 @@ def _type(name: str, narrow: str, wide: str) -> str:
 
 
 def _of_amdgcn(asm: dict[str, Any]) -> tuple[int, int, int]:
-    """Vector registers, bytes spilled, and scalar registers that were moved to vector ones, from the metadata."""
+    """The vector registers, spilled bytes, and scalar registers kept in vector registers, from the metadata."""
 
     def number(name: str) -> int:
         return int(re.search(rf"^\s*\.{name}:\s+(\d+)", asm["amdgcn"], re.M)[1])  # type: ignore[index]
@@ -602,10 +606,10 @@ def _of_amdgcn(asm: dict[str, Any]) -> tuple[int, int, int]:
 
 
 def digest(name: str, kernel: str, kind: str, width: int, way: str) -> str:
-    """A hash of everything that a row is made from.
+    """A hash of all inputs of a row.
 
-    That is Triton's version, the target, the code of the kernel and of all functions that it calls, its arguments and
-    options, and the code that counts instructions; comments and docstrings are not part of it.
+    The inputs are Triton's version, the target, the code of the kernel and of all functions that it calls, its
+    arguments and options, and the code that counts instructions, without comments and docstrings.
     """
     source = source_of(name, kernel, kind, width, way)
     parts = (version("triton"), name, kernel, kind, width, way, *_counting(), *code_of(source.program))
@@ -617,14 +621,14 @@ def digest(name: str, kernel: str, kind: str, width: int, way: str) -> str:
 
 @cache
 def _counting() -> tuple[str, ...]:
-    """The code that makes a row of what the compiler gives."""
+    """The code that makes a row from the output of the compiler."""
     parts = (disassembled, costs_of, compile_one, inexact)
     return (*(_parsed(inspect.getsource(part)) for part in parts), repr((MATRIX, PRODUCTS)))
 
 
 @cache
 def code_of(program: Any) -> tuple[str, ...]:
-    """The code of a kernel and of all functions that it calls, and the numbers that they read, without comments."""
+    """The code of a kernel and of all functions that it calls, without comments, and the constants that they read."""
     functions, texts = [program], []
     for function in functions:
         tree = ast.parse(inspect.getsource(function.fn))
@@ -659,7 +663,7 @@ def _parsed(code: str) -> str:
 
 
 def compile_all(known: list[Compiled], workers: int = 2) -> list[Compiled]:
-    """The rows of everything that ships: those of `known` whose digest has not changed, and all others compiled."""
+    """The rows of all shipped configurations; rows of `known` with an unchanged digest are not compiled again."""
     rows, needed = {row.digest: row for row in known}, {digest(*which): which for which in configurations()}
     missing = [which for digest, which in needed.items() if digest not in rows]
     if missing:
@@ -669,10 +673,10 @@ def compile_all(known: list[Compiled], workers: int = 2) -> list[Compiled]:
 
 
 def faults(rows: list[Compiled]) -> list[str]:
-    """A sentence for each configuration that ships and should not: by what it spills, shares, repeats or is made of.
+    """An error message for each shipped configuration with too many spills, too much shared memory, or repeated work.
 
-    A kernel may spill registers outside of its innermost loop, where that was counted. Where blocks were chosen by cost
-    (`CHOSEN`), no work is repeated.
+    A kernel whose innermost loop was counted may spill registers outside of this loop. Kernels whose blocks were chosen
+    by cost (`CHOSEN`) must not repeat work.
     """
     sentences = []
     for row in rows:
@@ -687,7 +691,8 @@ def faults(rows: list[Compiled]) -> list[str]:
         if row.shared_bytes > TARGETS[row.target].shared:
             sentences.append(f"{what}: {row.shared_bytes} bytes of shared memory, of {TARGETS[row.target].shared}.")
         if limit is not None and row.way in (COSTED, PACKED):
-            # On Blackwell, the text does not tell matrix products; exponentials tell repeated work.
+            # On Blackwell the code does not show the sizes of matrix products, so repeated work is counted by
+            # exponentials.
             repeated = row.exponentials_per_score if row.target in BLACKWELL else row.replication
             cost, most = (row.instructions_per_score, repeated), (limit, 1.0)
             if any(number is None or number > largest for number, largest in zip(cost, most, strict=True)):
@@ -701,7 +706,7 @@ def faults(rows: list[Compiled]) -> list[str]:
 
 
 def save(rows: list[Compiled], folder: Path = RESULTS) -> None:
-    """Write the table as JSON, a line for each row, and as Markdown."""
+    """Write the table as JSON, with one line per row, and as Markdown."""
     head = {"triton": version("triton"), "columns": [field.name for field in fields(Compiled)]}
     lines = [json.dumps(list(astuple(row)), separators=(",", ":")) for row in rows]
     text = json.dumps(head)[:-1] + ', "rows": [\n' + ",\n".join(lines) + "\n]}\n"
@@ -710,7 +715,7 @@ def save(rows: list[Compiled], folder: Path = RESULTS) -> None:
 
 
 def load(folder: Path = RESULTS) -> dict[str, Any]:
-    """What was saved, with the rows as `Compiled`."""
+    """The saved table, with the rows as `Compiled`."""
     saved: dict[str, Any] = json.loads((folder / "gpu-compiled.json").read_text())
     rows = [dict(zip(saved["columns"], row, strict=True)) for row in saved["rows"]]
     saved["rows"] = [Compiled(**{**row, "block": tuple(row["block"])}) for row in rows]
@@ -729,7 +734,7 @@ def _cell(number: float | None) -> str:
 
 
 def _summary(rows: list[Compiled]) -> list[str]:
-    """The cost of a score with causality and windows, forward and backward: in the innermost loops, and in all."""
+    """The cost of a score with a causal mask and windows, forward and backward: in the innermost loops and in total."""
     costed = {(row.target, row.kernel, row.width, row.way): row for row in rows if row.whole}
     lines = [
         f"## Causality and windows of {INNER_WINDOW} and {PREFIX_WINDOW}, bfloat16, order 3",

@@ -1,8 +1,8 @@
 """The innermost loops of a compiled kernel that compute scores, counted instruction by instruction.
 
 NVIDIA's machine code is disassembled by the `nvdisasm` that comes with Triton; AMD's compiler writes assembly. A loop
-is the code between a label and a later branch to it. It computes scores if it has exponentials of float32, one for each
-score unless threads repeat each other's work.
+is the code between a label and a later branch to it. A loop computes scores if it has float32 exponentials: one for
+each score, unless threads repeat work.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class Loop:
     Attributes:
         instructions: Instructions of a thread.
         exponentials: Exponentials of a thread.
-        multiply_adds: Multiply-adds of matrix units, of one warp; None if the text does not say.
+        multiply_adds: Multiply-adds of matrix units, of one warp; None if the code does not show their number.
         local: Instructions that read or write local memory.
-        around: Instructions of the enclosing loop that are in none of its innermost loops; 0 if there is none.
+        around: Instructions of the enclosing loop, without those of its innermost loops; 0 without an enclosing loop.
     """
 
     instructions: int
@@ -53,7 +53,7 @@ def sass(cubin: bytes) -> str:
 
 
 def resources(cubin: bytes) -> tuple[int, int]:
-    """The registers of a thread and the bytes that it has on its stack, where registers are spilled."""
+    """The numbers of registers and of stack bytes of a thread; spilled registers are on the stack."""
     text = _tool("cuobjdump", "--dump-resource-usage", cubin=cubin)
     found = re.search(r"REG:(\d+) STACK:(\d+) SHARED:\d+ LOCAL:(\d+)", text)
     if found is None:
@@ -72,7 +72,7 @@ def _tool(name: str, *options: str, cubin: bytes) -> str:
 
 
 def score_loops(vendor: str, text: str) -> list[Loop]:
-    """The innermost loops of a text that have exponentials, in its order.
+    """The innermost loops with exponentials, in the order of the code.
 
     >>> inner = "/*10*/ MUFU.EX2 R1, R2 ; \\n /*20*/ HMMA.16816.F32.BF16 R4 ; \\n /*30*/ @P0 BRA `(.L_x_1) ; \\n"
     >>> score_loops("cuda", ".L_x_0:\\n.L_x_1:\\n " + inner + " /*40*/ @P1 BRA `(.L_x_0) ; \\n")

@@ -1,8 +1,9 @@
-"""What a visible score costs in a whole kernel, from the counted loops: peeled tiles, border tiles, and around them.
+"""The cost of a visible score in a whole kernel, from counts of its loops over full and border tiles and around them.
 
-A kernel of exact attention computes whole tiles of scores. With causality and a window, the first and the last tiles of
-a block hold scores that are masked, and their loops compare positions. Between two runs of its innermost loops, a
-kernel also loads rows, multiplies them and adds up sums. All this is divided by the scores that are visible.
+A kernel of exact attention computes whole tiles of scores. With a causal mask and a window, the first and the last
+tiles of a block contain masked scores, and their loops compare positions. Between two runs of its innermost loops, a
+kernel also loads rows, multiplies them and adds up sums. The cost of all this is divided by the number of visible
+scores.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ INNER_WINDOW, PREFIX_WINDOW = 512, 32
 
 
 class Tiles(NamedTuple):
-    """The tiles of one run over a windowed set: without masked scores, with some, and the share of visible scores."""
+    """The numbers of tiles of a block without and with masked scores, and the share of visible scores."""
 
     peeled: int
     border: int
@@ -24,8 +25,8 @@ class Tiles(NamedTuple):
 def tiles(rows: int, step: int, window: int) -> Tiles:
     """The tiles of `rows` x `step` scores that a block of rows visits, far from the ends of the sequence.
 
-    The rows are consecutive positions. Each sees `window` consecutive positions of the other set, the next row those
-    one further. Tiles begin at the first position that a row sees.
+    The rows are consecutive positions. Each row sees `window` consecutive positions of the other set; those of the next
+    row are shifted by one. Tiles begin at the first position that a row sees.
 
     >>> tiles(128, 64, 512), tiles(64, 64, 512)
     (Tiles(peeled=6, border=4, visible=0.8), Tiles(peeled=7, border=2, visible=0.8888888888888888))
@@ -36,7 +37,7 @@ def tiles(rows: int, step: int, window: int) -> Tiles:
 
 
 class Cost(NamedTuple):
-    """Thread-instructions of a visible score, and the computed scores for each visible one."""
+    """The number of thread instructions and of computed scores per visible score."""
 
     instructions: float
     computed: float
@@ -45,17 +46,17 @@ class Cost(NamedTuple):
 def whole_cost(
     kernel: str, queries: int, keys: int, threads: int, peeled: float, border: float, around: int, alone: bool = False
 ) -> Cost:
-    """The cost of a visible score with causality and windows of `INNER_WINDOW` and `PREFIX_WINDOW`.
+    """The cost of a visible score in causal attention with windows of `INNER_WINDOW` and `PREFIX_WINDOW`.
 
     Args:
         kernel: A kernel of exact attention.
         queries: Queries of its block.
         keys: Inner keys of its block.
         threads: Threads of a program.
-        peeled: Thread-instructions of a computed score in the loop without comparisons.
-        border: The same in the loop with comparisons.
-        around: Instructions of a thread in the enclosing loop that are in none of its innermost loops.
-        alone: Whether all queries of a block have one position: they are of different heads that share keys.
+        peeled: Instructions of a thread for each score in the loop without comparisons of positions.
+        border: Instructions of a thread for each score in the loop with comparisons of positions.
+        around: Instructions of a thread in the enclosing loop, without those of its innermost loops.
+        alone: Whether all queries of a block have the same position, because they belong to heads that share keys.
 
     >>> cost = whole_cost("attend", 128, 64, 256, 9.0, 17.0, 512)
     >>> cost.computed, round(cost.instructions, 2)
@@ -63,7 +64,7 @@ def whole_cost(
     >>> whole_cost("attend", 128, 64, 256, 9.0, 17.0, 512, alone=True)
     Cost(instructions=11.0, computed=1.0)
     """
-    if kernel == "inner_gradient":  # its innermost loop goes over the prefix keys, for each tile
+    if kernel == "inner_gradient":  # the innermost loop of this kernel runs over the prefix keys of each tile
         rows, step, runs = keys, queries, 1 / PREFIX_WINDOW
         found = tiles(rows, step, INNER_WINDOW)
         runs *= found.peeled + found.border

@@ -13,20 +13,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Target:
-    """A GPU that is compiled for.
+    """A GPU for which the kernels are compiled.
 
     Attributes:
-        name: The name that its compiler knows it by.
+        name: The name of the GPU in its compiler.
         vendor: "cuda" or "hip".
         arch: The architecture as Triton names it.
         lanes: Threads of a warp.
         shared: The largest number of bytes of shared memory that one program may have.
-        shared_total: That of a multiprocessor, which its programs divide among them.
+        shared_total: Bytes of shared memory of a multiprocessor, which its programs share.
         registers: Vector registers of 32 bits for each lane of a scheduler, to be divided among its warps.
         warps: The largest number of warps of a scheduler.
         schedulers: Schedulers of a multiprocessor.
-        granule: Registers are given out in multiples of this.
-        tera: Peak of 10^12 floating-point operations a second, for each kind of product.
+        granule: Registers are allocated in multiples of this number.
+        tera: The peak throughput in 10^12 floating-point operations per second, for each kind of product.
         processors: Multiprocessors.
         clock: The boost clock, in 10^9 cycles a second.
     """
@@ -47,14 +47,14 @@ class Target:
 
     @property
     def exponentials(self) -> float:
-        """Peak of 10^12 exponentials of float32 a second: 16 a cycle and multiprocessor."""
+        """The peak throughput in 10^12 float32 exponentials per second: 16 per cycle and multiprocessor."""
         return self.processors * 16 * self.clock * 1e-3
 
     @property
     def issued(self) -> float:
-        """Peak of 10^12 instructions of threads a second: each scheduler issues one instruction of a warp in a cycle.
+        """The peak of 10^12 thread instructions per second: a scheduler issues one warp instruction per cycle.
 
-        A warp of AMD's has 64 threads and takes 4 cycles on 16 lanes.
+        A warp of an AMD GPU has 64 threads, and an instruction takes 4 cycles on 16 lanes.
         """
         lanes = self.lanes if self.vendor == "cuda" else 16
         return self.processors * self.schedulers * lanes * self.clock * 1e-3
@@ -70,7 +70,7 @@ class Target:
         return min(by_registers, self.shared_total // shared if shared else by_registers)
 
     def occupancy(self, registers: int, shared: int, warps: int) -> float:
-        """The share of a multiprocessor's warps that programs with these needs fill.
+        """The occupancy: the share of a multiprocessor's warps that programs with these requirements fill.
 
         >>> TARGETS["sm_80"].occupancy(registers=128, shared=32768, warps=4)
         0.25

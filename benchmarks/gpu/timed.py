@@ -1,10 +1,10 @@
-"""The kernels in Triton on the GPU of this machine: whether they are right, and then how fast, against peers.
+"""The kernels in Triton on the GPU of this machine: their correctness, then their speed against peers.
 
 Peers are PyTorch's fused attention over materialised pairs, (keys times keys, values times values), which is the same
-function where memory allows it, and FBGEMM's kernels for order 3, where these are installed: 64 or 128 heads of queries
-that share one head of keys, which is all that they take. Nothing is timed if a result of ours is wrong, and no peer
-whose output is another. Our times include the checks that run before the kernels. The report is JSON that can be sent
-to the project.
+function where memory allows it, and FBGEMM's kernels for order 3, where these are installed: these support only 64 or
+128 query heads that share one key head. Nothing is timed if one of our results is wrong; a peer with a different output
+is not timed. Our times include the checks that run before the kernels. The report is JSON that can be sent to the
+project.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def checks(device: str) -> list[dict[str, Any]]:
 
 
 def windows_of(lengths: Sequence[int]) -> list[int | None]:
-    """A short window on the first set, and on the last one a window that holds whole blocks of a long set.
+    """A short window on the first set, and a window on the last set that contains whole blocks.
 
     >>> windows_of((3, 4, 5)), windows_of((7, 300))
     ([7, None, 40], [7, 150])
@@ -148,7 +148,7 @@ def near_linear_checks(device: str) -> list[dict[str, Any]]:
 
 
 def seconds(run: Callable[[], object]) -> float:
-    """The least time of a run, by the GPU's own clock, after one that does not count."""
+    """The shortest time of a run, by GPU events, after a warm-up run."""
     run()
     best = math.inf
     for _ in range(ROUNDS):
@@ -162,7 +162,7 @@ def seconds(run: Callable[[], object]) -> float:
 
 
 def pairs_by_fused_attention(query: Tensor, keys: list[Tensor], values: list[Tensor]) -> Tensor:
-    """Order 3 as ordinary attention over all pairs, which are held; for whole sequences without causality."""
+    """Order 3 as ordinary attention over all pairs, materialised; for full sequences without a causal mask."""
     key, value = (
         (first.unsqueeze(2) * second.unsqueeze(1)).flatten(1, 2) for first, second in (tuple(keys), tuple(values))
     )
@@ -173,7 +173,7 @@ def pairs_by_fused_attention(query: Tensor, keys: list[Tensor], values: list[Ten
 
 
 def scores_of(length: int, windows: Sequence[int] | None) -> int:
-    """The number of scores of one head: all pairs, or those within windows, which are causal.
+    """The number of scores of one head: all pairs, or the pairs within causal windows.
 
     >>> scores_of(3, None), scores_of(3, (2, 1)), scores_of(3, (9, 9))
     (27, 5, 14)
@@ -184,7 +184,7 @@ def scores_of(length: int, windows: Sequence[int] | None) -> int:
 
 
 def times(device: str) -> list[dict[str, Any]]:
-    """Times of the passes, with the checks before them, and of peers where they have the call."""
+    """Times of the passes, including their checks, and of the peers that support the call."""
     rows = []
     for dtype in (torch.bfloat16, torch.float16, torch.float32, torch.float64):
         for d in (64, 128):
@@ -197,7 +197,7 @@ def times(device: str) -> list[dict[str, Any]]:
                 out, lse = guarded.forward(call)
                 incoming = (out, lse, torch.ones_like(out), torch.zeros_like(lse))
                 row: dict[str, Any] = {"what": f"{dtype}, {heads} heads, n = {length}, windows {windows}, d = {d}"}
-                # A copy of the call keeps nothing of earlier rounds.
+                # A copy of the call has no values cached in earlier rounds.
                 row["forward"] = seconds(lambda call=call: guarded.forward(replace(call)))
                 row["backward"] = seconds(
                     lambda call=call, incoming=incoming: guarded.backward(replace(call), *incoming)
@@ -213,7 +213,7 @@ def times(device: str) -> list[dict[str, Any]]:
 
 
 def grouped_times(device: str) -> list[dict[str, Any]]:
-    """Times of the forward pass against FBGEMM's kernels, where many heads of queries share one head of keys.
+    """Times of the forward pass and of FBGEMM's kernels, if many query heads share one key head.
 
     The floating-point operations are those of the two matrix products, 4 d for each score that is within the windows.
     """
@@ -237,13 +237,13 @@ def grouped_times(device: str) -> list[dict[str, Any]]:
 
 
 def against_peer(name: str, laid_out: list[Tensor], out: Tensor, tera: float) -> float | str:
-    """The 10^12 floating-point operations a second of a peer, or why it was not timed.
+    """The throughput of a peer in 10^12 floating-point operations per second, or the reason why it was not timed.
 
     Args:
         name: One of `PEERS`.
         laid_out: Queries, keys and values, (batch, length, heads, columns).
-        out: Our output, to which that of the peer is compared before it is timed.
-        tera: How many 10^12 operations there are.
+        out: Our output; the output of the peer is compared with it before the peer is timed.
+        tera: The number of operations, in units of 10^12.
     """
     module, function = PEERS[name]
     try:
@@ -252,12 +252,12 @@ def against_peer(name: str, laid_out: list[Tensor], out: Tensor, tera: float) ->
         if not difference <= DIFFERENCE:
             return f"not timed: its output differs by {difference:.3g}"
         return tera / seconds(lambda: peer(*laid_out, *GROUPED_WINDOWS))
-    except Exception as error:  # a peer that is missing, or of another version, is no fault of ours
+    except Exception as error:  # a peer that is missing or of an unsupported version is reported and skipped
         return f"did not run: {type(error).__name__}: {error}"
 
 
 def report(device: str = "cuda") -> dict[str, Any] | None:
-    """Everything about this machine's GPU, or None if it has none; times only if every result is right."""
+    """The report on this machine's GPU, or None without a GPU; it has times only if every result is correct."""
     if not torch.cuda.is_available():
         return None
     right = checks(device) + near_linear_checks(device)
@@ -272,7 +272,7 @@ def report(device: str = "cuda") -> dict[str, Any] | None:
 
 
 def folder(name: str) -> str:
-    """A name of a file for a GPU.
+    """The file name of the report on a GPU.
 
     >>> folder("NVIDIA H100 80GB HBM3")
     'nvidia-h100-80gb-hbm3'
@@ -281,7 +281,7 @@ def folder(name: str) -> str:
 
 
 def table(report: dict[str, Any]) -> str:
-    """The times of a report, a line for each."""
+    """The times of a report, one per line."""
     right = sum(row["right"] for row in report["checks"])
     lines = [f"{report['gpu']}: {right} of {len(report['checks'])} results are right."]
     for row in report["times"]:

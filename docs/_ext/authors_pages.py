@@ -68,7 +68,7 @@ def _entries(errata: Sequence[Slip]) -> list[str]:
 
 
 def authors_findings(paper: str) -> str:
-    """Results that were not reproduced, claims that hold, by verdict, and claims that no program decides."""
+    """The results that were not reproduced, the claims that hold, and the claims that no program decides."""
     load()
     recorded = records()
     listed = claims(paper)

@@ -25,7 +25,7 @@ _ROOMS = {
 
 @dataclass(frozen=True)
 class Place:
-    """A numbered place without a claim: what it is in our words, and the place whose claims cover it."""
+    """A numbered place of a paper without a claim: its content in our words, and the place whose claims cover it."""
 
     where: str
     says: str
@@ -41,7 +41,7 @@ def places(paper: str) -> list[Place]:
 
 @cache
 def citing_files(paper: str) -> dict[str, tuple[str, ...]]:
-    """The files of the library by the places that they cite: "Lemma E.1" has near_linear/approximation/monomials.py."""
+    """The files that cite a place, by place: near_linear/approximation/monomials.py cites "Lemma E.1"."""
     cited: dict[str, set[str]] = {}
     for file in _files(paper):
         for kind, numbers in _PLACE.findall((PACKAGE / file).read_text()):

@@ -1,4 +1,4 @@
-"""Which files of the library a claim's experiments run, read from their code."""
+"""The files of the library that a claim's experiments run, found by inspecting their code."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _room(thing: object) -> str | None:
 
 
 def _named_by(function: FunctionType) -> Iterator[object]:
-    """The globals that a function's code names, and the attributes of modules that it names."""
+    """The globals and the attributes of modules to which a function's code refers."""
     names = set(_names(function.__code__))
     globals_named = [function.__globals__[name] for name in names if name in function.__globals__]
     for thing in globals_named:

@@ -1,11 +1,11 @@
 """The docstrings of the library as reStructuredText, before Sphinx's napoleon reads their sections.
 
 Docstrings are read in the source and in editors more often than on these pages, so they have Google's sections and no
-other markup: formulas are indented, code is between single backticks, and a star or a bar is a star or a bar. napoleon
-translates the sections alone and takes the rest for reStructuredText. In reStructuredText a bar begins a substitution
-and a star begins emphasis, which Sphinx reported 84 times as errors when it was tried; the lines of an indented formula
-are joined, which happened to 68 formulas without a warning; and a name between backticks is not a link. This file
-escapes, marks up and links these texts, so that no docstring has to.
+other markup: formulas are indented, code is between single backticks, and stars and bars are literal. The extension
+napoleon translates only the sections and treats the rest as reStructuredText. In reStructuredText a bar begins a
+substitution and a star begins emphasis, which Sphinx reported 84 times as errors when it was tried; the lines of an
+indented formula are joined, which happened to 68 formulas without a warning; and a name between backticks is not a
+link. This file escapes, marks up and links these texts, so that no docstring has to.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def rst(lines: Sequence[str], links: Mapping[str, str]) -> list[str]:
 
 
 def _parts(lines: Sequence[str]) -> Iterator[tuple[str | None, list[str]]]:
-    """The sections with their headings, their text without indentation, and the text outside of sections."""
+    """The sections, with headings and unindented text, and the text outside of sections."""
     head: str | None = None
     part: list[str] = []
     for at, line in enumerate(lines):
@@ -73,7 +73,7 @@ def _fields(lines: Sequence[str], links: Mapping[str, str]) -> list[str]:
 
 
 def _blocks(lines: Sequence[str]) -> Iterator[list[str]]:
-    """Paragraphs; consecutive indented ones are one, because a formula may have an empty line."""
+    """The paragraphs of a text; indented paragraphs are joined, because a formula may have an empty line."""
     block: list[str] = []
     for line in [*lines, ""]:
         if line.strip():
@@ -91,7 +91,7 @@ def _block(block: Sequence[str], links: Mapping[str, str]) -> list[str]:
     if (marker := re.match(r"- |\d+\. ", block[0])) is not None:
         return _list(block, len(marker[0]), links)
     text = "\n".join(line.strip() for line in block)
-    if text.endswith("::"):  # the formula that follows is marked up in any case
+    if text.endswith("::"):  # the next formula is always marked up
         text = text.removesuffix(":")
     return [inline(text, links).replace("\n", " ")]
 
@@ -108,7 +108,7 @@ def _list(block: Sequence[str], width: int, links: Mapping[str, str]) -> list[st
 
 
 def inline(text: str, links: Mapping[str, str]) -> str:
-    """Code, links, bold and emphasis; all other characters are literal."""
+    """Mark up code, links, bold and emphasis; escape all other characters."""
     parts, at = [], 0
     for match in _INLINE.finditer(text):
         parts.append(_plain(text[at : match.start()]))

@@ -81,7 +81,7 @@ def first_errata() -> str:
 
 
 def errata_list(paper: str) -> str:
-    """The other errata of a paper, by rank: what is printed, what is right, why, and how to see it."""
+    """The other errata of a paper, by rank: the printed text, the correction, the reason, and a command."""
     load()
     first = first_slips()
     lines = [
@@ -154,9 +154,9 @@ def _numbered(slip: Slip, *, of_paper: bool = False) -> list[str]:
 
 
 def wordings(slip: Slip) -> list[str]:
-    """What is printed, what is right and why; with the places if these differ.
+    """The printed text, the correction and the reason; with their places if these differ.
 
-    Text that a later place has in common with an earlier one is not repeated.
+    If the text of a later place begins with that of an earlier place, this part is not repeated.
     """
     wordings_of: dict[tuple[str, str, str], list[str]] = {}
     for claim, erratum in slip.places:
@@ -171,7 +171,7 @@ def wordings(slip: Slip) -> list[str]:
             f"  *Why:* {marked(_shortened(why, earlier))}",
         ]
         for text in (right, why):
-            if len(text) > 80:  # a shorter text is repeated
+            if len(text) > 80:  # short texts are repeated in full
                 earlier.setdefault(text, places[0])
         block = [where, *said] if where else said
         lines += [f"- {block[0].lstrip()}", *block[1:], ""]

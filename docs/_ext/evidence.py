@@ -97,7 +97,7 @@ Numbers = Mapping[str, Any]
 
 
 def fingerprint(claim: Claim) -> str:
-    """A hash of the cells of a claim: a different hash means that the record is of other runs."""
+    """A hash of the cells of a claim; a record with a different hash belongs to other runs."""
     return sha256("\n".join(sorted(cell.key for cell in claim.cells())).encode()).hexdigest()
 
 
@@ -110,10 +110,11 @@ def plain(finding: Finding) -> dict[str, Any]:
 
 
 def write(store: Store, path: Path = RECORDED) -> None:
-    """Write the results of a store for these claims; records of the same cells are kept if the store has none.
+    """Write the results of these claims from a store; if the store has none, keep the records of the same cells.
 
     Raises:
-        SeparatrixError: The store lacks cells of a claim without a record, or a claim cannot be compared with it.
+        SeparatrixError: The store lacks cells of a claim that has no record, or the verdict of a claim cannot be
+            computed from the store.
     """
     load("beyond")
     before = json.loads(path.read_text()) if path.exists() else {}
@@ -143,7 +144,7 @@ def recorded() -> dict[str, dict[str, Any]]:
 
 
 def number(id: str, name: str) -> Any:
-    """One number of a claim; an interval as a list of its value and ends."""
+    """One number of a claim; an interval is a list of its value and ends."""
     return recorded()[id]["numbers"][name]
 
 
@@ -224,7 +225,7 @@ def bounds() -> str:
 
 
 def joins() -> str:
-    """Two-hop joins: learning rates, times, and accuracies at equal steps and CPU time and among more facts."""
+    """Two-hop joins: learning rates, times, accuracies at equal steps and at equal CPU time, and with more facts."""
     asked = ("16", "24", "32")
     rows = []
     for name in JOINING_ALIKE:

@@ -1,4 +1,4 @@
-"""The figure of the evidence, as SVG: what each attention has learned at equal compute, with 95% intervals."""
+"""The figure of the evidence, as SVG: the results of each attention at equal compute, with 95% intervals."""
 
 from __future__ import annotations
 

@@ -28,5 +28,5 @@ def fuzz_counts() -> str:
 
 
 def _ratio(x: float) -> str:
-    """Four digits, unless a number below 1 would be rounded to 1."""
+    """Format a number with four digits, or with more if a number below 1 would be rounded to 1."""
     return f"1 - {1 - x:.1e}" if 0.9999 < x < 1 else f"{x:.4f}"

@@ -1,4 +1,4 @@
-"""The figure of two-hop joins, as SVG: accuracy against CPU time, and among more facts than in training."""
+"""The figure of two-hop joins, as SVG: accuracy against CPU time, and with more facts than in training."""
 
 from __future__ import annotations
 

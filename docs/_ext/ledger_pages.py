@@ -22,7 +22,7 @@ from separatrix.studies import load
 
 
 def paper_table(paper: str) -> str:
-    """A row for each definition, theorem and figure of a paper, or for each claim of a place with several."""
+    """A row for each definition, theorem and figure of a paper; a place with several claims has several rows."""
     load()
     recorded = records()
     listed = claims(paper)
@@ -30,7 +30,7 @@ def paper_table(paper: str) -> str:
     for claim in listed:
         rows.setdefault(claim.where, []).append(claim)
     bare = {bare_place.where: bare_place for bare_place in places(paper)}
-    # Claims beyond the papers have no place in them, and stay in the order of the ledger.
+    # Claims beyond the papers have no place in a paper, and are listed in the order of the ledger.
     order = list(rows) if paper == "beyond" else sorted({*rows, *bare}, key=lambda where: (place(where), where))
     lines = ["| place | what it says | in the code | claim, and what is found |", "| --- | --- | --- | --- |"]
     for where in order:
@@ -80,7 +80,7 @@ _UNFOLDED = 2
 
 
 def _folded(summary: str, lines: Iterable[str]) -> str:
-    """The lines of a cell that a reader can unfold."""
+    """The lines of a collapsible table cell."""
     return f"<details><summary>{summary}</summary>{'<br>'.join(lines)}</details>"
 
 
@@ -89,7 +89,7 @@ _SHOWN = 3
 
 
 def _rejected(claim: Claim) -> str:
-    """The wrong neighbours of a claim, or the first ones and the number of the others."""
+    """The false variants of a claim; of a long list the first variants and the number of the others."""
     said = [marked(neighbour.says) for neighbour in claim.neighbours]
     more = len(said) - _SHOWN
     return "; ".join(said[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")

@@ -1,9 +1,9 @@
 """The generated parts of pages: the ledger, the commands, the API, notebooks.
 
-A page marks the place by a line of its own. Sphinx fills in the API and the notebooks while it builds, at a line
-``<!-- made: api selection -->``. The papers' tables, the errata, the commands, the evidence, the counts of the fuzz and
-the gallery are committed with their content, between ``<!-- made: table kronecker -->`` and ``<!-- end -->``;
-`python -m tests.docs.refresh` regenerates them, and a test fails when they are stale.
+A page marks the place of a generated part by a separate line. Sphinx fills in the API and the notebooks while it
+builds, at a line ``<!-- made: api selection -->``. The papers' tables, the errata, the commands, the evidence, the
+counts of the fuzz and the gallery are committed with their content, between ``<!-- made: table kronecker -->`` and
+``<!-- end -->``; `python -m tests.docs.refresh` regenerates them, and a test fails when they are stale.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ _COMMITTED: Mapping[str, Callable[..., str]] = {
 
 
 def filled(text: str) -> str:
-    """A page with the parts filled in that the build generates; committed parts are kept.
+    """The page with the parts that the build generates; its committed parts are unchanged.
 
-    A mark of an unknown kind is a `KeyError`.
+    A mark of an unknown kind raises a `KeyError`.
     """
 
     def content(mark: re.Match[str]) -> str:
@@ -102,6 +102,6 @@ def _skip(app: Sphinx, what: str, name: str, value: object, skip: bool, options:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", _fill)
-    app.connect("autodoc-process-docstring", _translate, priority=400)  # before napoleon, whose priority is 500
+    app.connect("autodoc-process-docstring", _translate, priority=400)  # napoleon, which runs next, has 500
     app.connect("autodoc-skip-member", _skip)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,4 +1,5 @@
-"""The figures of the notebooks, drawn from the numbers that they print and further ones: `notebooks/figures`.
+"""The figures of the notebooks, drawn from the numbers that the notebooks print and from further points:
+`notebooks/figures`.
 
 ``python -m docs._ext.notebook_figures`` redraws them.
 """

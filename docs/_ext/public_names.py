@@ -53,7 +53,7 @@ FIRST = (
 
 @dataclass(frozen=True)
 class Name:
-    """A public name: the module it is imported from, and the one that defines it."""
+    """A public name, the module it is imported from, and the module that defines it."""
 
     module: str
     name: str
@@ -103,7 +103,7 @@ def _room(home: str) -> str:
 
 
 def _home(room: ModuleType, name: str, value: object) -> str:
-    """The module that defines it: stated by functions and classes, found by the imports for constants."""
+    """The module that defines the name: functions and classes state it; for constants the imports are searched."""
     if inspect.isroutine(value) or inspect.isclass(value):
         home = value.__module__
         if isinstance(home, str) and home.startswith("separatrix"):

@@ -18,7 +18,7 @@ PUNCTUATION = re.compile(r"[.,;:!?)\]]+|'s\b|-\w+")
 
 
 def join_punctuation(document: nodes.Element) -> None:
-    """Replace every formula that punctuation follows by an inline element with both."""
+    """Replace every formula that is followed by punctuation by an inline element that contains both."""
     for formula in list(document.findall(nodes.math)):
         after = formula.next_node(descend=False, siblings=True)
         mark = PUNCTUATION.match(after.astext()) if isinstance(after, nodes.Text) else None

@@ -163,7 +163,7 @@ class Roofline:
 def roofline(width: int, *, seconds: float = 0.4) -> Roofline:
     """The best over `BLOCKS` of S = Q K^T, exp(S), exp(S) V in float32, with Q, K and V of `width` columns.
 
-    It takes some `seconds`, with the number of threads torch is set to.
+    The measurement takes about `seconds`, with PyTorch's number of threads.
     """
     return max((_block(*shape, width, seconds / len(BLOCKS)) for shape in BLOCKS), key=lambda speed: speed.gflops)
 

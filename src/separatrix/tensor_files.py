@@ -54,7 +54,7 @@ def header_entries(data: bytes, size: int) -> tuple[dict[str, Any], int]:
         separatrix.errors.ArgumentError: file: expected a safetensors file, got one that PyTorch saved with pickle, \
 which is never opened here; save it with safetensors.torch.save_file.
     """
-    # Both prefixes may also be the beginning of a length, which a brace then follows.
+    # Both prefixes may also be the first bytes of a length, which is followed by a brace.
     if data[8:9] != b"{" and (data[:2] == b"PK" or data[:2] in _PICKLES):
         got = "one that PyTorch saved with pickle, which is never opened here; save it with safetensors.torch.save_file"
         raise not_safetensors(got)

@@ -102,8 +102,8 @@ def extremes(x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
 def finite_extremes(names: Sequence[str], sets: Sequence[Tensor], masks: Sequence[Tensor | None]) -> Tensor:
     """`extremes` of one or more sets of tokens, (2, sets, H, d): least first; 0 where there are no tokens.
 
-    One tensor holds the extremes of all sets, so that they are tested for NaN and infinity at once: a plan of a short
-    call takes as long as its operations are many.
+    One tensor holds the extremes of all sets, so that they are tested for NaN and infinity at once: the planning time
+    of a short call is proportional to the number of operations.
 
     Args:
         names: The names of the sets, for messages.
@@ -143,7 +143,7 @@ def largest_magnitudes(name: str, x: Tensor, mask: Tensor | None) -> Tensor:
 
 @dataclass(frozen=True)
 class InputBounds:
-    """What is known of the entries of a call: `ends` are those of the query and of the keys, (2, order, H, d), as
+    """Bounds on the entries of a call: `ends` are the extremes of query and keys, (2, order, H, d), as
     `finite_extremes` returns them, and `values` is the range of the products of values.
     """
 
@@ -171,7 +171,7 @@ def token_norms(
     Args:
         x: The tokens.
         power: The exponent k of the sums, at least 1.
-        factors: The factors that the columns are multiplied with first, (H, d) in float64.
+        factors: The factors by which the columns are first multiplied, (H, d) in float64.
         mask: True for the tokens that may be attended, (H, L); None for all tokens.
         weights: The weights of `weighted`, (H, d) in float64. None computes `largest` only.
     """
@@ -262,7 +262,7 @@ class ValueRange:
         return tuple(_without(m, magnitudes) for m in range(len(magnitudes)))
 
     def in_range(self, dtype: torch.dtype) -> bool:
-        """Whether nothing overflows, and the absolute errors of subnormal numbers are negligible."""
+        """Whether there is no overflow, and the absolute errors of subnormal numbers are negligible."""
         return self.low >= math.log2(SMALLEST_SCALE[dtype]) and self.high <= math.log2(torch.finfo(dtype).max) - 2
 
 

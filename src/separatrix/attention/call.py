@@ -104,7 +104,7 @@ class Call:
         return replace(self, query=self.query.to(dtype), keys=keys, values=values)
 
     def spread(self) -> Call:
-        """The call with keys, values and masks for every query head: shared ones are copied."""
+        """The call with keys, values and masks for every query head; shared tensors are copied."""
         heads = self.query.shape[0]
         if self.shared == 1:
             return self

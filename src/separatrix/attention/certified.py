@@ -78,7 +78,7 @@ class Certified:
 
 
 def certify_call(call: Call, tolerance: float, method: str, with_lse: bool = False) -> Certified:
-    """Compute `certified_attention` of a checked call; if `with_lse`, the log-sum-exp keeps the tolerance as well.
+    """Compute `certified_attention` of a checked call; if `with_lse`, the log-sum-exp satisfies the tolerance as well.
 
     Which algorithm runs depends on the entries, so a compiled graph is interrupted here. A decorator would do that too,
     but it imports the compiler, which takes seconds, also for users who compile nothing.
@@ -121,7 +121,7 @@ def _empty(call: Call, tolerance: float) -> Certified:
 
 
 def _near_linear(run: PolynomialRun, certificate: Certificate, plan: Plan, tolerance: float) -> Certified:
-    """The result of a polynomial, with the log-sum-exp of the scores before the keys were centred."""
+    """The result of the polynomial method, with the log-sum-exp of the scores before the keys were centred."""
     call, gradient = run.call, certificate.gradient
     query = call.query
     out, lse = differentiable(run, *call.tensors)
@@ -153,7 +153,7 @@ def _lse_rounding(lse: Tensor) -> float:
 
 
 def _exact(call: Call, rounding: ExactRounding, plan: Plan, tolerance: float) -> Certified:
-    """Exact attention in the dtype that keeps the tolerance, with the bounds on its rounding errors."""
+    """Exact attention in the dtype that satisfies the tolerance, with the bounds on its rounding errors."""
     warn_if_long(call)
     out, lse = exact_attention(call.to(rounding.dtype))
     reached, most = number(out.detach().abs().max()), torch.finfo(call.query.dtype).max
@@ -202,8 +202,8 @@ def _run(
 
     Returns:
         The run with its certificate and plan, and an empty sentence; or None, and why exact attention must be computed.
-        If no polynomial keeps the tolerance for gradients and `method` asks for one, the best run that keeps it for the
-        output is returned.
+        If `method` requests a polynomial and none satisfies the tolerance for gradients, the best run that satisfies it
+        for the output is returned.
     """
     analysis, recipe = forecast.analysis, plan.recipe
     exact = exact_cost(analysis.shape, analysis.call.query.dtype == torch.float64)

@@ -98,7 +98,7 @@ def _attend_distinct(
 def _without_diagonal(
     call: Call, out: Tensor, lse: Tensor, of_diagonal: Tensor, lse_of_diagonal: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The output (H, L_q, d_v) and the log-sum-exp (H, L_q), from those of all pairs and of the diagonal."""
+    """The output (H, L_q, d_v) and the log-sum-exp (H, L_q), from the results for all pairs and for the diagonal."""
     empty = lse.isneginf()
     share = (lse_of_diagonal - lse.masked_fill(empty, 0.0)).exp()
     with torch.no_grad():

@@ -13,11 +13,11 @@ is summed in, u' that of the type alpha_i is summed in, and gamma_n = n u' / (1 
 
 where tiny is the smallest normal number. The u is about the numerator: below it, changing each product by one rounding,
 which the numerator's arithmetic does anyway, could make alpha_i vanish, so no digit of the quotient is known. The
-gamma_n is the worst-case error of alpha_i itself, which is summed in float64 so that this part is negligible for the
-narrower types: in float32 it would reject nearly one percent of the good queries for a thousand Gaussian keys. The last
-term is underflow. With features of one sign m_i = alpha_i, and only the term for underflow remains. Close to the
-threshold the quotient is ill conditioned, by m_i / |alpha_i|; that belongs to the definition, and no algorithm removes
-it.
+gamma_n is the worst-case error of alpha_i itself, which is summed in float64, so that gamma_n is negligible for
+narrower dtypes: with float32 sums nearly one percent of the valid queries would raise an error for a thousand Gaussian
+keys. The last term is underflow. With features of one sign m_i = alpha_i, and only the term for underflow remains.
+Close to the threshold the quotient is ill conditioned, by m_i / |alpha_i|; that belongs to the definition, and no
+algorithm removes it.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def linear_attention(
     **There is no scale**: neither 1/d nor 1/sqrt(d). For "identity" and "relu" a positive scale would cancel; for the
     other maps multiply the query by the scale.
 
-    **The normaliser alpha_i can vanish**: "identity" has weights of either sign, "relu" may have none. That is a
-    `SeparatrixError` naming the batch index and the query position; nothing is added to the denominator. The module's
+    **The normaliser alpha_i can vanish**: "identity" has weights of either sign, "relu" may have none. That raises a
+    `SeparatrixError` with the batch index and the query position; nothing is added to the denominator. The module's
     docstring defines when a normaliser vanishes in floating point.
 
     With no keys (L_k = 0) there is nothing to attend and every query gets zeros, as in `tensor_attention`. bfloat16

@@ -134,11 +134,11 @@ def tensor_attention(
     Returns:
         The output, (..., L_q, d_v), or with ``return_lse`` a pair of output and log-sum-exp.
 
-    A query that may attend to no tuple gives zeros, a log-sum-exp of -inf, and zero gradients. Inside `torch.autocast`
-    the inputs keep their types.
+    The output of a query that may attend to no tuple is zero, with a log-sum-exp of -inf, and zero gradients. Inside
+    `torch.autocast` the inputs keep their types.
 
     **Exact attention has a bounded error, or raises an error.** Without a tolerance, and for finite input, no entry of
-    the output differs from the exact one by more than `exact_error_bound` of the same arguments. If scores or outputs
+    the output differs from the exact value by more than `exact_error_bound` of the same arguments. If scores or outputs
     overflow or underflow, a `SeparatrixError` names the factors to rescale. Numbers as large as 10^30 in float32 are
     allowed as long as the scores themselves are moderate. A NaN or an infinity in a key or a value affects only the
     queries that may attend to it, in the output and in the gradient; causality, windows and masks exclude it for all
@@ -253,8 +253,8 @@ def certified_attention(
     The arguments are those of `tensor_attention`; the tolerance is absolute. If the entries are small enough, the
     polynomial method of Alman and Song runs, in time linear in the length: the degree is predicted from a sample, and
     raised while the certificate exceeds the tolerance. If that costs more than exact attention, exact attention runs,
-    and the certificate bounds its rounding error. If neither is possible, a `SeparatrixError` says which tolerance or
-    dtype would be.
+    and the certificate bounds its rounding error. If neither is possible, a `SeparatrixError` names a tolerance or
+    dtype that would work.
 
     **Gradients** are those of the computed output, with the coefficients of the polynomial as constants, and have a
     certificate of their own, ``certificate.gradient``: every entry of a vector-Jacobian product is within
@@ -262,7 +262,7 @@ def certified_attention(
     `GradientCertificate` for the bound of each query, key set and value set). If inputs require gradients, the degree
     is chosen so that both the output and the gradient keep the tolerance, and ``result.keeps`` is ``("output",
     "gradient")``. If that is impossible, because the rounding error of gradients in a half type exceeds the tolerance,
-    or because no degree of ``method="polynomial"`` keeps it, the tolerance is kept for the output alone, and
+    or because no degree of ``method="polynomial"`` satisfies it, the tolerance holds only for the output, and
     ``result.keeps`` is ``("output",)``. So training may need a higher degree than evaluation, which may also use
     smaller index sets without the coordinates that only gradients need. There are no second derivatives.
 

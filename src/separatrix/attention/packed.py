@@ -31,7 +31,7 @@ Lengths = Tensor | Sequence[Tensor]
 
 
 class Group(NamedTuple):
-    """Sequences of equal lengths: their numbers, and the tensors of one call, with a leading dimension if several."""
+    """Sequences of equal lengths: their indices, and the tensors of one call, with a batch dimension for several."""
 
     sequences: list[int]
     query: Tensor

@@ -164,7 +164,7 @@ def attention_weights(query: Tensor, keys: Sequence[Tensor], **options: Any) -> 
 def top_tuples(query: Tensor, keys: Sequence[Tensor], k: int, **options: Any) -> tuple[Tensor, Tensor, Tensor]:
     """The k tuples of largest weight, their weights and the log-sum-exp; options as in `masked_scores`.
 
-    The indices are (..., L_q, k, order - 1) with -1 where there are fewer tuples. Of equal scores the
+    The indices are (..., L_q, k, order - 1) with -1 where there are fewer tuples. Among equal scores the
     lexicographically first tuple comes first.
 
     >>> indices, weights, lse = top_tuples(torch.zeros(1, 1), [torch.ones(2, 1)], 3)

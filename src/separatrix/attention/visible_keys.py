@@ -40,7 +40,7 @@ Attend = Callable[..., tuple[Tensor, Tensor]]
 
 @dataclass(frozen=True)
 class Places:
-    """The arguments of a call that change which tuples are attended, beside causality, windows and masks.
+    """The arguments of a call that change which tuples are attended, other than the causal mask, windows and masks.
 
     Attributes:
         lookahead: The number of later keys in a window.
@@ -157,13 +157,13 @@ class _KeySet(NamedTuple):
         return self._replace(key=self.key.index_select(-2, index), value=self.value.index_select(-2, index), mask=mask)
 
     def without(self, count: int) -> _KeySet:
-        """The set with the first `count` keys masked, so that positions stay as they are."""
+        """The set with the first `count` keys masked, so that positions do not change."""
         later = torch.arange(self.key.shape[-2], device=self.key.device) >= count
         return self._replace(mask=later if self.mask is None else self.mask & later)
 
 
 def _parts(key_set: _KeySet, sinks: int, everything: int) -> list[_KeySet]:
-    """The first keys of a set, and the others in its window; the set alone where its window contains everything."""
+    """The first keys of a set, and its other keys in the window; only the set if its window contains all keys."""
     if key_set.window is None or key_set.window >= everything or key_set.key.shape[-2] == 0:
         return [key_set]
     return [key_set.narrowed(sinks)._replace(window=everything), key_set.without(sinks)]

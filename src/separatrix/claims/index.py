@@ -33,7 +33,7 @@ def index_of(claims: Iterable[Claim]) -> str:
 
 
 def indexed_claims(paper: str | None = None) -> list[Claim]:
-    """The claims of the index, or those of one paper, in the ledger's order. They can be listed, and not be judged."""
+    """The claims of the index, or those of one paper, in the ledger's order. They can be listed, but not judged."""
     if paper is not None:
         one_of("--paper", paper, PAPERS)
     return [_claim(entry) for entry in json.loads(INDEX.read_text("utf-8")) if paper in (None, entry["paper"])]

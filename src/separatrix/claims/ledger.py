@@ -134,7 +134,7 @@ RANKS: Mapping[Rank, str] = {
 
 @dataclass(frozen=True)
 class Erratum:
-    """A misprint: what is printed, what is right, why, and the evidence that shows it.
+    """A misprint: the printed text, the correction, the reason, and the evidence.
 
     `shown_by` names an entry of the `shows` of the claim's finding: whether the cells contradict what is printed.
     `rank` says how much it matters. `at` is the place where it is printed, such as an equation or a step of a proof, if
@@ -217,9 +217,9 @@ class Claim:
     differ. `home` is the module that declares the claim, and is named after the place.
 
     `neighbours` are wrong statements that the check rejects; `alone` says why there are none. `proof` is the heading of
-    the proof in the documents, if there is one. `defines` are the objects of the library that are what a definition
-    says, by their full names. `chosen` are the settings that the paper does not print: what we took, and how it was
-    varied. `history` are the earlier rules of the check that were changed after results had been seen, the oldest
+    the proof in the documents, if there is one. `defines` lists the full names of the library's objects that implement
+    a definition. `chosen` are the settings that the paper does not print: what we took, and how it was varied.
+    `history` are the earlier rules of the check that were changed after results had been seen, the oldest
     first: what the rule was, and why it was changed.
     """
 
@@ -276,7 +276,8 @@ class Claim:
     def accepts(self, neighbour: Neighbour, cells: Sequence[CellResult], verdict: Verdict = Verdict.HOLDS) -> bool:
         """Whether the check fails to reject a neighbour on the evidence that gave the claim its verdict.
 
-        A neighbour is rejected by failing. Where the claim is only illustrated, leaving it undecided rejects it too.
+        A neighbour is rejected by failing. If the claim is only illustrated, an undecided neighbour counts as rejected
+        too.
         """
         rejecting = (*_REJECTS, Verdict.UNDECIDED) if verdict is Verdict.ILLUSTRATED else _REJECTS
         return self.check(cells, **neighbour.constants).verdict not in rejecting

@@ -1,8 +1,8 @@
 """Proofs that the Coq proof assistant has checked: which theorem of `proofs/` proves which claim.
 
 `make proofs` compiles the files of `proofs/` and prints the axioms of every theorem. The tests, which need no Coq,
-compare the theorems below with those of the files, and their statements with `proofs/statements.json`, which has
-each with the text of the claim.
+compare the theorems below with those of the files, and their statements with `proofs/statements.json`, which has each
+statement with the text of its claim.
 
 >>> [proof.theorem for proof in proofs_of("kronecker/lemma-d.3")]
 ['kronecker_lemma_d_3', 'kronecker_lemma_d_3_sharp']

@@ -94,7 +94,7 @@ def overlap(paper: str | None = None) -> Overlap:
 
 
 def second_overlap(paper: str | None = None) -> Overlap:
-    """The overlap of the second reading with the ledger and the first reading together, as `overlap` counts them."""
+    """The overlap of the second reading with the union of the ledger and the first reading, as counted by `overlap`."""
     before = overlap(paper).either
     text = text_slips(paper)
     missed = _count("missed_by_second", paper) + sum(slip.readings == (1,) for slip in text)

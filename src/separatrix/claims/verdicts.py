@@ -181,8 +181,8 @@ def expected(path: Path = EXPECTED) -> dict[str, Verdict]:
 def difference(judgement: Judgement, recorded: Mapping[str, Verdict], profile: Profile) -> str | None:
     """A description of how a verdict differs from the recorded one; None if it does not.
 
-    A claim of the full profile is not compared in the quick profile while its cells have not been run, nor is a claim
-    that was judged on other data than the recorded verdict.
+    Two kinds of claims are not compared: in the quick profile, claims of the full profile whose cells have not been
+    run; and claims that were judged on other data than the recorded verdict.
     """
     record = recorded.get(judgement.claim.id)
     if judgement.problem:

@@ -80,10 +80,10 @@ def _parts(judgement: Judgement) -> tuple[str, list[str], list[str]]:
 
 
 def _fitted(parts: tuple[str, list[str], list[str]], width: int, margin: int, lines: int | None) -> str:
-    """As many of the texts as fit in the lines, at least the first, and what is left out.
+    """The texts that fit in the lines, at least the first, and a note on the omitted texts.
 
-    The numbers that are left out are in the report. Where only definitions or earlier rules are, `separatrix claims`
-    shows them if fewer claims are requested.
+    The numbers that are left out are in the report. If only definitions or earlier rules are omitted, `separatrix
+    claims` shows them when fewer claims are requested.
     """
     head, numbers, details = parts
     pieces = [head, *numbers, *details]

@@ -54,7 +54,7 @@ def callback_with_alert(
 
 
 def unchanged(outputs: Any) -> Any:
-    """`no_update` in the structure of the outputs, as they are declared or as in a request."""
+    """`no_update` for each output, in the structure in which the outputs are declared or requested."""
     if isinstance(outputs, Mapping) and not {"id", "property"} <= outputs.keys():
         return {name: unchanged(output) for name, output in outputs.items()}
     if isinstance(outputs, Sequence):

@@ -62,7 +62,7 @@ def _listed(body: Mapping[str, Any], name: str, declared: Sequence[Any]) -> list
 
 
 def _fitting(id: str, name: str, entry: object) -> list[str] | None:
-    """The fields (`of`) of the components that a request lists for a pattern; None if the id is not a pattern."""
+    """The fields (`of`) of the components that match a pattern id in a request; None if the id is not a pattern."""
     pattern = _pattern(id)
     if not isinstance(pattern, dict) or ["ALL"] not in pattern.values():
         if not isinstance(entry, dict) or (entry.get("id"), entry.get("property")) != (pattern, name):

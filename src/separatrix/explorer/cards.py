@@ -65,7 +65,7 @@ def _card(id: str, values: Mapping[str, Any], title: str, height: int, outline: 
         for kind, text in kinds.items()
     ]
     # A responsive graph takes its height from its container, and Plotly drops the height of the layout when the window
-    # or the card is resized. Without a height here the graph could have none.
+    # or the card is resized. Without this height the graph could have height 0.
     tall = {"height": f"{height}px"}
     graph = dcc.Graph(
         id={"kind": "graph", "of": id}, figure=values["figure"], config=_CONFIG, className="plot", style=tall

@@ -92,7 +92,7 @@ def some(values: Sequence[Any]) -> list[Any]:
 def draw_map(x: MapAxis, y: MapAxis, z: Sequence[Sequence[float | None]], quantity: Quantity, text: str) -> Drawing:
     """Draw a quantity over two parameters, with a row of `z` for each value of `y`, and a star at the setting.
 
-    None is left blank.
+    None leaves a cell blank.
     """
     drawn = figure(x.symbol, y.symbol, log_x=x.log, log_y=y.log, height=HEIGHT)
     at = f"{x.symbol} = %{{x:.4g}}, {y.symbol} = %{{y:.4g}}"

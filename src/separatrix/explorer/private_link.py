@@ -32,7 +32,7 @@ def private_link(address: str) -> Iterator[str]:
     ...     "url=http://127.0.0.1:8050/?token=a&amp;n=1" in Path(link.removeprefix("file://")).read_text()
     True
     """
-    with tempfile.TemporaryDirectory(prefix="separatrix-") as folder:  # which only its owner can read
+    with tempfile.TemporaryDirectory(prefix="separatrix-") as folder:  # only its owner can read the file
         file = Path(folder) / "explorer.html"
         file.write_text(_PAGE.format(address=html.escape(address)), "utf-8")
         yield file.as_uri()

@@ -1,4 +1,4 @@
-"""The server: what a request may be, who may send it, and what an answer may do in a browser."""
+"""The server: which requests it accepts and from whom, and what a response may do in a browser."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def triple_by_attention(instance: GapMaxIP) -> Triple | None:
     between (1 - eps) t and t, the triple may be one of those, or there may be an error.
 
     Raises:
-        SeparatrixError: if inner products in the gap leave no triple to find.
+        SeparatrixError: if inner products are in the gap, so that no triple can be found.
 
     Example:
         >>> vectors = torch.tensor([[1, 1, 0], [0, 1, 1], [1, 1, 1]])

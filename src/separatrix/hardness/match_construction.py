@@ -1,4 +1,4 @@
-r"""One attention head of order k, its weights given, that answers the task Match_k at every position.
+r"""One attention head of order k with explicit weights that solves the task Match_k at every position.
 
 The cosine of a sum of k angles is a k-linear form of k coordinates, and of no fewer:
 
@@ -108,8 +108,8 @@ def match_features(
     r"""The query (..., n, k F + 1), keys (..., n + 1, k F + 1) and values (..., n + 1, 1) of the head.
 
     Coordinate l F + f of a token's query is (-1)^l A cos(2 pi f x / M + pi l / k), and that of its keys is the same
-    without the sign, with A^k = 2^(k-1) beta / (k F). The last coordinate of the queries and of the blank's keys is
-    blank^(1/k). All are computed in float64 and rounded to `dtype` once.
+    without the sign, with A^k = 2^(k-1) beta / (k F). The last coordinate of the queries and of the keys of the blank
+    is blank^(1/k). All are computed in float64 and rounded to `dtype` once.
 
     Args:
         x: rows of tokens, integers of shape (..., n).

@@ -1,4 +1,4 @@
-"""Instances of the tasks of `matching`: uniform ones, planted ones with balanced labels, and hard ones.
+"""Instances of the tasks of `matching`: uniform instances, planted instances with balanced labels, and hard instances.
 
 >>> from separatrix.hardness.matching import match_labels
 >>> x, label = planted_instances(4, 6, 101, 3, generator=torch.Generator().manual_seed(0))
@@ -100,9 +100,9 @@ def adversarial_instances(n: int, modulus: int, order: int) -> Tensor:
     """Instances (count, n) that are hard for a head; `match_labels` gives their answers.
 
     With a such that k a is as near to 0 modulo M as possible without being 0, they are: all tokens 0, where every tuple
-    is a match; one token 0, which matches with itself alone, and the others about M / 4; all tokens a, where every
-    tuple is a near miss; all tokens a but one, with three choices of that one; and a and -a in turn, near misses on
-    both sides of 0. If k is a multiple of M, there are only the first two.
+    is a match; one token 0, which matches only with itself, and the others about M / 4; all tokens a, where every tuple
+    is a near miss; all tokens a except one, with three choices of this token; and alternating a and -a, near misses on
+    both sides of 0. If k is a multiple of M, only the first two cases exist.
 
     Args:
         n: the number of tokens of each.

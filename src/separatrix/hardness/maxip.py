@@ -9,8 +9,8 @@ and that each of the three terms is a product of a bit of a, a bit of b and a bi
 
     (1 - a, a, a),    (1, 1 - b, b),    (1, 1, 1 - c)    have the inner product    m - <a, b, c>:
 
-m if the triple is orthogonal, at most m - 1 if not. That is Gap-MaxIP with t = m and eps = 1/m: the vectors are small
-and so is the gap. The reduction by the protocol (see `protocol_vectors`) keeps a constant gap and has large vectors.
+m if the triple is orthogonal, at most m - 1 if not. That is Gap-MaxIP with t = m and eps = 1/m: the vectors are short,
+and the gap is small. The reduction by the protocol (see `protocol_vectors`) keeps a constant gap and has large vectors.
 """
 
 from __future__ import annotations

@@ -126,8 +126,8 @@ def parts(variables: int) -> tuple[range, range, range]:
 def to_orthogonal_vectors(formula: Formula) -> OrthogonalVectors:
     """The instance of 3OV for a formula: a triple is orthogonal exactly if its assignments together satisfy it.
 
-    Row i of a set belongs to the assignment that gives the p-th variable of the part the bit p, of value 2^p, of i.
-    A formula without clauses is satisfied by every assignment; its vectors have one coordinate, which is 0.
+    In the assignment of row i, the p-th variable of the part is bit p, of value 2^p, of i. A formula without clauses is
+    satisfied by every assignment; its vectors have one coordinate, which is 0.
 
     >>> instance = to_orthogonal_vectors(Formula(3, ((1, 2), (-1, 3))))
     >>> instance.a.tolist(), instance.b.tolist(), instance.c.tolist()
@@ -138,7 +138,7 @@ def to_orthogonal_vectors(formula: Formula) -> OrthogonalVectors:
 
 
 def _unsatisfied(formula: Formula, part: range) -> Tensor:
-    """For each assignment of a part's variables the clauses it leaves unsatisfied, as 1: (2^part, clauses), uint8."""
+    """A uint8 matrix (2^part, clauses) with 1 where an assignment of a part's variables does not satisfy the clause."""
     clauses = max(1, len(formula.clauses))
     literals = torch.tensor(list(chain.from_iterable(formula.clauses)), dtype=torch.int64)
     clause = torch.arange(len(formula.clauses)).repeat_interleave(torch.tensor(list(map(len, formula.clauses))).long())

@@ -4,14 +4,14 @@ From a, b, c in {0, 1}^d, with beta > 0 and a padding of w ones (the lemma has w
 
     Q = beta^(1/3) [a, 1_w],    K_1 = beta^(1/3) [[b, 0_w], [0_d, 1_w]],    K_2 = beta^(1/3) [[c, 0_w], [0_d, 1_w]],
 
-so that at the scale 1/(d + w) the score of a_i, b_j, c_k is y <a_i, b_j, c_k> with y = beta / (d + w), that of two
-blanks is w y, and that of a blank and another is 0. V is the column-wise Kronecker product of two columns that are 1 on
-the vectors and 0 on the blanks: the output u_i is the weight on the triples,
+so that at the scale 1/(d + w) the score of a_i, b_j, c_k is y <a_i, b_j, c_k> with y = beta / (d + w), the score of two
+blanks is w y, and the score of a blank and another key is 0. V is the column-wise Kronecker product of two columns that
+are 1 on the vectors and 0 on the blanks: the output u_i is the weight on the triples,
 
     u_i = S_i / (S_i + n_b m_c + m_b n_c + m_b m_c exp(w y)),    S_i = sum_jk exp(y <a_i, b_j, c_k>),
 
 with m_b and m_c blanks (the lemma has m_b = n_b, m_c = n_c). The lemma also adds n rows to Q, so that Q and the keys
-have equally many rows; they are left out, because each row of attention depends on its own query alone.
+have equally many rows; they are left out, because each row of attention depends only on its own query.
 """
 
 from __future__ import annotations

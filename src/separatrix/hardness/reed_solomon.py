@@ -103,7 +103,7 @@ def evaluate(at: Word, values: Word, points: Word, p: int) -> Word:
     """Values of the polynomial of degree below len(at) that interpolates given values, by Lagrange's formula modulo p.
 
     Args:
-        at: where the polynomial is known.
+        at: the points at which the polynomial is known.
         values: its values there.
         points: where to evaluate it.
         p: the prime.

@@ -3,8 +3,8 @@
     CNF  ->  3OV  ->  Gap-MaxIP  ->  order-3 attention
 
 There are two reductions from 3OV to Gap-MaxIP, which the argument `road` chooses between. "direct" has 3 m coordinates
-and the gap 1/m; it works for formulas of up to some 25 variables (2^v triples are attended, so this is no fast solver:
-by the lower bound nothing of this kind is). "protocol" uses the Merlin-Arthur protocol and keeps the gap 1/2, at small
+and the gap 1/m; it works for formulas of up to about 25 variables (attention to 2^v triples is not a fast solver, and
+by the lower bound no such solver is fast). "protocol" uses the Merlin-Arthur protocol and keeps the gap 1/2, at small
 sizes only.
 
 The answer "satisfiable" comes with an assignment that was found by attention and checked against the formula. The

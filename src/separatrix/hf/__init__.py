@@ -1,4 +1,4 @@
-"""Hugging Face `transformers`: models with this library's layers, and its own models with order-2 attention of ours.
+"""Hugging Face `transformers`: models with this library's layers, and our order-2 attention in its models.
 
     import separatrix.hf
     model.set_attn_implementation(separatrix.hf.register())                # exact

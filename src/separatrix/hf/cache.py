@@ -1,6 +1,6 @@
 """The caches of a model's layers of `separatrix.nn` as one `Cache` of `transformers`, which `generate` keeps.
 
-A `Cache` of `transformers` is given keys and values and returns those of all tokens. A layer of `separatrix.nn` has
+A `Cache` of `transformers` takes new keys and values and returns those of all tokens. A layer of `separatrix.nn` has
 several sets of both, or sums of them, and decodes with a cache of its own: this `Cache` has one of these for each
 layer, and `generate` counts, reorders and crops them.
 """

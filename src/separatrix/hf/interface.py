@@ -109,7 +109,8 @@ def read_layer(
         pattern = read_mask(attention_mask, queries, keys)
     else:
         causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
-        # As for `sdpa`: without a mask, a single query attends all keys, and several are aligned with the first keys.
+        # As in `sdpa`, without a mask a single query attends all keys, and several queries are aligned with the first
+        # keys.
         pattern = Pattern(offset=0) if causal and queries > 1 else Pattern()
     if pattern.offset is not None and keys > queries + pattern.offset:  # a static cache has places for later tokens
         keys = queries + pattern.offset

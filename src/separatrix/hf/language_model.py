@@ -80,7 +80,7 @@ class _Block(GradientCheckpointingLayer):
 class TensorAttentionForCausalLM(PreTrainedModel, GenerationMixin):
     """A causal language model of `nn.TensorAttention` layers with learned positions.
 
-    Padding has no position, so that a prompt padded on the left is continued as it is without padding.
+    Padding has no position, so that a prompt padded on the left has the same continuation as without padding.
 
     Example:
         >>> config = TensorAttentionConfig(vocab_size=9, hidden_size=8, num_hidden_layers=1, num_attention_heads=2)

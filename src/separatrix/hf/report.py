@@ -43,7 +43,7 @@ class HeadReport:
         span: the largest difference between two scores of one query, without centring.
         plan: the plan of near-linear attention that keeps the tolerance; None if there is none.
         error: its certified error; None if there is no such plan.
-        why: the reason that the plan gives; without such a plan, the reason why there is none.
+        why: the reason for the plan; without a plan, the reason why there is none.
         faster_from: the least power of two of tokens from which on this rank is expected to be faster than exact
             attention; None if there is no plan, or if it is not expected up to 2^30 tokens.
     """
@@ -159,7 +159,7 @@ def _span(layer: Layer, h: int) -> float:
         allowed = layer.pattern.allowed(range(start, stop), key.shape[1], key.device)
         hidden = ~allowed[:, h if allowed.shape[1] > 1 else 0]
         span = scores.masked_fill(hidden, -torch.inf).amax(-1) - scores.masked_fill(hidden, torch.inf).amin(-1)
-        widest = max(widest, number(span.max()))  # the span of a query that attends nothing is -inf
+        widest = max(widest, number(span.max()))  # the span of a query without keys to attend is -inf
     return widest
 
 

@@ -20,7 +20,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Mark:
-    """What the text of a result says of an array: the SHA-256 of its file, its dtype and its shape."""
+    """The description of an array in the text of a result: the SHA-256 of its file, its dtype and its shape."""
 
     sha256: str
     dtype: str

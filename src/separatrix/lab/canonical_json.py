@@ -41,7 +41,7 @@ def quoted(value: Any, spell: Callable[[Any], str] = repr) -> str:
 
 
 def refuse(value: Any, name: str) -> Plain:
-    """Raise the error that a value is not plain; `name` is what the error calls the value."""
+    """Raise the error that a value is not plain; the error names the value by `name`."""
     raise ArgumentError(
         name, expected="None, a bool, a number, a string, or a list or dict of these", got=quoted(value)
     )
@@ -83,7 +83,7 @@ def read(text: str) -> Plain:
 
 
 def unmarked(table: dict[str, Plain]) -> Plain:
-    """The float that a dict stands for, if it is the mark of one, else the dict itself."""
+    """The float that a dict encodes, if it encodes a float, otherwise the dict itself."""
     return float(table["$float"]) if table.keys() == {"$float"} else table
 
 

@@ -40,11 +40,11 @@ def run(
     retry_failed: bool = False,
     cost: Callable[[Cell], float] = lambda cell: 1.0,
 ) -> Tally:
-    """Run those of the cells that the store lacks. Ctrl-C ends the run; finished cells are kept.
+    """Run those of the cells that the store lacks. Ctrl-C ends the run; the results of finished cells are saved.
 
     Args:
         store: the store, opened by `Store.create`.
-        cells: the cells. They are read while the run goes on, so that a large grid takes little memory.
+        cells: the cells. They are read during the run, so that a large grid takes little memory.
         crew: the executors to use.
         progress: Shows the progress of the run; None shows nothing.
         retry_failed: whether to run cells again that failed before.

@@ -69,7 +69,7 @@ def in_process() -> Crew:
 
 
 def processes(workers: int | None = None) -> Crew:
-    """A crew of spawned local processes: `workers` of them, or as many as this process may use cores."""
+    """A pool of `workers` spawned local processes; by default one for each core that this process may use."""
     count = whole("--workers", _cores() if workers is None else workers, low=1)
     return Crew(f"on {count} local process{'es' if count > 1 else ''}", _Spawned, executors=count)
 
@@ -106,8 +106,8 @@ def dask_workers(address: str, workers: int | None = None) -> Crew:
 def _client(place: Any) -> Any:
     """Make a Dask client of a cluster, or of the scheduler at an address.
 
-    A client whose scheduler died may still be in memory. It closes when it is collected, and if that happens in the
-    thread of the new client, this thread waits for itself: so it is collected here.
+    A client whose scheduler died may still be in memory. The old client closes when it is garbage-collected; in the
+    thread of the new client this would be a deadlock, so it is collected here.
     """
     gc.collect()
     client: Any = (kind := import_module("distributed").Client).__new__(kind)
@@ -252,7 +252,7 @@ class _OnDask(Executor):
 def _remove_abandoned() -> None:
     """Remove the scratch folders of local clusters whose runs were killed, which could not do so themselves.
 
-    They are folders of this user, not links, with a lock that no process holds.
+    These are folders of this user, not symlinks, whose lock no process holds.
     """
     if sys.platform == "win32":
         return
@@ -266,7 +266,7 @@ def _remove_abandoned() -> None:
 def _local_cluster(workers: int, folder: str) -> Any:
     """Start a scheduler and workers on the loopback interface that other users of this machine cannot use.
 
-    Their connections are encrypted, with credentials that exist in these processes alone. Dask puts its scratch folder
+    Their connections are encrypted, with credentials that exist only in these processes. Dask puts its scratch folder
     at the beginning of ``sys.path``, so it is a folder that no other user can write. Dask's HTTP servers, which would
     show every user what runs, serve no pages.
     """

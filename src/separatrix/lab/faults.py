@@ -48,7 +48,7 @@ _SENTENCES = {
     errno.EROFS: _UNWRITABLE,
     errno.ENOTDIR: _UNWRITABLE,
     errno.EEXIST: _UNWRITABLE,
-    errno.EINVAL: _NOT_REGULAR,  # as `files.NotRegular` has it
+    errno.EINVAL: _NOT_REGULAR,  # the same wording as in `files.NotRegular`
     errno.ENAMETOOLONG: _UNUSABLE_NAME,
     "SQLITE_FULL": _FULL,
     "SQLITE_IOERR_WRITE": _FULL,

@@ -1,4 +1,4 @@
-"""What a store holds and what is damaged in it, for `separatrix doctor`."""
+"""The contents of a store and its damage, for `separatrix doctor`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from separatrix.lab.upkeep import verify
 
 @dataclass(frozen=True)
 class StoreHealth:
-    """The cells of a store by status, its size, the runs that go on, and what is not as it was written."""
+    """The cells of a store by status, its size, the current runs, and the damaged parts."""
 
     cells: dict[str, int]
     bytes: int
@@ -22,14 +22,14 @@ class StoreHealth:
 
 
 def store_health(folder: Path) -> StoreHealth:
-    """Read a store from end to end, and count what it holds and what is damaged."""
+    """Read a whole store, and count its contents and its damaged parts."""
     damages = [str(damage) for damage in verify(folder)]
     cells: dict[str, int] = {}
     try:
         with Store.open(folder) as store:
             for (_, status), count in store.counts().items():
                 cells[status] = cells.get(status, 0) + count
-    except DamagedError:  # one of the damages, so bad that nothing can be counted
+    except DamagedError:  # a damage after which nothing can be counted
         cells = {}
     with plainly(folder):
         size = sum(file.lstat().st_size for file in folder.rglob("*") if not file.is_dir())

@@ -69,7 +69,7 @@ def of_command() -> None:
 
 @contextmanager
 def body() -> Iterator[None]:
-    """The block in which a command does its own work, and can be interrupted by an exception."""
+    """The block of a command's own work, which an exception can interrupt."""
     handler = signal.getsignal(signal.SIGINT)
     if not isinstance(handler, OfCommand):
         yield
@@ -88,7 +88,7 @@ def interrupted() -> bool:
 
 
 class Noted:
-    """A handler of SIGINT that remembers that the signal came."""
+    """A handler that records that SIGINT was received."""
 
     def __init__(self) -> None:
         self.came = False

@@ -27,7 +27,7 @@ BEAT_SECONDS = 5.0
 class Lease:
     """The lease of the run that this process drives; use it as a context manager.
 
-    No other class writes cells of a store while a run goes on.
+    No other class writes cells of a store during a run.
     """
 
     def __init__(self, store: Store) -> None:
@@ -76,7 +76,7 @@ class Lease:
             while not self._stop.wait(BEAT_SECONDS):
                 count += 1
                 beat(self._lock, count)
-        except Exception as trouble:  # `check` raises it in the thread of the run
+        except Exception as trouble:  # `check` raises this error in the thread of the run
             self._trouble = trouble
 
     def check(self) -> None:

@@ -36,7 +36,7 @@ def decimal(text: str) -> Decimal:
 
 
 def checked(value: Any, field: str) -> Any:
-    """Return the value if none of its integers has too many digits; `field` is what an error calls it."""
+    """Return the value if none of its integers has too many digits; an error names the value by `field`."""
     match value:
         case int() if abs(value) >= 10**MOST_DIGITS:
             raise ArgumentError(field, expected=f"an integer of at most {MOST_DIGITS} digits", got="one of more")
@@ -97,8 +97,8 @@ def _steps(first: Fraction, last: Fraction, step: Fraction) -> list[tuple[int, i
 def _powers(first: Fraction, last: Fraction, factor: Fraction) -> list[tuple[int, int]]:
     """The values from `first` to `last`, each `factor` times the one before, as fractions; none if `last` is not one.
 
-    In each of the values, the exponent of a prime lies between its exponents in the two ends. So if numerator times
-    denominator of a value is larger than the product of those of both ends, `last` will not be reached.
+    In each of the values, the exponent of a prime lies between its exponents in the two ends. So if the product of
+    numerator and denominator of a value exceeds the product of those of both ends, `last` is not reached.
     """
     values = [first]
     most = first.denominator * last.denominator * max(first.numerator, 1) * max(last.numerator, 1)

@@ -88,7 +88,7 @@ class Experiment:
         return self.fitted_cell(seed, fit)
 
     def fitted_cell(self, seed: int, parameters: Mapping[str, Any]) -> Cell:
-        """The cell at parameters that went through `fitted` already, as a sweep's have."""
+        """The cell at parameters that `fitted` has already checked, such as those of a sweep."""
         seed = whole("seed", seed, low=0, high=LARGEST_SEED)
         complete = {**self.defaults, **parameters}
         if missing := [name for name in self.hints if name not in complete]:

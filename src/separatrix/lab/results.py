@@ -93,7 +93,7 @@ def load(mark: arrays.Mark, fetch: Callable[[str], bytes]) -> Array:
     data = fetch(mark.sha256)
     try:
         array = unpack(data)
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:  # the file may come from somebody else
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:  # the file may come from an untrusted source
         raise DamagedError(f"The file of the array {mark.sha256} does not hold one array ({error}).") from error
     if (array.dtype.name, array.shape) != (mark.dtype, mark.shape):
         raise DamagedError(

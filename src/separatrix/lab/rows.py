@@ -2,8 +2,8 @@
 
 A row contains the SHA-256 of all of its other fields, in the column ``seal``. It is checked whenever a row is read; a
 row whose checksum is wrong is damaged, and its cell counts as not run. Somebody else may have written a store, with
-right checksums over anything, so the type and the form of every field are checked too. The facts about an origin, which
-many rows share, are named by their own SHA-256.
+right checksums over anything, so the type and the form of every field are checked too. The provenance data, which many
+rows share, are stored once under their SHA-256.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def read(row: Sequence[Any]) -> StoredRecord | Damaged:
     id, *fields, checksum, facts = row
     try:
         is_unchanged = row_checksum(fields) == checksum
-    except TypeError:  # bytes, which no undamaged field holds
+    except TypeError:  # bytes, which no undamaged field contains
         is_unchanged = False
     if not is_unchanged:
         return Damaged(id, fields[0], "the row is not as it was written")
@@ -134,7 +134,8 @@ def checked_record(fields: Sequence[Any], facts: Any) -> StoredRecord | None:
 
     Args:
         fields: the values of `COLUMNS`.
-        facts: the facts about the origin. If they are not those that the field ``origin`` names, the record has none.
+        facts: the facts about the origin. If their SHA-256 differs from the field ``origin``, the record has no
+            provenance data.
     """
     key, experiment, version, parameters, seed, status, run, seconds, finished, origin, result, traceback = fields
     is_cell = isinstance(experiment, str) and is_whole(version, low=1) and is_whole(seed, low=0)

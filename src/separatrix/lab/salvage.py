@@ -87,7 +87,7 @@ def readable_records(path: Path) -> list[StoredRecord]:
                 record = checked if isinstance(checked, StoredRecord) else checked.otherwise
                 if record is not None and record.status != "running":
                     records[record.key] = record
-    except DamagedError:  # SQLite cannot open the file, or cannot close its log; what was read is kept
+    except DamagedError:  # SQLite cannot open the file, or cannot close its log; the rows read so far are kept
         pass
     return list(records.values())
 
@@ -110,7 +110,7 @@ def _by_ranges(connection: sqlite3.Connection, path: Path, query: str) -> Iterat
 
 
 def _lock_out_others(file: BinaryIO, path: Path) -> None:
-    """Keep other processes from opening the file in SQLite until it is closed; an error if one has it open."""
+    """Lock the file against other SQLite processes until it is closed; raise an error if another has it open."""
     try:
         hold_bytes(file, _FIRST_SHARED_BYTE, _SHARED_BYTES)
     except Held:

@@ -4,9 +4,9 @@ A file is a store if the definitions of its tables are exactly those of its sche
 it is wrong then, it is damaged. A file of another schema raises an error, and a database of another program is not
 changed.
 
-A file may come from somebody else. Its views, triggers and generated columns never run, because the tables are compared
-before they are read; SQLite checks every page, and a query that takes more steps than a file of its size can need is
-ended.
+A file may come from an untrusted source. Its views, triggers and generated columns never run, because the tables are
+compared before they are read; SQLite checks every page, and a query that takes more steps than a file of its size can
+need is ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SCHEMA = 2
 """The version of the tables; a change that an older reader would misread increases it by one."""
 
 WAIT_SECONDS = 60.0
-_APPLICATION = 0x53455058  # "SEPX", by which SQLite marks the application that a file belongs to
+_APPLICATION = 0x53455058  # "SEPX", the application id of the file in SQLite's header
 _JOURNAL = bytes.fromhex("d9d505f920a163d7")
 _TABLES = {
     "origins": "CREATE TABLE origins (id TEXT PRIMARY KEY, facts TEXT NOT NULL)",
@@ -102,7 +102,7 @@ def unlimit_steps(connection: sqlite3.Connection) -> None:
 
 
 def make(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables if the file has none, and make every commit wait for the disk."""
+    """Create the tables if the file has none, and flush every commit to disk."""
     is_new = check(connection, path)  # before the log is switched on, which would write to another program's file
     _switch_log_on(connection)
     connection.execute("PRAGMA synchronous = FULL")
@@ -141,8 +141,8 @@ def check_writable(connection: sqlite3.Connection, path: Path) -> None:
 def _switch_log_on(connection: sqlite3.Connection) -> None:
     """Switch the write-ahead log on, and try again while another process does the same.
 
-    If two processes have read the file and both want to write it, SQLite refuses one of them at once, since both would
-    wait for each other forever.
+    If two processes have read the file and both want to write it, SQLite raises an error for one of them at once,
+    because otherwise each would wait for the other forever.
     """
     until = time.monotonic() + WAIT_SECONDS
     connection.execute("PRAGMA page_size = 4096")

@@ -1,8 +1,8 @@
 """The store of results: one SQLite file in a folder, with the arrays in files in the same folder.
 
 With SQLite's write-ahead log and ``synchronous=FULL``, a commit is complete or absent after a kill or a power cut, and
-other processes can read while a run goes on. Every row is checked against its checksum whenever it is read: the cell of
-a damaged row counts as not run. Nothing is ever deleted to make an error go away.
+other processes can read during a run. Every row is checked against its checksum whenever it is read: the cell of a
+damaged row counts as not run. Nothing is ever deleted to make an error go away.
 
 >>> from tempfile import TemporaryDirectory
 >>> with TemporaryDirectory() as folder, Store.create(folder) as store:
@@ -259,8 +259,8 @@ def has_store(folder: Path) -> bool:
     """Whether a folder has the file of a store.
 
     Raises:
-        StoreError: if the folder cannot be looked into, or if something other than a regular file has the file's name;
-            a symlink could lead to a store that is not this folder's.
+        StoreError: if the folder cannot be read, or if something other than a regular file has the file's name; a
+            symlink could lead to a store that is not this folder's.
     """
     path = folder / "store.sqlite"
     with plainly(path):

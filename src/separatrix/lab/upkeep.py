@@ -34,7 +34,7 @@ class Damage:
 
 
 def verify(folder: Path) -> Iterator[Damage]:
-    """Read everything in a store and report what is not as it was written.
+    """Read a whole store and report its damaged parts.
 
     The file is checked by SQLite's ``integrity_check``, each row by its checksum, and each array by its name.
 
@@ -81,8 +81,8 @@ def gc(folder: Path, *, damaged: bool = False) -> Cleared:
     Args:
         folder: the folder of the store.
         damaged: whether to remove the cells too that `verify` finds damaged; the next run does them again. If the file
-            itself is damaged, it is kept under another name, and a new one is made of the rows that can be read. Then
-            arrays that no result names are kept too, because rows of the damaged file may name them.
+            itself is damaged, it is kept under another name, and a new file is made from the readable rows. Then arrays
+            that no result names are kept too, because rows of the damaged file may name them.
 
     Raises:
         StoreError: if a run is going on. Then nothing is removed.

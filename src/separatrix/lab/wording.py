@@ -35,7 +35,7 @@ def printable(text: str, keep: str = "") -> str:
     r"""Escape the characters that a terminal would obey or hide, such as control characters and lone surrogates.
 
     Args:
-        text: a text that may come from somebody else.
+        text: a text that may come from an untrusted source.
         keep: characters that are not escaped, such as the newlines of a traceback.
 
     Example:

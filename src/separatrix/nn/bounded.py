@@ -38,8 +38,8 @@ class BoundedTensorAttention(TensorAttention, metaclass=_HasBound):
     `certificate`.
 
     For short sequences exact attention is faster, and the layer computes it if its rounding error is within the
-    certificate. The choice depends on the shapes alone, and ``layer.plan.crossover(heads)`` is the length from which on
-    attention is near-linear; with ``method="polynomial"``, and in `decode`, it always is.
+    certificate. The choice depends on the shapes alone, and ``layer.plan.crossover(heads)`` is the length from which
+    attention is near-linear; with ``method="polynomial"``, and in `decode`, it is always near-linear.
 
     Example:
         >>> isinstance(TensorAttention(8, 2, bound=1.0), BoundedTensorAttention)

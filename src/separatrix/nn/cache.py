@@ -214,7 +214,7 @@ class TokenCache:
         self._padding = None if padding is None else padding[..., padding.shape[-1] - max(self.held) :]
 
     def _keep_sinks(self, keys: Sequence[Tensor], values: Sequence[Tensor], padding: Tensor | None, new: int) -> None:
-        """Store those of the new tokens that are sinks."""
+        """Store the new tokens that are attention sinks."""
         count = min(self.sinks - self._length, new)
         if count <= 0:
             return

@@ -1,7 +1,7 @@
 """Heads of different orders in one layer: which key sets they have, and attention group by group.
 
-The orders of the heads ascend, so the heads of one order are contiguous, and the heads that have the m-th key set are
-the last ones: ``k_proj[m]`` and ``v_proj[m]`` project for these alone.
+The orders of the heads ascend, so the heads of one order are contiguous, and the last heads are those with the m-th key
+set: ``k_proj[m]`` and ``v_proj[m]`` project only for them.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class HeadGroup:
     kv_heads: tuple[slice, ...]
 
     def own(self, entries: Sequence[Entry] | None) -> list[Entry] | None:
-        """Those of the entries, one for each key set of the layer, that are of the group's key sets."""
+        """The entries for the group's key sets, from a list with an entry for each key set of the layer."""
         return None if entries is None else [*entries[: self.order - 1]]
 
     def part(self, q: Tensor, *sets: Sequence[Tensor]) -> tuple[Tensor, list[list[Tensor]]]:

@@ -153,7 +153,7 @@ class _Unpacked:
 
 
 def _check_causal_mask(mask: Tensor, query: Tensor, key: Tensor, is_causal: bool, batch_first: bool) -> None:
-    """Raise an `ArgumentError` unless a mask is that of causal self-attention of as many queries as keys."""
+    """Raise an `ArgumentError` unless the mask is the causal mask of self-attention."""
     expected = "None or the causal mask (L, L) of nn.Transformer.generate_square_subsequent_mask"
     if not isinstance(mask, Tensor) or not (mask.is_floating_point() or mask.dtype == torch.bool):
         got = str(mask.dtype) if isinstance(mask, Tensor) else type(mask).__name__

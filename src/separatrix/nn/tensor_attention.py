@@ -107,12 +107,12 @@ class TensorAttention(nn.Module):
 
     Intended differences from `nn.MultiheadAttention`:
 
-    - **The call returns the output alone, not a pair**: there would be length^(k-1) weights per query. In
+    - **The call returns only the output, not a pair**: there would be length^(k-1) weights per query. In
       `nn.TransformerEncoderLayer` and wherever a pair is expected, use `MultiheadTensorAttention`.
     - `batch_first` is True by default.
     - The weights are never materialized, so `dropout`, `need_weights` and `attn_mask` raise an error.
     - `is_causal=True` applies the causal mask; it is not a hint about `attn_mask`.
-    - A query whose keys are all padding gives the output bias, not NaN.
+    - For a query whose keys are all padding the output is the output bias, not NaN.
     - The projections are `nn.Linear` modules (``q_proj``, ``k_proj.m``, ``v_proj.m``, ``out_proj``), not packed.
 
     **Initially** every weight is Xavier-uniform and every bias zero, so inputs of unit variance give q, k_m and v_m
@@ -412,8 +412,8 @@ class TensorAttention(nn.Module):
 
         Args:
             query: As in a call. Only the values are computed, because the certificate is proportional to their
-                magnitudes; attention is not. Without a query it is the certificate for values of magnitude 1, whatever
-                the length.
+                magnitudes; attention is not. Without a query it is the certificate for values of magnitude 1, at any
+                length.
             key, value, key_padding_mask, is_causal, query_offset: As in a call.
 
         Returns:

@@ -1,7 +1,7 @@
 """The heads of a rank, if PyTorch's tensor parallelism has sharded the projections of a layer.
 
 `ColwiseParallel` shards the outputs of a projection, and so the heads, evenly and in order: rank r of p has the heads
-r h / p, ..., (r + 1) h / p - 1. Everything between the projections is then computed for these heads alone.
+r h / p, ..., (r + 1) h / p - 1. Everything between the projections is then computed only for these heads.
 """
 
 from __future__ import annotations

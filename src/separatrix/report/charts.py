@@ -105,9 +105,9 @@ def _look(look: Look, row: Row) -> str:
 class Curve:
     """How a column is drawn: as one curve for each group of the rows that have the column.
 
-    `label` is a format string of the columns of the group's first row. Without a colour of its own, a curve has that of
-    its group. `spread` names the columns of the least and the largest value, which become error bars. `hover` is the
-    text at the pointer, a format string as `label` is.
+    `label` is a format string of the columns of the group's first row. A curve without a colour has the colour of its
+    group. `spread` names the columns of the least and the largest value, which become error bars. `hover` is the text
+    at the pointer, a format string as `label` is.
     """
 
     column: str

@@ -91,7 +91,7 @@ def _panels(figure: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _first_panel(figure: Mapping[str, Any]) -> dict[str, Any]:
-    """The figure with the traces of its first panel alone, which fills the plot."""
+    """The figure with only the traces of its first panel, which fills the plot."""
     layout = {**figure.get("layout", {})}
     for kind in "xy":
         layout[f"{kind}axis"] = {**layout.get(f"{kind}axis", {}), "domain": (0.0, 1.0)}
@@ -119,7 +119,7 @@ def _word(x: float, y: float, text: str, anchor: str, **more: str) -> Html:
             shift = 0.0
         if match["tag"]:
             down = 0.25 if match["tag"] == "sub" else -0.35
-            # An em of the smaller font is 0.7 em of the line's.
+            # The smaller font has 0.7 times the size of the line's font.
             parts.append(tag("tspan", match["raised"], dy=f"{(down - shift) / 0.7:g}em", font_size="70%"))
             shift = down
         end = match.end()

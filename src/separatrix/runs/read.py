@@ -38,7 +38,7 @@ class StoredRun:
 def stored_runs(store: Store, name: str | None = None) -> Iterator[StoredRun]:
     """Yield the runs of a store in the order in which they were started, or only the run with the given name.
 
-    Rows that no run can have written are skipped, because the store may come from somebody else.
+    Rows that no run can have written are skipped, because the store may come from an untrusted source.
     """
     runs: dict[str, list[tuple[int, StoredRecord]]] = {}
     for record in store.records(EXPERIMENT, "done"):

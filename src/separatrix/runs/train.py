@@ -38,7 +38,7 @@ class Kept:
 
 
 def kept(store: Store, settings: TrainingSettings, checkpoint_every: int) -> Kept:
-    """Read the last piece of a run up to which the store has all pieces.
+    """Read the last piece of a run before the first piece that the store lacks.
 
     Raises:
         DamagedError: if the result in the store is not that of a training run.
@@ -97,7 +97,7 @@ def trained(
             if cell.arguments["until"] <= start.step and start.state is not None:
                 continue
             held = lease.take([(cell.key, cell)], failed_too=True).get(cell.key)
-            if held not in (None, "done"):  # a finished piece comes after a damaged one
+            if held not in (None, "done"):  # a finished piece follows a damaged piece
                 folder = lease.store.folder
                 raise SeparatrixError(f"Another command is training this run in {folder}: wait for it, or stop it.")
             started = time.perf_counter()

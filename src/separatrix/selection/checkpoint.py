@@ -28,7 +28,7 @@ class Checkpoint:
         window: The sum and the number of the batch losses since the last record.
         token_state: The state of the generator of tokens at the start of the step's block.
         query_state: The state of the generator of queries at the start of the step's block.
-        validation_state: The state of the generator of the validation.
+        validation_state: The state of the random generator of the validation data.
     """
 
     step: int

@@ -130,7 +130,7 @@ def near_orthogonal_stack(
 def resolve_conflicts(signs: Tensor, limit: int, source: torch.Generator) -> tuple[Tensor, int]:
     """Replace, in place, the rows of T candidates that conflict with earlier rows, until no two rows conflict.
 
-    One matrix product finds that there is no conflict, which at large thresholds is nearly always so. Dot products of
+    One matrix product shows that there is no conflict, which is the usual case at large thresholds. Dot products of
     signs are integers, exact in float32.
 
     Args:

@@ -145,5 +145,5 @@ class NearOptimalNet(nn.Module):
 
     @property
     def misread(self) -> float:
-        """An upper bound on the probability that y is misread."""
+        """An upper bound on the probability that y is decoded incorrectly."""
         return math.erfc(self.gap / math.sqrt(8)) if self.gap else 0.0

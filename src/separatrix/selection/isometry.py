@@ -53,7 +53,7 @@ class IsometryConstant:
 
     @property
     def lower(self) -> float:
-        """The lower bound, which some pair of sets reaches."""
+        """The lower bound, which is attained by a pair of sets."""
         return max(self.isometry[0], self.orthogonality[0])
 
     @property

@@ -82,7 +82,7 @@ def broken_hypotheses(T: int, q: int, d: int, eta: float, epsilon: float | None 
 
 
 def steps_allowed(T: int, d: int, lr: float, epsilon: float) -> float:
-    """The steps that Theorem 3.1 allows to a loss epsilon, T^2 d / (eta epsilon), logarithms left out.
+    """The number of steps to a loss epsilon by Theorem 3.1, T^2 d / (eta epsilon), without logarithms.
 
     >>> steps_allowed(T=10, d=2, lr=0.5, epsilon=0.1)
     4000.0
@@ -115,7 +115,7 @@ def slow_curve_loss(x: float, T: int, q: int, d: int) -> float:
 
 
 def slow_curve_alpha(x: float, T: int, q: int) -> float:
-    """alpha* = N x/D, towards which alpha relaxes where the subset holds the attention x.
+    """alpha* = N x/D, towards which alpha relaxes if the subset has the attention x.
 
     >>> slow_curve_alpha(2 / 50, T=50, q=2)
     1.0
@@ -125,7 +125,7 @@ def slow_curve_alpha(x: float, T: int, q: int) -> float:
 
 
 def slow_curve_C(x: float, T: int, q: int) -> float:
-    """C = log(N x/w), the weight of the encodings at which the subset holds the attention x.
+    """C = log(N x/w), the weight of the encodings at which the subset has the attention x.
 
     >>> slow_curve_C(0.5, T=12, q=4) == math.log(2)
     True

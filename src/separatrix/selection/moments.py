@@ -10,8 +10,8 @@ and its gradient cubic. With S the attention of a subset, J = diag(S) - S S^T, Y
     dL/dW_xe  = mean of  (tr(J) V_x^T V_e E S - V_e E J Y/q + V_x^T V_e E J S) e_y^T
 
 (columns of E are encodings in these formulas, as in the paper; rows in the code). The first d columns of W are
-multiplied by x_query = 0. The encoding may be any: with one-hot encodings the trajectory from zero is that of Lemma
-D.5, with fixed near-orthogonal ones it is the case that Wang, Wei, Hsu and Lee leave open.
+multiplied by x_query = 0. Any encoding is allowed: with one-hot encodings the trajectory from zero is that of Lemma
+D.5; fixed near-orthogonal encodings are the case that Wang, Wei, Hsu and Lee leave open.
 """
 
 from __future__ import annotations

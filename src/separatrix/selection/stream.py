@@ -1,9 +1,9 @@
 """The data of a run, which background threads prepare in blocks of steps while training runs.
 
 A block of tokens is one long draw of normals; a block of queries is subsets, encodings from random bits and the weights
-of the subset codes. Each has its own generator and its own thread, which makes its blocks in order, so what comes out
-does not depend on when. With a block comes the generator's state before it: a run that is resumed in the middle of a
-block sets the generator to that state and makes the block again.
+of the subset codes. Each has its own generator and its own thread, which makes its blocks in order, so the data do not
+depend on timing. With a block comes the generator's state before it: a run that is resumed in the middle of a block
+sets the generator to that state and makes the block again.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Queries(NamedTuple):
 
 
 def derived_generator(seed: int, purpose: int) -> torch.Generator:
-    """The generator for one purpose of a run: no two runs share one, and no two purposes of a run.
+    """The random generator for one purpose of a run; each run and each purpose has its own generator.
 
     Example:
         >>> derived_generator(0, 1).initial_seed() != derived_generator(0, 2).initial_seed()
@@ -70,7 +70,7 @@ def derived_generator(seed: int, purpose: int) -> torch.Generator:
 
 
 def make_queries(settings: TrainingSettings, fixed: Tensor | None, generator: torch.Generator) -> Queries:
-    """A block of subsets, with the weights that make their codes, and of encodings.
+    """A block of subsets with the weights of their codes, and a block of encodings.
 
     Encodings are drawn unless `fixed` (T, width) is given.
     """
@@ -90,7 +90,7 @@ def make_queries(settings: TrainingSettings, fixed: Tensor | None, generator: to
 def query_tokens(settings: TrainingSettings, step: int, count: int) -> Tensor | None:
     """The tokens of the queries of one step: None for zero, one for all of shape (d,), or drawn, (count, d).
 
-    They depend on the seed and the step alone, so that a run that is resumed draws them again.
+    They depend only on the seed and the step, so that a resumed run draws the same data.
     """
     if settings.query == "zero":
         return None
@@ -147,7 +147,7 @@ class Prefetch(Generic[Made]):
 
 
 class Blocks:
-    """The batches of a run from step `step` on, given both generators as they are at the start of that step's block.
+    """The batches of a run from step `step` on, given the states of both generators at the start of that step's block.
 
     A batch is a view of its block and is good until the next call.
     """
@@ -178,7 +178,7 @@ class Blocks:
 
     @property
     def states(self) -> tuple[Tensor, Tensor]:
-        """The states of the generators at the start of the block that holds the next step."""
+        """The states of the generators at the start of the block that contains the next step."""
         self._enter()
         return self._token_state, self._query_state
 

@@ -81,8 +81,8 @@ def resumable(
 
     Args:
         settings: The run.
-        start: A state of the same run; the records after it are the ones that the uninterrupted run gives. Its tensors
-            are left as they are.
+        start: A state of the same run; the records after it equal those of the uninterrupted run. Its tensors are not
+            changed.
         checkpoint_every: The number of updates from one state to the next; there is one at the end too, unless the run
             diverged.
     """

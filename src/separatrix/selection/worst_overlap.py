@@ -6,8 +6,8 @@ Lee, the largest overlap of e_y = E_y (E_y^T E_y)^{-1} 1 is exactly
 
     delta sqrt(q) / (1 - a),  a = delta (q - 1) / (q (q - 2)) for q >= 3,  delta / sqrt(2) for q = 2,  0 for q = 1.
 
-It is reached where the q encodings of y have the products -a / (q - 1) with each other and delta / sqrt(q) with e_i. It
-exceeds 1 for q above about 1 / delta^2: a bound on delta alone is not enough. docs/derivations/proofs.md has the proof.
+It is attained if the q encodings of y have the products -a / (q - 1) with each other and delta / sqrt(q) with e_i. It
+exceeds 1 for q above about 1 / delta^2: a bound on delta is not sufficient. docs/derivations/proofs.md has the proof.
 
 The dual vector of Candes and Tao (Decoding by Linear Programming, Lemma 2.2) is another code of the subset, whose
 overlaps are at most delta (1 - 2 delta) / ((1 - delta) (1 - 3 delta)) for every q.
@@ -91,7 +91,7 @@ def _checked(q: int, delta: float) -> tuple[int, float]:
 
 
 def _lean(q: int, delta: float) -> float:
-    """1 less the eigenvalue of E_y^T E_y at the vector of ones in the worst case."""
+    """1 minus the eigenvalue of E_y^T E_y at the vector of ones, in the worst case."""
     if q > 2:
         return delta * (q - 1) / (q * (q - 2))
     return delta / math.sqrt(2) if q == 2 else 0.0

@@ -55,7 +55,7 @@ class RegressionInput:
 
 
 def generator_of(seed: int | torch.Generator) -> torch.Generator:
-    """The generator of a seed; a generator is its own."""
+    """The generator for a seed; a generator is returned unchanged."""
     return seed if isinstance(seed, torch.Generator) else torch.Generator().manual_seed(seed)
 
 

@@ -172,7 +172,7 @@ def _sums(
 ) -> list[_Sum]:
     """The sums that decide whether the rows of an element with j3 in class k fire, one for each different row."""
     g = len(sizes)
-    # The rows by their nonzero coordinates.
+    # The rows, grouped by their nonzero coordinates.
     rows = [{0: a, 1 + k: b, g + 1: c}, *({1 + j: b, g + 1: c} for j in range(g))]
     multiplicity = [1, *sizes]
     multiplicity[1 + k] -= 1

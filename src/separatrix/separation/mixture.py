@@ -103,8 +103,8 @@ def _sizes(classes: Classes) -> list[int]:
 def _cases(n: int, g: int) -> tuple[list[tuple[Fraction, int, int, bool]], list[tuple[Fraction, int]]]:
     """The cases of both special classes, and the cases of one.
 
-    A case of both is (probability, size of D1's special class, size of D0's, whether they are the same class); a case
-    of one is (probability, size).
+    A case of both data sets is (probability, size of D1's special class, size of D0's special class, whether they are
+    the same class); a case of one data set is (probability, size).
     """
     classes = Classes.split(n, g)
     sizes = _sizes(classes)
@@ -126,7 +126,7 @@ def _alone(thresholds: Thresholds, classes: Classes, own: int) -> Share:
 
 
 def _joint(d1: Fires, d0: Fires, classes: Classes, own: tuple[int, int], same: bool) -> tuple[Share, Share]:
-    """The shares (bad, good and not bad), for special classes of the sizes `own` = (D1's, D0's)."""
+    """The shares (bad, good and not bad), for special classes of D1 and D0 whose sizes are `own`."""
     z1, z0 = own
     M1, M2 = (classes.number[z] - (z1 == z) - (not same and z0 == z) for z in (0, 1))
     weights, share = [exactly(M2, R2) for R2 in range(M2 + 1)], tails(M1)

@@ -84,7 +84,7 @@ class OneRow:
     def _terms(self, signs: tuple[int, ...], N: int) -> Iterator[Term]:
         first, own, query, last = signs
         network, row, t = self.network, self.row, self._t
-        # The weight of each kind of key, how many there are, and what the values add up to over all of one kind.
+        # The weight of each kind of key, the number of keys of this kind, and the sum of their values.
         kinds = (
             (row.special, 1, first * network.a + own * network.b),
             (row.own, t - 1, own * network.b),

@@ -1,4 +1,4 @@
-r"""A row of the attention matrix on the paper's data: how much of it goes to which kind of key, exactly.
+r"""A row of the attention matrix on the paper's data: the exact share of each kind of key.
 
 A query of Definitions D.1 and F.1 sees four kinds of keys: the special one (j3), the others of its class, those of the
 query's class, and the rest. Within a kind all keys have the same weight, so n may be 10^100.
@@ -43,7 +43,7 @@ def any_row(setting: AttentionSetting, which: Literal[0, 1], query: Query, mecha
     row_tokens = tokens(setting, which, 0)
     weighted = mechanism.weigh(row_tokens.queries[0 if query == "special" else -1], row_tokens)
     pairs = len(weighted) // len(row_tokens.keys)
-    # j3 comes first, then one key of each class that has others, its own (0) before the rest.
+    # The key j3 comes first, then one key of each class with further keys: first the class of j3 (0), then the others.
     first_has_others = class_sizes(setting)[0] > 1
     classed = not isinstance(setting, CrossAttention) and setting.weights == "identity" and len(row_tokens.queries) > 1
     kinds = [0, *([1] * first_has_others), *([3] * (len(row_tokens.keys) - 1 - first_has_others))]

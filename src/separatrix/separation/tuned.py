@@ -70,7 +70,7 @@ def tuned_separation(setting: AttentionSetting, mechanism: Mechanism, margins: S
     separations = []
     for margin in margins:
         gamma, m = margin * setting.threshold, setting.m
-        # Values that differ by rounding alone count as one, so u lies above them by a small part of the margin.
+        # Values that differ only by rounding count as equal, so u is larger than them by a small part of the margin.
         clear = gamma / 1000
         u = values[np.append(np.diff(values) > clear, True)] + clear
         separates = np.zeros(len(u))

@@ -1,8 +1,8 @@
 """Measures whether the arithmetic of this machine satisfies the assumptions of the certificates (see `assumptions`).
 
 PyTorch's results are compared with 60 decimal digits from Python's `decimal`: on random and special arguments, in
-float32 and float64, in long rows, which vector instructions compute, and one by one. That is a sample and not a proof,
-which would have to be about the mathematics library. The exponential of the C++ kernels is measured too; its error is
+float32 and float64, in long rows, which vector instructions compute, and one by one. That is a sample and not a proof;
+a proof would have to analyse the mathematics library. The exponential of the C++ kernels is measured too; its error is
 proved in tests/native/test_exponential.py.
 """
 
@@ -208,7 +208,7 @@ _MEASURES: dict[str, Callable[[str], MeasuredError]] = {
 
 
 def _units(result: Tensor, truth: list[Decimal], beside: int = 0) -> float:
-    """The largest error, relative to |truth| + `beside`, in units of the type; infinite if something is not finite."""
+    """The largest error relative to |truth| + `beside`, in units of roundoff; infinite if an entry is not finite."""
     if not bool(torch.isfinite(result).all()):
         return math.inf
     u = Decimal(torch.finfo(result.dtype).eps / 2)

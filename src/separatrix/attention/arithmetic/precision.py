@@ -69,8 +69,8 @@ def require_ieee_arithmetic() -> None:
 
     The modes belong to a thread, and a thread that PyTorch starts inherits those of the thread that starts it: checking
     the calling thread is not enough. `layer_norm` assigns one row to each thread, and scales the pair (-5, 5) by 1.5,
-    in units of the smallest positive number of float32. Rounded to nearest that is (-8, 8); a thread that rounds in
-    another way gives 7 for one of them, and one that flushes gives 0.
+    in units of the smallest positive number of float32. With rounding to nearest the result is (-8, 8); a thread with
+    another rounding mode returns 7 for one of them, and a thread that flushes to zero returns 0.
     """
     if torch._C._len_torch_dispatch_stack():
         # A mode, for example of fake tensors, applies to the user's call and not to this check.
@@ -97,7 +97,7 @@ def require_ieee_arithmetic() -> None:
 @lru_cache(maxsize=8)
 def _rows(threads: int) -> tuple[Tensor, Tensor, Tensor]:
     """For each thread the input pair, the weights, and the expected output pair, as bits."""
-    # As integers: the bits of a subnormal number are its multiple of the smallest one, and cannot be flushed to zero.
+    # Subnormal numbers are created from integers, whose bits cannot be flushed to zero.
     sign = -(1 << 31)
     given, expected = (
         torch.tensor([sign + units, units], dtype=torch.int32, device="cpu").repeat(threads, 1) for units in (5, 8)

@@ -5,9 +5,9 @@ A computed sum of products is sum_t x_t (1 + delta_t). If no term goes through m
     |delta_t| <= gamma_n = n u / (1 - n u),
 
 whatever the order of the additions and whether or not multiplications and additions are fused (Nicholas Higham,
-"Accuracy and Stability of Numerical Algorithms", Lemma 3.1). So an error bound depends on an algorithm by one number,
-and a `Summation` derives it: it lists the steps that a term goes through, each with its number of roundings. A backend
-that adds in another order supplies another list, and nothing else in the certificate changes. The tests run the
+"Accuracy and Stability of Numerical Algorithms", Lemma 3.1). So an error bound depends on the algorithm through one
+number, which a `Summation` derives: it lists the steps that a term goes through, each with its number of roundings. A
+backend that adds in another order supplies another list, and nothing else in the certificate changes. The tests run the
 algorithms on counts of roundings instead of numbers, and compare.
 
 A sum of n terms rounds each term at most n - 1 times, and adding the sum to an accumulator rounds it once more: n.
@@ -105,7 +105,7 @@ def _monomial(degree: int) -> int:
 
 
 def expanded_sum(tokens: Summation, sets: int, d: int, degree: int, rank: int) -> Summation:
-    """How near-linear attention adds up key tuples and monomials; `tokens` is how it adds up tokens."""
+    """The summation of near-linear attention over key tuples and monomials; `tokens` is its summation over tokens."""
     return Summation(
         (
             *tokens.steps,
@@ -126,7 +126,7 @@ def expanded_sum(tokens: Summation, sets: int, d: int, degree: int, rank: int) -
 def expanded_gradient_sum(
     tokens: Summation, queries: Summation, sets: int, d: int, d_v: int, degree: int, rank: int
 ) -> Summation:
-    """How the backward pass of near-linear attention adds up; `queries` is how it adds up queries.
+    """The summation of the backward pass of near-linear attention; `queries` is its summation over queries.
 
     Gradients are propagated from the sums through states and monomials. Each of `degree` levels multiplies a gradient
     by a coordinate and sums at most d children; at each level a coordinate sums over all monomials that contain it.
@@ -149,7 +149,7 @@ def expanded_gradient_sum(
 
 
 def block_sum(order: int, longest: int, blocks: int) -> Summation:
-    """How exact attention adds up weights: in blocks of at most `longest`, each merged with those before it."""
+    """The summation of weights in exact attention: in blocks of at most `longest`, merged one after the other."""
     return Summation(
         (
             RoundingStep("the weights of a block are multiplied by their values and added up", longest + 1),
@@ -162,7 +162,7 @@ def block_sum(order: int, longest: int, blocks: int) -> Summation:
 
 
 def block_gradient_sum(order: int, longest: int, blocks: int, rows: int, row_blocks: int) -> Summation:
-    """How the backward pass of exact attention adds up, over tuples for queries and over queries for keys and values.
+    """The summation of exact attention's backward pass: over tuples for queries, over queries for keys and values.
 
     A block of queries has at most `rows`.
     """
@@ -181,7 +181,7 @@ def block_gradient_sum(order: int, longest: int, blocks: int, rows: int, row_blo
 
 
 def kernel_sum(order: int, chunk: int, rows: int, tiles: int, chunks: int) -> Summation:
-    """How the kernels of exact attention add up weights: `chunk` keys for each of `rows`, then tiles, then chunks.
+    """The summation of weights in the C++ kernels: `chunk` keys for each of `rows`, then tiles, then chunks.
 
     Whenever a larger score is found, the sums so far are scaled down, by an exponential and a product.
     """
@@ -201,7 +201,7 @@ def kernel_sum(order: int, chunk: int, rows: int, tiles: int, chunks: int) -> Su
 def kernel_gradient_sum(
     order: int, chunk: int, pairs: int, groups: int, query_block: int, query_blocks: int, shared: int = 1
 ) -> Summation:
-    """How the backward pass of the kernels adds up, over tuples for queries and over queries for keys and values.
+    """The summation of the kernels' backward pass: over tuples for queries, and over queries for keys and values.
 
     A pair is a prefix and a chunk of inner keys. The `pairs` of a group are summed one after another, then the groups,
     then the `shared` heads of queries that share keys and values. For few queries (csrc/exact_few_queries.hpp) the rows
@@ -230,7 +230,7 @@ _EXPONENTIAL_OF_GPU = RoundingStep(
 
 
 def tile_sum(order: int, inners: int, prefixes: int) -> Summation:
-    """How the kernels in Triton add up weights: all inner keys of a prefix key in one chain, then the prefix keys.
+    """The summation of weights in the Triton kernels: all inner keys of a prefix key, then the prefix keys.
 
     Both arguments count the visited keys, in whole blocks. The sums are scaled down by powers of two, which is exact.
     """
@@ -245,7 +245,7 @@ def tile_sum(order: int, inners: int, prefixes: int) -> Summation:
 
 
 def tile_gradient_sum(order: int, inners: int, prefixes: int, queries: int, shared: int) -> Summation:
-    """How the backward pass of the kernels in Triton adds up.
+    """The summation of the backward pass of the Triton kernels.
 
     The gradient of an inner key is one chain of additions over all queries and prefix keys, in all heads that share the
     key; the other gradients are chains over inner keys, and then over prefix keys or queries.

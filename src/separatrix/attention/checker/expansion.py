@@ -1,4 +1,4 @@
-r"""Order-k attention over more tuples than can be summed: Taylor's polynomial, with its remainder in the ball.
+r"""Order-k attention over too many tuples to sum: Taylor's polynomial, and a ball that contains its remainder.
 
 With coordinates x_m = k_m / 2^(e_m), at most 1 in magnitude, and rho_l = scale q_l 2^(e_1,l + e_2,l + ...), a score is
 s = sum_l rho_l x_1,l x_2,l ... and, by the multinomial theorem,
@@ -101,7 +101,7 @@ _Products = tuple[list[list[arb]], list[list[arb]]]
 
 
 def _products(sets: Sequence[_Set], head: Head, spans: Sequence[Span]) -> _Products:
-    """prod_m of the sums over each set: weighed, and of the last degree (see `MomentSums`)."""
+    """The products over the key sets of the weighted sums and of the sums of the last degree (see `MomentSums`)."""
     sums = [
         key_set.sums[stop - key_set.first].balls(key_set.sums[start - key_set.first], key_set.split, count)
         for key_set, (start, stop), count in zip(sets, spans, head.counts(spans), strict=True)
@@ -145,7 +145,7 @@ def _answer(head: Head, query: QueryRanges, sets: Sequence[_Set], products: _Pro
 
 
 def _times(row: list[arb], entries: list[arb]) -> list[arb]:
-    """A row times a matrix; nothing if either is empty."""
+    """A row times a matrix; an empty list if either is empty."""
     if not entries:
         return []
     product_entries: list[arb] = (
@@ -155,7 +155,7 @@ def _times(row: list[arb], entries: list[arb]) -> list[arb]:
 
 
 def _value_range(head: Head, spans: Sequence[Span], column: int) -> arb:
-    """A ball that holds the value of every tuple."""
+    """A ball that contains the values of all tuples."""
     total = arb(1)
     for m, (start, stop) in enumerate(spans):
         attended = head.values[m][start:stop, column][head.seen[m][start:stop]]
@@ -179,7 +179,7 @@ def _largest_score(head: Head, query: QueryRanges, sets: Sequence[_Set], rho: Se
 
 
 def forecast_errors(head: Head, query: QueryRanges, degrees: Sequence[int]) -> list[tuple[float, float]]:
-    """Estimates, from a sample of the tuples, of what the remainder adds to the balls of output and log-sum-exp.
+    """Estimates of the remainder's part in the radii of output and log-sum-exp, from a sample of the tuples.
 
     There is one pair for each degree. They only choose the first degree to try; no proof depends on them.
     """

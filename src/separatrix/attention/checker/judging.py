@@ -14,11 +14,11 @@ from separatrix.attention.checker.tuples import Answer
 
 @dataclass(frozen=True)
 class QueryJudgement:
-    """One query: whether its certificate held, or None if the balls are too wide to say.
+    """The result for one query: whether its certificate held, or None if the balls are too wide to decide.
 
-    `what` is "output" or "lse", whichever comes closer to its bound or further beyond it; `error` and `ratio` are
-    rounded up. `fine` says that no ball is wider than the requested fraction of its bound. `fault` is a sentence about
-    a result that is wrong under any error bound.
+    `what` is "output" or "lse", whichever has the larger ratio of error to bound; `error` and `ratio` are rounded up.
+    `fine` says that no ball is wider than the requested fraction of its bound. `fault` is a sentence about a result
+    that is wrong under any error bound.
     """
 
     held: bool | None

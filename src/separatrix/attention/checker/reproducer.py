@@ -1,4 +1,4 @@
-"""Writes a program that shows a violated certificate in Python's decimal arithmetic alone."""
+"""Writes a program that shows a violated certificate using only Python's decimal arithmetic."""
 
 from __future__ import annotations
 

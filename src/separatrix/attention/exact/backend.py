@@ -1,7 +1,7 @@
 """The backends of exact attention: the interface that each of them implements, and the rule that chooses one.
 
-A backend computes attention over all allowed tuples, and says in which order it adds up, from which the bounds on its
-rounding follow. It need not care about numbers out of range or not finite: `guarded` does that for every backend.
+A backend computes attention over all allowed tuples, and describes its order of summation, from which the bounds on its
+rounding follow. A backend need not handle overflow, underflow, NaN or infinity: `guarded` does that for every backend.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class ExactBackend(Protocol):
     """Whether it takes half types, heads that share keys, and anything under a mask; else a call has to be widened."""
 
     def takes(self, call: Call, dtype: torch.dtype | None = None) -> bool:
-        """Whether the backend computes a call in a dtype, its own if none is given."""
+        """Whether the backend supports a call in a dtype; by default the dtype of the call."""
 
     def size_of(self, call: Call) -> Size:
         """Whether the factors of a call are of a size that needs no balancing."""
@@ -44,10 +44,10 @@ class ExactBackend(Protocol):
         """The changes of output and log-sum-exp, from those of query, keys and values."""
 
     def summation(self, call: Call, dtype: torch.dtype) -> Summation:
-        """How a weight gets into the sums of its query when the call is computed in a type."""
+        """The summation of the forward pass over the weights of a query, in a dtype."""
 
     def gradient_summation(self, call: Call, dtype: torch.dtype) -> Summation:
-        """How the backward pass adds up when it is computed in a type."""
+        """The summation of the backward pass in a dtype."""
 
     def unproved(self, call: Call, dtype: torch.dtype) -> str | None:
         """Which assumption of the bounds is not proved for tensors of a type on the call's device; None if all are."""
@@ -58,7 +58,7 @@ BACKENDS: tuple[ExactBackend, ...] = (native_backend, triton, torch_backend)
 
 
 def exact_backend(call: Call, dtype: torch.dtype | None = None) -> ExactBackend:
-    """The backend that computes a call in a dtype, by its device, its shape and what is installed, nothing else.
+    """The backend for a call in a dtype; it depends only on the device, the shape and the installed packages.
 
     The dtype is that of the call if none is given.
     """
@@ -66,11 +66,11 @@ def exact_backend(call: Call, dtype: torch.dtype | None = None) -> ExactBackend:
 
 
 def require_proved(call: Call, dtype: torch.dtype) -> None:
-    """Raise a `SeparatrixError` if no bound on the error is proved for a call that is computed in a type.
+    """Raise a `SeparatrixError` if no bound on the error is proved for a call that is computed in a dtype.
 
     Args:
         call: The call; its tensors may be of another type.
-        dtype: The type of the tensors that the backend is given.
+        dtype: The dtype of the tensors that are passed to the backend.
     """
     missing = exact_backend(call, dtype).unproved(call, dtype)
     if missing is not None:

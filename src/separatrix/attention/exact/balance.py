@@ -2,11 +2,11 @@ r"""Powers of two that keep the factors of exact attention inside the range of i
 
     s = scale * sum_l q_l k_1,l ... k_{k-1},l,        v = v_1 * ... * v_{k-1}
 
-A product may leave the range on its way to a score or a value that is well inside it: 10^30 times 10^30 overflows in
-float32, whatever the scale. Where that could count, each coordinate of each factor is divided by the power of two next
-to its largest magnitude, which is exact. The powers of query and keys are multiplied into the scale, those of the
-values into the output. Nothing that is left can overflow, and an underflow loses at most the smallest normal number
-times the new scale.
+An intermediate product may overflow or underflow although the score or value is well within the range: 10^30 times
+10^30 overflows in float32, whatever the scale. Where that could count, each coordinate of each factor is divided by the
+power of two next to its largest magnitude, which is exact. The powers of query and keys are multiplied into the scale,
+those of the values into the output. Nothing that is left can overflow, and an underflow loses at most the smallest
+normal number times the new scale.
 
 *Where it could count*: a score is the sum of d products of k + 1 factors. Each of at most 2 k d multiplications that
 underflow loses at most the smallest normal number, times the factors still to come, of which those above 1 matter. That
@@ -39,7 +39,7 @@ from separatrix.errors import SeparatrixError
 
 
 def room(dtype: torch.dtype) -> float:
-    """The logarithm to base 2 of what may still multiply an underflow: 93 in float32, 960 in float64."""
+    """The log2 of the largest factor by which an underflow error may grow: 93 in float32, 960 in float64."""
     info = torch.finfo(dtype)
     return math.log2(info.eps) - 10 - math.log2(info.tiny)
 
@@ -109,7 +109,7 @@ class Magnitudes:
         return ~far & (self.scale == 0 or abs(log2_abs(self.scale)) <= limit)
 
     def size(self) -> Size:
-        """Whether the factors may be multiplied as they are, read from the device in one look."""
+        """Whether the factors may be multiplied without scaling, read from the device in one transfer."""
         return self.size_and(())[0]
 
     def size_and(self, others: Sequence[Tensor]) -> tuple[Size, list[float]]:
@@ -121,7 +121,7 @@ class Magnitudes:
 
 
 class Size(NamedTuple):
-    """Whether the factors of a call may be multiplied as they are.
+    """Whether the factors of a call may be multiplied without scaling.
 
     Attributes:
         moderate: In a forward pass.
@@ -251,7 +251,7 @@ class Incoming(NamedTuple):
 
 
 NEAR = {torch.float32: 16.0, torch.float64: 200.0}
-"""The logarithms to base 2 of products that may be left as they are in a backward pass."""
+"""The logarithms to base 2 of products that need no scaling in a backward pass."""
 _LEAST = {torch.float32: 60, torch.float64: 400}
 """The logarithms to base 2 below which columns are not made smaller in a backward pass."""
 
@@ -268,7 +268,7 @@ def _power(exponents: Tensor) -> Tensor:
 def times_power(x: Tensor, exponents: Tensor) -> Tensor:
     """x times two to the exponents, exact unless it leaves the range of x's type; exponents end at 2000 either way.
 
-    In float64 and in two steps: the power may be out of range where the product is not.
+    Multiply in float64 and in two steps: the power may be out of range although the product is not.
     """
     exponents = exponents.clamp(-_MOST, _MOST)
     half = exponents // 2

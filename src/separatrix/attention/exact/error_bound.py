@@ -10,8 +10,8 @@ denominator add 2 gamma |v|_max / (1 - gamma). So with w = max v - min v
 
     |out - exact| <= tanh(delta / 2) (max v - min v) + 2 gamma |v|_max / (1 - gamma) + rounding of the quotient.
 
-That is never much more than max v - min v: where scores are so large that no digit of a weight is certain, some average
-of the values is all that is promised. A log-sum-exp moves by delta at most.
+That is never much more than max v - min v: if scores are so large that no digit of a weight is known, the bound only
+says that the output is some average of the values. A log-sum-exp moves by delta at most.
 
 - *delta*: a score is a sum of d products of k + 1 factors. It errs by (d + k + 2) u R at most, R_i a bound on the sum
   of magnitudes of its terms; maxima subtracted from it, now and each time they change, add 4 u R; then come the error
@@ -114,7 +114,7 @@ def exact_error_bound(
         SeparatrixError: If an entry is NaN or infinite, so that no bound holds; if numbers are not rounded to the
             nearest, or tiny ones are flushed to zero; if PyTorch is set to compute products of float32 with fewer
             digits; for a fused kernel of which no bound is known, on devices other than the CPU; or for half types on
-            a GPU whose matrix units compute them, because no vendor says how these add up.
+            a GPU whose matrix units compute them, because no vendor documents their order of summation.
 
     Example:
         >>> import torch
@@ -195,7 +195,7 @@ class Ends(NamedTuple):
 
 
 def value_ends(call: Call) -> Ends:
-    """From the ends of each set: those of a product are products of ends. Powers of two are kept apart on the way."""
+    """The extremes of a product are products of the extremes of each set. Powers of two are tracked separately."""
     low = high = torch.ones_like(call.values[0][:, 0], dtype=torch.float64)
     exponents = torch.zeros_like(low, dtype=torch.int32)
     names = [f"values[{m}]" for m in range(len(call.values))]
@@ -227,7 +227,7 @@ def backend_bounds(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) ->
 
 
 def relative_bound(call: Call, radius: float, dtype: torch.dtype) -> float:
-    """A bound on the error of exact attention in `dtype` over |v|_max, for scores up to `radius`, whatever the data.
+    """A bound on the error of exact attention in `dtype`, divided by |v|_max, for any data with scores up to `radius`.
 
     It is that of an output before it is rounded to its own type; values then are within 2 |v|_max of each other.
     """

@@ -28,7 +28,7 @@ Shape = Sequence[int]
 def allowed_tuples(
     query: Shape, keys: Sequence[Shape], is_causal: bool, offset: int, windows: Sequence[int | None]
 ) -> int:
-    """How many tuples of a query and keys, of shapes (H, L_q, d) and (H, L_m, d), positions allow in all heads.
+    """The number of tuples in all heads that positions allow, for a query (H, L_q, d) and keys (H, L_m, d).
 
     >>> allowed_tuples((1, 3, 2), [(1, 3, 2)] * 2, True, 0, (None, None))  # 1 + 4 + 9
     14

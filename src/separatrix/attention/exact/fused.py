@@ -18,9 +18,9 @@ magnitudes a, b and c of query, key and value decide. All is well if
   overflows and what underflows is small, whether the kernel multiplies by the scale or both factors by its square root;
 - L_k c is finite, and c well below the largest number of the output's type.
 
-Otherwise `exact` attends by blocks instead, as it does from `SHORTEST` tokens on, where our kernels are faster. A
-compiled graph and `torch.func.grad` with its kin cannot choose by numbers: there an operator looks at them and raises
-an error.
+Otherwise `exact` attends by blocks instead, as it does from `SHORTEST` tokens on, where our kernels are faster. In a
+compiled graph and under transforms such as `torch.func.grad` the choice cannot depend on tensor entries; there an
+operator checks the entries and raises an error.
 
 The kernel enforces causality by scores of -inf, which it multiplies by the scale: this must be positive in its type.
 """
@@ -151,8 +151,8 @@ refuse_pairs = operator(_refuse_pairs, fake=_refused)
 
 
 def _refusal(out: Tensor, query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float) -> list[Tensor]:
-    """Which (B,) outputs are to be NaN, where a format without errors takes the place of `refuse_pairs`."""
-    # In logarithms, because constants beyond the range of float32 do not survive an export to ONNX.
+    """Which (B,) outputs must be NaN in an export format that cannot raise the errors of `refuse_pairs`."""
+    # The comparison is in logarithms, because an export to ONNX loses constants beyond the range of float32.
     dtype = _computed_in(query)
     a, b, c = (x.abs().amax((0, 1, 2, 3)).to(torch.float64).log2() for x in (query, key, value))
     factor = math.log2(max(1.0, abs(scale)) * 4 * query.shape[-1])

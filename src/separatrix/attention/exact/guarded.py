@@ -4,11 +4,12 @@ r"""Exact attention by a `backend` with guards against numbers out of range, and
   An output that its type cannot hold is refused.
 - A call whose tuples cannot be counted in 64 bits is refused.
 - A NaN or an infinity in a key or a value changes the outputs of the queries that may attend this token, and no other
-  output. A backend alone would change others: it multiplies tokens hidden by the causal mask or a window by a weight of
-  zero, and zero times NaN is NaN. So the other queries are recomputed with zeros in place of such tokens.
+  output. A backend alone would change the results of other queries: it multiplies tokens hidden by the causal mask or a
+  window by a weight of zero, and zero times NaN is NaN. So the other queries are recomputed with zeros in place of such
+  tokens.
 
-The gradient is guarded in the same way. A query that sees something not finite has no finite gradient, and neither has
-what it attends; where no gradient comes in for such a query, it does not take part.
+The gradient is guarded in the same way. A query that attends an entry that is not finite has no finite gradient, and
+neither have the keys and values it attends; if the incoming gradient of such a query is zero, the query is left out.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _MOST_TUPLES = 2**62
 def forward(call: Call) -> tuple[Tensor, Tensor]:
     """The output (H, L_q, d_v) in the type of a call, and the log-sum-exp (H, L_q) in that of its arithmetic.
 
-    A call that a backend takes as it is, in a half type or with heads that share their keys, is widened as a whole only
-    where its factors have to be balanced, or something is not finite.
+    If a backend supports half types or shared key heads directly, the call is widened only if its factors must be
+    balanced or an entry is not finite.
     """
     check_countable(call)
     backend = exact_backend(call)
@@ -64,8 +65,8 @@ def _forward_widened(call: Call, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
     """The gradients of query, keys and values in the type of a call, given those of the output and the log-sum-exp.
 
-    They are rounded to a half type once. Heads that share keys add up their gradients before that: in the backend where
-    it takes the call as it is, and by PyTorch where the call is widened.
+    They are rounded to a half type once. Heads that share keys add up their gradients before that: in the backend if it
+    supports the call directly, and by PyTorch if the call is widened.
     """
     check_countable(call)
     backend = exact_backend(call)
@@ -107,7 +108,7 @@ def _backward_widened(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, gr
 def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Tensor, Tensor]:
     """The changes of output and log-sum-exp, given those of query, keys and values; see `tangents`.
 
-    Where something is not finite, the change of any query may be NaN: forward mode has no second guard.
+    If an entry is not finite, the tangent of any query may be NaN, because forward mode has no second guard.
     """
     if call.is_empty or exact_backend(call).size_of(call).moderate or not (magnitudes := Magnitudes.of(call)).finite():
         return exact_backend(call).tangents(call, out, lse, changes)

@@ -1,4 +1,4 @@
-"""What a backward pass reads for each query, with incoming gradients brought near 1; the kernels do it in C++.
+"""The inputs of a backward pass for each query, with incoming gradients scaled to about 1; the C++ kernels do the same.
 
 The error of a query's gradient is relative to the incoming gradient of that query, even if those of other queries are
 far larger; the errors of the gradients of keys and values are relative to the largest of their head. So there are two
@@ -25,11 +25,11 @@ class IncomingRows:
 
     Attributes:
         lse: The log-sum-exps, (H, L_q), 0 for a query with nothing to attend.
-        near: The incoming gradients over each query's own power of two, (H, L_q, d_v).
+        near: The incoming gradients divided by each query's power of two, (H, L_q, d_v).
         near_lse: The gradients of the log-sum-exps over the same power, (H, L_q, 1).
         incoming: The incoming gradients over the power of their head.
         weighted: The queries times the scale and their share of the head's power.
-        share: That share, each query's own power of two over that of its head, (H, L_q); at most 1.
+        share: Each query's power of two divided by that of its head, (H, L_q); at most 1.
 
     Heads of queries that share keys have one power: the gradients of the keys add up over all of them.
     """

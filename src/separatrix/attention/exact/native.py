@@ -72,12 +72,12 @@ def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
 
 
 def has_kernels(sets: int) -> bool:
-    """Whether the library is installed, and takes so many key sets."""
+    """Whether the library is installed and supports this number of key sets."""
     return native().library is not None and sets <= MOST_SETS
 
 
 def size_of(call: Call) -> Size:
-    """Whether the factors of a call are of a size that needs no balancing; what a mask hides is not looked at."""
+    """Whether the factors of a call are of a size that needs no balancing; masked keys are ignored."""
     factor_range = _range(_described(call), call.computed_in)
     return Size(bool(factor_range.moderate), bool(factor_range.near_one), factor_range.log_output)
 
@@ -96,7 +96,7 @@ def _limits(dtype: torch.dtype) -> bytes:
 class PlainCall(NamedTuple):
     """A call of tensors with any leading dimensions, of which keys and values may have fewer heads than the query.
 
-    A `Call` has its heads in one dimension, and to make one takes as long as attention of a few short heads.
+    A `Call` has its heads in one dimension, and making a `Call` takes as long as the attention of a few short heads.
 
     Attributes:
         tensors: The query, the keys and the values.
@@ -138,7 +138,7 @@ class PlainCall(NamedTuple):
         return described, named
 
     def forward(self) -> tuple[Tensor, Tensor] | None:
-        """The output (..., L_q, d_v) and the log-sum-exp (..., L_q); None if `guarded` has to see to their range."""
+        """The output (..., L_q, d_v) and the log-sum-exp (..., L_q); None if `guarded` must rescale them."""
         query, dtype = self.tensors[0], _computed_in(self.tensors[0].dtype)
         described, _named = self._described()
         factor_range = _range(described, dtype)
@@ -150,7 +150,7 @@ class PlainCall(NamedTuple):
         return out, lse
 
     def backward(self, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> list[Tensor] | None:
-        """The gradients of all tensors; None if `guarded` has to see to their range. All results are contiguous."""
+        """The gradients of all tensors; None if `guarded` must rescale them. All results are contiguous."""
         described, _named = self._described()
         if not _range(described, lse.dtype).near_one:
             return None
@@ -201,14 +201,14 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
 
 
 def summation(call: Call, dtype: torch.dtype) -> Summation:
-    """How a weight gets into the sums of its query when the call is computed in a type."""
+    """The summation of the forward pass over the weights of a query, in a dtype."""
     levels = _levels(call, dtype)
     steps = kernel_sum(call.order, levels.chunk, levels.rows, levels.tiles, levels.chunks).steps
     return Summation(steps, torch.finfo(torch.bfloat16).eps / 2 if levels.is_narrow else 0.0)
 
 
 def gradient_summation(call: Call, dtype: torch.dtype) -> Summation:
-    """How the backward pass adds up when it is computed in a type."""
+    """The summation of the backward pass in a dtype."""
     levels = _levels(call, dtype)
     blocks = (levels.query_block, levels.query_blocks)
     return kernel_gradient_sum(call.order, levels.chunk, levels.pairs, levels.groups, *blocks, call.shared)
@@ -266,7 +266,7 @@ def _check_type(name: str, x: Tensor, dtype: torch.dtype) -> None:
 
 
 def _described(call: Call) -> ExactCall:
-    """The call for the kernels, made once; what it names in memory lives as long as the call."""
+    """The call as the kernels' structure, made once; the memory to which it points lives as long as the call."""
     described_before: ExactCall | None = call.kept.get("described")
     if described_before is not None:
         return described_before
@@ -290,7 +290,7 @@ _INCOMING = tuple(getattr(ExactGradients, name).offset for name in ("out", "lse"
 
 @cache
 def _offsets(sets: int) -> tuple[int, ...]:
-    """Where the addresses of a query, its keys and its values are in the structure."""
+    """The offsets in the structure of the addresses of a query, its keys and its values."""
     return (_QUERY, *(first + m * _ADDRESS.size for first in (_KEYS, _VALUES) for m in range(sets)))
 
 

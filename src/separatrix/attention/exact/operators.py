@@ -1,11 +1,11 @@
 """Exact order-k attention as PyTorch operators: what autograd, `torch.compile` and `torch.func` see of the backends.
 
 `separatrix::attend` takes heads in one leading dimension, query (H, L_q, d), with keys and values for each of them or
-for each group of as many that follow each other. It gives the output and the log-sum-exp. `separatrix::attend_backward`
-is its gradient and `separatrix::attend_tangents` its derivative in forward mode, both recomputed block by block.
-Derivatives of these go through the reference, which holds the whole volume, so they are for small sizes. There is a
-mask for every key set, or None for every one of them: AOTInductor cannot pass an empty list to an operator, and `vmap`
-does not see tensors in a list that may be None.
+for each group of as many that follow each other. It returns the output and the log-sum-exp.
+`separatrix::attend_backward` is its gradient and `separatrix::attend_tangents` its derivative in forward mode, both
+recomputed block by block. Second derivatives are computed by the reference, which stores the whole attention tensor, so
+they are for small sizes. There is a mask for every key set, or None for every one of them: AOTInductor cannot pass an
+empty list to an operator, and `vmap` does not see tensors in a list that may be None.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
 def operands(call: Call) -> tuple[Any, ...]:
     """The arguments of an operator for a call, as `operator_call` reads them."""
     positions = call.positions
-    # No position is 2^63 before another: a longer window is as good as this one.
+    # Positions differ by less than 2^63, so a longer window is equivalent to this one.
     windows = [0 if window is None else min(window, 2**63 - 1) for window in positions.windows]
     tensors = (call.query, list(call.keys), list(call.values), list(call.mask_of_each))
     return (*tensors, positions.is_causal, positions.offset, windows, call.scale)
@@ -116,7 +116,7 @@ def is_fused(given: CallArguments) -> bool:
 
 
 def fused_attention(given: CallArguments) -> Tensor | None:
-    """Order 2 by PyTorch's own fused kernel; None if it has none for the call."""
+    """Order 2 by PyTorch's own fused kernel; None if PyTorch has no fused kernel for the call."""
     if beyond_one_gradient() or not is_fused(given):
         return None
     (key,), (value,) = given.keys, given.values

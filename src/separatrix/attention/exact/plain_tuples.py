@@ -43,7 +43,8 @@ def plain_tuples(
 ) -> tuple[Tensor, Tensor] | None:
     """The output and the log-sum-exp if the arguments need no further check; None if they may.
 
-    Leading dimensions of keys and values are not broadcast, except for heads with `enable_gqa`. Those of masks are.
+    Leading dimensions of keys and values are not broadcast, except for heads with `enable_gqa`. Those of masks are
+    broadcast.
     """
     if type(keys) in _PLAIN and type(values) in _PLAIN:
         keys, values = (keys,), (values,)
@@ -77,7 +78,7 @@ def plain_tuples(
 
 
 def _sharing_heads(tensors: tuple[Any, ...], sets: int, equal_lengths: bool = False, enable_gqa: bool = False) -> int:
-    """How many query heads share a head of keys; 0 unless the tensors are plain and fit together as they are.
+    """The number of query heads that share a key head; 0 unless the tensors are plain and have matching shapes.
 
     They are then of the CPU, of one dtype, with the same leading dimensions except for shared heads, and not empty.
     """

@@ -10,11 +10,11 @@ and causality concern pairs of a query and a key, so they are zeros of A and of 
 
 *Range.* B is divided by its largest entry in every row j, exp(r_j); A_ij exp(r_j) and C by their largest entries for
 every query. Then no factor exceeds 1, and the values are divided by powers of two so that no value exceeds 1 either.
-Underflow in factors and products changes N_il by at most 8 n_1 n_2 tiny, where tiny is the smallest normal number. So a
-normaliser of at least 8 n_1 n_2 tiny / eps makes this a relative error of eps. The normaliser is smaller when the keys
-that maximise the factors one by one are not those that maximise their product: when the two maxima differ by more than
-56 for n = 512 in float32. In that case, and if products of values exceed half of the exponent's range, or an entry is
-not finite, the call is computed as the product form of dimension 3 d.
+Underflow in factors and products changes N_il by at most 8 n_1 n_2 tiny, where tiny is the smallest normal number. So
+if a normaliser is at least 8 n_1 n_2 tiny / eps, this relative error is at most eps. The normaliser is smaller when the
+keys that maximise the factors one by one are not those that maximise their product: when the two maxima differ by more
+than 56 for n = 512 in float32. In that case, and if products of values exceed half of the exponent's range, or an entry
+is not finite, the call is computed as the product form of dimension 3 d.
 
 The backward pass recomputes the factors block by block, with A divided by the normaliser, and takes three matrix
 products of the same size.

@@ -187,8 +187,8 @@ def key_bias(query: Tensor, keys: Keys, key_factors: Tensor | Sequence[Tensor], 
 
         scale * score' = scale * score + b(j_1, ..., j_{k-1}),    b = sum_{r} g_1,r(j_1) ... g_{k-1},r(j_{k-1})
 
-    At order 3 b(j_1, j_2) is a matrix of rank r: which pairs of keys go together, whatever the query. It is `with_bias`
-    with ones for the query.
+    At order 3 b(j_1, j_2) is a matrix of rank r: the bias of each pair of keys, for every query. It is `with_bias` with
+    ones for the query.
 
     Cost: that of the product form at dimension d + r.
 
@@ -338,7 +338,7 @@ def _digits(start: int, key: Tensor, farthest: int) -> Tensor:
 
 
 def _for_each_set(name: str, given: Any, count: int) -> list[Any]:
-    """One entry for each key set, from a list of them or from one for all."""
+    """One entry for each key set, from a list with an entry for each or from a single entry for all."""
     entries = list(given) if isinstance(given, (list, tuple)) else [given] * count
     if len(entries) != count:
         raise ArgumentError(name, expected=f"one for all key sets, or a list of {count}", got=str(len(entries)))
@@ -354,7 +354,7 @@ def rotary(
     key_start: int = 0,
     base: float = 10000.0,
 ) -> Factors:
-    r"""Queries and keys with rotary positions, such that scores depend on the distances between tokens alone.
+    r"""Queries and keys with rotary positions, such that scores depend only on the distances between tokens.
 
     It comes **before** the map of the form: ``determinant(*rotary(query, keys, form="determinant"))``. What is rotated
     depends on the form: with "product" each plane belongs to one key set, with "pairwise" all vectors are rotated as
@@ -364,7 +364,7 @@ def rotary(
     Jianlin Su, Yu Lu, Shengfeng Pan, Ahmed Murtadha, Bo Wen and Yunfeng Liu, "RoFormer: Enhanced Transformer with
     Rotary Position Embedding", has it for order 2.
 
-    Cost: none beside the rotation itself; the dimension stays d.
+    Cost: only the rotation; the dimension stays d.
 
     Args:
         query: The queries, (..., L_q, d).

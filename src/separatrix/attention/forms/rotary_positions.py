@@ -40,7 +40,7 @@ FORMS = ("product", "pairwise", "determinant")
 
 
 def rotary(x: Tensor, role: int, order: int, *, start: int = 0, base: float = 10000.0, form: str = "product") -> Tensor:
-    """Queries or keys with their positions, such that scores depend on the distances between tokens alone.
+    """Queries or keys with their positions, such that scores depend only on the distances between tokens.
 
     Args:
         x: The vectors (..., length, d), at the positions start, start + 1, ...; d must be even, or, for the determinant

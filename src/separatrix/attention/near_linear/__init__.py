@@ -1,6 +1,6 @@
 """Near-linear attention: exp of a score is replaced by a polynomial, a sum of products of monomials of query and keys.
 
-A certified call goes through four steps, each a function of the one before:
+A certified call takes four steps, each a function of the previous step:
 
 1. `analysis`: bounds on the entries and scores of a call, the coordinates in which scores are expanded, and how far
    values are from a centre.

@@ -1,8 +1,8 @@
-r"""What is known of a call before it is computed: bounds on its entries and scores, and the coordinates they are in.
+r"""The analysis of a call before it is computed: bounds on its entries and scores, and coordinates for its scores.
 
 `Deviation` is how far values are from a centre, which a certificate weighs by powers of the scores in place of the
-values' range. For any centre c and u_t >= (v_t - c)^2, Cauchy's inequality bounds what a polynomial's error does to an
-output,
+values' range. For any centre c and u_t >= (v_t - c)^2, Cauchy's inequality bounds the effect of a polynomial's error on
+an output,
 
     sum_t |s_t|^((a + b) / 2) |v_t - c| <= sqrt(sum_t s_t^a) sqrt(sum_t s_t^b u_t),
 
@@ -49,7 +49,7 @@ from separatrix.attention.near_linear.cost import PIECE, Shape, chunk_tokens
 
 @dataclass(frozen=True)
 class Analysis:
-    """What is known of a call before it is computed.
+    """Bounds on the entries and scores of a call, known before it is computed.
 
     Attributes:
         call: The call.
@@ -84,7 +84,7 @@ class Analysis:
 def analyse(call: Call, differentiable: bool = False, bounds: InputBounds | None = None) -> Analysis:
     """The analysis of a call, given the bounds on its entries if they are known; an error for NaN or infinity.
 
-    If a gradient is wanted, all coordinates are kept and index sets are of total degree: a coordinate in which all
+    If gradients will be taken, all coordinates are kept and index sets are of total degree: a coordinate in which all
     queries are zero adds nothing to a score, but scores have a gradient in it.
     """
     bounds = input_bounds(call) if bounds is None else bounds
@@ -124,7 +124,7 @@ def turned(analysis: Analysis, tolerance: float) -> Analysis | None:
         return None
     width = number(analysis.values.width.max())
     slack = _LEFT_OUT * tolerance / width if width else 0.0
-    centred = replace(frame, shift=key_mean(call)[..., frame.kept])  # in another basis a shift costs nothing more
+    centred = replace(frame, shift=key_mean(call)[..., frame.kept])  # in another basis a shift has no extra cost
     basis = rotated(call, centred, None if analysis.differentiable else slack)
     if basis is None:
         return None
@@ -149,7 +149,7 @@ def sizes_of(call: Call) -> Shape:
 
 
 def key_norms(call: Call, frame: Frame) -> Tensor:
-    """prod_m max_j ||k_m,j||_k (H,): what the query's l_k norm is multiplied with in Hoelder's bound."""
+    """prod_m max_j ||k_m,j||_k (H,): the factor of the query's l_k norm in Hoelder's bound."""
     total = torch.ones(call.query.shape[0], dtype=torch.float64, device=call.query.device)
     for m, key in enumerate(call.keys):
         mask = call.masks[m] if call.masks else None
@@ -176,7 +176,7 @@ def query_radii(call: Call, frame: Frame, norms: Tensor) -> Tensor:
     amplitude = torch.ones_like(frame.largest[0])
     for largest in frame.largest[1:]:
         amplitude = amplitude * largest
-    # Coordinates in float32 are rounded once more than the scores they stand for.
+    # Rounding the coordinates to float32 adds one rounding to each score.
     slack = SLACK * (1 + (call.order + 2) * torch.finfo(frame.dtype).eps)
     if frame.only_scales:
         tokens = token_norms(call.query, call.order, frame.factors[0] * call.scale, None, amplitude)
@@ -209,13 +209,13 @@ def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype) -> flo
 
 @lru_cache(maxsize=4096)
 def relative_error(shape: Shape, width: int, degree: int, rank: int, adds: Summing, dtype: torch.dtype) -> float:
-    """A bound on the relative error of sums of monomials in so many coordinates that are added up in a given way."""
+    """A bound on the relative error of sums of monomials, for a number of coordinates and a summation."""
     lengths = shape.key_lengths
     return expanded_sum(adds.tokens(lengths), len(lengths), width, degree, rank).gamma(dtype)
 
 
 def gradient_gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype) -> float:
-    """The relative error of the sums of its backward pass, which adds up tokens in chunks whatever the backend."""
+    """The relative error of the sums of its backward pass, which sums tokens in chunks in every backend."""
     shape, width = analysis.shape, analysis.frame.width
     chunk = chunk_tokens(max(shape.heads, 1), rank, dtype == torch.float64)
     adds = summing(analysis.backend, analysis.call, rank, dtype) if shape.is_causal else Summing(chunk, chunk)

@@ -62,7 +62,7 @@ class NearLinearBackend(Protocol):
     NAME: str
 
     def takes(self, tensors: Sequence[Tensor], sets: int, columns: int) -> bool:
-        """Whether the backend computes with these tensors, for so many key sets and columns."""
+        """Whether the backend supports these tensors, for this number of key sets and columns."""
 
     def lane_tokens(self, chunk: int, dtype: torch.dtype) -> int:
         """The number of tokens that are added up in `dtype` before float64, if a chunk has `chunk` tokens."""
@@ -83,7 +83,7 @@ class NearLinearBackend(Protocol):
         """The number of tokens in a chunk of the causal scan, or of its backward pass."""
 
     def scan_summing(self, call: Call, rank: int) -> Summing:
-        """How the causal scan adds up tokens."""
+        """The summation of the causal scan over tokens."""
 
     def scan(self, expansion: Expansion, query: Tensor, x: list[Tensor], W: list[Tensor], Z: list[Tensor]) -> Scanned:
         """Causal attention over a chunk of c tokens, in float64.
@@ -139,7 +139,7 @@ BACKENDS: tuple[NearLinearBackend, ...] = (native, triton, in_pytorch)
 
 
 def near_linear_backend(tensors: Sequence[Tensor], sets: int, value_dim: int) -> NearLinearBackend:
-    """The backend that computes with these tensors, by their device, the sizes and what is installed, nothing else.
+    """The backend for these tensors; it depends only on their device, the sizes and the installed packages.
 
     Args:
         tensors: The tensors that it computes with.
@@ -155,7 +155,7 @@ def backend_of(call: Call) -> NearLinearBackend:
 
 
 def summing(backend: NearLinearBackend, call: Call, rank: int, dtype: torch.dtype) -> Summing:
-    """How a backend adds up the tokens of a call: in chunks, with monomials in `dtype`, or by the causal scan."""
+    """The summation over the tokens of a call: in chunks, with monomials in `dtype`, or by the causal scan."""
     if call.positions.is_causal:
         return backend.scan_summing(call, rank)
     chunk = chunk_tokens(call.query.shape[0], rank, dtype == torch.float64)

@@ -2,8 +2,8 @@
 
 Where exact attention is cheaper, as it is for few tokens, it computes the call: see `bounded_choice`.
 
-`separatrix::attend_within_bound` is given the bound on the scores and the tolerance, from which it finds the plan: the
-same arguments have the same plan, which is kept.
+`separatrix::attend_within_bound` takes the bound on the scores and the tolerance, which determine the plan; plans are
+cached.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from separatrix.errors import SeparatrixError
 def bounded_attention(plan: BoundedPlan, call: Call, *, may_be_exact: bool = True) -> Tensor:
     """The output (..., L_q, d_v) of a call without windows by a plan that bounds its scores, or exactly where cheaper.
 
-    The caller makes sure, by normalising queries and keys, that the scores are within the plan's radius. Whether the
-    plan's error bound holds for so many tokens, whether products of the values stay within the range of float64, and
-    whether the outputs stay within that of their type is checked here.
+    The caller makes sure, by normalising queries and keys, that the scores are within the plan's radius. This file
+    checks that the plan's error bound holds for the number of tokens, that products of the values do not overflow
+    float64, and that the outputs do not overflow their dtype.
 
     Args:
         plan: The plan.
@@ -79,9 +79,9 @@ def _attend_within_bound(
 ) -> list[Tensor]:
     """Output (H, L_q, d_v), denominator (H, L_q) and, unless it is causal or may be exact, the state of each key set.
 
-    Where exact attention computes the call, its log-sum-exp takes the place of the denominator. The states are what the
-    backward pass would otherwise compute again: exact attention has none, and they are many times larger than the
-    tokens where it is the cheaper of the two.
+    Where exact attention computes the call, its log-sum-exp takes the place of the denominator. The backward pass would
+    otherwise recompute the states. Exact attention has no states; where it is cheaper, the states would be many times
+    larger than the tokens.
     """
     require_ieee_arithmetic()
     call = exact.operator_call(query, keys, values, masks, is_causal, offset, [0] * len(keys), scale)

@@ -1,4 +1,4 @@
-"""Whether exact attention computes a bounded call: where it is cheaper, and errs by less than the polynomial would."""
+"""Exact attention computes a bounded call if it is cheaper than the polynomial and has a smaller error bound."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from separatrix.attention.positions import Positions
 def exact_dtype(plan: BoundedPlan, call: Call) -> torch.dtype | None:
     """The type in which exact attention computes a call whose scores are within the plan's radius; None if it does not.
 
-    It depends on shapes and types alone. What the plan's certificate promises of the polynomial then holds of exact
+    The choice depends only on shapes and dtypes. The plan's certificate for the polynomial then also holds for exact
     attention: its error is at most as large, whatever the data, and its output is rounded to the same type.
     """
     query = call.query
@@ -32,7 +32,7 @@ def exact_dtype(plan: BoundedPlan, call: Call) -> torch.dtype | None:
 
 @lru_cache(maxsize=1024)
 def _is_exact(plan: BoundedPlan, shape: Shape, dtype: torch.dtype, device: torch.device, offset: int) -> bool:
-    """Whether exact attention in a type is cheaper than the polynomial, and certain to err by no more."""
+    """Whether exact attention in a dtype is cheaper than the polynomial and has no larger error bound."""
     near_linear = polynomial_cost(shape, plan.rank, True)
     if exact_cost(shape, dtype == torch.float64).time >= near_linear.time:
         return False

@@ -1,4 +1,4 @@
-r"""The polynomial method planned from a bound alone: for scores that cannot exceed R, whatever the data.
+r"""The polynomial method planned from a bound R on the scores, independent of the data.
 
 For |s| <= R let |P(s) - exp(s)| <= e exp(s), with e < 1 (see `minimax`). Then P > 0, the ratio of the two weights of a
 tuple lies in [1 - e, 1 + e], and the two distributions over tuples differ in total variation by at most
@@ -8,12 +8,12 @@ tau = e / (1 + sqrt(1 - e^2)). Every one of N tuples weighs at least (1 - e) exp
     |output - exact| / |v|_max <= 2 tau + 2 rho M / ((1 - e) exp(-R) - rho M),    M = sum_p |a_p| R^p,
 
 rho the relative rounding of a sum over the tokens seen and the monomials (docs/derivations/bounded-attention.md). It
-depends on R, d, the tolerance, and, by rho alone, on how many tokens were added up in how many steps, and not on the
-data. R has to bound the sum of magnitudes scale sum_l |q_l k_1,l ...| too, as bounds on entries and Hoelder's
-inequality do.
+depends on R, d, the tolerance and, through rho, on the number of tokens and of summation steps, but not on the data. R
+has to bound the sum of magnitudes scale sum_l |q_l k_1,l ...| too, as bounds on entries and Hoelder's inequality do.
 
 All of this is computed in float64, and the output is then rounded to its type, by u (1 + the above) of |v|_max, u half
-the distance from 1 to the next number of the type. A tolerance is kept with that, or refused when a plan is made.
+the distance from 1 to the next number of the type. The output satisfies the tolerance including this rounding;
+otherwise planning raises an error.
 """
 
 from __future__ import annotations
@@ -96,11 +96,11 @@ class BoundedPlan:
         return expanded_sum(tokens, self.order - 1, self.d, self.degree, self.rank)
 
     def crossover(self, heads: int = 1, *, is_causal: bool = False, device: torch.device | str = "cpu") -> int:
-        """The length from which on a layer of this plan attends near-linearly; shorter sequences it attends exactly.
+        """The length from which a layer with this plan is near-linear; shorter sequences use exact attention.
 
-        It depends on shapes alone, and on whether the kernels in C++ are installed. It is of self-attention with values
-        of the dimension of the keys, as a layer has them. A layer with ``method="polynomial"``, and its
-        ``decode``, are near-linear at every length.
+        It depends only on shapes and on whether the C++ kernels are installed. It is computed for self-attention whose
+        values have the dimension of the keys, as in a layer. A layer with ``method="polynomial"``, and its ``decode``,
+        are near-linear at every length.
 
         Args:
             heads: How many heads are attended at once: those of the layer, times the size of the batch.
@@ -131,7 +131,7 @@ class BoundedPlan:
         return self.polynomial.magnitude(self.radius)
 
     def relative_error(self, roundings: float) -> tuple[float, float]:
-        """Truncation and rounding over |v|_max, for sums with that relative rounding; infinite if nothing is proved.
+        """Truncation and rounding errors divided by |v|_max, for this relative rounding; infinite without a bound.
 
         Both are those of float64, before the output is rounded to its type.
         """
@@ -143,12 +143,12 @@ class BoundedPlan:
         return truncation * (1 + 2.0**-30), (2 * rho / left + 2.0**-51) * (1 + 2.0**-30)
 
     def total_error(self, roundings: float) -> float:
-        """The whole error over |v|_max, with the rounding of the output to its type."""
+        """The total error divided by |v|_max, including the rounding of the output to its dtype."""
         error = sum(self.relative_error(roundings))
         return error + output_unit(self.dtype) * (1 + error)
 
     def certificate(self, roundings: float, magnitude: Tensor) -> Certificate:
-        """The promise for values whose magnitudes multiply to `magnitude`, of any shape, which `per_query` has too.
+        """The error bound for values whose magnitudes multiply to `magnitude`, of the same shape as `per_query`.
 
         Outputs below the smallest normal number of their type are rounded to multiples of the smallest positive one,
         however small the values are: that is added to the relative error.
@@ -160,7 +160,7 @@ class BoundedPlan:
         return Certificate(worst[0], worst[1], worst[2], sum(relative) * (1 + 2.0**-30), total)
 
     def certificate_of_all(self, roundings: float, magnitude: float, device: torch.device) -> Certificate:
-        """The promise for all queries alike: `certificate` of one number, whose `per_query` is on a device."""
+        """The error bound for all queries: `certificate` of one number, whose `per_query` is on a device."""
         relative = self.relative_error(roundings)
         truncation, rounding, reached = self._errors(relative, magnitude)
         total = truncation + rounding if reached <= torch.finfo(self.dtype).max else math.inf
@@ -176,7 +176,7 @@ class BoundedPlan:
 
 
 def output_unit(dtype: torch.dtype) -> float:
-    """By how much an output is rounded, relative to its size; half types are rounded to float32 on the way.
+    """The relative rounding error of an output; half types are first rounded to float32.
 
     >>> round(output_unit(torch.bfloat16), 5)
     0.00395
@@ -208,7 +208,8 @@ def plan_bounded(
     # Every polynomial has M >= P(R) >= (1 - e) exp(R), so that rounding takes 2 rho exp(2 R) at the least.
     least_rho = Summation((RoundingStep("the tokens are added up", _ROUNDINGS),)).gamma(torch.float64)
     is_in_reach = math.log(2 * least_rho) + 2 * radius <= math.log(tolerance)
-    # From degree 1 on: a constant may keep the tolerance too, but weighs all tokens alike and has no gradient.
+    # The degree is at least 1: a constant may satisfy the tolerance too, but weighs all tokens equally and has no
+    # gradient.
     for degree in range(1, LARGEST_DEGREE + 1 if is_in_reach else 1):
         if math.comb(d + degree, degree) > LARGEST_RANK:
             break
@@ -246,17 +247,17 @@ def normalised(x: Tensor, order: int) -> Tensor:
 
 
 def norm_slack(order: int, d: int, dtype: torch.dtype) -> float:
-    """By how much the l_k norm of a vector can exceed 1 that was divided by it, in float32 at least, and then rounded.
+    """A bound on the excess over 1 of the l_k norm of a vector that was divided by its norm and rounded.
 
-    The k-th powers err by `POWER` u, their sum by d u more, its root by a k-th of that and `POWER` u; the two
-    divisions and the rounding to `dtype` are three more. Twice that is allowed for, in eps = 2 u.
+    The relative error of the k-th powers is `POWER` u, their sum adds d u, and its root has a k-th of that plus `POWER`
+    u; the two divisions and the rounding to `dtype` add three roundings. Twice that is allowed for, in eps = 2 u.
     """
     narrow, wide = torch.finfo(dtype).eps, torch.finfo(torch.promote_types(dtype, torch.float32)).eps
     return 2 * narrow + ((d + POWER) / order + POWER + 2) * wide
 
 
 def largest_token(order: int, d: int, bound: float, norm: str, dtype: torch.dtype) -> float:
-    """What the entries of a token (norm "entries") or its l_k norm (norm "order") may be, for the bound in `dtype`.
+    """The largest allowed entry (norm "entries") or l_k norm (norm "order") of a token, for the bound in `dtype`.
 
     The bound itself, rounded to the type, is not beyond it; nor is a vector that was normalised to it.
     """
@@ -264,7 +265,7 @@ def largest_token(order: int, d: int, bound: float, norm: str, dtype: torch.dtyp
 
 
 def score_radius(order: int, d: int, bound: float, scale: float, norm: str, dtype: torch.dtype) -> float:
-    """R >= |scale| sum_l |q_l k_1,l ...| for tokens within the bound; by products alone, the same on every machine."""
+    """R >= |scale| sum_l |q_l k_1,l ...| for tokens within the bound; computed by products only."""
     most = largest_token(order, d, bound, norm, dtype)
     return abs(scale) * math.prod([most] * order) * (d if norm == "entries" else 1)
 
@@ -283,7 +284,7 @@ def expansion(plan: BoundedPlan, heads: int, scale: float, device: torch.device,
 def balanced_exponents(order: int, bound: float, scale: float) -> list[int]:
     """The exponents of the powers of two that query and keys are multiplied by; they sum to 0, so no score changes.
 
-    They are computed in whole numbers alone, since queries on one machine may attend to states made on another.
+    They are computed in integer arithmetic, since queries on one machine may attend to states made on another.
 
     >>> balanced_exponents(3, 1.0, 0.125), balanced_exponents(2, 1e10, 4e-20)
     ([2, -1, -1], [32, -32])
@@ -301,7 +302,7 @@ def balanced_exponents(order: int, bound: float, scale: float) -> list[int]:
 
 
 def sum_rounding(plan: BoundedPlan, call: Call) -> float:
-    """The relative rounding of the sums of `bounded_attention`, from the shapes of its tokens alone."""
+    """The relative rounding of the sums of `bounded_attention`, from the shapes of its tokens."""
     adds = summing(backend_of(call), call, plan.rank, torch.float64)
     return plan.summation(adds.tokens(call.key_lengths)).gamma(torch.float64)
 

@@ -3,7 +3,7 @@ r"""The polynomial method where query i attends j_m <= i + offset only: prefix s
 The states of the keys up to a position are prefix sums, and the Hadamard product of prefix states is the state of
 all tuples up to there. At order >= 3 it is not linear in any one of them, so a query needs the product of *its own*
 prefixes: within a chunk of c tokens they are c running sums (c, rank, d_v + 1) a key set, which is the memory the
-chunk takes; between chunks one state a set is carried.
+chunk takes; between chunks one state per key set is passed on.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def backward_causal_after(
 ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
     """The gradients of query, keys, values and the states `before`, from the last chunk to the first.
 
-    A chunk needs the states before it. They are kept at the start of every section of about sqrt(chunks) chunks, and
-    within the section at hand: about 2 sqrt(chunks) states in place of all of them.
+    A chunk needs the states before it. They are stored at the start of every section of about sqrt(chunks) chunks, and
+    within the current section: about 2 sqrt(chunks) states instead of all states.
     """
     incoming = IncomingGradient(sums, grad_out, grad_lse)
     backend, frame = backend_of(call), expansion.frame

@@ -1,4 +1,4 @@
-r"""A bound on the error of an output that holds for the very input it was computed from.
+r"""A bound on the error of an output for the input from which it was computed.
 
 Write A_t = exp(s_t) over the key tuples t that a query attends, A~_t = P(s_t), E >= sum_t |A~_t - A_t|, and let
 N~, D~ be the numerator and denominator as computed, within rho |v|_max and rho of sum_t A~_t v_t and sum_t A~_t. The
@@ -29,11 +29,12 @@ The bounds themselves are computed in float64, rounded to nearest, and multiplie
 percent does not matter). That suffices: apart from the differences below they are sums, products, quotients and powers
 of numbers that are not negative, in which relative errors never grow by cancellation, so that after n operations, one
 behind the other, what is computed is at least (1 - 2^-53)^n (1 - 2^-50)^m of what is meant, m of them exponentials or
-powers; n and m are below d + degree + 1000, and 2^-30 is more than 2^22 errors of 2^-53. Numbers that underflow are
-added as constants far above what is lost. There are three differences, each taken so that it errs to the safe side:
+powers; n and m are below d + degree + 1000, and 2^-30 is more than 2^22 errors of 2^-53. For numbers that underflow,
+constants far above the loss are added. There are three differences, each computed so that its error is on the safe
+side:
 max v - min v, to which four units of |v|_max for each value set are added; D~ - E - rho, for which D~ is first made
-smaller by 2^-40 of itself, far more than the two units of D~ that the difference can err by; and 1 - n u in gamma,
-which is at least 1/2.
+smaller by 2^-40 of itself, far more than the two units of D~ by which the difference can be wrong; and 1 - n u in
+gamma, which is at least 1/2.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ class Certificate:
 
 
 def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
-    """The certificate of what a run has computed for the call of an analysis."""
+    """The certificate of the results of a run for the call of an analysis."""
     call, expansion, sums = run.call, run.expansion, run.sums
     index_set, polynomial = expansion.index_set, run.recipe.polynomial
     values, radii, drift = analysis.values, analysis.radii, analysis.drift
@@ -180,7 +181,7 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
 
 
 class _ByDeviation(NamedTuple):
-    """Bounds on sum_t |A_t - A~_t| of queries (H, c), and on what it is with the values' deviations as weights.
+    """Bounds on sum_t |A_t - A~_t| of queries (H, c), and on the same sum weighted by the deviations of the values.
 
     `total` is the first sum, `deviation` the second with |v_t - centre| as weights.
     """
@@ -191,12 +192,12 @@ class _ByDeviation(NamedTuple):
 
     def error(self, output: Tensor, error: Tensor) -> Tensor:
         """A bound on sum_t |A_t - A~_t| |v_t - o|, for outputs (H, c, d_v) that are within `error` of o."""
-        away = (output - self.centre.unsqueeze(1)).abs_().amax(-1) + error  # in float64, as the centre is
+        away = (output - self.centre.unsqueeze(1)).abs_().amax(-1) + error  # computed in float64, like the centre
         return (self.deviation + away * self.total) * SLACK
 
 
 class _WeightedSums:
-    """Bounds on the sums of weighted deviations, from what a pass has computed and from its roundings.
+    """Bounds on the sums of weighted deviations, from the results and the roundings of a pass.
 
     Args:
         weighted: The pass.
@@ -228,7 +229,7 @@ class _WeightedSums:
 
 
 class _Underflow(NamedTuple):
-    """Bounds on what the sums of a query lose by underflow, (H, 1): for each tuple, and once for all of them."""
+    """Bounds on the underflow errors of a query's sums, (H, 1): per tuple, and once for all tuples."""
 
     each: Tensor
     once: Tensor

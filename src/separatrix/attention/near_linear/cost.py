@@ -26,7 +26,7 @@ class Rates:
         flop: A flop of the polynomial method's products with monomials in float32; float64 takes half as much again.
         monomial: A monomial of a token in float32, which the kernels make in cache and plain PyTorch writes to memory.
         scanned: A monomial and value column of a token of a causal call.
-        scanned_monomial: A monomial of a token of a causal call, whatever the number of columns.
+        scanned_monomial: A monomial of a token of a causal call, for any number of columns.
     """
 
     exact_flop: float
@@ -110,7 +110,7 @@ def polynomial_cost(shape: Shape, rank: int, wide: bool) -> Cost:
     size, width = 8 if wide else 4, shape.d_v + 1
     keys, queries = float(shape.heads * sum(shape.key_lengths)), float(shape.heads * shape.query_length)
     if shape.is_causal:
-        flops = 2.0 * rank * width * (keys + len(shape.key_lengths) * queries)  # of states, and of their products
+        flops = 2.0 * rank * width * (keys + len(shape.key_lengths) * queries)  # states, and their products
         scanned = len(shape.key_lengths) <= MOST_SETS and native().library is not None
         rates = KERNELS if scanned else PYTORCH
         held = _scan_bytes(shape, rank) if scanned else _causal_bytes(shape, rank)
@@ -141,7 +141,7 @@ def sampled_tuples(heads: int) -> int:
 
 
 def certified_cost(shape: Shape, rank: int, wide: bool) -> Cost:
-    """`polynomial_cost`, and the time that its certificate takes; that of its plan is not part of it."""
+    """`polynomial_cost` plus the time of the certificate, without the time of planning."""
     cost = polynomial_cost(shape, rank, wide)
     return Cost(cost.flops, cost.bytes, cost.time + CERTIFYING + 0.5 * _looking(shape))
 
@@ -154,7 +154,7 @@ def weighting_cost(shape: Shape, d: int, level: int, columns: int, wide: bool) -
 
 
 def planning_time(shape: Shape) -> float:
-    """The time that a plan takes: unless exact attention takes `WORTH_PLANNING` times as long, none is made."""
+    """The time of planning: a plan is made only if exact attention takes `WORTH_PLANNING` times as long."""
     drawn = float(shape.heads * sampled_tuples(shape.heads)) * (shape.d * shape.order + sampled_queries(shape.heads))
     coordinate = 0.0
     if shape.order == 2:

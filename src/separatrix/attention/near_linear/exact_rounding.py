@@ -90,7 +90,7 @@ def exact_type(
 def _products_in_range(call: Call, largest: Tensor, dtype: torch.dtype) -> bool:
     """Whether underflow on the way to a score is negligible, in whatever order its factors are multiplied.
 
-    Each of some 2 k d products loses at most the smallest normal number, times what is still to come: factors above 1.
+    Each of about 2 k d products loses at most the smallest normal number, times the later factors above 1.
     """
     most = number(torch.log2(largest).clamp(min=0.0).sum(0).max()) if largest.numel() else 0.0
     most += max(0.0, math.log2(abs(call.scale))) if call.scale else 0.0
@@ -99,7 +99,7 @@ def _products_in_range(call: Call, largest: Tensor, dtype: torch.dtype) -> bool:
 
 
 def given_radii(call: Call, largest: Tensor) -> Tensor:
-    """Bounds (H, L_q) on the sums of magnitudes of the scores' terms, of queries and keys as they are given.
+    """Bounds (H, L_q) on the sums of magnitudes of the scores' terms, of the given queries and keys.
 
     `largest` are the largest magnitudes of the query and of each key set, (order, H, d); products of them are in the
     range of float64.
@@ -119,8 +119,8 @@ def exact_gradient(
     The backward pass recomputes weights as exp(s_t - lse). With u the unit roundoff, R a bound on the sums of
     magnitudes of the scores' terms and l on |lse|, the error of a shifted score is at most (d + k + 8) u (R + l) plus
     that of the log-sum-exp, and its exponential adds 4 u. Weights then have a relative error tau, and so has their sum,
-    because they sum to 1; scores that are raised to where exp is normal add the smallest weight of each tuple. The rest
-    follows by the identity of `near_linear/gradient_certificate.py`.
+    because they sum to 1; if scores are raised to a value at which exp does not underflow, the smallest weight of each
+    tuple is added. The rest follows by the identity of `near_linear/gradient_certificate.py`.
     """
     shape, values = sizes_of(call), bounds.values
     u = torch.finfo(dtype).eps / 2
@@ -147,7 +147,7 @@ def exact_gradient(
 
 
 def _reaches(call: Call, largest: Tensor) -> list[Tensor]:
-    """The largest derivative of a score by an entry of the query and of each key set, as they are given, (H,) each."""
+    """The largest derivative of a score by an entry of the given query and of each given key set, (H,) each."""
     bounds = []
     for m in range(call.order):
         product = torch.full_like(largest[0], abs(call.scale))

@@ -1,4 +1,4 @@
-"""The polynomial that near-linear attention expands, and the sums that it gives."""
+"""The polynomial that near-linear attention expands, and the sums of this expansion."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Expansion:
 
     The coefficients are in float64 whatever the dtype of the coordinates: 1 / alpha! is below the range of float32 from
     degree 34 on, where its terms may still be large. `moment` is the level whose sum over tuples, sum_t s_t^moment, is
-    computed beside the output; None for none.
+    computed in addition to the output; None for no such level.
     """
 
     frame: Frame

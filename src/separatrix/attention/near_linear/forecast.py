@@ -1,7 +1,7 @@
 r"""A forecast of the certified error: sums over all tuples are replaced by those over a sample with a fixed seed.
 
 For a degree g there is a Chebyshev polynomial for every even moment m below it (see `remainder`), up to 60 of them, and
-to make one takes a millisecond. `Forecast.moments_in_reach` bounds the forecasts of all of them from below at once,
+computing one takes a millisecond. `Forecast.moments_in_reach` bounds the forecasts of all of them from below at once,
 from the Chebyshev coefficients |c_j| that each leaves out, so that few are made. R is the bound on the scores of a
 query. Rounding is proportional to M = sum_p |a_p| R^p. The coefficients below m are Taylor's, so
 M >= sum_{p<m} R^p / p!; and M >= P(R) >= exp(R) - R^m factor, in which `factor` is at most what the tolerance leaves
@@ -44,7 +44,7 @@ _SMALL_RADIUS = 0.25
 class Forecast:
     """Forecasts the certified error of polynomials for an analysed call.
 
-    It keeps the sample of scores, and what was computed from it, while a plan is searched.
+    It caches the sample of scores and derived results while a plan is searched.
 
     Args:
         analysis: The analysis of the call.
@@ -80,7 +80,7 @@ class Forecast:
         return key_powers(self.analysis.call, self.analysis.frame)
 
     def mean_power(self, moment: int) -> Tensor:
-        """The mean of s^moment, an even one, over that of exp(s), (H, queries), in the samples."""
+        """The mean of s^moment, for an even moment, divided by the mean of exp(s), (H, queries), in the samples."""
         if moment not in self._moments:
             self._moments[moment] = torch.cat([sample.mean_power(moment) for sample in self.samples], 1)
         return self._moments[moment]
@@ -111,7 +111,7 @@ class Forecast:
         return self._spreads[key]
 
     def forget_samples(self) -> None:
-        """Free the samples: a run would hold them beside its own memory, and they are drawn again if need be."""
+        """Free the memory of the samples before a run; they are drawn again if needed."""
         self.__dict__.pop("samples", None)
 
     def error(
@@ -122,9 +122,9 @@ class Forecast:
         output_only: bool = False,
         weighting: Weighting | None = None,
     ) -> float:
-        """Forecast the certificate's total for a total-degree set; with a weighting, that after the second pass.
+        """Forecast the certificate's total for a total-degree set; with a weighting, the total after the second pass.
 
-        If gradients will be taken, it is the larger of the output's and theirs, unless `output_only`.
+        If gradients will be taken, it is the larger of the forecasts for output and gradients, unless `output_only`.
         """
         degree = polynomial.degree
         truncation, error, magnitude = self._truncation(polynomial, weighting)
@@ -138,9 +138,9 @@ class Forecast:
         return _largest(self._gradient_error(output, truncation, magnitude, slope, slope_magnitude, rounding))
 
     def _truncation(self, polynomial: Polynomial, weighting: Weighting | None) -> tuple[Tensor, Tensor, Tensor]:
-        """The error of the weights by truncation, that of the outputs, and the magnitude of the sums, in the samples.
+        """The truncation errors of the weights and of the outputs, and the magnitude of the sums, in the samples.
 
-        They are the same for all dtypes, and are kept for the polynomial that was asked for last.
+        They are the same for all dtypes, and are cached for the most recent polynomial.
         """
         if self._last is None or self._last[:2] != (polynomial, weighting):
             radii = self.sampled_radii
@@ -180,9 +180,9 @@ class Forecast:
     ) -> list[int]:
         """The moments of the Chebyshev polynomials of a degree that may keep the target in float64.
 
-        All others are certain to have a forecast above the target. They are even moments below the degree, and there
-        are none where scores are so small that none can win. If a number of columns of squared deviations is given, the
-        forecast is `error` with a weighting of these.
+        All others are certain to have a forecast above the target. They are even moments below the degree; if scores
+        are so small that no moment can lower the bound, there are none. If a number of columns of squared deviations is
+        given, the forecast is `error` with a weighting by these columns.
         """
         analysis, R = self.analysis, self.sampled_radii
         moments = list(range(0, degree, 2)) if analysis.radius >= _SMALL_RADIUS else []
@@ -197,7 +197,7 @@ class Forecast:
         factors, slopes = (column_of(bounds) for bounds in zip(*least, strict=True))
         if columns is None:
             power = torch.stack([self.mean_power(m) for m in moments])
-            allowed = target / (widest * power)  # the largest factor that keeps the target, or infinity
+            allowed = target / (widest * power)  # the largest factor within the target, or infinity
             error = factors * power * widest
         else:
             power = torch.stack([self.spread(Weighting(m, columns), m) for m in moments])

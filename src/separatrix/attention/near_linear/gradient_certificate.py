@@ -5,9 +5,9 @@ that output. Exact gradients are sums over tuples of
 
     g . (v_t - o) p_t ds_t    for query and keys,        g p_t (v_t over one of its factors)    for values,
 
-ds_t the derivative of the score by the entry in question, at most `reach` in magnitude. What is computed has weights
-a_t in place of p_t, a_t' in place of p_t where a score is differentiated (a polynomial's derivative is not the
-polynomial), o~ in place of o and ds_t~ in place of ds_t:
+ds_t the derivative of the score by the entry in question, at most `reach` in magnitude. The computation has weights a_t
+in place of p_t, a_t' in place of p_t if a score is differentiated (a polynomial's derivative is not the polynomial), o~
+in place of o and ds_t~ in place of ds_t:
 
     sum_t a_t' (v_t - o~) ds_t~ - sum_t p_t (v_t - o) ds_t
         = sum_t (a_t' - p_t)(v_t - o~) ds_t~ + (o - o~) sum_t p_t ds_t~ + sum_t p_t (v_t - o)(ds_t~ - ds_t).
@@ -17,9 +17,9 @@ So with w >= |v_t - o~| and e >= |o - o~| in every entry, the errors are at most
     query, keys:  |g|_1 (reach (w sum_t |a_t' - p_t| + e) + w max_t |ds_t~ - ds_t|),
     values:       |g|_1 (sum_t |a_t - p_t|) (product of the other value sets' magnitudes),
 
-and sums over queries for keys and values. They rest on the error of the *weights*: values that hardly differ make w
-small, but not the error of their own gradient. For the polynomial method, in the words of `certificate` and with
-E' >= sum_t |P'(s_t) - exp(s_t)| (see `remainder`),
+and sums over queries for keys and values. They depend on the error of the *weights*: if values hardly differ, w is
+small, but not the error of the values' gradient. For the polynomial method, in the words of `certificate` and with E'
+>= sum_t |P'(s_t) - exp(s_t)| (see `remainder`),
 
     sum_t |a_t' - p_t| <= (E' + E + rho) / D~,        sum_t |a_t - p_t| <= (2 E + rho) / D~.
 
@@ -46,7 +46,7 @@ class GradientCertificate:
     Write n_i for the sum of magnitudes of query i's incoming gradient, or 2^-32 of the largest such sum in its head
     where that is more. Next to the gradients of exact attention, and beside the smallest positive number of their type,
 
-    - every entry of the query's gradient errs by at most ``query[i] * n_i``;
+    - the error of every entry of the query's gradient is at most ``query[i] * n_i``;
     - every entry of the gradient of ``keys[m]`` by at most ``keys[m] * sum_i n_i``, over the queries of its head;
     - every entry of the gradient of ``values[m]`` by at most ``values[m] * sum_i n_i``.
 
@@ -75,8 +75,8 @@ class GradientCertificate:
 class Weights:
     """Bounds for the weights of each query, (H, L_q): on their errors and on their sums.
 
-    `scores` and `values` bound the sums of |a_t' - p_t| and of |a_t - p_t|; `output` is e. What is added for rounding
-    is `score_rounding` times the values' magnitude, and `value_rounding`.
+    `scores` and `values` bound the sums of |a_t' - p_t| and of |a_t - p_t|; `output` is e. The terms for rounding are
+    `score_rounding` times the values' magnitude, and `value_rounding`.
     """
 
     scores: Tensor
@@ -96,7 +96,7 @@ def certify_gradient(
     out: torch.dtype,
     copies: int,
 ) -> GradientCertificate:
-    """The certificate from what is known of the weights.
+    """The certificate from bounds on the weights.
 
     Args:
         weights: See `Weights`; infinite where nothing is known.
@@ -118,7 +118,7 @@ def certify_gradient(
         errors.append((error + 1.01 * unit * (most.unsqueeze(-1) * w + error)) * SLACK)
     share = (weights.values + weights.value_rounding) * (1 + 1.01 * unit) + 1.01 * unit
     values = tuple(_most(share * other.unsqueeze(-1) * SLACK) for other in others)
-    query = errors[0].masked_fill(torch.isnan(errors[0]), math.inf)  # infinity times 0 bounds nothing
+    query = errors[0].masked_fill(torch.isnan(errors[0]), math.inf)  # infinity times 0 is no bound
     return GradientCertificate(query, tuple(_most(x) for x in errors[1:]), values)
 
 

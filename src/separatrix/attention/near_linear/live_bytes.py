@@ -1,4 +1,4 @@
-"""How many bytes a computation holds at once, counted as PyTorch dispatches it."""
+"""The peak number of bytes of a computation, counted as PyTorch dispatches its operations."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from torch.utils._pytree import tree_leaves
 class LiveBytes(TorchDispatchMode):
     """Counts the storages that operations make, from the moment each is made until nothing refers to it any more.
 
-    `peak` is the most bytes that were alive at one time, beside those `given`. Memory that an operation takes and frees
-    inside itself is not seen. Near-linear attention is computed by the same backend as without this mode.
+    `peak` is the largest number of live bytes at one time, in addition to those `given`. Memory that an operation takes
+    and frees inside itself is not seen. Near-linear attention is computed by the same backend as without this mode.
 
     >>> x = torch.ones(100, dtype=torch.float64)
     >>> with LiveBytes([x]) as counted:

@@ -1,18 +1,19 @@
 r"""Near-linear attention by the kernels in C++, on the CPU.
 
 - **Products** of a chunk's monomials. The kernels make the monomials of a tile of tokens in cache and write none of
-  them to memory; csrc/near_linear.hpp says in which order they add up. Counted as in `arithmetic/rounding.py`, a token
+  them to memory; csrc/near_linear.hpp describes the order of summation. Counted as in `arithmetic/rounding.py`, a token
   goes through no more roundings in the dtype of the monomials than a tile has tokens in a lane, of which there are 128
   at the most; then, in float64, through four for the lanes, one for each tile of its task, one for each task of its
   head, and one for each call of `add`. Of n tokens, a task has no more than n / 128 + 2 tiles, nor more than 514,
   because it has 2^16 tokens or fewer; and a head has no more tasks than 16 or n / 2^16 + 1. Tiles, tasks and ranges of
   tokens depend on shapes alone, so that results are the same, bit for bit, with any number of threads.
-- **One pass** over tokens as they are in memory: coordinates and columns of ones are made in a tile of tokens and
-  nowhere else. This takes coordinates that are entries times factors (`Frame.only_scales`).
+- **One pass** over tokens as they are in memory: coordinates and columns of ones exist only within a tile of tokens.
+  This takes coordinates that are entries times factors (`Frame.only_scales`).
 - **The causal scan** (csrc/scan.hpp), token by token. The kernels keep the states of a few monomials in registers and
-  go over the tokens with them: each key set's state gets its token's term, and the query meets the product of the
-  states. All is in float64. Tokens are added to a state one by one, each by one fused multiply-add; monomials are added
-  up in one order. The backward pass adds up the gradient of a state one by one too, from the last query to the first.
+  go over the tokens with them: each token's term is added to the state of its key set, and the query is multiplied by
+  the product of the states. All is in float64. Tokens are added to a state one by one, each by one fused multiply-add;
+  monomials are added up in one order. The backward pass also sums the gradient of a state term by term, from the last
+  query to the first.
 - **A few tokens of a stream**: see `native_stream`.
 """
 

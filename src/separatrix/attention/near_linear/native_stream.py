@@ -1,7 +1,8 @@
-"""A few tokens appended to the states of a stream, or asked of them, by the kernels in C++: all heads in one call.
+"""Appends a few tokens to the states of a stream, or attends to the states, by the C++ kernels: all heads in one call.
 
-`csrc/stream.hpp` says in which order they add up. The tokens of a call are added up before they are added to the state:
-a new token goes through as many roundings as there are tokens in the call, and then, with all that were there, through
+`csrc/stream.hpp` describes the order of summation. The tokens of a call are added up before they are added to the
+state:
+a new token goes through as many roundings as there are tokens in the call, and then, with all earlier tokens, through
 one more. All other steps are counted as in `arithmetic/rounding.py`, where the monomials are added up in any order.
 """
 
@@ -50,7 +51,7 @@ class NativeStream:
         self._template.factors[: self._sets + 1] = factors
 
     def _call(self, states: Sequence[Tensor], like: Tensor, checked: bool) -> StreamCall:
-        """The structure of one call on tokens of the type and length of `like`; what it points to is held by `self`."""
+        """The structure of one call on tokens of the dtype and length of `like`; `self` owns its memory."""
         call = StreamCall.from_buffer_copy(self._template)
         call.type, call.tokens, call.checked = TYPES[like.dtype], like.shape[-2], checked
         for m, state in enumerate(states):
@@ -83,5 +84,5 @@ class NativeStream:
 
 
 def _readable(x: Tensor) -> Tensor:
-    """A tensor as the kernels read it: contiguous, half types in float32, which holds them exactly."""
+    """A tensor as the kernels read it: contiguous, with half types converted to float32, which is exact."""
     return (x if x.dtype in TYPES else x.to(torch.float32)).contiguous()

@@ -1,6 +1,6 @@
-"""The plan of a call: the algorithm that was chosen, at which rank, and what is expected of it.
+"""The plan of a call: the chosen algorithm, its rank, and the expected error and cost.
 
-A plan is a forecast; only the certificate of the result is a promise.
+A plan is a forecast; only the certificate of the result is a guarantee.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Plan:
-    """The algorithm chosen and what is expected of it.
+    """The chosen algorithm, and its expected error and cost.
 
     Attributes:
-        method: "exact" or "polynomial", or "none" from `plan_shapes` where neither is in reach.
+        method: "exact" or "polynomial", or "none" from `plan_shapes` if neither is possible.
         degree: The degree of the polynomial; None for the other methods.
         rank: The number of its monomials, the size of the index set; None for the other methods.
         index_set: The shape of the index set, in words; None for the other methods.
-        predicted_error: A forecast of the certified error, never a promise.
+        predicted_error: A forecast of the certified error, without a guarantee.
         flops: The flops of the products with the monomials, or with all keys and values.
-        bytes: What is held beside inputs and outputs.
+        bytes: The memory in addition to inputs and outputs.
         why: One sentence that says why this algorithm was chosen.
     """
 

@@ -50,11 +50,11 @@ SMALLEST_SAVING = 3e7
 def plan_call(call: Call, tolerance: float, method: str) -> tuple[InputBounds, Forecast | None, Plan]:
     """The bounds on the entries of a checked call, and the plan for it.
 
-    The forecast that the plan rests on is None where none was made: exact attention was asked for, or takes so little
-    time that no search for a polynomial pays, whatever the entries.
+    The forecast is None if none was made: if exact attention was requested, or is so fast that no search for a
+    polynomial is worthwhile.
     """
     windowed = call.positions.has_window
-    differentiable = call.wants_gradient  # evaluated outside of `no_grad`, inside of which no call wants a gradient
+    differentiable = call.wants_gradient  # evaluated outside of `no_grad`, inside of which no call needs a gradient
     if windowed and method == "polynomial":
         raise ArgumentError("windows", expected="None for method 'polynomial'", got=call.positions.windows)
     with torch.no_grad():
@@ -71,7 +71,7 @@ def plan_call(call: Call, tolerance: float, method: str) -> tuple[InputBounds, F
 
 
 def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.inf) -> tuple[Forecast, Recipe | None]:
-    """Search for the polynomial of the lowest cost that keeps the tolerance, in the given basis and in a better one.
+    """Search for the cheapest polynomial that satisfies the tolerance, in the given basis and in a better basis.
 
     Args:
         forecast: The forecast for a call without windows, in the basis of its queries and keys.
@@ -79,12 +79,13 @@ def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.in
         limit: The longest time, in the unit of `cost`, that the polynomial may take.
 
     Returns:
-        The forecast in the basis of the polynomial, and the polynomial; the given forecast and None if there is none.
+        The forecast in the basis of the polynomial, and the polynomial; without a polynomial, the given forecast and
+        None.
     """
     analysis = forecast.analysis
     rotated = turned(analysis, tolerance) if basis_time(analysis.shape) < limit else None
     forecasts = [forecast] if rotated is None else [forecast, Forecast(rotated)]
-    # Where no polynomial keeps the tolerance for gradients too, one that keeps it for the output may have to do.
+    # If no polynomial satisfies the tolerance for gradients, a polynomial that satisfies it for the output may be used.
     for output_only in (False, True) if analysis.differentiable and limit == math.inf else (False,):
         candidates = [(x, recipes(x, tolerance, time_limit=limit, output_only=output_only)) for x in forecasts]
         kept = [(x, recipe) for x, recipe in candidates if recipe is not None]
@@ -96,14 +97,14 @@ def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.in
 def _polynomials(
     forecast: Forecast, degree: int, rank: int, target: float, output_only: bool, columns: int | None = None
 ) -> Iterator[Polynomial]:
-    """Taylor's, and Chebyshev's in even weights, without those that are certain to miss the target."""
+    """Taylor's polynomial, and Chebyshev's with even weights, except those whose error exceeds the target."""
     yield taylor(degree)
     for moment in forecast.moments_in_reach(degree, rank, target, output_only, columns):
         yield chebyshev(degree, moment, forecast.analysis.radius)
 
 
 def time_limit(call: Call, shape: Shape, method: str) -> float:
-    """The time beyond which no polynomial is looked for: that of exact attention, where it is `auto` and affordable."""
+    """The longest time that a polynomial may take: that of exact attention, if `auto` may choose it."""
     exact = exact_cost(shape, call.query.dtype == torch.float64)
     return exact.time if method == "auto" and exact.flops <= AFFORDABLE else math.inf
 
@@ -115,9 +116,9 @@ def recipes(
     time_limit: float = math.inf,
     output_only: bool = False,
 ) -> Recipe | None:
-    """The recipe of the lowest cost whose forecast keeps the tolerance; None if none does in time.
+    """The cheapest recipe whose forecast satisfies the tolerance; None if no recipe does within the time limit.
 
-    If gradients will be taken, their forecast has to keep it too, unless `output_only`.
+    If gradients will be taken, their forecast must satisfy the tolerance too, unless `output_only`.
     """
     analysis = forecast.analysis
     if not analysis.radius <= LARGEST_RADIUS or not analysis.values.in_range(torch.float64):
@@ -140,7 +141,7 @@ def recipes(
 
 
 def _dtype(analysis: Analysis, narrow: float, target: float) -> torch.dtype:
-    """float32 where its forecast keeps the target and nothing leaves its range, else float64."""
+    """float32 if its forecast is within the target and nothing overflows or underflows, otherwise float64."""
     given_wide = analysis.call.query.dtype == torch.float64
     keeps = narrow <= target and in_float32(analysis)
     keeps = keeps and float32_products_are_float32(analysis.call.query.device.type)
@@ -156,7 +157,7 @@ def _kept(
     if forecast.error(polynomial, rank, torch.float64, output_only, weighting) > target:
         return None
     dtype = torch.float64
-    if not analysis.shape.is_causal:  # where it is, sums are in float64 whatever the type, see `near_linear/causal`
+    if not analysis.shape.is_causal:  # causal sums are always in float64, see `near_linear/causal`
         narrow = forecast.error(polynomial, rank, torch.float32, output_only, weighting)
         dtype = _dtype(analysis, narrow, target)
     return Recipe(total_degree(d, polynomial.degree), polynomial, dtype, weighting=weighting)
@@ -165,7 +166,7 @@ def _kept(
 def _total_degree(
     forecast: Forecast, target: float, least_degree: int, time_limit: float, output_only: bool = False
 ) -> Recipe | None:
-    """The recipe of the lowest cost, of those of total degree, whose forecast keeps the target.
+    """The cheapest recipe of total degree whose forecast error is within the target.
 
     The lowest degree that needs no second pass is looked for first, and then the degrees below it.
     """
@@ -177,7 +178,7 @@ def _total_degree(
         if rank > LARGEST_RANK:
             break
         if certified_cost(analysis.shape, rank, False).time > time_limit:
-            break  # even in float32; and higher degrees cost more
+            break  # even in float32, and higher degrees cost more time
         if forecast.least_rounding(degree, rank) > target:
             break
         polynomials = _polynomials(forecast, degree, rank, target, output_only)
@@ -204,7 +205,7 @@ def _relative(
 ) -> Recipe | None:
     """A recipe with an error relative to exp, if it costs less than the candidate; else the candidate.
 
-    It takes milliseconds to make such a polynomial, so that it is looked for only where it may save more than that.
+    It takes milliseconds to make such a polynomial, so it is computed only if it may save more than that.
     """
     analysis, d = forecast.analysis, forecast.analysis.frame.width
     most = time_limit if candidate is None else recipe_cost(analysis.shape, candidate).time
@@ -261,7 +262,7 @@ def _weighted(forecast: Forecast, degree: int, target: float) -> Iterator[Recipe
 
 
 def recipe_cost(shape: Shape, recipe: Recipe) -> Cost:
-    """What a recipe costs, with the passes of its certificate."""
+    """The cost of a recipe, including the passes of its certificate."""
     wide, weighting = recipe.dtype == torch.float64, recipe.weighting
     cost = certified_cost(shape, recipe.index_set.rank, wide)
     if weighting is None:
@@ -350,7 +351,7 @@ def exact_plan(call: Call, bounds: InputBounds, why: str) -> Plan:
 
 
 def out_of_reach(analysis: Analysis, tolerance: float) -> SeparatrixError:
-    """The error for a call that no algorithm can compute: what was asked, why it is out of reach, what would work."""
+    """The error for a call that no algorithm can compute: the request, the reason, and what would work."""
     shape, B = analysis.shape, analysis.entry_bound()
     n = max(shape.query_length, *shape.key_lengths)
     return SeparatrixError(

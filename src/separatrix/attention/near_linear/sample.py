@@ -1,8 +1,8 @@
-"""Some queries and key tuples of a call, drawn with a fixed seed: what a forecast replaces sums over all tuples by.
+"""Some queries and key tuples of a call, drawn with a fixed seed: a forecast uses them instead of sums over all tuples.
 
 Queries share the tuples of their head, so that their scores are one product of matrices. In a causal call a query
-attends a part of the tuples that are drawn. They are counted all the same, which says little of the first queries:
-their sums have few terms, and no mean is near them. So these queries are another sample, with all of their tuples.
+attends a part of the tuples that are drawn. They are counted equally, which says little about the first queries: their
+sums have few terms and are far from any mean. So these queries are another sample, with all of their tuples.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ScoreSample:
 
     @cached_property
     def _totals(self) -> Tensor:
-        """The sums of exp(s), (H, queries); infinity where nothing is attended."""
+        """The sums of exp(s), (H, queries); infinity for a query with no keys to attend."""
         totals = self._weights.sum(-1)
         return totals.masked_fill(totals == 0, torch.inf)
 
@@ -67,11 +67,11 @@ class ScoreSample:
         return x if self._attended is None else x * self._attended
 
     def mean_power(self, moment: int) -> Tensor:
-        """The sum of s^moment, an even one, over that of exp(s), (H, queries)."""
+        """The sum of s^moment, for an even moment, divided by the sum of exp(s), (H, queries)."""
         return self._sum(moment, weighted=False)
 
     def weighted_squares(self, moment: int, columns: int) -> Tensor:
-        """The sum of s^moment times squared deviations of the values, over that of exp(s), (H, queries, columns)."""
+        """The sum of s^moment times squared deviations over the sum of exp(s), (H, queries, columns)."""
         if columns == 1:
             return self._sum(moment, weighted=True).unsqueeze(-1)
         power = self._shown(self._scores**moment)
@@ -104,7 +104,7 @@ class ScoreSample:
         return squares.unsqueeze(1).unbind(-1)
 
     def _sum(self, moment: int, weighted: bool) -> Tensor:
-        """The sum of s^moment over that of exp(s), (H, queries); `weighted` by one column of squared deviations.
+        """The sum of s^moment divided by the sum of exp(s), (H, queries), `weighted` by a column of squared deviations.
 
         A product of matrices would be faster, but its roundings depend on the number of threads.
         """

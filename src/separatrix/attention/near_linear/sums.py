@@ -5,7 +5,7 @@ With monomials Phi(x)_alpha = x^alpha over an index set A and coefficients c_alp
     sum_t P(s_t) [v_t, 1] = sum_alpha c_alpha q^alpha prod_m Z_m,alpha,    Z_m = Phi(K_m)^T [V_m, 1],
 
 because a sum over tuples of products is the product of the sums (Lemma C.3). The *states* Z_m cost one pass over each
-key set; their Hadamard product Z meets Phi(Q) in one pass over the queries. Steps 1-6 of the algorithm are
+key set; their Hadamard product Z is multiplied by Phi(Q) in one pass over the queries. Steps 1-6 of the algorithm are
 `states` (1, 2, 4), `attend` (3, 5, 6).
 """
 
@@ -50,7 +50,7 @@ def key_state(call: Call, expansion: Expansion, m: int, start: int, stop: int) -
 
 
 def contraction(Z: Sequence[Tensor], expansion: Expansion) -> Tensor:
-    """What Phi(Q) is multiplied by: c Z (H, rank, d_v + 1), and a last column that gives the moment."""
+    """The factor of Phi(Q): c Z (H, rank, d_v + 1), and a last column for the moment."""
     product = Z[0]
     for z in Z[1:]:
         product = product * z
@@ -122,8 +122,8 @@ class IncomingGradient:
 
     The gradient of a numerator is that of the output over the denominator, which may underflow. So the gradients of a
     head are divided by the power of two next to their largest before they are divided by the denominators, and the
-    quotients by the power next to theirs. Gradients are linear in what comes in: those that come out are multiplied by
-    `power`, the product of the two.
+    quotients by the power next to theirs. The returned gradients are linear in the incoming gradients, so they are
+    multiplied by `power`, the product of the two.
 
     Args:
         sums: The sums of the forward pass.
@@ -177,8 +177,8 @@ def state_backward(
         stop: The number of tokens.
         grad_Z: The gradient of their state, divided by `outer`.
         outer: A power of two for each head.
-        grad_key: Where the gradient of the keys goes.
-        grad_value: Where the gradient of the values goes.
+        grad_key: The tensor into which the gradient of the keys is written.
+        grad_value: The tensor into which the gradient of the values is written.
     """
     key, value = call.keys[m], call.values[m]
     size, backend = expansion.even_chunk(2 * key.shape[0], stop), backend_of(call)

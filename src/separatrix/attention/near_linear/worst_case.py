@@ -1,6 +1,6 @@
-"""What is in reach for all entries up to a bound: the worst case over them, and the plan for shapes alone.
+"""The methods that satisfy a tolerance for all entries up to a bound (the worst case), and the plan from shapes only.
 
-All of it is arithmetic with a few numbers. Nothing here imports torch, which takes over a second.
+All functions compute with a few numbers, not with tensors. Nothing here imports torch, which takes over a second.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LARGEST_MINIMAX_RADIUS = 8.0
 
 
 def in_reach(shape: Shape, B: float, scale: float, tolerance_at: Callable[[float], float]) -> str:
-    """Why the near-linear method is out of reach for entries up to B, and exact attention may be; what would work.
+    """Why near-linear and possibly exact attention cannot be used for entries up to B, and what would work.
 
     `tolerance_at` gives the allowed error relative to the values' magnitude, for entries up to a bound.
     """
@@ -50,7 +50,7 @@ def in_reach(shape: Shape, B: float, scale: float, tolerance_at: Callable[[float
         return scale * shape.d * math.exp(log) if log < 700 else math.inf
 
     def isin_reach(bound: float, looser: float = 1.0) -> bool:
-        """Whether the highest degree that is tried keeps the tolerance in the worst case: a lower one errs by more."""
+        """Whether the highest degree satisfies the tolerance in the worst case; lower degrees have larger errors."""
         return keeps_tolerance(highest, radius_at(bound), looser * tolerance_at(bound))
 
     low, high = 0.0, B
@@ -81,7 +81,7 @@ def in_reach(shape: Shape, B: float, scale: float, tolerance_at: Callable[[float
 
 
 def worst_case_degree(radius: float, tolerance: float) -> int | None:
-    """The degree that keeps the tolerance, relative to the values' magnitude, for any scores up to `radius`."""
+    """The degree for a tolerance relative to the magnitude of the values, for any scores up to `radius`."""
     if radius > LARGEST_RADIUS:
         return None
     return next((degree for degree in range(LARGEST_DEGREE + 1) if keeps_tolerance(degree, radius, tolerance)), None)
@@ -107,8 +107,8 @@ def keeps_tolerance(degree: int, radius: float, tolerance: float) -> bool:
 def relative_degree(radius: float, tolerance: float, highest: int) -> int | None:
     """The lowest degree, up to the highest, whose minimax polynomial keeps the tolerance in the worst case.
 
-    Twice the total variation between its weights and those of exp is at most what a plan may take of the tolerance (see
-    `bounded_plan`). A call bounds its scores from above, by a little more than `radius` where they reach it.
+    Twice the total variation between its weights and those of exp is at most the part of the tolerance that a plan may
+    use (see `bounded_plan`). The upper bound that a call computes on its scores may be slightly above `radius`.
     """
     share = MARGIN * tolerance / 2
     if radius > LARGEST_MINIMAX_RADIUS or not 0 < share < 1:
@@ -163,8 +163,8 @@ def _to_the(base: float, exponent: int) -> float:
 def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> Plan:
     """The plan for any n x d inputs with entries up to `bound`, values too, at scale 1/d (Definition 1.2).
 
-    Nothing is known of the data, so the forecast is the worst case, and is kept. The method is "none" where neither
-    near-linear nor exact attention is in reach; `why` then says what would bring one in reach.
+    Nothing is known of the data, so the forecast is the worst case, and is kept. The method is "none" if neither
+    near-linear nor exact attention is possible; `why` then says what would make one possible.
 
     >>> plan_shapes(10**6, 8, 0.9, 3, 1e-3).rank
     495

@@ -28,7 +28,7 @@ _REPORT = 1024
 
 @dataclass(frozen=True)
 class Report:
-    """What a rank reports about its call to the other ranks.
+    """The report of a rank about its call to the other ranks.
 
     Attributes:
         configuration: The arguments that must be equal on all ranks.
@@ -100,7 +100,7 @@ class RankPass:
         rows = buffers.all.tolist()
         places = [Barrier(call, bool(backward), index) for call, backward, index, _, _ in rows]
         if any(other != place for other in places):
-            # After the error all ranks number their calls from the same number on.
+            # After the error the next call has the same number on all ranks.
             self.ranks.state.call = max(other.call for other in places)
             raise SeparatrixError(_out_of_step(places)) from failure
         longest = max(length for *_, length in rows)

@@ -2,7 +2,7 @@ r"""Exact attention to a sequence that is sharded over many ranks: the last key 
 gathered.
 
 In attention of order k the keys of a tuple may be on k - 1 different ranks. All sets but the last are gathered on every
-rank; a block of the last is passed from rank to rank, so that each rank has seen every tuple after as many steps as
+rank; a block of the last set is passed from rank to rank, so that each rank has seen every tuple after as many steps as
 there are ranks. The results of the steps, (o_b, lse_b), are merged by
 
     lse = log sum_b exp(lse_b),    o = sum_b exp(lse_b - lse) o_b.
@@ -65,10 +65,10 @@ def sharded_exact_attention(
         SeparatrixError: If any rank fails in either pass, or if only some of the ranks make a call or a backward pass.
             It is raised on every rank and names the rank that failed; all ranks can continue with their next call.
 
-    A rank holds k - 2 key and value sets of the whole sequence and two blocks of the last. In causal attention rank r
-    computes r + 1 blocks, so the last rank takes longest. From order 3 on, its own block is padded with r blocks of
-    masked keys, so that it has its position in the sequence. The padding takes as much memory as another gathered set,
-    and this block takes 1.3 to 1.7 times as long as an unmasked one.
+    A rank stores k - 2 key and value sets of the whole sequence and two blocks of the last set. In causal attention
+    rank r computes r + 1 blocks, so the last rank takes longest. From order 3 on, its own block is padded with r blocks
+    of masked keys, so that it has its position in the sequence. The padding takes as much memory as another gathered
+    set, and this block takes 1.3 to 1.7 times as long as an unmasked one.
 
     Example:
         >>> import torch.distributed as dist

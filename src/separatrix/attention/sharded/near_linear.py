@@ -144,7 +144,7 @@ def sharded_attention(
         wants = torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
         lengths = call.key_lengths
         roundings = list(local.roundings)
-        if is_causal:  # the states of a shard are added once more, to those of the earlier ranks
+        if is_causal:  # this counts the addition of a shard's states to those of earlier ranks
             adds = summing(backend_of(call), call, local.plan.rank, torch.float64)
             scan = [adds.tokens([length]) for length in lengths]
             roundings = [a + b.count() + b.count(wide=True) for a, b in zip(roundings, scan, strict=True)]

@@ -53,8 +53,7 @@ class Barrier:
 
 @dataclass(frozen=True)
 class RankStatus:
-    """What a rank has last written into the store: how many barriers it has reached, the last of them, whether it gave
-    up.
+    """The last report of a rank in the store: its number of barriers, the last barrier, and whether it timed out.
 
     All ranks of a group reach the same number of barriers, even if their calls differ.
     """

@@ -218,8 +218,7 @@ class TensorAttentionState:
     def attend(self, query: Tensor) -> Tensor:
         """The outputs (*batch_shape, L_q, d_v) of queries (*batch_shape, L_q, d) over all tuples of tokens so far.
 
-        Before every set has a token, or where masks hide all tokens of a set, there is nothing to attend, and the
-        output is zero.
+        If a set has no tokens, or all its tokens are masked, there is nothing to attend, and the output is zero.
         """
         with self._guard.reading:
             return attend(self, query)
@@ -243,7 +242,8 @@ class TensorAttentionState:
             key_masks: As in `append`: a token where it is False is never attended.
 
         Returns:
-            The outputs, shaped like `query` but for the last dimension, d_v; zero where there is nothing to attend.
+            The outputs, shaped like `query` except for the last dimension, d_v; zero for queries with nothing to
+            attend.
 
         Raises:
             ArgumentError: A tensor is not as described above, or a token exceeds the bound. The state is unchanged.

@@ -26,7 +26,7 @@ def roundings_of_chunks(before: int, tokens: int, chunk: int) -> int:
         (130, 1001)
     """
     added = Summing(chunk, chunk).tokens([tokens])
-    # The addition rounds the earlier sum once more, and so the new tokens.
+    # The addition adds one rounding to the earlier tokens and to the new tokens.
     return max(before, added.count() + added.count(wide=True)) + 1
 
 

@@ -30,9 +30,9 @@ class PairMap:
 
     Attributes:
         query: The index of the query.
-        cells: The sums of the weights in each cell, (rows, columns), in float64. A row is a key of the first set, or
-            several consecutive ones; a column is the same for the second set. The cells add up to 1, or to 0 if the
-            query may attend to no pair.
+        cells: The sums of the weights in each cell, (rows, columns), in float64. A row is one key, or several
+            consecutive keys, of the first set; a column is the same for the second set. The cells add up to 1, or to 0
+            if the query may attend to no pair.
         keys_per_cell: The numbers of keys of the first and of the second set in a cell; the last cell may have fewer.
         first: The weight of each key of the first set, summed over all keys of the second, (L_1,), in float64.
         second: The weight of each key of the second set, (L_2,), in float64.

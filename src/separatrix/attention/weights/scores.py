@@ -150,7 +150,7 @@ def _hide(scores: Tensor, call: Call, m: int, queries: Tensor, keys: Tensor) -> 
 
 
 def unravelled(places: Tensor, box: Sequence[Range]) -> list[Tensor]:
-    """The keys of each set that the tuples at these places of a box consist of.
+    """The keys of each set in the tuples at these places of a box.
 
     >>> [at.tolist() for at in unravelled(torch.arange(4), [(5, 7), (0, 2)])]
     [[5, 5, 6, 6], [0, 1, 0, 1]]

@@ -153,7 +153,7 @@ def first_largest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
         return x, torch.arange(x.shape[1], device=x.device).expand(x.shape)
     largest, places = x.topk(k + 1)
     last, places = largest[:, k - 1 : k], places[:, :k].sort(-1).values
-    tied = largest[:, k] == last[:, 0]  # topk would return arbitrary ones of the equal entries
+    tied = largest[:, k] == last[:, 0]  # among equal entries topk would choose arbitrary ones
     if len(ties := true_places(tied)):
         rows, least = x[ties], last[ties]
         above, equal = rows > least, rows == least

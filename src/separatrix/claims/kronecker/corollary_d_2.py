@@ -7,8 +7,8 @@ the n + 1 extrema of the n-th Chebyshev polynomial vanishes, the ends counted ha
 
     |sum of +-exp| / (sum of exp) = 2 (I_n(B) + I_3n(B) + ...) / (I_0(B) + 2 I_2n(B) + ...),
 
-I_j the modified Bessel functions. The second: P is at most (1 + eps) e^s on [-B, s], and so at most T_g(y) times that
-at B, y = (3 B - s) / (B + s), where it must be at least (1 - eps) e^B.
+I_j the modified Bessel functions. The second: P is at most (1 + eps) e^s on [-B, s], so at B it is at most T_g(y) (1 +
+eps) e^s with y = (3 B - s) / (B + s), and it must be at least (1 - eps) e^B there.
 """
 
 from __future__ import annotations

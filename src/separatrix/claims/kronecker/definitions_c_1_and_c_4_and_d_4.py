@@ -19,7 +19,7 @@ from separatrix.lab.registry import experiment
 
 @experiment(version=1, name="kronecker.definition_c_1")
 def ordinary(n: int, d: int, B: float, seed: int) -> dict[str, float]:
-    """Compare the library with D^-1 A V, and with two wrong forms, which have sqrt(d) for d and column sums."""
+    """Compare the library with D^-1 A V, and with two wrong forms: with sqrt(d) instead of d, and with column sums."""
     Q, K, V = inputs(n, d, B, False, 3, seed)
     output = sx.tensor_attention(Q, K, V)
     A = torch.zeros(n, n, dtype=torch.float64)

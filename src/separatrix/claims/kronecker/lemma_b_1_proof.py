@@ -72,7 +72,7 @@ PROOF = (
 
 @experiment(version=1, name="kronecker.lemma_b1_proof")
 def padded(n: int, d: int, beta: float, seed: int) -> dict[str, list[float]]:
-    """Return, for each slip, the pair [printed, right] of distances from the explicit matrices."""
+    """Return, for each misprint, the pair [printed, corrected] of distances from the explicit matrices."""
     generator = torch.Generator().manual_seed(seed)
     a, b, c = (torch.rand(3, n, d, generator=generator) < 0.7).double()
     ones, zero = torch.ones(n, d, dtype=torch.float64), torch.zeros(n, d, dtype=torch.float64)

@@ -31,7 +31,7 @@ def outputs(
     """Return the largest |D~^-1 A~ V - D^-1 A V| / ((eps_A + eps_D) B^2) at eps_A = eps_D = `thousandths` / 1000.
 
     The first two values of `normaliser` take D = diag(A 1) and D~ = diag(A~ 1). "within eps_D" takes D = diag(A 1) and
-    the worst D~ that the lemma allows, (1 - eps_D) D. "unrelated" takes for D a sixteenth of the row sums of A, which
+    the worst D~ that the lemma allows, (1 - eps_D) D. With "unrelated", D is a sixteenth of the row sums of A, which
     the lemma allows too.
     """
     generator = torch.Generator().manual_seed(seed)

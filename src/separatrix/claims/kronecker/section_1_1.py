@@ -50,7 +50,7 @@ def rule(log2_n: int, bounds: list[float], seed: int) -> dict[str, Any]:
     ),
 )
 def largest_order(cells: Sequence[CellResult], shift: int = 0, dearer: float = 1.0) -> Finding:
-    """Return *illustrated* if the library's rule is the paper's, solved for k, and the next order costs more.
+    """Return *illustrated* if the library's rule equals the paper's rule solved for k, and the next order costs more.
 
     An earlier version of this check returned `holds asymptotically`. That a higher order cannot be computed quickly is
     a conditional lower bound, and only the cost of one method is counted here.

@@ -1,8 +1,8 @@
 """Theorem 1.4 of Alman and Song, at a fixed rank: the work of the near-linear algorithm grows linearly in n.
 
 Flops and live bytes are counted as PyTorch dispatches operations; the bytes kept between the pass over the keys and the
-pass over the queries are those saved for the backward pass. Times are those that the store records for cells that do
-nothing else; they are drawn in a figure, and no verdict depends on them.
+pass over the queries are those saved for the backward pass. Times are those that the store records for cells that only
+run the method; a figure shows them, and no verdict depends on them.
 """
 
 from __future__ import annotations

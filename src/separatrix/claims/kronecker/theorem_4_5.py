@@ -53,7 +53,7 @@ def soundness(m: int, parts: int, length: int, seed: int) -> dict[str, Any]:
 
 
 def _sets(draw: random.Random, m: int, *, common: bool) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Three random sets, without a common element or with at least one and about half of the others."""
+    """Three random sets, with no common element, or with at least one and about half of all elements in common."""
     columns = [draw.choice([(0, 0, 0), (0, 1, 1), (1, 0, 1), (1, 1, 0), (1, 0, 0), (0, 1, 0)]) for _ in range(m)]
     if common:
         columns = [(1, 1, 1) if draw.random() < 0.5 else column for column in columns]

@@ -81,7 +81,7 @@ def measured(variables: int, seed: int) -> dict[str, float]:
                 padded.query, padded.keys, padded.values, tolerance=_TOLERANCE, method="polynomial"
             )
         except SeparatrixError:
-            return math.inf  # No rank up to the largest one tried is enough.
+            return math.inf  # No rank up to the largest tested rank is sufficient.
         return math.inf if plan.rank is None else plan.rank
 
     border = exponents.border(lambda bound: rank(bound) <= n * n, 0.25, 3.0, steps=7)

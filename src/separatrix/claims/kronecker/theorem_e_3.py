@@ -37,7 +37,7 @@ def log_rank(degree: float, d: float) -> float:
 
 @experiment(version=1, name="kronecker.theorem_e3")
 def exponent(log10_log_n: float, rho: float, seed: int) -> dict[str, float]:
-    """Return log_n of n r g at ln n = 10^log10_log_n and B^3 = rho ln n, that for d = (ln n)^1.5, and the limit."""
+    """Return log_n of n r g at ln n = 10^log10_log_n and B^3 = rho ln n, then for d = (ln n)^1.5, and the limit."""
     log_n = 10.0**log10_log_n
     degree = ENOUGH * formula(log_n, rho * log_n)
     gamma = degree / log_n

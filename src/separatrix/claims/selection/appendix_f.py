@@ -49,7 +49,7 @@ def sampled_isometry(T: int, q: int, width: int, threshold: float, seed: int) ->
     alone="The claim fails: the check rejects the printed statement itself.",
 )
 def sampled(cells: Sequence[CellResult]) -> Finding:
-    """Check the lower bounds on delta, each shown by a pair of sets; above 1/2 they refute Definition 2.3."""
+    """Check the lower bounds on delta, each from a pair of sets; a bound above 1/2 refutes Definition 2.3."""
     numbers: dict[str, float | str] = {
         f"delta at threshold {cell.parameters['threshold']:g}, at least": cell.result["lower"] for cell in cells
     }

@@ -135,7 +135,7 @@ def _cells() -> Iterator[Cell]:
 def corollary_e_16(
     cells: Sequence[CellResult], most: float = 1.0, alpha: str = "induction", every_q: bool = False
 ) -> Finding:
-    """The largest loss over overlaps, alpha, T, q, delta and epsilon, corners included; and drawn encodings.
+    """The largest loss over overlaps, alpha, T, q, delta and epsilon, including corners, and over random encodings.
 
     Where overlaps may be above 1, the least loss over alpha and C; with `every_q`, the loss there is judged too.
     """

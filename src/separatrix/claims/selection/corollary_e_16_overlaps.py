@@ -1,8 +1,8 @@
 """Corollary E.16 of Wang, Wei, Hsu and Lee: the largest overlap that an encoding with constant delta can have.
 
 The corollary holds for all encodings with the (q, delta)-property if and only if their overlaps are below 1. The cells
-compare the formula of `separatrix.selection.worst_overlap` with the encoding that reaches it, whose constant is exact
-by enumeration of all sets, and with encodings that a random search finds; and they compare the overlaps of the dual
+compare the formula of `separatrix.selection.worst_overlap` with an encoding that attains it, whose constant is computed
+exactly by enumerating all sets, and with encodings from a random search; they also compare the overlaps of the dual
 vector with their bound. docs/derivations/proofs.md has the proof of both.
 """
 

@@ -26,9 +26,9 @@ SMALL = (1e-5, 1e-6)
 
 @experiment(version=3, name="selection.corollary_e9")
 def after_the_time(T1: int, q1: int, d: int, epsilons: list[float], seed: int) -> dict[str, float | list[float]]:
-    """The losses after the time T_1^2 d / epsilon of eta t, over epsilon: at T_1, and the largest at each T_2 / T_1.
+    """The losses divided by epsilon at eta t = T_1^2 d / epsilon: at T_1, and the largest at each T_2 / T_1.
 
-    `late` has them at the last epsilon, `before` at the one before it, both with q_2 = q_1.
+    `late` has the losses at the last epsilon and `before` those at the previous epsilon, both with q_2 = q_1.
     """
     epsilon = np.array(sorted(epsilons, reverse=True))
     run = population_flow(T1, q1, d, T1**2 * d / epsilon)
@@ -189,7 +189,7 @@ LAST_LINE = (
 
 @experiment(version=4, name="selection.corollary_e9_proof")
 def last_line(T1: int, T2: int, q1: int, q2: int, d: int, epsilon: float, seed: int) -> dict[str, object]:
-    """The first term of the proof's last line, from the bound on 1 - q_2 s', against the printed and the right one.
+    """The first term of the proof's last line, from the bound on 1 - q_2 s', against the printed and the correct term.
 
     `terms` has, over a grid of the w = 1 - q_2 s' and alpha - 1 that Corollary E.8 allows, the largest quotient of each
     of the four terms and its bound in the last line, and that of the loss and the sum of the bounds; `bounds` has the

@@ -131,8 +131,8 @@ def lengthens(
 ) -> Finding:
     """Check longer sequences (Figures 2 and 4 to 7, top): stochastic encodings end below `most` times their start.
 
-    Fixed encodings end above `apart` times that loss. With `level` they must also level off: they end above half of
-    their loss after a fifth of the run.
+    Fixed encodings end above `apart` times that loss. With `level` they must also level off: the final loss is above
+    half of the loss after a fifth of the run.
     """
     if stopped := _stopped(cells):
         return stopped
@@ -331,8 +331,8 @@ THRESHOLDS = (0.18, 0.2, 0.25, 0.3)
 def fixed_floor(cells: Sequence[CellResult], floor: float = 0.15, times: float = 1.0) -> Finding:
     """Compare the final losses of fixed encodings, by length and threshold, with 0.15.
 
-    With `times` = 2 the loss is the whole square. One run that ends below 0.15 decides: with seed 0 and threshold 0.4
-    the loss at T = 250 ends at 0.098, which is 0.196 without the factor 1/2.
+    With `times` = 2 the loss is the squared error without the factor 1/2. One run that ends below 0.15 decides: with
+    seed 0 and threshold 0.4 the loss at T = 250 ends at 0.098, which is 0.196 without the factor 1/2.
     """
     if stopped := _stopped(cells):
         return stopped

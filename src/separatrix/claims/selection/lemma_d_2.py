@@ -53,7 +53,7 @@ TOKENS = (
 
 @experiment(version=1, name="selection.lemma_d2_tokens")
 def dependent_losses(alpha: float, C: float, weight: float, seed: int) -> dict[str, list[float]]:
-    """For T = 2, q = d = 1 and one-hot encodings: the distance of the lemma's loss from the loss, relative to it.
+    """For T = 2, q = d = 1 and one-hot encodings: the relative error of the lemma's formula for the loss.
 
     Token i adds `weight` x_i to its own score, by an entry of W that multiplies tokens; the second distance is without
     it. Means over the two normal tokens are by Gauss-Hermite quadrature.

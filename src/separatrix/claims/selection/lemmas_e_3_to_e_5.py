@@ -21,7 +21,7 @@ from separatrix.selection.transformer import ground_truth
 
 @experiment(version=1, name="selection.lemmas_e3_to_e5")
 def on_the_plane(T: int, q: int, width: int, d: int, alpha: float, C: float, seed: int) -> dict[str, float]:
-    """Return the errors of the three formulas at V = alpha V*, W = C W*, and of formulas that average elsewhere.
+    """Return the errors of the three formulas, and of formulas with other means, at V = alpha V*, W = C W*.
 
     `E.3 outside` and `E.4 outside` take the mean over encodings of the square instead of the square of the mean; `E.5
     inside` has S_y in the residual instead of its mean.

@@ -104,10 +104,10 @@ def steps(chain: Chain) -> dict[str, float]:
     Each quotient divides the change of a quantity by its largest allowed change, so it is not near 1 by construction.
     Above alpha*, in the upper part of the interval, the upper end falls by less than alpha does; in its lower part, by
     less than the two parts are apart, which is (S2). Below alpha*, alpha rises by less than its distance to the next
-    upper end, which is alpha* until s has passed 1 / sqrt(T q), and above, falls by less than that to the lower end.
-    The others are the least steps of C, the two stages, the loss at the end, and all steps to epsilon against those
-    that the proof counts. The first is in proportion to kappa, (S2) to eta, so their slack says how much larger kappa
-    and the rate could be.
+    upper end, which is alpha* until s has passed 1 / sqrt(T q); above alpha*, alpha falls by less than its distance to
+    the lower end. The others are the least steps of C, the two stages, the loss at the end, and the number of all steps
+    to epsilon divided by the proof's number. The first quotient is proportional to kappa, and (S2) to eta, so their
+    slack shows how much larger kappa and eta could be.
     """
     T, q, eta, x = chain.T, chain.q, chain.eta, chain.x
     turn, least = 1 / math.sqrt(T * q), 1 - 0.1 * x
@@ -126,7 +126,7 @@ def steps(chain: Chain) -> dict[str, float]:
     for name, speed in (("slow", chain.slow), ("fast", chain.fast)):
         of_starts = []
         for weight, alpha in ((early, below), (late, least + share * (best - least))):
-            under = alpha[:, :-1]  # at alpha* itself alpha does not move
+            under = alpha[:, :-1]  # at alpha = alpha* the step does not change alpha
             after = chain.moved(weight, chain.gain(weight, under, speed))
             end = np.where(after < turn, chain.best(after), chain.upper(after, 1 / 8))
             rise = eta * weight * (1 - under / chain.best(weight))

@@ -54,7 +54,7 @@ def drawn_weights(T: int, width: int, *, threshold: float, subsets: int, seed: i
         width: the dimension of an encoding.
         threshold: the largest |<e_i, e_j>| of an encoding.
         subsets: how many subsets are drawn, each with encodings of its own.
-        seed: of the draws.
+        seed: the seed of the random draws.
 
     Example:
         >>> C, w, slope = drawn_weights(10, 64, threshold=0.4, subsets=2, seed=0)

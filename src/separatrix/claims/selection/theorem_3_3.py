@@ -5,11 +5,11 @@ has row sums up to 2 q t and column sums up to q t. So encodings of threshold 0.
 the theorem requires. The paper's own runs have delta above 1/2, and are shown for comparison.
 
 The statement is an O-tilde with d_e = Theta(q log T / delta^2): it promises no constant, and d_e is one of its
-logarithms. So what is judged are the powers: where a variable grows, the time over d_e may grow as the bound does and
-no faster. The times grow as d_e (T / (2 d) + 1 / (4 epsilon)) / eta, so that the power of T has settled from T = 1024
-on and that of 1/epsilon from 1e-3 on: separatrix.claims.selection.stochastic_times has times there. That law is
-proved by the claim beyond/theorem-3.3/time-law. So T^1 d^0 is a bound as well, which no check of an upper bound may
-reject; as an exact law it is rejected there.
+logarithms. So the check judges the powers: as a variable grows, the time divided by d_e must not grow faster than the
+bound. The times grow as d_e (T / (2 d) + 1 / (4 epsilon)) / eta, so that the power of T is nearly constant from T =
+1024 on, and the power of 1/epsilon for epsilon up to 1e-3: separatrix.claims.selection.stochastic_times has times
+there. That law is proved by the claim beyond/theorem-3.3/time-law. So T^1 d^0 is also a valid upper bound, which a
+check of upper bounds must accept; as an exact law it is rejected there.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ RATE = (
 
 @experiment(version=2, name="selection.stochastic_rate")
 def largest_rate(T: int, seed: int) -> dict[str, object]:
-    """Near the solution: the factor, less 1, by which 8 steps at the rates 2.1 q and 1.9 q change |alpha - 1|."""
+    """Near the solution: the factor by which 8 steps at the rates 2.1 q and 1.9 q change |alpha - 1|, minus 1."""
     table, start = _table(T, seed), (1.1, 14.0)
     grown = []
     for lr in (2.1 * _Q, 1.9 * _Q):
@@ -184,8 +184,8 @@ def theorem_3_3(
 ) -> Finding:
     """No time grows faster than the bound in any of its variables, d_e among them; and the largest rate.
 
-    The times grow as T + 1/epsilon, so that the power 2 of T is more than is needed, and so is the power 1 of d: that
-    of T comes near to 1, and there is no smaller bound than d^0.
+    The times grow as T + 1/epsilon, so that the bound's powers 2 of T and 1 of d are larger than necessary: the power
+    of T approaches 1, and d^0 is the smallest bound in d.
     """
     runs = [cell for cell in cells if "times" in cell.result]
     numbers: dict[str, float | str] = {"delta, at most": max(cell.result["delta"] for cell in runs)}

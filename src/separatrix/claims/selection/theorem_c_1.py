@@ -1,9 +1,9 @@
 """Theorem C.1 of Wang, Wei, Hsu and Lee, the full version of Theorem 3.5: first layers of every kind.
 
 A net is a function of h = W x + B y. Given h and y as well, the best estimate of STS_q is its conditional mean, whose
-squared error is the trace of (I - P) Sigma, P the projection on the rows of W and Sigma the mean over all subsets of
-M_y^T M_y, STS_q = M_y x: no net behind this first layer does better. Sigma is computed here as the explicit mean over
-subsets.
+squared error is the trace of (I - P) Sigma. Here STS_q = M_y x, P is the projection on the rows of W, and Sigma is the
+mean of M_y^T M_y over all subsets. No net with this first layer has a smaller error. Sigma is computed here as the
+explicit mean over subsets.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from separatrix.selection.task import SparseTokenSelection
 
 @experiment(version=2, name="selection.worst_case")
 def worst_case(T: int, q: int, d: int, widths: list[int], zero: bool, seed: int) -> dict[str, object]:
-    """Return the errors on the pair of the proof, at its own scale and scaled, for a random net or the zero net."""
+    """Return a random or zero net's errors on the proof's pair of inputs, at the proof's scale and scaled."""
     net = FCN(T, q, d, widths, generator=seed, dtype=torch.float64)
     if zero:
         last = [part for part in net.modules() if isinstance(part, nn.Linear)][-1]

@@ -3,8 +3,8 @@
 What decides the width is the largest overlap |<e_i, e_y>| outside of the subset, over all subsets, which must stay
 below 1. With the paper's e_y = E_y (E_y^T E_y)^-1 1 it grows as sqrt(q) at a width of order q log T: that code would
 need q^2 log T. The theorem is true with q log T for another code of the subset, the dual vector of Lemma 2.2 of Candes
-and Tao, which is found by solving on the subset and on the positions with the largest overlaps in turn; Sanford, Hsu
-and Telgarsky take that one. docs/derivations/selection-dynamics.md has the argument.
+and Tao, which is computed by solving alternately on the subset and on the positions with the largest overlaps; Sanford,
+Hsu and Telgarsky use this code. docs/derivations/selection-dynamics.md has the argument.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from separatrix.selection.task import SparseTokenSelection, uniform_subsets
 def constructed(
     T: int, q: int, d: int, width: int, threshold: float, epsilon: float, samples: int, seed: int
 ) -> dict[str, float]:
-    """The transformer W = C W*, V = V* for `samples` subsets: its largest error on tokens of the unit ball, its bound.
+    """The largest error of the transformer W = C W*, V = V* in the unit ball over `samples` subsets, and its bound.
 
     `scale` is our C, `printed_scale` the theorem's ceil(2 log(2T) / epsilon), `repaired_scale` its proof's own
     2 log(2T / epsilon). `proof_error` is the error at the repaired one, for the subsets with overlaps up to 1/2, which
@@ -67,7 +67,7 @@ _ROUNDS = 12
 
 
 def _solved(E: Tensor, positions: Tensor, products: Tensor) -> Tensor:
-    """The shortest vector with these products with the encodings of these positions."""
+    """The shortest vector whose products with the encodings of these positions are given."""
     A = E[positions]
     shortest: Tensor = A.mT @ torch.linalg.solve(A @ A.mT, products)
     return shortest
@@ -77,7 +77,7 @@ def dual_vector(E: Tensor, y: Tensor) -> Tensor:
     """A vector with product 1 with the encodings in y and small products with all others (Candes and Tao, Lemma 2.2).
 
     Start with the shortest vector that is 1 on y. Each iteration subtracts the shortest vector that is 0 on y and
-    agrees with the current one at the q positions where that is largest. The best vector of all iterations is returned.
+    equals the current vector at its q largest positions outside y. The best vector of all iterations is returned.
 
     >>> E = random_signs(64, 128, torch.Generator().manual_seed(0)).double() / 128**0.5
     >>> bool(((E @ dual_vector(E, torch.tensor([3, 7])))[[3, 7]] - 1).abs().max() < 1e-12)

@@ -123,8 +123,8 @@ PROOF = (
 def proof_steps(T: int, q: int, d: int, width: int, delta: float, epsilon: float, seed: int) -> dict[str, object]:
     """Each slip: the pair [printed, right] of the amounts by which it is missed.
 
-    `chain` has every corrected step of the proof, at the theorem's rate or at q / 2 if that is smaller, and with C
-    moving as slowly and as fast as Lemma E.7 allows.
+    `chain` has every corrected step of the proof, at the smaller of the theorem's rate and q / 2, and with the slowest
+    and the fastest change of C that Lemma E.7 allows.
     """
     c = math.sqrt(q) * delta / (1 - delta)  # Lemma A.3, corrected
     a = 2 * c / (1 - c)

@@ -1,4 +1,4 @@
-"""The displays in the proof of Theorem E.6 of Wang, Wei, Hsu and Lee that are right once the bound on overlaps is.
+"""The displays in the proof of Theorem E.6 (Wang, Wei, Hsu and Lee) that are correct with the corrected overlap bound.
 
 The claims `selection/theorem-e.6/displays` and `selection/theorem-e.6/proof` are about the lines that are misprinted,
 and the latter about the numbers of steps of the two stages. Here the other inequalities of the proof are evaluated,
@@ -57,11 +57,11 @@ OVERLAP = (
 
 @experiment(version=2, name="selection.theorem_e6_right_displays")
 def quotients(T: int, q: int, d: int, width: int, delta: float, seed: int) -> dict[str, object]:
-    """Each display as the largest quotient of its two sides, s from 1 / sqrt(T q) to nearly 1 / q.
+    """The largest quotient of the two sides of each display, for s from 1 / sqrt(T q) to nearly 1 / q.
 
-    `overlap` is the largest that delta allows. The pair has the violations of the displays of `STEPS` with the printed
-    constants and with 1 - c and 1 + c; `without q` has the two sums of constants over what they must not exceed, with 1
-    + c but without the factor 1 / q.
+    `overlap` is the largest overlap that delta allows. The pair has the violations of the displays of `STEPS` with the
+    printed constants and with 1 - c and 1 + c; `without q` has the two sums of constants over what they must not
+    exceed, with 1 + c but without the factor 1 / q.
     """
     kappa, eta, c = width / (T * d), width**2 / (40 * d**2 * T), worst_overlap(q, delta)
     epsilon = _LARGEST_X**2 * d * T / (q * (T - q))

@@ -11,7 +11,8 @@ outside of the subset,
     (5)  the step of C is between 1 - c and 1 + c times eta d alpha / d_e times
          E[s_+ (1 - q s_+)] (1 - q alpha (T s - 1) / (T - q))
 
-(1) is Jensen's inequality, (5) Lemma E.7. Encodings differ here: all valid ones at small sizes, and drawn ones.
+(1) is Jensen's inequality, (5) Lemma E.7. The checks differ in their encodings: all valid encodings at small sizes, and
+random encodings.
 """
 
 from __future__ import annotations

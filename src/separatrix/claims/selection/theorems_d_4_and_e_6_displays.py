@@ -203,7 +203,7 @@ def _factor(T: int, q: int, s: float, alpha: float) -> float:
 
 
 def _first_stage(T: int, q: int, d: int, width: int, eta: float) -> float:
-    """The number of steps of the first stage, as the proof counts them: its increase of C over the least step there."""
+    """The proof's number of steps of the first stage: the increase of C divided by the smallest step."""
     s = np.linspace(1 / T, 1 / (2 * q), 200)
     least = eta * d / width * (s * (1 - q * s) * (1 - q * (T * s - 1) / (T - q))).min()
     return float(math.log((T - q) / q) / least)
@@ -222,7 +222,7 @@ def _below(left: float, sides: Sequence[float]) -> tuple[float, float]:
 
 
 def _upper_terms(T: int, q: int, s: float) -> tuple[float, float]:
-    """Compare alpha_2^2 w^2 - alpha*^2 w^2, with Delta alpha = 2 x alpha* / (T s) and x = 0.1, with the two forms."""
+    """Compare alpha_2^2 w^2 - alpha*^2 w^2 with the two forms, for Delta alpha = 2 x alpha* / (T s) and x = 0.1."""
     x, w, best = 0.1, 1 - q * s, (T - q) * s / (T * q * s * s - 2 * q * s + 1)
     grown = (best + 2 * x * best / (T * s)) ** 2 * w**2 - best**2 * w**2
     forms = [(4 * x / (T * p) + 4 * x**2 / (T * p) ** 2) * best**2 * w**2 for p in (1.0, s)]
@@ -232,7 +232,7 @@ def _upper_terms(T: int, q: int, s: float) -> tuple[float, float]:
 def _phase_one(T: int, q: int, d: int) -> tuple[float, float]:
     """The violation of the bound on the step of C along a run, from the start and from alpha = 1/2 on.
 
-    One-hot encodings have d_e = T - 1 here, whose steps are d / (T - 1).
+    For one-hot encodings d_e is T - 1 here, so that their steps are d / (T - 1).
     """
     eta = 1 / (20 * d**2)
     run = population_dynamics(T, q, d, eta, math.ceil(3 * T / eta))

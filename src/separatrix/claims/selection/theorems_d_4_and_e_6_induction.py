@@ -68,7 +68,7 @@ def lower_part(point: Point) -> Any:
 
 
 def upper_part(point: Point) -> Any:
-    """Above alpha*, in the upper part: the decrease of the upper end over that of alpha, at (b, u, kappa, fall)."""
+    """Above alpha*, in the upper part: decrease of the upper end divided by that of alpha, at (b, u, kappa, fall)."""
     b, u, kappa, fall = point
     mu, theta = 1 - kappa / 8, 0.25
     N, ratio = _parts(b, u, mu)
@@ -185,7 +185,7 @@ def _register(where: str, hypotheses: str, history: Sequence[str] = ()) -> Claim
         home=__name__,
     )
     def check(cells: Sequence[CellResult], step: str = "", factor: float = 1.0) -> Finding:
-        """Check that quotients are proved to be below 1, and are at most 1 on the grid times `factor`."""
+        """Check that the quotients are proved to be below 1, and that `factor` times them is at most 1 on the grid."""
         numbers: dict[str, float | str] = {}
         passed = len(cells) == len(QUOTIENTS)
         for cell in cells:

@@ -30,7 +30,7 @@ _SCALES = (5.0, 20.0, 40.0)
 def unseparated(at: str, printed: str, consequence: str = "") -> Erratum:
     """The erratum at a place that claims convergence of the loss to 0 for every delta < 1/10.
 
-    `consequence` is added to the reason, for a place that claims more than that.
+    `consequence` is added to the reason if a place of the paper claims more.
     """
     return Erratum(
         rank=Rank.STATEMENT,
@@ -54,10 +54,10 @@ def unseparated(at: str, printed: str, consequence: str = "") -> Erratum:
 def leaning_products(kind: Literal["equal", "signs"], q: int, T: int, lean: float, width: int, seed: int) -> Floats:
     """The products p_j of the last encoding with the T - 1 orthonormal ones.
 
-    "equal": all are `lean`. "signs": the orthonormal encodings are distinct rows of the Hadamard matrix of order
-    `width`, chosen at random, and the last has signs of expectation `lean` times the column sums of these rows, but 1
-    in the first column, where all rows agree. So each product has the expectation `lean`, less up to T `lean` / width,
-    and a standard deviation of about 1 / sqrt(width).
+    "equal": all products are `lean`. "signs": the orthonormal encodings are distinct rows of the Hadamard matrix of
+    order `width`, chosen at random, and the last has signs of expectation `lean` times the column sums of these rows,
+    but 1 in the first column, where all rows agree. So each product has the expectation `lean`, less up to T `lean` /
+    width, and a standard deviation of about 1 / sqrt(width).
     """
     if kind == "equal":
         if lean * lean * (T - 1) > 1:

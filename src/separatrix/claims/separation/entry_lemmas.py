@@ -37,7 +37,7 @@ class Lemma:
 
     @property
     def errata(self) -> tuple[Erratum, ...]:
-        """The errata of all slips."""
+        """The errata of all misprints."""
         return tuple(slip.erratum for slip in self.slips)
 
     @property
@@ -93,7 +93,7 @@ def entry_lemma(where: str) -> Lemma:
 
 
 def outcome(lemma: Lemma, settings: Iterable[Values]) -> dict[str, Any]:
-    """Return [compared, violations, ratio] of each line over several settings, by part, and the totals of each slip."""
+    """Return [compared, violations, ratio] of each line over several settings, by part, and totals of each misprint."""
     right: dict[str, list[Any]] = {}
     slips = [[0, 0] for _ in lemma.slips]
     relation = {line.part: line.relation for line in lemma.right.lines}

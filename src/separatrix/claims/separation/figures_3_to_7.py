@@ -165,7 +165,7 @@ _FIGURE_3 = {"3a": (5, 2), "3b": (1, 10)}
     neighbours=(_SMALLER,),
 )
 def figure_3(cells: Sequence[CellResult], scale: float = 1.0) -> Finding:
-    """Use every fifth n, every second of them simulated, and every m, every tenth of them simulated."""
+    """Use every fifth n and simulate every second of these; use every m and simulate every tenth."""
     return _judged(*_numbers(cells, scale), {}, _FIGURE_3_NOTE)
 
 

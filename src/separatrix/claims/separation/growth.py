@@ -58,7 +58,7 @@ FIXED = Neighbour("with $d$ fixed, too", {"also": "10"})
 def paths_finding(cells: Sequence[CellResult], note: str, also: str = "") -> Finding:
     """Return `holds asymptotically` if success stays above 0.99 from some n on, along allowed paths and along `also`.
 
-    At fixed d it must not, unless that is the path `also`.
+    At fixed d success must not stay above 0.99, unless that is the path `also`.
     """
     numbers: dict[str, float | str] = {}
     good = True

@@ -40,7 +40,7 @@ def signs(n: int, seed: int) -> dict[str, list[float]]:
 
 @experiment(version=1, name="separation.hoeffding_two_points")
 def two_points(n: int, equal: bool, seed: int) -> dict[str, list[float]]:
-    """Return the same for sums of n two-valued variables, at every t at which the probability jumps.
+    """Return t^2 / sum (b_i - a_i)^2 and log10 P[|X| >= t] at every jump, for sums of n two-valued variables.
 
     The ends and the probabilities are random; with `equal` all intervals are [0, 1] and all probabilities are equal.
     """

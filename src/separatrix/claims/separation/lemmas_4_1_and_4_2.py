@@ -272,10 +272,9 @@ def lemma_4_1(cells: Sequence[CellResult], C: float = 2.0, power: str = "0.6", m
 def lemma_4_2(cells: Sequence[CellResult], C: float = 2.0, least: str = "1/4", special: str = "4") -> Finding:
     """Check all data with n >= 4 by exact comparison, all sign vectors at small n, and data that refute a small C.
 
-    The
-    special entry of f_exp minus all others is at least n^special - (n - 1) n^1.4, divided by the sum of both. By
-    symmetry each sign has probability 1/2 if no sum is 0, so the sign of each sum is compared with that of the special
-    index.
+    The special entry of f_exp minus the sum of all others is at least n^special - (n - 1) n^1.4, divided by the sum of
+    both. By symmetry each sign has probability 1/2 if no sum is 0, so the sign of each sum is compared with that of the
+    special index.
     """
     bounds, listed = split(cells)
     bounds = [cell for cell in bounds if cell.parameters["n"] >= 4]

@@ -14,7 +14,7 @@ from separatrix.lab.registry import experiment
 
 @experiment(version=1, name="separation.proof_exponents")
 def exponents(n: int, a0: str, a1: str, b: str, c: str, seed: int) -> dict[str, list[float]]:
-    """Return log_n of the printed and of the corrected expression, minus log_n of the one that the part needs.
+    """Return log_n of the printed and of the corrected expression, minus log_n of the expression that the part needs.
 
     The computation is deterministic, with b^2 + c^2 = 1.
     """

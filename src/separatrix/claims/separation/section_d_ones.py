@@ -1,4 +1,4 @@
-"""Section D: self-attention with QK^T = 1. The settings, the lines that its lemmas share, and their experiment."""
+"""Section D: self-attention with QK^T = 1. The settings, and the lines and the experiment of all its lemmas."""
 
 from __future__ import annotations
 
@@ -144,6 +144,6 @@ def entries(lemma: str, n: int, d: int, a0: str, a1: str, b: str, c: str, seed: 
 
 
 def cells(lemma: str) -> Iterator[Cell]:
-    """A lemma in every setting."""
+    """The cells of a lemma, one for every setting."""
     for n, d, a0, a1, b, c in SETTINGS:
         yield entries.cell(seed=0, lemma=lemma, n=n, d=d, a0=a0, a1=a1, b=b, c=c)

@@ -2,7 +2,7 @@
 
 The constants of the cost model ship with the source, so that plans do not depend on the machine; only the times on the
 page do. The explorer computes on one thread, because on a busy machine the threads of torch mostly wait for each other.
-What is measured is the CPU time of that thread.
+The measured time is the CPU time of that thread.
 """
 
 from __future__ import annotations

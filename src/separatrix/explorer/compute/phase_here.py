@@ -32,7 +32,7 @@ STEPS = 60
 """The number of values of B."""
 _SYMBOLS = {(0, 0): "star", (1, 0): "triangle-right", (0, -1): "triangle-down", (1, -1): "triangle-right"}
 _RED = "#ff4d4d"
-# Below the diagram: on a phone a bar beside it would take half of the width.
+# The bar is below the diagram, because beside it the bar would take half of the width of a phone.
 _COLOUR_BAR = {
     "title": {"text": "log<sub>10</sub> flops", "side": "top"},
     "orientation": "h",
@@ -48,7 +48,8 @@ class Diagram:
 
     Attributes:
         bounds: The values of B, from left to right.
-        flops: log10 of the flops of the cheaper method, a row for each length; None where neither is in reach.
+        flops: log10 of the flops of the cheaper method, a row for each length; None where neither method satisfies the
+            tolerance.
         borders: For each length the largest B at which near-linear attention is cheaper; 0 where it never is.
     """
 
@@ -158,7 +159,7 @@ def _panel(panel: Diagram, order: int, named: bool) -> list[go.Scatter | go.Heat
 
 
 def _mark(drawn: go.Figure, sizes: PlanSettings, panel: Diagram, column: int, name: str) -> str:
-    """Mark a setting by a star, or at the edge by a triangle that points out; the sentence that says where it is."""
+    """Mark a setting by a star, or by a triangle at the edge; return its position as a sentence."""
     x, y = sizes.bound, math.log2(sizes.n)
     beyond = int(x > panel.bounds[-1]), -int(y < LENGTHS[0])
     mark = go.Scatter(

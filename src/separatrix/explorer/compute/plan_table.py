@@ -1,7 +1,7 @@
 """The table of the tab Compute: the plan for n, d, B, k and a tolerance, its cost, and its time on this machine.
 
-Planning is slow for scores of some tens, where the planner tries more than a hundred degrees. Such requests are
-refused, and the message names the smallest degree that could be enough.
+Planning is slow for scores of some tens, where the planner tries more than a hundred degrees. Such requests raise an
+error, whose message names the smallest degree that could be enough.
 """
 
 from __future__ import annotations

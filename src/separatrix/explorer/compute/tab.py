@@ -1,4 +1,4 @@
-"""The tab Compute: which algorithm order-k attention takes at the reader's own n, d, B, k and tolerance."""
+"""The tab Compute: the algorithm of order-k attention for the reader's n, d, B, k and tolerance."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def register(app: Dash, context: Context) -> None:
 
     @callback_with_alert(app, "phase-alert", {"phase": figure_outputs("phase")}, controls.reads(TAB))
     def show_phase(texts: Sequence[Any], ids: Sequence[Mapping[str, str]]) -> Mapping[str, Any]:
-        """Draw the diagram apart from the plan, since the first diagram of an order takes longer."""
+        """Draw the diagram separately from the plan, since the first diagram of an order takes longer."""
         drawing = _phase(controls.state_of(texts, ids))
         return {"phase": earlier_figure("phase") if drawing is None else figure_values(drawing)}
 

@@ -46,7 +46,7 @@ class Header:
 
 
 def decoded(contents: object) -> bytes:
-    """Decode what a browser sends, ``data:...;base64,...``, after a check of its length."""
+    """Check the length of a browser's upload, ``data:...;base64,...``, and decode it."""
     if not isinstance(contents, str):
         raise ArgumentError("file", expected="one file", got="nothing" if contents is None else "something else")
     head, comma, text = contents.partition(",")

@@ -100,7 +100,7 @@ def asked_in(numbers: Mapping[str, Any] | None, name: str) -> RunChoices:
     """The run with the settings in a file of the store, which are checked like those of the controls.
 
     Args:
-        numbers: what the file has; it may come from somebody else.
+        numbers: the contents of the file, which may come from an untrusted source.
         name: the name of the run, which follows from its numbers.
 
     Raises:

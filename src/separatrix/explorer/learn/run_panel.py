@@ -126,7 +126,7 @@ def register(app: Dash, context: Context) -> None:
         "status": Output("run-status", "children"),
         "stop": Output("run-stop", "hidden"),
         "go_on": Output("run-go-on", "hidden"),
-        # One more tick than so far, so that the next tick comes after this answer and requests do not pile up.
+        # Allow one more tick, so that the next tick comes after this response and requests do not accumulate.
         "ticks": Output("run-tick", "max_intervals"),
         "kept": Output("run-kept", "data"),
         "hidden": Output("run-figures", "hidden"),

@@ -5,7 +5,7 @@ appears in the folder, or when the standard input of the supervisor is closed, w
 any reason. So a run never outlives the explorer; it can be resumed from its checkpoint. If the supervisor is killed,
 the run stops itself. The file ``end.json`` says how the run ended. LOCK is the descriptor of an open lock file, which
 is locked while a run is alive. WORDS come from the explorer, which makes them from checked numbers; a command is never
-read from a file of the store, which may come from somebody else. Nothing here imports torch.
+read from a file of the store, which may come from an untrusted source. Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(folder: Path, lock: int, words: Sequence[str]) -> None:
 
 
 def watched(run: subprocess.Popen[bytes], folder: Path) -> str | None:
-    """Wait until the run ends; return who stopped it, or None."""
+    """Wait until the run ends; return the name of what stopped it, or None."""
     asked: str | None = None
     deadline = float("inf")
     while run.poll() is None:

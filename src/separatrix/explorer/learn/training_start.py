@@ -52,7 +52,7 @@ class Starter:
         """Start a run, or resume it if it was started before; return its name."""
         name, training = asked.name(), self.store / TRAINING
         with self._one:
-            Store.create(self.store).close()  # an error of a store that cannot be written comes before the run starts
+            Store.create(self.store).close()  # a store that cannot be written raises an error before the run starts
             folder = run_folder(self.store, name)
             make_folder(training)
             folders = [path.name for path in training.iterdir() if NAME.fullmatch(path.name)]

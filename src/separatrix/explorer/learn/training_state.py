@@ -5,7 +5,8 @@ has the files of its process: ``run.json`` (the settings), ``output.txt`` (the o
 request to stop) and ``end.json`` (how it ended). ``<store>/training/lock`` is locked while a run is alive and has its
 name, so that there is one run at a time for all explorers of a store.
 
-The folder may come from somebody else: symlinks in it are not followed, and the contents of its files are checked.
+The folder may come from an untrusted source: symlinks in it are not followed, and the contents of its files are
+checked.
 """
 
 from __future__ import annotations

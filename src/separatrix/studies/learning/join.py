@@ -6,8 +6,8 @@ scores do not depend on two facts jointly.
 
 The rate was chosen with seed 0, after 600 of the 1,200 steps: with 0.01 the accuracies were 0.96 (order 3), 0.63 (two
 layers of order 2), 0.61 (the product) and 0.61 (order 2); with 0.005 they were 0.81, 0.63, 0.61 and 0.61. (The pairwise
-and the determinant form of order 3, which no claim is on, had 1.00 and 0.98 with the rate 0.01, and 0.97 and 0.99 with
-0.005.) These expectations were written down then; the claims are judged on other seeds:
+and the determinant form of order 3, about which there is no claim, had the accuracies 1.00 and 0.98 with the rate 0.01,
+and 0.97 and 0.99 with 0.005.) These expectations were written down then; the claims are judged on other seeds:
 
 - one layer of order 3 is ahead of one layer of order 2, and of the product of two order-2 attentions;
 - it is ahead of two layers of order 2 too, which can do the join by hand (`tasks.join`);
@@ -67,7 +67,7 @@ def joined_by_hand(facts: int, entities: int, relations: int, count: int, seed: 
 
 @experiment(version=1, name="beyond.join_imports_by_hand")
 def joined_imports_by_hand(graph: str, facts: int, entities: int, count: int, seed: int) -> dict[str, Any]:
-    """Joins over the held-out part of the import graph with this SHA-256: answers by the constructions, and by
+    """Joins over the held-out part of the import graph with this SHA-256: the answers of the constructions and of
     guessing."""
     return _by_hand(ImportJoin(facts, entities, graph=graph), count, seed)
 

@@ -4,8 +4,8 @@ Everything is as in `join_alike`, the learning rates and the 1,200 steps too, bu
 16, because 64 facts, which were planned too, need 64 pairs of a head and a relation. Guessing among the facts with the
 second relation is right in about 1 of 4 inputs of 16 facts, and 1 of 8 of 32 facts.
 
-The following was expected. It was written down with the rules before any of these runs; the results of 8 facts, and of
-these models asked among up to 32, had been seen. For each number of facts:
+The following was expected. It was written down with the rules before any of these runs, but after the results of models
+trained on 8 facts and evaluated on up to 32. For each number of facts:
 
 - One layer of order 3 is ahead of one layer of order 2 and of the product of two order-2 attentions, at equal steps and
   at equal CPU time.
@@ -18,13 +18,13 @@ significance (95%, paired by seed, seeds 1, 2 and 3), fails if one is below zero
 otherwise.
 
 The rule for what does not fit: the numbers of facts are run from 16 on, and for each of them first the attentions of
-the first and third claim, then those of the second. A claim whose runs are not complete when the time is over is
-withdrawn, whatever the others found.
+the first and third claim, then those of the second. A claim whose runs are incomplete at the end of the available time
+is withdrawn, whatever the other results are.
 
 When 16 facts, and 32 facts for the first and third claim, had been run, no attention had learned to join within 1,200
-steps, except with one seed. So the runs of the other forms on 32 facts were stopped and those on 64 facts not begun:
-their claims are withdrawn. Runs of 3,600 steps on 16 facts among 8 entities were declared then, and are withdrawn too,
-because they were not complete when the time was over.
+steps, except with one seed. So the runs of the other forms on 32 facts were stopped, and those on 64 facts were not
+started; their claims are withdrawn. Runs of 3,600 steps on 16 facts among 8 entities were declared then, and are
+withdrawn too, because they were not complete when the time was over.
 """
 
 from __future__ import annotations

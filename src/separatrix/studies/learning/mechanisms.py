@@ -211,7 +211,8 @@ class ProductAttention(nn.Module):
     """The product of k - 1 order-2 attentions, with the projections of `TensorAttention` of order k.
 
     Head by head, out = prod_m softmax(scale q . k_m) v_m: order-k attention whose scores are the sums of q . k_m, so
-    that no score depends on two keys jointly. The norms are those of `TensorAttention`; `head_norm` is of the product.
+    that no score depends on two keys jointly. The norms are those of `TensorAttention`; `head_norm` normalises the
+    product.
 
     Example:
         >>> layer = ProductAttention(8, 2, 3, 0.5, ("head_norm",), generator=torch.Generator().manual_seed(0))

@@ -144,7 +144,7 @@ def at(cell: CellResult, reading: Reading, what: Literal["accuracy", "loss"]) ->
 
 @dataclass(frozen=True)
 class Expectation:
-    """The expectation that one attention is better than another, seed by seed, at one reading."""
+    """The expectation that one attention is better than another, compared seed by seed at one point of training."""
 
     better: str
     worse: str
@@ -216,7 +216,7 @@ def finding(
 
 
 def on_text(judged: Finding, cells: Sequence[CellResult]) -> Finding:
-    """The finding with the hash of the text of its runs, and the versions of Python that contain it."""
+    """The finding, extended by the hash of the text of its runs and the versions of Python that contain this text."""
     read = [cell for cell in cells if "text" in cell.parameters]
     (text,) = {str(cell.parameters["text"]) for cell in read}
     pythons = sorted({str(cell.result["python"]) for cell in read})

@@ -8,7 +8,7 @@ All of that was on another text. On the present text the claims were rerun and j
 of the first claim, which held on the other text, leave it undecided on this one.
 
 The text is that of the running Python (`tasks.text`). The recorded verdicts are for `runs.RECORDED_TEXT`; on any other
-text a claim is run and judged in the same way, but not compared with a record.
+text a claim is judged in the same way, but its verdict is not compared with a recorded one.
 """
 
 from __future__ import annotations

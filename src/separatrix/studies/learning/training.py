@@ -28,7 +28,7 @@ _TRAINING, _HELD_OUT, _INITIAL = range(3)
 
 @dataclass(frozen=True)
 class Run:
-    """One training: Adam on fresh batches.
+    """The settings of a training run by Adam on fresh batches.
 
     Attributes:
         kind: The attention of the model.

@@ -1,4 +1,4 @@
-"""Appendix E.6 of Wang, Wei, Hsu and Lee: train with stochastic encodings, evaluate with one that is fixed.
+"""Appendix E.6 of Wang, Wei, Hsu and Lee: training with stochastic encodings, evaluation with a fixed encoding.
 
 Their Corollary E.16 says that after training any single valid encoding suffices. Random signs of these widths do not
 satisfy its hypothesis delta < 1/10; the loss is measured for many encodings that satisfy the dot-product threshold, and
@@ -70,7 +70,7 @@ def _cells() -> Iterator[Cell]:
 def one_for_all(cells: Sequence[CellResult], factor: float = 1.2, above: bool = True) -> Finding:
     """The claim holds if each loss is near the mean of the loss and above the loss of the mean.
 
-    Near is within a factor of 1.2 at width 170, and of 2 at width 64.
+    "Near" means within a factor of 1.2 at width 170, and within a factor of 2 at width 64.
     """
     allowed = {170: factor, 64: 2.0}
     off = dict.fromkeys(allowed, 1.0)

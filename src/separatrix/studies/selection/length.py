@@ -206,7 +206,8 @@ def _curve(cells: Sequence[CellResult], least: float = 1.0, factor: float = 1.0)
     """The claim holds if trained transformers lie on the sampled curve and the ratio is between its two bounds.
 
     A transformer is on the curve if it is within 15% and six standard errors. The ratio must be above `least`
-    (T_2/T_1)^2 at twice the length, and below the limit for orthonormal encodings there and at the longest.
+    (T_2/T_1)^2 at twice the length, and below the limit for orthonormal encodings, at twice the length and at the
+    longest length.
     """
     numbers: dict[str, float | str] = {}
     apart = between = 0

@@ -44,7 +44,7 @@ def drawn(T: int, d: int, width: int, seed: int) -> dict[str, list[float]]:
 
 @experiment(version=1, name="beyond.selection_time_regime")
 def regime(T: int, d: int, K: int, seed: int) -> dict[str, list[float]]:
-    """The times of `drawn` over those of the law where d_e is K log T, rounded up."""
+    """The times of `drawn` divided by those of the law, for d_e = K log T, rounded up."""
     result = drawn(T, d, math.ceil(K * math.log(T)), seed)
     return {"ratios": [time / law for time, law in zip(result["times"], result["law"], strict=True)]}
 

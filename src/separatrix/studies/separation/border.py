@@ -205,5 +205,5 @@ def width_border(
 
 
 def _is_a_quarter(a1: Fraction, c: Fraction, gap: bool) -> bool:
-    """Whether c is where the share is 1/4; `gap` says whether the lower interval counts."""
+    """Whether the share is 1/4 at c; `gap` says whether the lower interval is included."""
     return 3 * c > a1 + Fraction(9, 10) or (gap and Fraction(9, 10) - a1 < c < Fraction(11, 10) - a1)

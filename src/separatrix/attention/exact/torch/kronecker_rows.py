@@ -1,4 +1,4 @@
-"""A few rows at a time of the column-wise Kronecker product, built, used and folded back without holding the rest.
+"""The column-wise Kronecker product, a few rows at a time: rows are built, used and reduced without storing the others.
 
 Alman and Song, "How to Capture Higher-order Correlations?", Definition 2.4. A row of the product is a tuple of rows,
 one of each set. With the sets of a box sorted by length, a chunk of rows is a range of the *longest* set times a

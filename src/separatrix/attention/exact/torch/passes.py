@@ -1,13 +1,13 @@
 r"""Exact order-k attention by blocks of (queries x key tuples) that stay in cache, forward and backward.
 
 With K = K_1 (x) ... (x) K_{k-1} and V = V_1 (x) ... (x) V_{k-1} the column-wise Kronecker products (Alman and Song,
-Definition 1.5), order-k attention is ordinary attention over the rows of K and V. They are never held: a chunk of
-their rows is built from a few rows of all key sets but one (the *prefixes*) times that one (the *inner* set), used
-against all queries, and forgotten.
+Definition 1.5), order-k attention is ordinary attention over the rows of K and V. They are never stored as a whole: a
+chunk of their rows is the product of a few rows of all key sets but one (the *prefixes*) and of that one (the *inner*
+set); it is used for all queries and then discarded.
 
 Where a bound R on all |scores| shows that no sum of exp(scores) can over- or underflow, no maximum is subtracted: the
 passes over a block are then the two products, the exponential and a sum. A key that a mask hides is zero in K and V
-and weighs nothing in the sum, which costs no pass at all.
+and has weight 0 in the sum, so that masks need no extra pass.
 
 The backward pass uses P = exp(S - lse), which needs no maximum whatever the scores (lse is one more column of the
 first product), and for a chunk
@@ -68,7 +68,7 @@ def forward(call: Call) -> tuple[Tensor, Tensor]:
 class _Views(NamedTuple):
     """A block of rows against the rows of a chunk: the four operands of a step, with `into` and `total` its results.
 
-    All are batches of as many as the rows are split into.
+    All of them have a batch dimension: the number of parts into which the rows are split.
     """
 
     rows: Range
@@ -138,7 +138,7 @@ def _forward(call: Call, tiling: Tiling, out: Tensor, lse: Tensor) -> None:
 
 
 def _shift(S: Tensor, counted: Tensor, weights: Tensor | None, out: Tensor, total: Tensor, peak: Tensor) -> None:
-    """Subtract from the scores the largest so far of those counted, and scale down what was summed before.
+    """Subtract the largest score so far from the scores, and rescale the earlier sums.
 
     Scores far below it are raised to `lowest`: they vanish in every sum all the same, and exp is slow below.
     """
@@ -194,14 +194,14 @@ def _backward(
 ) -> None:
     """Add the gradients of some heads to the last two arguments.
 
-    A tuple with a hidden key has rows of zeros in K and V: it contributes to the gradient of the hidden key alone.
+    A tuple with a hidden key has rows of zeros in K and V: it contributes only to the gradient of the hidden key.
 
     Args:
         call: The call of these heads.
         tiling: How the volume is cut.
         shift: The log-sum-exps of the queries.
         dO: The incoming gradients.
-        dO_delta: The incoming gradients and -delta, each query's divided by a power of two of its own.
+        dO_delta: The incoming gradients and -delta, divided by a power of two for each query.
         weighted: The queries times the scale and that power.
         grad_query: The gradients of the queries, divided by that power.
         grad_sets: The gradients of keys and values.

@@ -52,10 +52,10 @@ def boxes(query_length: int, key_lengths: Sequence[int], positions: Positions) -
 
 
 def _causal(query_length: int, key_lengths: Sequence[int], offset: int) -> list[Box]:
-    """Group tuples by the block [low, high) that holds their largest index.
+    """Group tuples by the block [low, high) that contains their largest index.
 
-    Those tuples are seen by every query at position high - 1 or later, in part by the ones from low on. Splitting
-    them by the first set that reaches the block makes boxes.
+    Every query at position high - 1 or later sees all of these tuples; queries from position low on see some of them.
+    Splitting them by the first set that reaches the block makes boxes.
     """
     end = min(max(key_lengths), query_length + offset)
     width = min(32, max(8, query_length // 16))
@@ -77,7 +77,7 @@ def _causal(query_length: int, key_lengths: Sequence[int], offset: int) -> list[
 
 
 def _windowed(query_length: int, key_lengths: Sequence[int], positions: Positions) -> list[Box]:
-    """One box for each block of queries, over the union of what they may attend; all of its rows are masked."""
+    """One box for each block of queries, over the union of the keys that they may attend; all rows need a mask."""
     rows = _windowed_rows(query_length, key_lengths, positions)
     cut = []
     for first in range(0, query_length, rows):

@@ -5,7 +5,7 @@ With a prime for a change, P = exp(S - lse) and the rows of K and V as in `passe
     S' = scale (Q' K^T + Q K'^T),    lse' = sum_t P_t S'_t,    out' = sum_t P_t (S'_t V_t + V'_t) - lse' out
 
 The change of the column-wise Kronecker product K is the sum, over the key sets, of the product with that set replaced
-by its change. Nothing of the size of the attention tensor is held.
+by its change. No tensor of the size of the attention tensor is stored.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Tiling:
     heads: int
 
     def chunk_size(self, box: Box) -> int:
-        """Tuples in a chunk: the scores fill a block, and the rows of K and V with their copies half of one."""
+        """The number of tuples in a chunk: the scores fill a block, the rows of K and V with copies half a block."""
         rows = min(self.rows, box.queries[1] - box.queries[0])
         return max(1, min(self.block // (self.heads * rows), self.block // (2 * max(PARTS, self.heads) * self.width)))
 
@@ -60,7 +60,7 @@ def split_of(heads: int, rows: int) -> int:
 
 
 def tiling_of(call: Call, dtype: torch.dtype | None = None) -> Tiling:
-    """How the volume of a call is cut when it is computed in a type, its own if none is named."""
+    """The tiling of a call that is computed in a dtype; by default the dtype of the call."""
     size = (dtype or call.query.dtype).itemsize
     query_length, lengths = call.query.shape[1], [key.shape[1] for key in call.keys]
     cut = boxes(query_length, lengths, call.positions)
@@ -73,13 +73,13 @@ def tiling_of(call: Call, dtype: torch.dtype | None = None) -> Tiling:
 
 
 def summation(call: Call, dtype: torch.dtype) -> Summation:
-    """How a weight gets into the sums of its query, in a type."""
+    """The summation of the forward pass over the weights of a query, in a dtype."""
     tiling = tiling_of(call, dtype)
     return block_sum(len(call.keys) + 1, _longest_chunk(tiling), _count_chunks(tiling))
 
 
 def gradient_summation(call: Call, dtype: torch.dtype) -> Summation:
-    """How the backward pass adds up, in a type."""
+    """The summation of the backward pass in a dtype."""
     tiling = tiling_of(call, dtype)
     row_blocks = max((len(tiling.row_blocks(box)) for box in tiling.boxes), default=0)
     return block_gradient_sum(
@@ -92,12 +92,12 @@ def gradient_summation(call: Call, dtype: torch.dtype) -> Summation:
 
 
 def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
-    """Every call is taken."""
+    """This backend supports every call."""
     return True
 
 
 def unproved(call: Call, dtype: torch.dtype) -> str | None:
-    """None: what the bounds assume of PyTorch's products is among the assumptions that are measured on each device."""
+    """None, because the assumptions about PyTorch's products are measured on each device."""
     return None
 
 

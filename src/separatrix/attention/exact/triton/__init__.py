@@ -4,7 +4,7 @@
 - `launch`: a call as the kernels take it, and their launches.
 - `configurations`: the blocks that the kernels are compiled for.
 - `engine`: what `exact.backend` asks of a backend.
-- `size`: whether the factors of a call may be multiplied as they are.
+- `size`: whether the factors of a call may be multiplied without scaling.
 
 They are tested in Triton's interpreter and compiled for the architectures of `dispatch.gpu.ARCHITECTURES`; they are not
 yet timed on hardware.

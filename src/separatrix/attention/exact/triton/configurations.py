@@ -1,10 +1,10 @@
 """The configurations of the kernels in Triton that ship: how large a block is, for each kernel, type and width.
 
-Those of a vendor are the largest of a short list that spill nothing. In half-precision dtypes at order 3, NVIDIA's
-architectures have blocks that were chosen by what a score costs in the disassembled kernel, with border tiles and the
-code around the innermost loop: sm_80 and sm_90, and others have those of one of them (`LIKE`). `python -m benchmarks
-gpu --compile` compiles all blocks, and fails if one may not ship; benchmarks/results/gpu-compiled.md is its table.
-Nothing is searched at run time: the first call compiles what is written here.
+The blocks of a vendor are the largest of a short list that spill no registers. In half-precision dtypes at order 3,
+NVIDIA's architectures have blocks that were chosen by what a score costs in the disassembled kernel, with border tiles
+and the code around the innermost loop: sm_80 and sm_90, and others have those of one of them (`LIKE`). `python -m
+benchmarks gpu --compile` compiles all blocks, and fails if one may not ship; benchmarks/results/gpu-compiled.md is its
+table. There is no autotuning: the first call compiles the configuration in this file.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def rows_around(columns: int) -> int:
 
 
 class Configuration(NamedTuple):
-    """A kernel's block: how many queries, how many inner keys, and how many warps and stages of a pipeline it has."""
+    """A kernel's block: the numbers of queries, inner keys, warps and pipeline stages."""
 
     queries: int
     keys: int
@@ -118,7 +118,8 @@ def flags_of(kernel: str, dtype: torch.dtype, of: str) -> dict[str, bool]:
 def peels(masked: bool, dtype: torch.dtype, precision: str) -> bool:
     """Whether blocks without masked scores have loops of their own, without comparisons.
 
-    That is for matrix units: next to the multiply-adds of float32 and float64 the comparisons cost nothing.
+    Only kernels with matrix units have them: compared with the multiply-adds of float32 and float64, comparisons are
+    cheap.
 
     >>> peels(False, torch.bfloat16, "ieee"), peels(False, torch.float32, "ieee"), peels(True, torch.bfloat16, "ieee")
     (True, False, False)
@@ -145,7 +146,7 @@ def ships(dtype: torch.dtype, order: int, of: str | None = None) -> bool:
 
 
 def kind_of(dtype: torch.dtype, precision: str) -> str:
-    """What a configuration of a type is listed as: half types have the same.
+    """The name under which the configuration of a dtype is listed; both half types share one.
 
     >>> kind_of(torch.float16, "ieee"), kind_of(torch.float32, "tf32")
     ('16 bits', 'tf32')

@@ -2,11 +2,11 @@
 
 Proofs rely on the vendor's documentation. On NVIDIA's GPUs products and sums of float32 are correctly rounded, fused or
 not; 2^x errs by two units in the last place of the correctly rounded result (``ex2.approx``) and CUDA's logarithm to
-base 2 by one, and in float64 both functions of CUDA's library err by one: the summations here count all of it. That
-holds for the architectures that the kernels were compiled for, and a bound is refused on others. AMD documents its
-exponential of float64 for arguments from -10 to 10 alone, so that plain PyTorch computes float64 there. How matrix
-units add up products of half types is documented nowhere, nor how those of AMD add up float32; for these a bound is
-refused.
+base 2 by one, and in float64 both functions of CUDA's library err by one: the summations here count all these errors.
+That holds for the architectures for which the kernels were compiled; on others, requesting a bound raises an error. AMD
+documents its exponential of float64 only for arguments from -10 to 10, so plain PyTorch computes float64 there. How
+matrix units add up products of half types is documented nowhere, nor how those of AMD add up float32; for these a bound
+is refused.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from separatrix.attention.exact.triton.size import left_of, spare
 
 
 def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
-    """Whether there are kernels for a call in a type, its own if none is named.
+    """Whether there are kernels for a call in a dtype; by default the dtype of the call.
 
     They are for GPUs, need Triton, and take orders from 3 on in float32 and the half types, and in float64 on
-    NVIDIA's, with at most 128 columns, and places and steps that 32-bit numbers hold.
+    NVIDIA's, with at most 128 columns, and offsets and strides that fit into 32 bits.
     """
     if call.query.device.type not in gpu.DEVICES or call.is_empty or not gpu.installed():
         return False
@@ -52,13 +52,13 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
 
 
 def summation(call: Call, dtype: torch.dtype) -> Summation:
-    """How a weight gets into the sums of its query when the call is computed in a type."""
+    """The summation of the forward pass over the weights of a query, in a dtype."""
     _, inners, prefixes = _visited("attend", call, dtype)
     return tile_sum(call.order, inners, prefixes)
 
 
 def gradient_summation(call: Call, dtype: torch.dtype) -> Summation:
-    """How the backward pass adds up when it is computed in a type.
+    """The summation of the backward pass in a dtype.
 
     Partial sums of blocks of queries, where they are added up, take fewer roundings than one sum over all queries.
     """
@@ -93,7 +93,7 @@ def _whole(length: int, block: int) -> int:
 
 
 def _precision(call: Call) -> str:
-    """How products of float32 are computed: with all digits, unless PyTorch is set to TF32 and kernels have it."""
+    """The precision of float32 products: IEEE float32, unless PyTorch is set to TF32 and the kernels support TF32."""
     asked = torch.backends.cuda.matmul.fp32_precision == "tf32"
     takes_it = call.query.dtype == torch.float32 and torch.version.hip is None
     return "tf32" if asked and takes_it else "ieee"

@@ -1,7 +1,7 @@
 """A call of order 3 and up as the kernels in Triton take it, and their launches.
 
-The kernels read contiguous tensors, so others are copied, all by one launch; that is linear in the lengths, and the
-work is not. Queries come in the type of the arithmetic, multiplied by the scale and by log2(e).
+The kernels read contiguous tensors, so others are copied, all by one launch; the time of the copies is linear in the
+lengths and thus negligible. Queries come in the type of the arithmetic, multiplied by the scale and by log2(e).
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def prefixes_of(call: Call, first: int | None = None) -> tuple[int, ...]:
 def steps_of(call: Call) -> int:
     """At most so many steps does a block of queries make over the prefix keys."""
     lengths, windows = call.key_lengths, call.positions.windows
-    # A window goes by distances, of which the queries of a block may have more than there are keys.
+    # A window is a range of distances, and the queries of a block may have more distances than there are keys.
     return math.prod(min(windows[m] or lengths[m], lengths[m] + LARGEST) for m in prefixes_of(call))
 
 
@@ -133,7 +133,7 @@ def _unspecialised(numbers: Iterable[int]) -> tuple[int, ...]:
 
 
 def described(call: Call, precision: str) -> Described:
-    """The call for the kernels, made once for all passes over it."""
+    """The call in the form that the kernels read, made once for all passes."""
     description: Described | None = call.kept.get("described")
     if description is None or description.flags["PRECISION"] != precision:
         description = call.kept["described"] = _described(call, precision)
@@ -211,7 +211,7 @@ def _is_seen(call: Call) -> bool:
 
 
 def _together(sets: list[Tensor]) -> Tensor:
-    """The rows of several sets one after the other; one set is not copied."""
+    """The concatenated rows of several sets; a single set is not copied."""
     return sets[0] if len(sets) == 1 else torch.cat(sets, 1)
 
 
@@ -221,7 +221,7 @@ class Numbers(NamedTuple):
     Attributes:
         sizes: For each tensor, its rows and columns, where queries that share a head of keys are the rows of one head.
         tables: For each prefix set, the table of the kernels that has this set first.
-        bounds: The bounds that `check_range` raises, at first 0, and behind them the exponents of `largest`.
+        bounds: The bounds that `check_range` increases from 0, followed by the exponents of `largest`.
     """
 
     sizes: Tensor
@@ -280,7 +280,7 @@ def _table(call: Call, first: int) -> list[tuple[int, int, int]]:
 
 
 def scales_of(call: Call, up: int = 0) -> Tensor:
-    """What the kernels multiply by: queries, and the gradients of queries, keys and values.
+    """The factors of the kernels: for queries, and for the gradients of queries, keys and values.
 
     Args:
         call: The call.
@@ -336,9 +336,9 @@ def is_packed(call: Call) -> bool:
 
 
 def splits_of(call: Call, programs: int) -> int:
-    """How many programs divide the steps of a block of queries in a forward pass that would have so many `programs`.
+    """The number of programs that share the steps of a query block, in a forward pass of `programs` blocks.
 
-    It is a function of the shapes alone, and so are the results.
+    It depends only on the shapes, and so do the results.
     """
     reaches = call.positions.reaches(call.key_lengths)
     inner = inner_of(call)
@@ -349,7 +349,7 @@ def splits_of(call: Call, programs: int) -> int:
 def incoming_rows(
     call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor, up: int
 ) -> tuple[Tensor, ...]:
-    """What the kernels of a backward pass read for each query, and the exponents of the heads; see `programs`."""
+    """The inputs of the backward kernels for each query, and the exponents of the heads; see `programs`."""
     heads, wide = call.keys[0].shape[0], call.computed_in
     count, d_v = call.query.shape[0] // heads * call.query.shape[1], out.shape[2]
     near = torch.empty_like(out, dtype=wide, memory_format=torch.contiguous_format)
@@ -378,7 +378,7 @@ def gradients(call: Call, precision: str, left: Tensor, rows: tuple[Tensor, ...]
         call: The call.
         precision: How products of float32 are computed, "ieee" or "tf32".
         left: The queries times the scale and log2(e).
-        rows: What `incoming_rows` gives, and the `scales_of` the call.
+        rows: The result of `incoming_rows`, and the `scales_of` the call.
     """
 
     def empty(x: Tensor) -> Tensor:
@@ -468,13 +468,13 @@ def _launch(
     splits: int | None = None,
     flags: dict[str, bool] | None = None,
 ) -> None:
-    """Launch a kernel over all heads and blocks of what it computes, `length` rows of each head.
+    """Launch a kernel over all heads and blocks of its result, which has `length` rows for each head.
 
     Args:
         kernel: The kernel.
         call: The call.
         precision: How products of float32 are computed.
-        heads: Heads of what the kernel computes; of `PACKED` tiles, those of keys.
+        heads: The number of heads of the kernel's result; for `PACKED` tiles, the number of key heads.
         length: Rows of each.
         left: The queries times the scale and log2(e).
         tensors: What the kernel reads and writes in addition to the tensors of the call.

@@ -1,10 +1,10 @@
-"""Whether the factors of a call may be multiplied as they are on a GPU: found by two kernels and read in one look.
+"""Whether the factors of a call can be multiplied on a GPU without scaling: two kernels and one transfer.
 
 Magnitudes are known up to a factor of two, by their exponents, so that some factors are balanced which need not be.
 
 Half types are multiplied by matrix units that take operands of the same type. float16 has a smaller range than float32:
-a product of query, scale and prefix key becomes an operand, and so does a weight times what a value differs from the
-output by. A call in which these could leave its range is widened to float32 as a whole.
+a product of query, scale and prefix key becomes an operand, and so does a weight times the difference of a value and
+the output. A call in which these could leave its range is widened to float32 as a whole.
 
 bfloat16 has the range of float32, and no number is read on the host: nothing waits for the GPU, and CUDA graphs capture
 a call. Factors are not balanced then. In a head of keys with a factor that is not finite, or with products beyond the
@@ -62,7 +62,7 @@ class Bounds(NamedTuple):
 
     @classmethod
     def of(cls, written: list[int]) -> Bounds:
-        """The bounds from the numbers that the kernel writes: those from below as what they lack to `ORIGIN`."""
+        """The bounds from the numbers that the kernel writes; lower bounds are written as `ORIGIN` minus the bound."""
         bounds = [x - ORIGIN for x in written]
         bounds[2], bounds[4] = -bounds[2], -bounds[4]
         return cls(*bounds)
@@ -71,7 +71,7 @@ class Bounds(NamedTuple):
 def size_of(call: Call) -> Size:
     """Whether the factors of a call are of a size that needs no balancing, and operands of float16 stay in range.
 
-    For bfloat16 nothing is read, and the answer is that they are: `left_of` sees to those that are not.
+    For bfloat16 nothing is read, and the result is True: `left_of` handles factors out of range.
     """
     if call.query.dtype == torch.bfloat16:
         return Size(True, True, 0.0)
@@ -94,7 +94,7 @@ def left_of(call: Call, *, backward: bool) -> Tensor:
         if call.query.dtype == torch.bfloat16:
             factor = _check_range(call, _limits(call, backward), writes=True)[1]
             query = query.view(factor.shape[0], -1, query.shape[2])
-        # A factor with a dimension of its own makes the product one of its type, in one kernel.
+        # If a factor is not a zero-dimensional tensor, the product has its dtype and takes one kernel.
         left = call.kept[key] = (query * factor).view(call.query.shape)
     return left
 
@@ -112,7 +112,7 @@ def _check_range(call: Call, limits: tuple[int, int, int, int, int], *, writes: 
     Args:
         call: The call.
         limits: The limits of the kernel's signature.
-        writes: Whether factors of the queries are asked for; else they are not written.
+        writes: Whether to write the factors of the queries.
     """
     tensors, device = contiguous(call), call.query.device
     heads, sets = call.keys[0].shape[0], len(call.keys)
@@ -145,7 +145,7 @@ def _check_range(call: Call, limits: tuple[int, int, int, int, int], *, writes: 
 
 
 def _most_scores(call: Call) -> float:
-    """The logarithm to base 2 that the magnitudes above 1 of queries and keys may have; see `exact.balance`."""
+    """The largest allowed logarithm to base 2 of magnitudes above 1 in queries and keys; see `exact.balance`."""
     multiplications = math.log2(2 * call.order * call.query.shape[2])
     return room(call.computed_in) - multiplications - max(log2_abs(call.scale), 0.0)
 
@@ -175,5 +175,5 @@ def _size(call: Call, bounds: Bounds) -> Size:
 
 
 def _log_difference(call: Call, log_output: float) -> float:
-    """The logarithm to base 2 of what an incoming gradient near 1 may give, against a value less the output."""
+    """The logarithm to base 2 of the largest product of an incoming gradient near 1 and a value minus the output."""
     return max(log_output, 0.0) + 1 + math.log2(call.values[0].shape[2])

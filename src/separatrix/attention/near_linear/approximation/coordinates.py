@@ -1,16 +1,16 @@
-r"""The coordinates in which scores are expanded: changes that leave every softmax as it is, and lower the rank.
+r"""The coordinates in which scores are expanded: transformations that do not change any softmax and lower the rank.
 
     s = scale * sum_l q_l k_1,l ... k_{k-1},l
 
-- A coordinate in which the query or a key set is zero throughout adds nothing: it is dropped, unless a gradient is
-  wanted, which need not be zero there.
+- A coordinate in which the query or a key set is always zero adds nothing to the scores: it is dropped, unless
+  gradients will be taken, which need not be zero there.
 - Coordinate l may be multiplied by t_l in one factor and divided by it in another. Amplitudes do not change, Hoelder's
   bound does, and so does the size of the monomials: the factors are made equal in largest magnitude, by powers of two,
   which is exact.
 - At order 2 a vector mu subtracted from every key changes the scores of a query by the constant scale <q, mu>, which
   the softmax does not see: the keys' mean is subtracted where it is not small, except in causal attention, where the
   mean would depend on later keys.
-- At order 2 any invertible map of the query, and its inverse transpose on the keys, leaves <q, k> as it is: see
+- At order 2 any invertible map of the query, and its inverse transpose on the keys, does not change <q, k>: see
   `rotation`.
 """
 
@@ -31,8 +31,8 @@ from separatrix.errors import SeparatrixError
 class Basis:
     """The matrices that `rotation` applies to query and keys last, (H, d'', d') each.
 
-    Scores change by |q_i| `longest` `defect` + `absolute` at most, (H,) each, q_i the query in the coordinates before
-    and `longest` the length of the longest key there.
+    A score changes by at most |q_i| `longest` `defect` + `absolute`, (H,) each; q_i is the query in the previous
+    coordinates, and `longest` is the length of the longest key in them.
     """
 
     query: Tensor
@@ -130,7 +130,7 @@ and the bound on the scores would fall by no more than this part."""
 
 
 def key_shift(call: Call, largest: Tensor) -> Tensor | None:
-    """The mean of the keys of order 2; None if it is small in every coordinate beside their largest magnitude."""
+    """The mean of the keys of order 2; None if it is small in every coordinate relative to their largest magnitude."""
     mean = key_mean(call)
     return mean if truth((mean.abs() > _SMALL_MEAN * largest).any()) else None
 
@@ -163,7 +163,7 @@ def balance(largest: list[Tensor], all_of_them: bool) -> tuple[Tensor, tuple[Ten
     if not all_of_them:
         coordinates = [at for at, some in enumerate(numbers(used.any(0))) if some]
     kept = torch.tensor(coordinates, dtype=torch.int64, device=used.device)
-    # Where a factor is zero throughout, the others are brought near 1, so that their powers do not overflow.
+    # If a factor is always zero, the other factors are scaled to about 1, so that their powers do not overflow.
     others = logs.masked_fill(zero, 0.0)
     logs = torch.where(zero, -others.sum(0) / zero.sum(0).clamp(min=1), others)
     exponents, lost = torch.zeros_like(logs), torch.zeros_like(logs[0])

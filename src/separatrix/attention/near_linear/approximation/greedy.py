@@ -4,7 +4,7 @@ x_l = |scale q_l k_1,l ...| <= b_l. For alpha outside the set, by the inequality
 
     x^alpha <= b^alpha sum_l (alpha_l / |alpha|) (x_l / b_l)^e        for even e <= |alpha|,
 
-and summed over tuples, sum_t (x_l / b_l)^e is a product of power sums, one a factor.
+and summed over tuples, sum_t (x_l / b_l)^e is a product of power sums, one for each factor.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def greedy_alphas(amplitudes: Sequence[float], rank: int) -> Array:
     """The `rank` multi-indices (rank, d) with the largest b^alpha / alpha!, made to fall along every coordinate.
 
     b^a / a! grows in a up to a = floor(b). Taking its largest value from a on in its place makes the order fall along
-    every coordinate, so that the set is closed downward whatever the amplitudes. Weights are sums of logarithms,
-    coordinate after coordinate: rounded sums are monotone too, and of equal weights the lower degree comes first.
+    every coordinate, so that the set is closed downward whatever the amplitudes. Weights are sums of logarithms over
+    the coordinates. Rounded sums are monotone too; among equal weights the lower degree comes first.
 
     Coordinates are taken from the largest amplitude on. An alpha with power p at its last coordinate c has up to
     three children: p + 1 there; 1 more at c + 1; if p = 1, that one moved to c + 1. No child weighs more than its
@@ -49,7 +49,7 @@ def greedy_alphas(amplitudes: Sequence[float], rank: int) -> Array:
     falls: list[list[float]] = [[0.0] for _ in order]
 
     def fall(c: int, power: int) -> float:
-        """The logarithm by which power `power` at coordinate c weighs less than power 0."""
+        """The logarithm of the weight of power 0 at coordinate c, minus that of power `power`."""
         known = falls[c]
         while len(known) <= power:
             known.append(known[-1] + min(0.0, math.log(b[order[c]] / len(known))))
@@ -81,8 +81,8 @@ def greedy_tail(alphas: Array, amplitudes: Sequence[float]) -> dict[int, npt.NDA
     """W_e (d,) for each e: sum over alpha outside the set, with e the largest of `POWERS` <= |alpha|, of
     (alpha_l / |alpha|) b^alpha / alpha!.
 
-    Over *all* alpha of degree p that sum is b_l R^(p-1) / p!; what the set has is subtracted, and what the
-    subtraction can lose is added.
+    Over *all* alpha of degree p that sum is b_l R^(p-1) / p!; the sum over the set is subtracted, and a bound on the
+    rounding error of the subtraction is added.
     """
     b = np.asarray(amplitudes, dtype=np.float64)
     R, degrees = float(b.sum()), alphas.sum(1)

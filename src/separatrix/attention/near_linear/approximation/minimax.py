@@ -19,8 +19,8 @@ where n is its degree: then r is monotonic between them, and with a = max |r| ov
     max |r| <= a + h exp(R) sum_p |q_p| R^p.
 
 Coefficients are rounded to float64 last, which adds exp(R) sum_p |b_p - a_p| R^p. All is computed in decimal
-arithmetic, which is the same on every machine, with so many digits that their rounding, which is added too, is no
-concern (see docs/derivations/bounded-attention.md).
+arithmetic, which is the same on every machine, with so many digits that their rounding error, which is added too, is
+negligible (see docs/derivations/bounded-attention.md).
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def _interval(radius: float) -> Decimal:
 def _digits(degree: int, radius: float) -> int:
     """Digits of the decimal arithmetic: 60 beyond those that cancel.
 
-    In E as many cancel as it has zeros behind the point, and E > (R / 4)^(n + 1) / (n + 1)! exp(-2 R); Newton's form
-    and the monomials lose less than a digit for each degree.
+    In E as many digits cancel as it has zeros beyond the point, and E > (R / 4)^(n + 1) / (n + 1)! exp(-2 R); Newton's
+    form and the monomials lose less than a digit for each degree.
     """
     R = float(_interval(radius))
     least = (degree + 1) * math.log10(4 / R) + math.lgamma(degree + 2) / math.log(10) + R
@@ -124,9 +124,9 @@ def _digits(degree: int, radius: float) -> int:
 def _first_reference(degree: int, R: Decimal) -> list[Decimal]:
     """-R cos(phi_i) with (n + 1) phi_i + R sin(phi_i) = pi i, to 30 bits, so that every machine computes the same.
 
-    Without the second term these are the extrema of Chebyshev's polynomial. With it they are asymptotically those of
-    r: the zeros of a polynomial that is level in the weight exp(-s) have the density
-    (n + 1 - s) / (pi sqrt(R^2 - s^2)), as long as that is positive.
+    Without the second term these are the extrema of Chebyshev's polynomial. With it they are asymptotically the extrema
+    of r: the zeros of a polynomial that equioscillates with the weight exp(-s) have the density (n + 1 - s) / (pi
+    sqrt(R^2 - s^2)), as long as that is positive.
     """
     n, shift = degree + 1, min(float(R), 0.9 * (degree + 1))
     points = []
@@ -162,7 +162,7 @@ def _levelled(points: Sequence[Decimal]) -> tuple[Decimal, list[Decimal]]:
         above += weight
         below += weight if i % 2 == 0 else -weight
     E = above / below
-    # Newton's divided differences of all points but the last, where the polynomial then has its value by itself.
+    # Newton's divided differences of all points except the last, at which the polynomial has the correct value anyway.
     nodes = points[:-1]
     table = [(1 - E if i % 2 == 0 else 1 + E) * exponentials[i] for i in range(len(nodes))]
     for level in range(1, len(nodes)):
@@ -211,7 +211,7 @@ def _separators(coefficients: Sequence[Decimal], points: Sequence[Decimal]) -> l
 
 
 def _critical(coefficients: Sequence[Decimal], separators: Sequence[Decimal], bits: int) -> list[_Interval]:
-    """Intervals around the n zeros of Q, one between two separators, 3 * 2^-bits as wide as these lie apart."""
+    """Intervals around the n zeros of Q, one between two separators, of 3 * 2^-bits times the distance of these."""
     halves = [_halved(partial(_value, _slope(coefficients)), low, high, bits) for low, high in pairwise(separators)]
     return [(2 * low - high, 2 * high - low) for low, high in halves]
 
@@ -228,8 +228,8 @@ def _halved(function: Callable[[Decimal], Decimal], low: Decimal, high: Decimal,
 def _proved_error(coefficients: Sequence[Decimal], intervals: Sequence[_Interval], R: Decimal) -> Decimal:
     """A bound on |r| on [-R, R]; infinite unless Q, of degree n, changes its sign in each of n disjoint intervals.
 
-    With `total` = sum_p |a_p| (p R^(p-1) + R^p), which is at least the sum of |q_p| R^p, values of P and Q err by less
-    than `lost` = 100 (n + 2) 10^-digits total, and those of r by exp(R) times that.
+    With `total` = sum_p |a_p| (p R^(p-1) + R^p), which is at least the sum of |q_p| R^p, the errors of values of P and
+    Q are below `lost` = 100 (n + 2) 10^-digits total, and the errors of values of r are below exp(R) times that.
     """
     n, slope, ends = len(coefficients) - 1, _slope(coefficients), [-R, *(end for pair in intervals for end in pair), R]
     total = sum((abs(a) * (p * R ** max(p - 1, 0) + R**p) for p, a in enumerate(coefficients)), Decimal(0))

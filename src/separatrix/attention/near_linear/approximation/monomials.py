@@ -1,9 +1,9 @@
 """Sets of multi-indices, and the monomials x^alpha they stand for, built level by level from their parents.
 
 The polynomial method writes P(<q, k_1, ..., k_{k-1}>) as a sum over multi-indices alpha of q^alpha k_1^alpha ...
-(Alman and Song, "How to Capture Higher-order Correlations?", Lemma E.1). Every factor carries the *same* alpha, so
-the rank is the number of alphas over the d coordinates, C(d + g, g) for total degree g, where the lemma counts the
-monomials of all k d variables, C(k (d + g), k g).
+(Alman and Song, "How to Capture Higher-order Correlations?", Lemma E.1). Every factor has the *same* alpha, so the rank
+is the number of alphas over the d coordinates, C(d + g, g) for total degree g, where the lemma counts the monomials of
+all k d variables, C(k (d + g), k g).
 
 A set is closed downward: with alpha it has every smaller multi-index. Level p has the alphas with |alpha| = p, sorted
 by their largest coordinate; alpha's parent is alpha less one at that coordinate. In a total-degree set the children by

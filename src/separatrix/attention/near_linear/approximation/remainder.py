@@ -5,17 +5,18 @@ polynomial w of degree g - m. Then for every |s| <= R
 
     |exp(s) - P(s)| <= s^m * factor(R),    factor(R) >= max_{|s| <= R} |h(s) - w(s)|,
 
-and the sum of s^m over all key tuples is a number the method has computed already. Two families rest on it:
+and the sum of s^m over all key tuples is a number the method has computed already. Two families of polynomials use this
+bound:
 - Taylor: w is h truncated, for every m, and factor(R) = sum_{p>g} R^(p-m) / p!, for any R;
 - Chebyshev of moment m: w is the truncated Chebyshev series of h on [-R, R]; m = 0 is near-minimax approximation of
   exp itself (what Alman and Song's Corollary D.2 asks for), a larger m trades it against scores that are mostly small.
 
-A third one needs no moment. The minimax polynomials of `minimax` have |P(s) - exp(s)| <= e exp(s) on [-R, R], so that
-the two distributions over tuples differ by tau = e / (1 + sqrt(1 - e^2)) in total variation at the most, whatever the
-scores are (see `bounded_plan`).
+A third family needs no moment. The minimax polynomials of `minimax` have |P(s) - exp(s)| <= e exp(s) on [-R, R], so
+that the two distributions over tuples differ by tau = e / (1 + sqrt(1 - e^2)) in total variation at the most, whatever
+the scores are (see `bounded_plan`).
 
-Gradients are those of the polynomial, and exp is its own derivative, so that they rest on |exp(s) - P'(s)|. Taylor's
-derivative is Taylor's polynomial of one degree less. For Chebyshev's, with e = h - w,
+Gradients are those of the polynomial, and exp is its own derivative, so their error depends on |exp(s) - P'(s)|.
+Taylor's derivative is Taylor's polynomial of one degree less. For Chebyshev's, with e = h - w,
 
     exp(s) - P'(s) = m s^(m-1) e(s) + s^m e'(s),    |e'(s)| <= slope(R) = sum_j j^2 |c_j| / R,
 
@@ -96,7 +97,7 @@ class Polynomial:
         return (self.degree + 1,) if self.degree % 2 else (self.degree, self.degree + 2)
 
     def partner(self, level: int) -> int:
-        """The even power a that goes with a level b: the error is at most |s|^((a + b) / 2) times a factor."""
+        """The even power a that belongs to a level b: the error is at most |s|^((a + b) / 2) times a factor."""
         return level if level <= self.degree + 1 else self.moment
 
     def derivative_error(self, radii: Tensor, power: Tensor, tuples: Tensor) -> Tensor:
@@ -188,8 +189,8 @@ def taylor(degree: int) -> Polynomial:
 def relative_minimax(degree: int, radius: float, largest_error: float) -> Polynomial | None:
     """The polynomial of least error relative to exp; None if that of every polynomial of the degree is larger.
 
-    Its own error, `relative`, may be larger because its coefficients are rounded, or by a thousandth. The radius is
-    rounded up to a multiple of 1/64, so that calls with about the same scores share a polynomial.
+    The error `relative` of the result may be larger, by a thousandth or because its coefficients are rounded. The
+    radius is rounded up to a multiple of 1/64, so that calls with about the same scores share a polynomial.
 
     >>> relative_minimax(3, 1.0, 0.01).relative < 0.0053, relative_minimax(3, 1.0, 0.001)
     (True, None)
@@ -199,7 +200,7 @@ def relative_minimax(degree: int, radius: float, largest_error: float) -> Polyno
 
 
 def power_of_scores(exponent: int) -> Polynomial:
-    """s^exponent, whose expansion gives the sums that certificates weigh deviations by; nothing near exp.
+    """The monomial s^exponent, whose expansion gives the weights of deviations in certificates.
 
     >>> power_of_scores(2).coefficients
     (0.0, 0.0, 1.0)
@@ -232,7 +233,7 @@ def _left_out(moment: int, radius: float) -> tuple[npt.NDArray[np.float64], npt.
 
 
 def least_chebyshev(degree: int, moment: int, radius: float) -> tuple[float, float]:
-    """Lower bounds on `factor` and `slope` of the polynomial that `chebyshev` gives, for a tiny part of its cost.
+    """Lower bounds on `factor` and `slope` of the polynomial of `chebyshev`, at a small fraction of its cost.
 
     >>> best = chebyshev(4, 0, 1.0)
     >>> factor, slope = least_chebyshev(4, 0, 1.0)
@@ -252,7 +253,7 @@ def _series(moment: int, radius: float, terms: int) -> npt.NDArray[np.float64]:
 
 
 def chebyshev(degree: int, moment: int, radius: float) -> Polynomial:
-    """The polynomial that is Taylor's below `moment` and near-minimax in the weight s^moment from there on.
+    """The polynomial with Taylor's coefficients below `moment`, and near-minimax with weight s^moment from there on.
 
     >>> import torch
     >>> best = chebyshev(4, 0, 1.0)
@@ -263,14 +264,15 @@ def chebyshev(degree: int, moment: int, radius: float) -> Polynomial:
     series = _series(moment, radius, terms)
     to_chebyshev = _to_chebyshev(terms)
     w = cheb2poly((to_chebyshev @ series)[: degree - moment + 1])
-    # What is used are w's rounded monomial coefficients: bound the error of those, term by term in Chebyshev's basis.
+    # The computation uses rounded monomial coefficients of w; this bounds their error term by term in Chebyshev's
+    # basis.
     left = series.copy()
     left[: len(w)] -= w
     beyond = series[-1]
     rounding = _ROUNDING * 2.0**-4 * (np.abs(series).sum() + np.abs(w).sum())
     factor = float(np.abs(to_chebyshev @ left).sum() + beyond + rounding)
-    # In the derivative a coefficient counts j^2 times, and so does what was rounded off it; the terms of the series
-    # beyond the last fall by 4 at least, so that with their weights they sum to no more than the last with its own.
+    # In the derivative, a coefficient and its rounding error are multiplied by j^2; the terms of the series beyond the
+    # last decrease by a factor of at least 4, so that their weighted sum is at most the last weighted term.
     known = np.abs(to_chebyshev @ left)
     lost = _ROUNDING * 2.0**-4 * (to_chebyshev @ (np.abs(series) + np.pad(np.abs(w), (0, terms - len(w)))))
     slope = float((np.arange(terms) ** 2.0 * (known + lost)).sum() + terms * beyond) / radius * (1 + _ROUNDING)

@@ -1,13 +1,13 @@
 r"""At order 2: the basis in which scores are expanded, and what its rounding does to them.
 
-<B_q q, B_k k> = <q, k> whenever B_q^T B_k = I. Of all such pairs, the one that makes the second moments of the query
+<B_q q, B_k k> = <q, k> whenever B_q^T B_k = I. Of all such pairs, the pair that makes the second moments of the query
 and of the centred keys equal and diagonal,
 
     B_q C_q B_q^T = B_k C_k B_k^T = diag(lambda_1 >= lambda_2 >= ...),
 
 has the least sum of amplitudes sqrt(mean q_l^2) sqrt(mean k_l^2) (sum_l lambda_l is the nuclear norm of C_q^{1/2}
 C_k^{1/2}, and no basis goes below it) and the least product of norms in Hoelder's bound; and it puts the amplitudes in
-order, so that few monomials carry most of exp(s). With C_q = L L^T and L^T C_k L = U diag(lambda^2) U^T,
+order, so that few monomials account for most of exp(s). With C_q = L L^T and L^T C_k L = U diag(lambda^2) U^T,
 
     B_q = lambda^{1/2} U^T L^{-1},        B_k = lambda^{-1/2} U^T L^T.
 
@@ -15,10 +15,10 @@ Computed coordinates are those of another problem, whose scores differ from the 
 
     |s' - s| <= |q_i| max_j |k_j| (|B_q^T B_k - I| + gamma_{3d+16} |B_q| |B_k|),
 
-Euclidean and Frobenius norms, the defect of the two computed matrices being measured. The last coordinates are left out
-while their amplitudes, which are added to the drift, do not matter. Any invertible matrices give correct results; good
-ones lower the rank. Moments are those of query and keys in the coordinates of the plain frame, of at most `_TOKENS` of
-each, evenly spaced.
+Euclidean and Frobenius norms, where the defect is measured on the two computed matrices. The last coordinates are
+dropped as long as their amplitudes, which are added to the drift, are negligible. Any invertible matrices give correct
+results; good ones lower the rank. Moments are those of query and keys in the coordinates of the plain frame, of at most
+`_TOKENS` of each, evenly spaced.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _GAIN = 0.9
 def rotated(call: Call, frame: Frame, slack: float | None) -> Frame | None:
     """The frame in the balanced basis; None if it would hardly differ, or if second moments overflow.
 
-    `slack` bounds the sum of the amplitudes that are left out; None to leave out none, as gradients need.
+    `slack` bounds the sum of the dropped amplitudes; None drops no coordinate, as gradients require.
     """
     C_q, C_k = (_moments(call, frame, m) for m in range(2))
     if not truth(torch.isfinite(C_q).all() & torch.isfinite(C_k).all()):

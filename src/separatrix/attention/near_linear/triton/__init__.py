@@ -1,4 +1,4 @@
-"""Near-linear attention by kernels in Triton, which make monomials in registers: the backend for GPUs.
+"""Near-linear attention by Triton kernels, which compute monomials in registers: the backend for GPUs.
 
 - `backend`: what `near_linear.backend` asks of a backend.
 - `products`: states, the sums of the queries and their derivatives, in float32 and float64.

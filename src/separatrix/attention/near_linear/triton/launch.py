@@ -1,8 +1,8 @@
 """The blocks that the kernels in Triton of near-linear attention are compiled for, and their launches.
 
 In float32 on NVIDIA's GPUs sums go through tl.dot by tiles, which is a chain of fused multiply-adds there. In float64,
-and on AMD's GPUs, tl.dot would use matrix units, whose rounding no vendor documents: one term goes after the other, by
-multiply-adds of whole blocks.
+and on AMD's GPUs, tl.dot would use matrix units, whose rounding no vendor documents: so terms are added one after the
+other, by multiply-adds of whole blocks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ENTRIES = 256
 
 
 class Block(NamedTuple):
-    """A kernel's block: how many monomials, how many tokens, how many warps, and whether it goes by tiles."""
+    """A kernel's block: the numbers of monomials, tokens and warps, and whether it works in tiles."""
 
     rows: int
     tokens: int
@@ -61,7 +61,7 @@ def block_of(kernel: str, dtype: torch.dtype, columns: int, of: str | None = Non
 
 
 def takes(tensors: Sequence[Tensor], sets: int, columns: int) -> bool:
-    """Whether the kernels compute with these tensors, for so many key sets and columns."""
+    """Whether the kernels support these tensors, for this number of key sets and columns."""
     return columns <= WIDEST and sets <= MOST_SETS and gpu.computes(*tensors)
 
 
@@ -70,18 +70,18 @@ def launch(kernel: str, programs: int, *arguments: Any, warps: int, **constants:
 
     Raises:
         SeparatrixError: If the instructions of the kernels have not been checked for the architecture of the device.
-            Whatever these kernels compute has a certificate.
+            All results of these kernels have a certificate.
     """
     device = arguments[0].device
     if (reason := gpu.unchecked(device)) is not None:
         raise SeparatrixError(f"query: no certificate of near-linear attention is known to hold on {device}. {reason}")
-    # Imported when it is first launched, because this imports Triton.
+    # The kernel is imported when it is first launched, because this imports Triton.
     program = getattr(import_module(f"separatrix.attention.near_linear.triton.programs.{kernel}"), kernel)
     gpu.launch(program, programs, device, *arguments, **constants, num_warps=warps, num_stages=1)
 
 
 def blocked(kernel: str, dtype: torch.dtype, columns: int) -> tuple[Block, dict[str, Any]]:
-    """The block of a kernel of products for a type and a number of columns, and its constants."""
+    """The block of a matrix-product kernel for a dtype and a number of columns, and the kernel's constants."""
     block = block_of(kernel, dtype, padded(columns))
     constants = {"ROWS": block.rows, "TOKENS": block.tokens, "COLUMNS": padded(columns), "TILED": block.tiled}
     return block, {**constants, "warps": block.warps}

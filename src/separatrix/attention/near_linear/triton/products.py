@@ -1,10 +1,10 @@
 """Products with monomials by the kernels in Triton, which write none of them, in float32 and float64.
 
 Tokens that are added at once go in parts, 64 at the most: those of a part in one chain of multiply-adds in the type of
-the monomials, and the parts in float64, and then to the state. That is within what
-`arithmetic.rounding.Summing` counts for a chunk and its lanes. A query's monomials go in one chain. Nothing occurs but
-sums, products and fused multiply-adds, which are assumed to be rounded correctly and to keep subnormal numbers
-(docs/derivations/assumptions.md says by whose word).
+the monomials, and the parts in float64, and then to the state. That is no more than `arithmetic.rounding.Summing`
+counts for a chunk and its lanes. A query's monomials go in one chain. Nothing occurs but sums, products and fused
+multiply-adds, which are assumed to be rounded correctly and to keep subnormal numbers (docs/derivations/assumptions.md
+says by whose word).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Causal near-linear attention over a stretch of tokens by the kernels in Triton, piece by piece, in float64.
+"""Causal near-linear attention over a sequence by the Triton kernels, piece by piece, in float64.
 
 The sums of each piece of tokens are made by all programs at once (`add_state`), added up from piece to piece (`carry`),
-and then each piece is scanned from the states before it. So a token goes through no more roundings on its way into a
-state than a piece has tokens and than there are pieces: `Summing` counts that as chunks of a piece.
+and then each piece is scanned from the states before it. So the number of roundings of a token in a state is at most
+the number of tokens of a piece plus the number of pieces: `Summing` counts that as chunks of a piece.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ STRETCH_BYTES = 1 << 28
 
 
 def piece_tokens(columns: int) -> int:
-    """The number of tokens in a piece, for states of so many columns; a moment takes one more.
+    """The number of tokens in a piece, for states with this number of columns; a moment needs one column more.
 
     >>> piece_tokens(17), piece_tokens(65)
     (32, 16)

@@ -1,4 +1,4 @@
-"""A few tokens appended to the states of a stream, or asked of them, by the kernels in Triton, on a GPU.
+"""Appends a few tokens to the states of a stream, or attends to the states, by the Triton kernels on a GPU.
 
 The tokens of a call are added up before they are added to the state, as by the kernels in C++, and their roundings are
 counted in the same way; monomials are added up in blocks, and then the blocks. Each call reads numbers from the GPU

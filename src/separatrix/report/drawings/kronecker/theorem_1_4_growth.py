@@ -12,7 +12,7 @@ from separatrix.report.theme import COLOURS, THEME, Drawing
 
 @drawing
 def linear_growth(results: Results) -> Drawing:
-    """Theorem 1.4: flops against n, counted, planned and of exact attention, and the seconds of single runs."""
+    """Theorem 1.4: counted and planned flops and those of exact attention against n, and the seconds of single runs."""
     rows = sorted(rows_of(results), key=lambda row: (row["order"], row["n"]))
     counted = [row for row in rows if "counted_flops" in row]
     drawn = make_subplots(rows=1, cols=2)

@@ -50,7 +50,7 @@ def threshold_phase_diagram(results: Results) -> Drawing:
         )  # fmt: skip
         drawn.add_trace(border, row=1, col=column)
         drawn.update_xaxes(range=[0.02, cells[0]["ratios"][-1]], row=1, col=column)
-    # One title under the middle panel: on a phone three would run into each other.
+    # There is one title under the middle panel, because three titles would overlap on a phone.
     drawn.update_xaxes(title_text=_MAP.x.title, row=1, col=(len(grid) + 1) // 2)
     drawn.update_yaxes(title_text=_MAP.y.title, row=1, col=1)
     borders = ", ".join(f"{cells[-1]['border']:.2f} at order {k}" for k, cells in grid.items())

@@ -111,7 +111,7 @@ def row_chances(results: Results) -> Chart:
 
 
 def finite(value: float) -> float | None:
-    """The value, or None for an infinite one, which no table can hold."""
+    """The value, or None if it is infinite, because a table cannot contain infinity."""
     return value if math.isfinite(value) else None
 
 

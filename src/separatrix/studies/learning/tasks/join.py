@@ -75,7 +75,7 @@ class Join:
         keys = torch.rand(count, self.entities * self.relations, generator=generator).argsort(-1)[:, : self.facts]
         tails = torch.randint(self.entities, (count, self.facts), generator=generator)
         heads, relations = keys // self.relations, keys % self.relations
-        tails[:, 0] = heads[:, 1]  # the first two facts are the ones to join
+        tails[:, 0] = heads[:, 1]  # the answer joins the first two facts
         return self.batch(heads, relations, tails, generator)
 
     def batch(self, heads: Tensor, relations: Tensor, tails: Tensor, generator: torch.Generator) -> TaskBatch:

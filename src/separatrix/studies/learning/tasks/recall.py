@@ -79,7 +79,7 @@ class Recall:
         return Task(n, symbols, self.records, 1, self.draw, self.draw)
 
     def draw(self, count: int, generator: torch.Generator) -> TaskBatch:
-        """Tokens (count, n, max(3, k - 1)): part, tag, value, with blanks; the last token has the parts asked for."""
+        """Tokens (count, n, max(3, k - 1)) of part, tag and value; the last token has the requested parts."""
         k, P, r, m = self.order, self.parts, self.shared, self.records
 
         def permuted(size: int, rows: int = 1) -> Tensor:

@@ -21,7 +21,7 @@ class TaskBatch:
 
     Attributes:
         tokens: (count, n, fields) in int64.
-        answers: (count, asked), the answers at the last positions: all n of them, or the last alone.
+        answers: (count, asked), the answers at the last positions: at all n positions, or only at the last.
     """
 
     tokens: Tensor

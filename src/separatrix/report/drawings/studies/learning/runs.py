@@ -63,7 +63,7 @@ def what_of(results: Results) -> What:
 
 
 def _plain(ours: Mapping[str, Sequence[CellResult]]) -> str:
-    """The attention that the others are compared with: order 2, or layers of it."""
+    """The baseline attention: order 2, or several layers of order 2."""
     return next(name for name in ("order 2", *LAYERED, "order 3", *JOINING) if name in ours)
 
 

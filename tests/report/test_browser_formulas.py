@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import separatrix.report
 from separatrix.claims.ledger import Verdict, claims
 from separatrix.report.claim_parts import legend
@@ -61,15 +63,18 @@ def test_a_line_does_not_begin_with_the_punctuation_after_a_formula(browser, tmp
     context.close()
 
 
-def test_no_badge_of_the_legend_covers_its_explanation(browser, tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", [390, 1440])
+def test_no_badge_of_the_legend_covers_its_explanation(browser, width: int, tmp_path: Path) -> None:
+    """A badge stands above its explanation, and is no wider than that."""
     address = write_page(tmp_path / "legend.html", str(legend(tag)))
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    context = browser.new_context(viewport={"width": width, "height": 900})
     page = context.new_page()
     page.goto(address)
-    badges = page.locator(".legend .badge")
-    free = badges.evaluate_all(
-        "all => all.map((badge) => badge.closest('dt').nextElementSibling.getBoundingClientRect().left"
-        " - badge.getBoundingClientRect().right)"
+    free = page.locator(".legend .badge").evaluate_all(
+        """all => all.map((badge) => {
+          const [text, own] = [badge.closest("dt").nextElementSibling, badge].map((x) => x.getBoundingClientRect());
+          return Math.min(text.top - own.bottom, text.right - own.right);
+        })"""
     )
     context.close()
     assert len(free) == len(Verdict)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from separatrix.claims.cell_grid import cell_grid, joined
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared, missed
 from separatrix.claims.selection.valid_encodings import FIVE, LARGEST, SIZES, TIGHT, codes, valid_encodings
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import near_orthogonal_encoding, subset_code
 from separatrix.selection.task import all_subsets
@@ -70,19 +70,14 @@ def _attention(E: Tensor, C: float) -> Tensor:
     return torch.softmax(C * E @ subset_code(E, torch.tensor([0, 1])), 0)
 
 
-def _cells() -> Iterator[Cell]:
-    for T, q, width in SIZES:
-        for C in (0.5, 2.0, 6.0):
-            yield mean_attention.cell(seed=1, T=T, q=q, width=width, C=C)
-    for T, q, width in (LARGEST, FIVE):
-        yield mean_attention.cell(seed=1, T=T, q=q, width=width, C=2.0)
-
-
 @claim(
     where="Lemma E.14",
     says="The mean attention over valid encodings is the same for all positions in the subset, and the same for all "
     "outside it; flips and exchanges of coordinates change no attention (Lemmas E.10, E.11).",
-    cells=_cells,
+    cells=joined(
+        cell_grid(mean_attention, {"T q width": SIZES, "C": (0.5, 2.0, 6.0)}, seed=1),
+        cell_grid(mean_attention, {"T q width": (LARGEST, FIVE)}, seed=1, C=2.0),
+    ),
     errata=EXCHANGE,
     neighbours=(*as_printed(EXCHANGE), Neighbour("the same inside and outside", {"all_alike": True})),
 )

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.ledger import CellResult, Claim, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.claims.selection.valid_encodings import SIZES, TIGHT, codes, valid_encodings
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.task import all_subsets
 
@@ -73,16 +73,13 @@ def _weights(stack: Tensor, subset: Tensor, C: float) -> Tensor:
     return torch.softmax(C * (stack @ codes(stack, subset).unsqueeze(2)).squeeze(2), 1)
 
 
-def _cells() -> Iterator[Cell]:
-    for (T, q, width), C in zip(SIZES, (0.7, 3.0, 1.5, 0.2), strict=True):
-        yield symmetries.cell(seed=0, T=T, q=q, width=width, C=C)
-
-
 def _symmetry(where: str, says: str, right: str, wrong: str, instead: str, errata: Sequence[Erratum] = ()) -> Claim:
     @claim(
         where=where,
         says=says,
-        cells=_cells,
+        cells=cell_grid(
+            symmetries, {"T q width C": [(*size, C) for size, C in zip(SIZES, (0.7, 3.0, 1.5, 0.2), strict=True)]}
+        ),
         errata=errata,
         neighbours=(Neighbour(instead, {"change": wrong}),),
         home=__name__,

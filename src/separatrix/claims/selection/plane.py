@@ -8,7 +8,6 @@ autograd through the definition, over these matrices and all subsets, gives the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import torch
 from torch import Tensor
@@ -44,7 +43,5 @@ def population(W: Tensor, V: Tensor, E: Tensor, q: int) -> tuple[Tensor, Tensor,
     return loss.detach(), model.W.grad, model.V.grad
 
 
-def plane_sizes() -> Iterator[dict[str, float]]:
-    for T, q, d in ((5, 1, 1), (6, 2, 2), (8, 3, 2)):
-        for alpha, C in ((0.3, 0.0), (1.4, 1.3), (0.9, 4.0)):
-            yield {"T": T, "q": q, "d": d, "alpha": alpha, "C": C}
+SETTINGS = {"T q d": ((5, 1, 1), (6, 2, 2), (8, 3, 2)), "alpha C": ((0.3, 0.0), (1.4, 1.3), (0.9, 4.0))}
+"""The sizes, and the points of the plane, at which its lemmas are checked."""

@@ -100,15 +100,14 @@ def definition_a_1(cells: Sequence[CellResult], form: str = "it") -> Finding:
     return holds_if(worst <= 1e-9, {"largest difference": worst})
 
 
-@claim(
+definition_a_4 = claim(
     where="Definition A.4",
     says="The definition repeats the task of Definition 2.1, for comparison with the original one.",
     cells=task_cells,
     defines=("separatrix.selection.SparseTokenSelection",),
     neighbours=SELECTION_NEIGHBOURS,
-)
-def definition_a_4(cells: Sequence[CellResult], target: str = "mean", variance: float = 1.0) -> Finding:
-    return task_finding(cells, target, variance)
+    home=__name__,
+)(task_finding)
 
 
 @claim(

@@ -11,7 +11,7 @@ from torch import Tensor
 from separatrix.claims.cell_grid import cell_grid, joined
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared, missed
-from separatrix.claims.selection.valid_encodings import FIVE, LARGEST, SIZES, TIGHT, codes, valid_encodings
+from separatrix.claims.selection.valid_encodings import FIVE, LARGEST, SIZES, TIGHT, attention, valid_encodings
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import near_orthogonal_encoding, subset_code
 from separatrix.selection.task import all_subsets
@@ -41,13 +41,13 @@ def mean_attention(T: int, q: int, width: int, C: float, seed: int) -> dict[str,
     flips[1] = -1
     exchanged = [1, 0, *range(2, width)]
     for subset in all_subsets(T, q):
-        S = torch.softmax(C * (stack @ codes(stack, subset).unsqueeze(2)).squeeze(2), 1)
+        S = attention(stack, subset, C)
         inside = torch.zeros(T, dtype=torch.bool).index_fill(0, subset, True)
         mean = S.mean(0)
         uneven = max(uneven, *(float(part.max() - part.min()) for part in (mean[inside], mean[~inside])))
         apart = max(apart, float(mean[inside].min() - mean[~inside].max()))
         for changed in (stack * flips, stack[:, :, exchanged]):
-            again = torch.softmax(C * (changed @ codes(changed, subset).unsqueeze(2)).squeeze(2), 1)
+            again = attention(changed, subset, C)
             unmoved = max(unmoved, float((again - S).abs().max()))
     E = near_orthogonal_encoding(6, 10, threshold=0.8, generator=seed, dtype=torch.float64).E
     pairs = []

@@ -10,7 +10,7 @@ import torch
 from separatrix.claims.cell_grid import cell_grid, joined
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared
-from separatrix.claims.selection.valid_encodings import FIVE, LARGEST, SIZES, codes, valid_encodings
+from separatrix.claims.selection.valid_encodings import FIVE, LARGEST, SIZES, attention, valid_encodings
 from separatrix.lab.registry import experiment
 from separatrix.selection.task import all_subsets
 
@@ -40,7 +40,7 @@ def mean_outputs(T: int, q: int, width: int, d: int, C: float, seed: int) -> dic
     X = torch.cat([ones, -ones])
     losses, right, printed = [], [], []
     for subset in all_subsets(T, q):
-        S = torch.softmax(C * (stack @ codes(stack, subset).unsqueeze(2)).squeeze(2), 1)
+        S = attention(stack, subset, C)
         Y = torch.zeros(T, dtype=torch.float64).index_fill(0, subset, 1 / q)
         mean = S.mean(0)
         pooled = torch.einsum("nt,ntw->nw", S, stack).mean(0).expand(len(X), -1)

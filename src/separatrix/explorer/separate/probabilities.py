@@ -87,9 +87,9 @@ def look(values: Mapping[str, Any]) -> View:
         return View(setting, mechanism, softmax, setting.log10_failure(), broken)
     from separatrix.separation.outcomes import outcome  # imports torch, which softmax does not need
 
-    other = outcome(setting, mechanism_named(mechanism))
+    replaced = outcome(setting, mechanism_named(mechanism))
     both = Probabilities(
-        other.fires_on_d1, softmax.lin_silent_on_d1, other.silent_on_d0, softmax.lin_silent_on_d0, other.success
+        replaced.fires_on_d1, softmax.lin_silent_on_d1, replaced.silent_on_d0, softmax.lin_silent_on_d0, replaced.success
     )
     return View(setting, mechanism, both, None, broken)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -88,8 +88,11 @@ def look(values: Mapping[str, Any]) -> View:
     from separatrix.separation.outcomes import outcome  # imports torch, which softmax does not need
 
     replaced = outcome(setting, mechanism_named(mechanism))
-    both = Probabilities(
-        replaced.fires_on_d1, softmax.lin_silent_on_d1, replaced.silent_on_d0, softmax.lin_silent_on_d0, replaced.success
+    both = replace(
+        softmax,
+        exp_fires_on_d1=replaced.fires_on_d1,
+        exp_silent_on_d0=replaced.silent_on_d0,
+        success=replaced.success,
     )
     return View(setting, mechanism, both, None, broken)
 

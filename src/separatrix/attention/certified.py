@@ -15,8 +15,8 @@ from separatrix.attention.arguments import CallOptions
 from separatrix.attention.arithmetic.assumptions import LOG
 from separatrix.attention.arithmetic.device_reads import number, truth
 from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
+from separatrix.attention.bounds import check_readable
 from separatrix.attention.call import Call
-from separatrix.attention.dispatch.readable import check_readable
 from separatrix.attention.duration import warn_if_long
 from separatrix.attention.exact.operators import exact_attention
 from separatrix.attention.near_linear.analysis import Analysis

@@ -18,7 +18,7 @@ from separatrix.attention.arithmetic.rounding import (
     expanded_gradient_sum,
     expanded_sum,
 )
-from separatrix.attention.call import Call
+from separatrix.attention.call import Call, Positions
 from separatrix.attention.exact.torch import passes as blocks
 from separatrix.attention.exact.torch.tiling import gradient_summation, summation, tiling_of
 from separatrix.attention.near_linear import causal
@@ -28,7 +28,6 @@ from separatrix.attention.near_linear import torch as in_pytorch
 from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.approximation.monomials import total_degree
 from separatrix.attention.near_linear.expansion import Expansion, Sums
-from separatrix.attention.positions import Positions
 from tests.contracts.counting import Counting
 
 HEADS, D_V = 2, 2

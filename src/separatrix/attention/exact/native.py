@@ -31,10 +31,9 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.rounding import Summation, kernel_gradient_sum, kernel_sum
-from separatrix.attention.call import Call, Gradients
+from separatrix.attention.call import Call, Gradients, Positions
 from separatrix.attention.exact.balance import NEAR, Size, room
 from separatrix.attention.exact.torch import tangents
-from separatrix.attention.positions import Positions
 from separatrix.errors import ArgumentError
 from separatrix.native import (
     MOST_SETS,
@@ -42,11 +41,9 @@ from separatrix.native import (
     ExactGradients,
     ExactLevels,
     ExactRange,
-    done,
-    function,
     native,
 )
-from separatrix.native_tensors import HALF_TYPES, TYPES, put
+from separatrix.native_tensors import HALF_TYPES, TYPES, done, function, put
 
 NAME = "native"
 TAKES_AS_GIVEN = True

@@ -21,8 +21,7 @@ from separatrix.attention.certified import Certified
 from separatrix.attention.dispatch.gpu import OLDEST_TRITON, installed
 from separatrix.attention.exact.backend import exact_backend
 from separatrix.attention.near_linear.backend import backend_of
-from separatrix.attention.near_linear.cost import Shape, exact_cost
-from separatrix.attention.near_linear.planner import recipe_cost
+from separatrix.attention.near_linear.cost import Shape, exact_cost, recipe_cost
 from separatrix.native import FILE, NONE, architectures, native, runnable
 from separatrix.processor import ONEDNN_WITHOUT_AMX, amx_is_incomplete, processor_name
 

@@ -56,7 +56,7 @@ class _Sum:
     def decide(self, Y: NDArray[np.float64]) -> Masks:
         """For each column of Y, whether the sum is positive, decided exactly."""
         # Coordinates with equal coefficients contribute through the sum of their signs.
-        groups = {form: [i for i, other in enumerate(self.exact) if other == form] for form in set(self.exact)}
+        groups = {form: [i for i, term in enumerate(self.exact) if term == form] for form in set(self.exact)}
         sums = np.stack([Y[members].sum(0) for members in groups.values()]).astype(np.int64)
         different, which = np.unique(sums, axis=1, return_inverse=True)
         positive = [self._sign(dict(zip(groups, column.tolist(), strict=True))) > 0 for column in different.T]

@@ -28,9 +28,10 @@ Imports go one way, from the bottom of this list to its top:
 - `exact`: attention over all tuples, by backends: kernels in C++ (`separatrix.native`) on the CPU, kernels in Triton
   (`exact.triton`) on GPUs, or plain PyTorch.
 - `linear`, `features`: linear attention and its feature maps.
+- `bounds`: largest entries, norms of tokens and ranges of values, with errors for entries that cannot be read, NaN and
+  infinity.
+- `call`, `arguments`: a checked call and the keys a query may attend, and the constraints on its arguments.
 - `dispatch`: custom operators and their derivatives in PyTorch's dispatcher.
-- `bounds`: largest entries, norms of tokens and ranges of values, with an error for NaN and infinity.
-- `call`, `arguments`, `positions`: a checked call, the constraints on its arguments, the keys a query may attend.
 - `arithmetic`: assumptions on floating-point arithmetic, and counts of roundings.
 - `reference`: the literal definition, slow and obvious.
 """

@@ -1,4 +1,4 @@
-"""Bounds on the inputs of a call: largest entries, norms of tokens, ranges of values, and tests for finiteness.
+"""What is known of the inputs of a call: whether entries can be read, their extremes, norms of tokens, value ranges.
 
 Plans and certificates depend on them. The kernels in C++ read a tensor once (csrc/entries.hpp); plain PyTorch reads
 it piece by piece.
@@ -15,15 +15,38 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from separatrix.attention.arithmetic.device_reads import number, numbers, truth
 from separatrix.attention.call import Call
-from separatrix.errors import ArgumentError
-from separatrix.native import Norm, TokensCall, done
-from separatrix.native_tensors import HALF_TYPES, TYPES, kernels_for, put
+from separatrix.attention.dispatch.derivatives import has_tangent
+from separatrix.attention.dispatch.second_derivatives import no_forward_mode
+from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.native import Norm, TokensCall
+from separatrix.native_tensors import HALF_TYPES, TYPES, done, kernels_for, put
 
 SLACK = 1 + 2.0**-30
 """Covers the rounding of bounds that are computed in float64: see `near_linear.certificate`."""
+
+
+def check_readable(call: Call) -> None:
+    """Raise an error if the tensors of a call have no entries, or if their entries may not be read."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise SeparatrixError(
+            "tolerance: attention with a certificate reads the tensors' entries to choose an algorithm, which "
+            "torch.func (vmap, grad, jvp) does not allow. Give a batch as leading dimensions and take gradients with "
+            "torch.autograd, or leave the tolerance out."
+        )
+    if has_tangent(call.tensors):
+        no_forward_mode()
+    for index, x in enumerate(call.tensors):
+        if x.device.type == "meta" or isinstance(x, FakeTensor):
+            raise SeparatrixError(
+                "tolerance: attention with a certificate reads the tensors' entries to choose an algorithm, and "
+                f"{call.name(index)} has no entries: it is on the device 'meta', or a fake tensor (torch.export). "
+                "Leave the tolerance out, or use a layer with a bound, which is planned ahead "
+                "(nn.TensorAttention)."
+            )
 
 
 class TokenNorms(NamedTuple):
@@ -198,10 +221,10 @@ def is_sound(x: Tensor) -> bool:
 
     If all entries are finite but their sum overflows, plain PyTorch returns False and the kernels return True.
     """
-    library = kernels_for(x)
-    if library is not None and x.dtype in _ANY_TYPE and (x.is_contiguous() or x.transpose(1, 2).is_contiguous()):
+    library, number_of_type = kernels_for(x), _ANY_TYPE.get(x.dtype)
+    if library is not None and number_of_type is not None and (x.is_contiguous() or x.transpose(1, 2).is_contiguous()):
         columns = x.shape[3]
-        return bool(library.separatrix_sound(_ANY_TYPE[x.dtype], x.numel() // columns, columns, x.data_ptr()))
+        return bool(library.separatrix_sound(number_of_type, x.numel() // columns, columns, x.data_ptr()))
     x = x.detach() if x.requires_grad else x
     total = x.sum(dtype=torch.float32 if x.dtype == torch.float16 else None)
     first = x.select(-1, 0)

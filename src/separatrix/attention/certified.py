@@ -15,25 +15,24 @@ from separatrix.attention.arguments import CallOptions
 from separatrix.attention.arithmetic.assumptions import LOG
 from separatrix.attention.arithmetic.device_reads import number, truth
 from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
+from separatrix.attention.bounds import check_readable
 from separatrix.attention.call import Call
-from separatrix.attention.dispatch.readable import check_readable
 from separatrix.attention.duration import warn_if_long
 from separatrix.attention.exact.operators import exact_attention
 from separatrix.attention.near_linear.analysis import Analysis
 from separatrix.attention.near_linear.approximation.coordinates import key_mean
 from separatrix.attention.near_linear.certificate import Certificate, certify
-from separatrix.attention.near_linear.cost import AFFORDABLE, LARGEST_RANK, exact_cost, weighting_cost
+from separatrix.attention.near_linear.cost import AFFORDABLE, LARGEST_RANK, exact_cost, recipe_cost, weighting_cost
 from separatrix.attention.near_linear.exact_rounding import ExactRounding, exact_type
 from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.gradient_certificate import GradientCertificate
 from separatrix.attention.near_linear.plan import Plan, Recipe, Weighting
 from separatrix.attention.near_linear.planner import (
+    cheapest_recipe,
     exact_plan,
     out_of_reach,
     plan_call,
     polynomial_plan,
-    recipe_cost,
-    recipes,
     time_limit,
 )
 from separatrix.attention.near_linear.run import PolynomialRun, differentiable, run_polynomial, weigh_deviations
@@ -239,9 +238,9 @@ def _run(
             break
         else:
             least = 1 if recipe.polynomial is None else recipe.index_set.degree + 1
-            recipe = recipes(forecast, tolerance, least, limit)
+            recipe = cheapest_recipe(forecast, tolerance, least, limit)
             if recipe is None and kept is None and analysis.differentiable and limit == math.inf:
-                recipe = recipes(forecast, tolerance, least, limit, output_only=True)
+                recipe = cheapest_recipe(forecast, tolerance, least, limit, output_only=True)
         if method == "auto" and recipe is not None and recipe_cost(analysis.shape, recipe).time > exact.time:
             break
     if kept is not None and (method == "polynomial" or exact.flops > AFFORDABLE):

@@ -8,9 +8,9 @@ from typing import Any, Literal, Unpack, overload
 from torch import Tensor
 
 from separatrix.attention.arguments import CallOptions, check_arguments
+from separatrix.attention.bounds import check_readable
 from separatrix.attention.call import check_call, flattened, grouped
 from separatrix.attention.certified import Certified, Sets, certify_call
-from separatrix.attention.dispatch.readable import check_readable
 from separatrix.attention.duration import warn_if_long
 from separatrix.attention.exact.operators import exact_attention, fused_attention, plain_attention
 from separatrix.attention.exact.plain_tuples import plain_tuples

@@ -5,7 +5,7 @@ A query fires on y when
     sum_j W_j (<v_j, y> - tau) > 0
 
 over its keys (or pairs of keys) j, if the sum of the weights W_j is positive. The sum is linear in y, and its
-coefficients are exact (`forms`). So the sums of many y are computed in float64 at once. Where a sum is so small that
+coefficients are exact (`forms`). So the sums of many y are computed in float64 at once. If a sum is so small that
 rounding might have changed its sign, the exact sign is computed, once for each different sum.
 """
 

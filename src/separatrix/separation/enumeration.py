@@ -1,8 +1,8 @@
 r"""Self-attention with any matrix Q K^T: which of the 2^d sign vectors fire, decided exactly, for d <= 20.
 
-A general matrix may distinguish all classes, so sign vectors cannot be counted by their number of +1. But the n rows
-still have at most d - 1 different values v_j (j3, and one of each class), so with multiplicities mu_j row j0 fires on y
-exactly when
+A general matrix may distinguish all classes, so that the number of signs +1 does not determine whether a sign vector
+fires. But the n rows still have at most d - 1 different values v_j (j3, and one of each class), so with multiplicities
+mu_j row j0 fires on y exactly when
 
     sum_j mu_j w_j (<v_j, y> - tau) > 0,    w_j = n^{v_{j0}^T QK^T v_j},  or v_{j0}^T QK^T v_j itself for `lin`,
 
@@ -57,7 +57,7 @@ def enumerated_mixture(
     classes = [k for k in range(g) if sizes[k]]
     case = {k: Fraction(sizes[k], n) for k in classes}
     networks = {
-        # Linear attention comes first, because it raises an error where all scores are zero.
+        # Linear attention comes first, because it raises an error if all scores are zero.
         (which, k): [
             _averages(n, sizes, k, a, b, c, (tau, 1 - logs), weights, linear=linear) for linear in (True, False)
         ]

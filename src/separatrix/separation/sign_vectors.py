@@ -63,7 +63,8 @@ def _by_class(
 ) -> dict[int, NDArray[Any]]:
     """The result of compute(k) for each class k.
 
-    For a symmetric mechanism it is computed for one class of each size, and exchanging signs gives the others.
+    For a symmetric mechanism it is computed for one class of each size, and exchanging signs gives the results of the
+    others.
     """
     sizes = class_sizes(setting)
     classes = [k for k in range(len(sizes)) if sizes[k]]

@@ -18,7 +18,7 @@ from separatrix.attention.arithmetic.rounding import (
     expanded_gradient_sum,
     expanded_sum,
 )
-from separatrix.attention.call import Call
+from separatrix.attention.call import Call, Positions
 from separatrix.attention.exact.torch import passes as blocks
 from separatrix.attention.exact.torch.tiling import gradient_summation, summation, tiling_of
 from separatrix.attention.near_linear import causal
@@ -28,7 +28,6 @@ from separatrix.attention.near_linear import torch as in_pytorch
 from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.approximation.monomials import total_degree
 from separatrix.attention.near_linear.expansion import Expansion, Sums
-from separatrix.attention.positions import Positions
 from tests.contracts.counting import Counting
 
 HEADS, D_V = 2, 2
@@ -164,3 +163,25 @@ def test_exact_attention_rounds_at_most_as_often_as_promised(order, length, posi
     holds(out, 2 * (summation(call, torch.float32).count() + EXPONENTIAL) + 1, 0.05)
     for grad in (grads[0], *grads[1], *grads[2]):
         holds(grad, gradient_summation(call, torch.float32).count() + EXPONENTIAL, 0.02)
+
+
+def rounded_by_tiles(terms: int) -> list[int]:
+    """How often tdpbf16ps rounds each term of a sum of products, by the vendor's pseudo-code (csrc/tests/emulated.hpp).
+
+    The sum of nothing is 0, to which the first number is added without a rounding.
+    """
+    total: list[int] = []
+    for first in range(0, terms, 32):
+        step = range(first, min(first + 32, terms))
+        sums = [[len(chain) - max(place, 1) for place in range(len(chain))] for chain in (step[::2], step[1::2])]
+        both = [count + all(map(len, sums)) for count in (*sums[0], *sums[1])]
+        total = [count + 1 for count in total + both] if total else both
+    return total
+
+
+@pytest.mark.parametrize("terms", [1, 2, 3, 16, 31, 32, 33, 34, 63, 64, 65, 100, 256])
+def test_tiles_round_no_term_more_often_than_there_are_terms(terms):
+    counts = rounded_by_tiles(terms)
+    assert len(counts) == terms
+    assert max(counts) <= -(-min(terms, 32) // 2) + -(-terms // 32) - 1 <= terms
+    assert terms == 1 or max(counts) == -(-min(terms, 32) // 2) + -(-terms // 32) - 1

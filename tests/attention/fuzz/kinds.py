@@ -13,8 +13,9 @@ import numpy as np
 from numpy.random import Generator
 
 from separatrix.attention import certified
-from separatrix.attention.near_linear import planner, worst_case
+from separatrix.attention.near_linear import cost, forecast, planner, worst_case
 from separatrix.attention.near_linear.cost import Cost
+from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.plan import Weighting
 from separatrix.attention.near_linear.run import PolynomialRun
 from tests.attention.fuzz.backward import fuzz_gradients, fuzz_incoming
@@ -50,13 +51,21 @@ LARGEST_RANK = 2000
 """Larger ranks are refused in the fuzz."""
 
 
-_RELATIVE = {"SMALLEST_SAVING": 0.0, "_total_degree": lambda *_: None}
-_PLANNED = {"WEIGHTING": 0.0, "SEARCHING": 0.0, "weighting_cost": lambda *_: Cost(0.0, 0.0, 0.0)}
-_MISSED = {"MARGIN": 100.0}
-SEARCHES: tuple[dict[str, Any], ...] = ({}, _RELATIVE, _PLANNED, _MISSED, _RELATIVE, _PLANNED, _MISSED)
-"""Functions of the planner that are replaced in turn: none, those that lead to relative errors, those that lead to
-second passes, and those that lead to a missed tolerance. Unpatched, the planner uses almost only Taylor and Chebyshev
-polynomials for such short calls.
+Replacement = tuple[Any, str, Any]
+_RELATIVE: tuple[Replacement, ...] = (
+    (planner, "SMALLEST_SAVING", 0.0),
+    (Forecast, "lowest_degree", lambda *_: (None, range(0))),
+)
+_PLANNED: tuple[Replacement, ...] = (
+    (planner, "WEIGHTING", 0.0),
+    (planner, "SEARCHING", 0.0),
+    (cost, "weighting_cost", lambda *_: Cost(0.0, 0.0, 0.0)),
+)
+_MISSED: tuple[Replacement, ...] = ((planner, "MARGIN", 100.0),)
+SEARCHES = ((), _RELATIVE, _PLANNED, _MISSED, _RELATIVE, _PLANNED, _MISSED)
+"""Parts of the search for a polynomial that are replaced in turn: none, those that lead to relative errors, those that
+lead to second passes, and those that lead to a missed tolerance. Unpatched, the planner uses almost only Taylor and
+Chebyshev polynomials for such short calls.
 """
 
 
@@ -82,13 +91,13 @@ def quick_plans(number: int) -> Iterator[list[str]]:
 
     with ExitStack() as patches:
         for module, name, value in (
-            (planner, "LARGEST_RANK", LARGEST_RANK),
+            *((module, "LARGEST_RANK", LARGEST_RANK) for module in (planner, forecast, cost)),
             (certified, "LARGEST_RANK", LARGEST_RANK),
             (worst_case, "LARGEST_RANK", LARGEST_RANK),
             (worst_case, "worst_case_rank", lambda *_: math.inf),
             (certified, "_weighting", note_miss),
             (certified, "_near_linear", note_recipe),
-            *((planner, name, value) for name, value in SEARCHES[number % len(SEARCHES)].items()),
+            *SEARCHES[number % len(SEARCHES)],
         ):
             patches.enter_context(patch.object(module, name, value))
         yield used

@@ -44,7 +44,7 @@ from separatrix.native import native
 
 SHORTEST = 256
 """The least number of queries and of keys with which our kernels compute order 2."""
-WIDEST = {"avx512": 128, "avx512_bf16": 128, "avx2": 32}
+WIDEST = {"avx512": 128, "avx512_bf16": 128, "avx512_amx": 128, "avx2": 32}
 """The largest head dimension with which our kernels compute order 2, by architecture. Up to it they took 0.2 to 0.8 of
 the time of PyTorch's kernel on an AMD EPYC (Zen 5), and up to 1.0 with AVX2, forward and with gradients."""
 _USUAL = (2.0**-40, 2.0**40)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from separatrix.attention.arguments import DTYPES, CallArguments
 from separatrix.attention.arithmetic.precision import no_autocast
-from separatrix.attention.call import Call, flattened
+from separatrix.attention.call import Call, Positions, flattened
 from separatrix.attention.dispatch.derivatives import (
     beyond_one_gradient,
     differentiable,
@@ -30,7 +30,6 @@ from separatrix.attention.dispatch.registration import decomposable, operator_of
 from separatrix.attention.exact import by_reference, guarded
 from separatrix.attention.exact.flops import register_flop_formulas
 from separatrix.attention.exact.fused import attend_pairs, kernels_are_faster
-from separatrix.attention.positions import Positions
 from separatrix.errors import ArgumentError
 
 

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.call import Call
-from separatrix.attention.dispatch.backend import choose_backend
 from separatrix.attention.near_linear import native
 from separatrix.attention.near_linear import torch as in_pytorch
 from separatrix.attention.near_linear.approximation.monomials import IndexSet
@@ -146,7 +145,7 @@ def near_linear_backend(tensors: Sequence[Tensor], sets: int, value_dim: int) ->
         sets: The number of key sets.
         value_dim: The dimension of the values: an output, a denominator and a moment have two more columns.
     """
-    return choose_backend(BACKENDS, tensors, sets, value_dim + 2)
+    return next(backend for backend in BACKENDS if backend.takes(tensors, sets, value_dim + 2))
 
 
 def backend_of(call: Call) -> NearLinearBackend:

@@ -12,8 +12,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from separatrix.native import MOST_SETS, native
+
+if TYPE_CHECKING:
+    from separatrix.attention.near_linear.plan import Recipe
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,24 @@ def certified_cost(shape: Shape, rank: int, wide: bool) -> Cost:
     """`polynomial_cost` plus the time of the certificate, without the time of planning."""
     cost = polynomial_cost(shape, rank, wide)
     return Cost(cost.flops, cost.bytes, cost.time + CERTIFYING + 0.5 * _looking(shape))
+
+
+def affordable_rank(shape: Shape, limit: float) -> float:
+    """The largest rank that is tried: at most `LARGEST_RANK`, and in float32 within a limit on the time."""
+    if limit == math.inf:
+        return LARGEST_RANK
+    least, more = (certified_cost(shape, rank, False).time for rank in (1, 2))
+    return min(LARGEST_RANK, 1 + (limit - least) / (more - least))  # times are linear in the rank
+
+
+def recipe_cost(shape: Shape, recipe: Recipe) -> Cost:
+    """The cost of a recipe, including the passes of its certificate."""
+    wide, weighting = recipe.dtype.itemsize == 8, recipe.weighting
+    cost = certified_cost(shape, recipe.index_set.rank, wide)
+    if weighting is None:
+        return cost
+    extra = weighting_cost(shape, recipe.index_set.dimension, weighting.level, weighting.columns, wide)
+    return Cost(cost.flops + extra.flops, cost.bytes + extra.bytes, cost.time + extra.time)
 
 
 def weighting_cost(shape: Shape, d: int, level: int, columns: int, wide: bool) -> Cost:

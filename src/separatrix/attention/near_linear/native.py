@@ -42,10 +42,8 @@ from separatrix.native import (
     Scan,
     ScanGradients,
     ScanResults,
-    done,
-    function,
 )
-from separatrix.native_tensors import TYPES, addresses, kernels_for, operators_are_watched, put
+from separatrix.native_tensors import TYPES, addresses, done, function, kernels_for, operators_are_watched, put
 
 NAME = "native"
 TOKENS_OF_A_LANE = 64

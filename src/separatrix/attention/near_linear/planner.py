@@ -6,41 +6,31 @@ A plan is a pure function of the input and of constants that ship with the sourc
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 
 import torch
 
-from separatrix.attention.arithmetic.device_reads import number, numbers
-from separatrix.attention.arithmetic.precision import float32_products_are_float32
+from separatrix.attention.arithmetic.device_reads import number
 from separatrix.attention.bounds import InputBounds, input_bounds
 from separatrix.attention.call import Call
-from separatrix.attention.near_linear.analysis import Analysis, amplitudes, analyse, in_float32, sizes_of, turned
-from separatrix.attention.near_linear.approximation.greedy import greedy_alphas
-from separatrix.attention.near_linear.approximation.monomials import IndexSet, downward_closed, total_degree
-from separatrix.attention.near_linear.approximation.remainder import (
-    Polynomial,
-    chebyshev,
-    relative_minimax,
-    taylor,
-)
+from separatrix.attention.near_linear.analysis import Analysis, analyse, sizes_of, turned
 from separatrix.attention.near_linear.cost import (
     AFFORDABLE,
-    LARGEST_DEGREE,
     LARGEST_RANK,
     SEARCHING,
     WEIGHTING,
     WORTH_PLANNING,
     Cost,
     Shape,
+    affordable_rank,
     basis_time,
     certified_cost,
     exact_cost,
     planning_time,
-    weighting_cost,
+    recipe_cost,
 )
 from separatrix.attention.near_linear.forecast import Forecast
-from separatrix.attention.near_linear.plan import Plan, Recipe, Weighting
-from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, MARGIN, in_reach, largest_relative_error
+from separatrix.attention.near_linear.plan import Plan, Recipe
+from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, MARGIN, in_reach
 from separatrix.errors import ArgumentError, SeparatrixError
 
 SMALLEST_SAVING = 3e7
@@ -87,20 +77,11 @@ def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.in
     forecasts = [forecast] if rotated is None else [forecast, Forecast(rotated)]
     # If no polynomial satisfies the tolerance for gradients, a polynomial that satisfies it for the output may be used.
     for output_only in (False, True) if analysis.differentiable and limit == math.inf else (False,):
-        candidates = [(x, recipes(x, tolerance, time_limit=limit, output_only=output_only)) for x in forecasts]
+        candidates = [(x, cheapest_recipe(x, tolerance, time_limit=limit, output_only=output_only)) for x in forecasts]
         kept = [(x, recipe) for x, recipe in candidates if recipe is not None]
         if kept:
             return min(kept, key=lambda pair: recipe_cost(analysis.shape, pair[1]).time)
     return forecast, None
-
-
-def _polynomials(
-    forecast: Forecast, degree: int, rank: int, target: float, output_only: bool, columns: int | None = None
-) -> Iterator[Polynomial]:
-    """Taylor's polynomial, and Chebyshev's with even weights, except those whose error exceeds the target."""
-    yield taylor(degree)
-    for moment in forecast.moments_in_reach(degree, rank, target, output_only, columns):
-        yield chebyshev(degree, moment, forecast.analysis.radius)
 
 
 def time_limit(call: Call, shape: Shape, method: str) -> float:
@@ -109,7 +90,7 @@ def time_limit(call: Call, shape: Shape, method: str) -> float:
     return exact.time if method == "auto" and exact.flops <= AFFORDABLE else math.inf
 
 
-def recipes(
+def cheapest_recipe(
     forecast: Forecast,
     tolerance: float,
     least_degree: int = 0,
@@ -118,174 +99,38 @@ def recipes(
 ) -> Recipe | None:
     """The cheapest recipe whose forecast satisfies the tolerance; None if no recipe does within the time limit.
 
-    If gradients will be taken, their forecast must satisfy the tolerance too, unless `output_only`.
+    If gradients will be taken, their forecast must satisfy the tolerance too, unless `output_only`. Recipes of total
+    degree are searched first; each of the others is searched only where it may cost less by more than its search does.
     """
     analysis = forecast.analysis
     if not analysis.radius <= LARGEST_RADIUS or not analysis.values.in_range(torch.float64):
         return None
-    target, d = MARGIN * tolerance, analysis.frame.width
+    target, shape = MARGIN * tolerance, analysis.shape
     if analysis.differentiable:
-        least_degree = max(least_degree, 1)  # a constant keeps a tolerance where scores are small, and has no gradient
-    candidate = _total_degree(forecast, target, least_degree, time_limit, output_only)
-    if not analysis.differentiable:
-        candidate = _relative(forecast, target, least_degree, time_limit, candidate)
-    forecast.forget_samples()
-    rank = LARGEST_RANK // 8 if candidate is None else candidate.index_set.rank
-    free = not analysis.shape.is_causal and not analysis.differentiable
-    if free and d >= 2 and least_degree == 0 and _uneven(analysis):
-        index_set = _greedy(forecast, target, rank)
-        if index_set is not None:
-            narrow = forecast.greedy_error(index_set.alphas, torch.float32)
-            return Recipe(index_set, None, _dtype(analysis, narrow, target), forecast.key_powers)
+        # A constant keeps a tolerance where scores are small, and has no gradient.
+        rank = affordable_rank(shape, time_limit)
+        candidate, _ = forecast.lowest_degree(max(least_degree, 1), rank, target, output_only)
+        forecast.sample.forget_tuples()
+        return candidate
+    candidate, lower = forecast.lowest_degree(least_degree, affordable_rank(shape, time_limit), target, output_only)
+    time = time_limit if candidate is None else recipe_cost(shape, candidate).time
+    if time > certified_cost(shape, 1, False).time + WEIGHTING + SEARCHING:
+        for degree in reversed(lower):
+            weighted = forecast.weighted(degree, target)
+            if not weighted:
+                break
+            cheapest = min(weighted, key=lambda recipe: recipe_cost(shape, recipe).time)
+            if recipe_cost(shape, cheapest).time <= time:
+                candidate, time = cheapest, recipe_cost(shape, cheapest).time
+    if time > SMALLEST_SAVING:
+        relative = forecast.relative(least_degree, affordable_rank(shape, time), target)
+        if relative is not None and recipe_cost(shape, relative).time < time:
+            candidate = relative
+    if not shape.is_causal and analysis.frame.width >= 2 and least_degree == 0:
+        rank = LARGEST_RANK // 8 if candidate is None else candidate.index_set.rank
+        candidate = forecast.shaped(target, rank) or candidate
+    forecast.sample.forget_tuples()
     return candidate
-
-
-def _dtype(analysis: Analysis, narrow: float, target: float) -> torch.dtype:
-    """float32 if its forecast is within the target and nothing overflows or underflows, otherwise float64."""
-    given_wide = analysis.call.query.dtype == torch.float64
-    keeps = narrow <= target and in_float32(analysis)
-    keeps = keeps and float32_products_are_float32(analysis.call.query.device.type)
-    return torch.float32 if keeps and not given_wide else torch.float64
-
-
-def _kept(
-    forecast: Forecast, polynomial: Polynomial, weighting: Weighting | None, target: float, output_only: bool
-) -> Recipe | None:
-    """The recipe of a polynomial in the narrowest dtype whose forecast keeps the target; None if none does."""
-    analysis, d = forecast.analysis, forecast.analysis.frame.width
-    rank = math.comb(d + polynomial.degree, d)
-    if forecast.error(polynomial, rank, torch.float64, output_only, weighting) > target:
-        return None
-    dtype = torch.float64
-    if not analysis.shape.is_causal:  # causal sums are always in float64, see `near_linear/causal`
-        narrow = forecast.error(polynomial, rank, torch.float32, output_only, weighting)
-        dtype = _dtype(analysis, narrow, target)
-    return Recipe(total_degree(d, polynomial.degree), polynomial, dtype, weighting=weighting)
-
-
-def _total_degree(
-    forecast: Forecast, target: float, least_degree: int, time_limit: float, output_only: bool = False
-) -> Recipe | None:
-    """The cheapest recipe of total degree whose forecast error is within the target.
-
-    The lowest degree that needs no second pass is looked for first, and then the degrees below it.
-    """
-    analysis, d = forecast.analysis, forecast.analysis.frame.width
-    best: Recipe | None = None
-    tried: list[int] = []
-    for degree in range(least_degree, LARGEST_DEGREE + 1):
-        rank = math.comb(d + degree, degree)
-        if rank > LARGEST_RANK:
-            break
-        if certified_cost(analysis.shape, rank, False).time > time_limit:
-            break  # even in float32, and higher degrees cost more time
-        if forecast.least_rounding(degree, rank) > target:
-            break
-        polynomials = _polynomials(forecast, degree, rank, target, output_only)
-        kept = (_kept(forecast, polynomial, None, target, output_only) for polynomial in polynomials)
-        best = next((recipe for recipe in kept if recipe is not None), None)
-        if best is not None:
-            break
-        tried.append(degree)
-    least = time_limit if best is None else recipe_cost(analysis.shape, best).time
-    fixed = certified_cost(analysis.shape, 1, False).time + WEIGHTING + SEARCHING
-    may_gain = least > fixed and not analysis.differentiable
-    for degree in reversed(tried) if may_gain else ():
-        weighted = list(_weighted(forecast, degree, target))
-        if not weighted:
-            break
-        times = [recipe_cost(analysis.shape, recipe).time for recipe in weighted]
-        if min(times) <= least:
-            least, best = min(times), weighted[times.index(min(times))]
-    return best
-
-
-def _relative(
-    forecast: Forecast, target: float, least_degree: int, time_limit: float, candidate: Recipe | None
-) -> Recipe | None:
-    """A recipe with an error relative to exp, if it costs less than the candidate; else the candidate.
-
-    It takes milliseconds to make such a polynomial, so it is computed only if it may save more than that.
-    """
-    analysis, d = forecast.analysis, forecast.analysis.frame.width
-    most = time_limit if candidate is None else recipe_cost(analysis.shape, candidate).time
-    share = target / max(number(analysis.values.widest.max()), target)
-    largest_error = largest_relative_error(share)
-    degree = max(least_degree, 1)
-    while most > SMALLEST_SAVING and degree <= LARGEST_DEGREE:
-        rank = math.comb(d + degree, degree)
-        if rank > LARGEST_RANK or certified_cost(analysis.shape, rank, False).time > most:
-            break
-        if forecast.least_rounding(degree, rank) > target:
-            break
-        polynomial = relative_minimax(degree, analysis.radius, largest_error)
-        if polynomial is not None and polynomial.relative is not None:
-            if polynomial.relative <= largest_error:
-                recipe = _kept(forecast, polynomial, None, target, True)
-                cheaper = recipe is not None and recipe_cost(analysis.shape, recipe).time < most
-                return recipe if cheaper else candidate
-            if polynomial.relative > 2 * largest_error:
-                break  # because the coefficients are rounded, which a higher degree does not change
-        degree += 1
-    return candidate
-
-
-def _weighted(forecast: Forecast, degree: int, target: float) -> Iterator[Recipe]:
-    """Recipes of a degree that keep the target with a second pass for their certificate: as narrow as they can be.
-
-    The largest of d_v squares is at most their sum, so that a column for each of them lowers the forecast by sqrt(d_v)
-    at most, at order 2. Where that is not enough, such a pass is not forecast, which takes milliseconds.
-    """
-    analysis, d = forecast.analysis, forecast.analysis.frame.width
-    rank, narrow_enough = math.comb(d + degree, degree), False
-    within = target * math.sqrt(analysis.shape.d_v)
-    for columns in sorted({1, analysis.shape.d_v}):
-        if (
-            columns > 1
-            and forecast.error(
-                taylor(degree), rank, torch.float64, True, Weighting(taylor(degree).weighted_levels[-1], 1)
-            )
-            > within
-            and not forecast.moments_in_reach(degree, rank, within, True, 1)
-        ):
-            return
-        for polynomial in _polynomials(forecast, degree, rank, target, True, columns):
-            for level in polynomial.weighted_levels:
-                if math.comb(d + level, level) > LARGEST_RANK:
-                    continue
-                kept = _kept(forecast, polynomial, Weighting(level, columns), target, True)
-                if kept is not None:
-                    narrow_enough = True
-                    yield kept
-        if narrow_enough:
-            return
-
-
-def recipe_cost(shape: Shape, recipe: Recipe) -> Cost:
-    """The cost of a recipe, including the passes of its certificate."""
-    wide, weighting = recipe.dtype == torch.float64, recipe.weighting
-    cost = certified_cost(shape, recipe.index_set.rank, wide)
-    if weighting is None:
-        return cost
-    extra = weighting_cost(shape, recipe.index_set.dimension, weighting.level, weighting.columns, wide)
-    return Cost(cost.flops + extra.flops, cost.bytes + extra.bytes, cost.time + extra.time)
-
-
-def _uneven(analysis: Analysis) -> bool:
-    """Whether some coordinates matter much less than others, so that a set shaped by the amplitudes may pay."""
-    b = amplitudes(analysis)
-    least, most, total = numbers(torch.stack([b.min(), b.max(), b.sum()]))
-    return bool(least < 0.25 * most and total < LARGEST_RADIUS)
-
-
-def _greedy(forecast: Forecast, target: float, rank: int) -> IndexSet | None:
-    """The smallest set shaped by the amplitudes, by steps of 3/4 below `rank`, whose forecast keeps the target."""
-    alphas = greedy_alphas(numbers(amplitudes(forecast.analysis)), min(rank, 1 << 14))
-    alphas = alphas[alphas.sum(1) <= LARGEST_DEGREE]
-    best, size = 0, min(rank - 1, len(alphas)) * 3 // 4
-    while size >= 1 and forecast.greedy_error(alphas[:size], torch.float64) <= target:
-        best, size = size, size * 3 // 4
-    return downward_closed(alphas[:best]) if best else None
 
 
 def polynomial_plan(forecast: Forecast, recipe: Recipe, tolerance: float, exact: Cost) -> Plan:
@@ -298,8 +143,8 @@ def polynomial_plan(forecast: Forecast, recipe: Recipe, tolerance: float, exact:
         series = "Taylor" if recipe.polynomial.factor is None else f"Chebyshev, weight s^{recipe.polynomial.moment}"
         series = series if recipe.polynomial.relative is None else "minimax, relative to exp"
         kind = f"total degree {index_set.degree} ({series})"
-        error = forecast.error(recipe.polynomial, index_set.rank, recipe.dtype, True, recipe.weighting)
-    forecast.forget_samples()
+        error = forecast.error(recipe.polynomial, recipe.dtype, True, recipe.weighting)
+    forecast.sample.forget_tuples()
     fewer = exact.flops / cost.flops
     beside = f"{fewer:.3g} times fewer" if fewer >= 1 else f"{1 / fewer:.3g} times more"
     why = (

@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from separatrix.attention.call import Positions
 from separatrix.attention.exact.torch.kronecker_rows import chunks
 from separatrix.attention.exact.torch.schedule import Box, boxes
-from separatrix.attention.positions import Positions
 from separatrix.attention.reference import allowed_tuples
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from separatrix.attention.call import Positions, Range
 from separatrix.attention.exact.torch.kronecker_rows import Chunk
 from separatrix.attention.exact.torch.schedule import Box
-from separatrix.attention.positions import Positions, Range
 
 
 class Contested:

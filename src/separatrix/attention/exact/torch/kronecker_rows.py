@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from torch import Tensor, mul
 
+from separatrix.attention.call import Range
 from separatrix.attention.exact.torch.schedule import Box
-from separatrix.attention.positions import Range
 
 
 class Chunk(NamedTuple):

@@ -25,13 +25,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from separatrix.attention.call import Call, Gradients
+from separatrix.attention.call import Call, Gradients, Range
 from separatrix.attention.exact.incoming_rows import IncomingRows
 from separatrix.attention.exact.torch.contested import Contested
 from separatrix.attention.exact.torch.kronecker_rows import Chunk, KroneckerRows, chunks
 from separatrix.attention.exact.torch.overflow import needs_no_shift
 from separatrix.attention.exact.torch.tiling import PARTS, Tiling, split_of, tiling_of
-from separatrix.attention.positions import Range
 
 
 def _weights(call: Call, chunk: Chunk) -> Tensor:

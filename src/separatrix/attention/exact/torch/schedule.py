@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
 
-from separatrix.attention.positions import Positions, Range
+from separatrix.attention.call import Positions, Range
 
 _LAUNCH = 1 << 16
 """How many scores are computed in the time that PyTorch takes to launch the operations on a chunk."""

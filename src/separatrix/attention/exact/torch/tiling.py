@@ -8,10 +8,9 @@ from itertools import pairwise
 import torch
 
 from separatrix.attention.arithmetic.rounding import Summation, block_gradient_sum, block_sum
-from separatrix.attention.call import Call
+from separatrix.attention.call import Call, Range
 from separatrix.attention.exact.torch.kronecker_rows import chunks
 from separatrix.attention.exact.torch.schedule import Box, boxes
-from separatrix.attention.positions import Range
 
 _BLOCK = {"cpu": 1 << 21}
 """The bytes of a block of scores: on the CPU, half of the second-level caches of two cores."""

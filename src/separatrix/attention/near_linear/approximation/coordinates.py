@@ -17,6 +17,7 @@ r"""The coordinates in which scores are expanded: transformations that do not ch
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -61,12 +62,12 @@ class Frame:
     dtype: torch.dtype
     basis: Basis | None = None
 
-    @property
+    @cached_property
     def width(self) -> int:
         """d', the number of coordinates."""
         return self.largest[0].shape[-1]
 
-    @property
+    @cached_property
     def only_scales(self) -> bool:
         """Whether coordinates are entries times factors: all are kept, none is shifted, none is in another basis."""
         return self.basis is None and self.shift is None and len(self.kept) == self.dimension

@@ -53,11 +53,11 @@ class IndexSet:
     last: Array
     parents: Array
 
-    @property
+    @cached_property
     def rank(self) -> int:
         return len(self.alphas)
 
-    @property
+    @cached_property
     def degree(self) -> int:
         return len(self.levels) - 1
 

@@ -29,7 +29,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -71,7 +71,7 @@ class Polynomial:
             return None
         return self.relative / (1 + math.sqrt(1 - self.relative**2)) * (1 + _ROUNDING)
 
-    @property
+    @cached_property
     def degree(self) -> int:
         return len(self.coefficients) - 1
 
@@ -177,6 +177,7 @@ def _tail(
     return total
 
 
+@cache
 def taylor(degree: int) -> Polynomial:
     """The Taylor polynomial, with the largest even moment it has.
 

@@ -28,6 +28,7 @@ from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.gradient_certificate import GradientCertificate
 from separatrix.attention.near_linear.plan import Plan, Recipe, Weighting
 from separatrix.attention.near_linear.planner import (
+    NOTHING_TO_ATTEND,
     cheapest_recipe,
     exact_plan,
     out_of_reach,
@@ -113,10 +114,9 @@ def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> 
 def _empty(call: Call, tolerance: float) -> Certified:
     """The output of a call without keys to attend to: zeros, which have no error."""
     out, lse = exact_attention(call)
-    plan = Plan("exact", None, None, None, 0.0, 0.0, 0.0, "there is nothing to attend")
     per_query, none = torch.zeros_like(lse, dtype=torch.float64), (0.0,) * len(call.keys)
     gradient = GradientCertificate(per_query, none, none) if call.wants_gradient else None
-    return Certified(out, lse, Certificate(0.0, 0.0, 0.0, 0.0, per_query, gradient), plan, tolerance)
+    return Certified(out, lse, Certificate(0.0, 0.0, 0.0, 0.0, per_query, gradient), NOTHING_TO_ATTEND, tolerance)
 
 
 def _near_linear(run: PolynomialRun, certificate: Certificate, plan: Plan, tolerance: float) -> Certified:

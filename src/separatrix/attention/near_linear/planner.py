@@ -35,6 +35,8 @@ from separatrix.errors import ArgumentError, SeparatrixError
 
 SMALLEST_SAVING = 3e7
 """The time, in the unit of `cost`, above which a polynomial whose error is relative to exp is looked for."""
+NOTHING_TO_ATTEND = Plan("exact", None, None, None, 0.0, 0.0, 0.0, "there is nothing to attend")
+"""The plan of a call without queries, or without keys to attend to."""
 
 
 def plan_call(call: Call, tolerance: float, method: str) -> tuple[InputBounds, Forecast | None, Plan]:

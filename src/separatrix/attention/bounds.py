@@ -92,6 +92,11 @@ def product_of(factors: Sequence[Tensor]) -> Tensor:
     return result
 
 
+def product_without(m: int, factors: Sequence[Tensor]) -> Tensor:
+    """The product of all factors except the m-th; ones if there is no other."""
+    return product_of([torch.ones_like(factors[m]), *factors[:m], *factors[m + 1 :]])
+
+
 def extremes(sets: Sequence[Tensor], masks: Sequence[Tensor | None]) -> Tensor:
     """The extremes (2, sets, H, d) over the unmasked tokens of each set (H, L_m, d), in float64: least first.
 
@@ -279,7 +284,7 @@ class ValueRange:
     def others(self) -> tuple[Tensor, ...]:
         """For each set the largest product of the magnitudes of all other value sets, over the columns, (H,)."""
         magnitudes = self.ends.abs().amax(0).unbind(0)
-        return tuple(_without(m, magnitudes) for m in range(len(magnitudes)))
+        return tuple(product_without(m, magnitudes).amax(1) * SLACK for m in range(len(magnitudes)))
 
     def in_range(self, dtype: torch.dtype) -> bool:
         """Whether there is no overflow, and the absolute errors of subnormal numbers are negligible."""
@@ -308,12 +313,3 @@ def value_range(values: Sequence[Tensor], masks: Sequence[Tensor]) -> ValueRange
     varied = (ends[0] < ends[1]).any(0)
     width = (high - low) * SLACK + 4 * len(values) * 2.0**-53 * magnitude * varied
     return ValueRange(magnitude, width, ends, log_low, log_high)
-
-
-def _without(m: int, magnitudes: Sequence[Tensor]) -> Tensor:
-    """The maximum over the columns of the product of the magnitudes (H, d_v) of all sets except m, (H,)."""
-    product = torch.ones_like(magnitudes[m])
-    for other, magnitude in enumerate(magnitudes):
-        if other != m:
-            product = product * magnitude
-    return product.amax(1) * SLACK

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from separatrix.attention.arguments import CallOptions
 from separatrix.attention.arithmetic.assumptions import LOG
-from separatrix.attention.arithmetic.device_reads import number, truth
+from separatrix.attention.arithmetic.device_reads import largest_number, number, truth
 from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
 from separatrix.attention.bounds import check_readable
 from separatrix.attention.call import Call
@@ -162,7 +162,7 @@ def _exact(call: Call, rounding: ExactRounding, plan: Plan, tolerance: float) ->
             " a wider dtype, or multiply the values by a power of two."
         )
     per_query, gradient = rounding.per_query, rounding.gradient
-    worst = number(per_query.max()) if per_query.numel() else 0.0
+    worst = largest_number(per_query)
     computed, lse = lse, lse if call.query.dtype == torch.float64 else lse.float()
     of_logarithm = _lse_rounding(computed)
     lse_error = rounding.lse_error + of_logarithm

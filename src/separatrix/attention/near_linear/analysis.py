@@ -21,7 +21,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.device_reads import number, truth
+from separatrix.attention.arithmetic.device_reads import largest_number, number, truth
 from separatrix.attention.arithmetic.rounding import Summing, expanded_gradient_sum, expanded_sum
 from separatrix.attention.bounds import (
     SLACK,
@@ -78,7 +78,7 @@ class Analysis:
     def entry_bound(self) -> float:
         """B: the largest magnitude in the query and the keys."""
         largest = input_bounds(self.call).largest
-        return number(largest.max()) if largest.numel() else 0.0
+        return largest_number(largest)
 
 
 def analyse(call: Call, differentiable: bool = False, bounds: InputBounds | None = None) -> Analysis:
@@ -138,7 +138,7 @@ def _analyse(call: Call, frame: Frame, values: ValueRange, differentiable: bool)
     moved = None if frame.basis is None else drift(call, frame)
     if moved is not None:  # coordinates computed again, in other chunks, are rounded otherwise
         radii = radii + 2 * moved
-    radius = number(radii.max()) if radii.numel() else 0.0
+    radius = largest_number(radii)
     return Analysis(call, shape, frame, norms, radii, radius, values, moved, differentiable, backend_of(call))
 
 

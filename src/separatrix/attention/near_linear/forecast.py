@@ -17,7 +17,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.device_reads import number, numbers
+from separatrix.attention.arithmetic.device_reads import largest_number, number, numbers
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.near_linear.analysis import (
@@ -169,7 +169,7 @@ class Forecast:
     @cached_property
     def _heaviest(self) -> float:
         """The largest value over the mean of exp(s), for the query in the sample where that is largest."""
-        return _largest(self._share * self.analysis.values.largest)
+        return largest_number(self._share * self.analysis.values.largest)
 
     def _polynomials(
         self, degree: int, target: float, output_only: bool, columns: int | None = None
@@ -212,12 +212,12 @@ class Forecast:
         truncation, error, magnitude = self._truncation(polynomial, weighting)
         output = self._output_error(error, magnitude, degree, self.rank(degree), dtype)
         if output_only or not self.analysis.differentiable:
-            return _largest(output)
+            return largest_number(output)
         power = self.sample.mean_power(polynomial.moment)
         slope = polynomial.derivative_error(R, power, self._share)
         rounding = gradient_gamma(self.analysis, degree, self.rank(degree), dtype)
         slope_magnitude = polynomial.derivative_magnitude(R)
-        return _largest(self._gradient_error(output, truncation, magnitude, slope, slope_magnitude, rounding))
+        return largest_number(self._gradient_error(output, truncation, magnitude, slope, slope_magnitude, rounding))
 
     def _truncation(self, polynomial: Polynomial, weighting: Weighting | None) -> tuple[Tensor, Tensor, Tensor]:
         """The truncation errors of the weights and of the outputs, and the magnitude of the sums, in the sample.
@@ -253,7 +253,7 @@ class Forecast:
         tuples = math.prod(float(length) for length in analysis.shape.key_lengths)
         error = E / tuples * self._share * analysis.values.widest
         magnitude = torch.exp(self.sample.radii)
-        return _largest(self._output_error(error, magnitude, int(alphas.sum(1).max()), len(alphas), dtype))
+        return largest_number(self._output_error(error, magnitude, int(alphas.sum(1).max()), len(alphas), dtype))
 
     def moments_in_reach(
         self, degree: int, target: float, output_only: bool = False, columns: int | None = None
@@ -323,7 +323,3 @@ class Forecast:
         scores = values.widest * (slope + truncation) + output + 2 * values.largest * rounded * slope_magnitude
         by_values = torch.stack(values.others).amax(0).unsqueeze(1) * (2 * truncation + rounded * magnitude)
         return torch.maximum(output, torch.maximum(self._reach * scores, by_values))
-
-
-def _largest(x: Tensor) -> float:
-    return number(x.max()) if x.numel() else 0.0

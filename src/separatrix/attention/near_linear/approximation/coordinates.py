@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.device_reads import numbers, truth
-from separatrix.attention.bounds import SLACK, InputBounds
+from separatrix.attention.bounds import SLACK, InputBounds, product_without
 from separatrix.attention.call import Call
 from separatrix.errors import SeparatrixError
 
@@ -108,13 +108,10 @@ def reaches(frame: Frame) -> list[Tensor]:
     """The largest derivative of a score by an entry of the query (first) and of each key set, (H,) each."""
     bounds = []
     for m in range(len(frame.largest)):
-        others = torch.ones_like(frame.largest[0])
-        for other, largest in enumerate(frame.largest):
-            if other != m:
-                others = others * largest
+        product = product_without(m, frame.largest)
         if frame.basis is not None:
-            others = (frame.basis.matrix(m).abs() * others.unsqueeze(-1)).sum(1)
-        by_entry = frame.factors[m] * others * (1.0 if m else abs(frame.scale))
+            product = (frame.basis.matrix(m).abs() * product.unsqueeze(-1)).sum(1)
+        by_entry = frame.factors[m] * product * (1.0 if m else abs(frame.scale))
         most = by_entry.amax(1) if by_entry.shape[1] else by_entry.sum(1)
         bounds.append(most * SLACK * (1 + (len(frame.largest) + 4) * torch.finfo(frame.dtype).eps))
     return bounds

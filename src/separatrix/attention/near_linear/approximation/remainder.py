@@ -36,7 +36,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.polynomial.chebyshev import cheb2poly
 
-from separatrix.attention.arithmetic.device_reads import number
+from separatrix.attention.arithmetic.device_reads import largest_number
 from separatrix.attention.near_linear.approximation.minimax import minimax
 from separatrix.attention.near_linear.cost import LARGEST_DEGREE
 
@@ -141,8 +141,7 @@ def taylor_factor(degree: int, moment: int, radii: Tensor) -> Tensor:
     def one_plus(total: Tensor, share: float) -> Tensor:
         return ones.addcmul(total, radii, value=share)
 
-    largest = number(radii.max()) if radii.numel() else 0.0
-    return _tail(degree, moment, radii, largest, radii.new_full(radii.shape, 2.0), one_plus)
+    return _tail(degree, moment, radii, largest_number(radii), radii.new_full(radii.shape, 2.0), one_plus)
 
 
 def taylor_factor_of_number(degree: int, moment: int, radius: float) -> float:

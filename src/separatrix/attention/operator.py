@@ -12,7 +12,8 @@ from separatrix.attention.bounds import check_readable
 from separatrix.attention.call import check_call, flattened, grouped
 from separatrix.attention.certified import Certified, Sets, certify_call
 from separatrix.attention.duration import warn_if_long
-from separatrix.attention.exact.operators import exact_attention, fused_attention, plain_attention
+from separatrix.attention.exact.fused import fused_attention, plain_attention
+from separatrix.attention.exact.operators import exact_attention
 from separatrix.attention.exact.plain_tuples import plain_tuples
 from separatrix.attention.near_linear.plan import Plan
 from separatrix.attention.near_linear.planner import NOTHING_TO_ATTEND, plan_call

@@ -26,8 +26,8 @@ JOIN_RATES = {PLAIN: RATES[PLAIN], VALUES: 0.005, MIXED: 0.005}
 """The learning rate of each layer on joins, which the runs with seed 0 have chosen."""
 TASK_RATES: dict[SettingTask, dict[str, float]] = {
     "match": {PLAIN: RATES_ON_TASKS["match"][PLAIN], VALUES: 0.005, MIXED: 0.005},
-    "recall": {PLAIN: RATES_ON_TASKS["recall"][PLAIN], VALUES: 0.005, MIXED: 0.005},
-    "text": {PLAIN: RATES_ON_TASKS["text"][PLAIN], VALUES: 0.005, MIXED: 0.005},
+    "recall": {PLAIN: RATES_ON_TASKS["recall"][PLAIN], VALUES: 0.005, MIXED: 0.01},
+    "text": {PLAIN: RATES_ON_TASKS["text"][PLAIN], VALUES: 0.01, MIXED: 0.01},
 }
 """The learning rate of each layer on each task, which the runs with seed 0 have chosen."""
 

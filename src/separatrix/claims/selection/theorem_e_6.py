@@ -189,14 +189,14 @@ def _cells() -> Iterator[Cell]:
     errata=PROOF,
     neighbours=(*as_printed(PROOF), *sharper(FACTORS)),
     history=(
-        "Until 2026-11-17 the quotients of the induction were those of alpha, which are near 1 for every kappa and "
-        "eta, and only three steps had a wrong neighbour; c was delta / (1 - 2 delta), and epsilon was 1e-3. Now "
-        "each quotient compares how far a quantity moves with how far it may move, every step has a neighbour, c is "
-        "the right one, there are three values of epsilon, and the total number of steps is checked. The verdict did "
-        "not change.",
-        "Until 2026-11-18 the step across 1 / sqrt(T q) was cut off at that weight, and (S4) was judged below alpha* "
-        "too, at sizes up to T = 400 at which it happens to hold there. Both are errata now. The verdict did not "
-        "change.",
+        r"Until 2026-11-17 the quotients of the induction were those of $\alpha$, which are near 1 for every $\kappa$ "
+        r"and $\eta$, and only three steps had a wrong neighbour; $c$ was $\delta / (1 - 2 \delta)$, and $\epsilon$ "
+        "was $10^{-3}$. Now each quotient divides the change of a quantity by its largest allowed change, every step "
+        r"has a neighbour, $c$ is the correct bound, there are three values of $\epsilon$, and the total number of "
+        "steps is checked. The verdict did not change.",
+        r"Until 2026-11-18 the step across $1 / \sqrt{T q}$ was cut off at that weight, and (S4) was judged below "
+        r"$\alpha^\ast$ too, at sizes up to $T = 400$, at which it happens to hold. Both are errata now. The verdict "
+        "did not change.",
         "On 2026-11-18 the factors in the wrong neighbours of the steps were chosen again after the quotients had "
         "been seen.",
     ),

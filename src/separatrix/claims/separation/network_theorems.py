@@ -223,10 +223,10 @@ def fires(
         figures=figures,
         neighbours=TOO_FEW,
         history=(
-            "Until 2026-11-17 m was 4 log(n / delta), and the probability of failure with one sign vector had to be "
-            "above 0.5. When extreme parameters were added for which this probability is 1/2, it had to be above "
-            "0.4. Since neighbours must be near, m is 3.5 log(n / delta), and the probability must equal the one "
-            "that follows from counting signs.",
+            r"Until 2026-11-17 $m$ was $4 \log(n / \delta)$, and the probability of failure with one sign vector had "
+            "to be above 0.5. When extreme parameters were added for which this probability is 1/2, it had to be above "
+            r"0.4. Since neighbours must be near, $m$ is $3.5 \log(n / \delta)$, and the probability must equal that "
+            "computed by counting signs.",
         ),
         home=home,
     )

@@ -88,8 +88,8 @@ PROOF = (
         shown_by="power of T on the plateau",
         printed=r"Training takes $T^{2 - 2 \delta} / \eta$ steps.",
         right=r"It takes $T^{(2 + 2 c) / (1 - c)} / \eta$ steps with $c = \delta \sqrt{q} / (1 - \delta) < 1$, the "
-        r"bound of Lemma A.3, corrected. The $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta$ of Theorem E.6 and of "
-        r"Corollaries E.8, E.9 and E.16 is this with $\delta / (1 - 2 \delta)$, the false bound, for $c$.",
+        r"bound of Lemma A.3, corrected. Theorem E.6 and Corollaries E.8, E.9 and E.16 print $T^{(2 - 2 \delta) / (1 - "
+        r"3 \delta)} / \eta$, which is the same with the false bound $\delta / (1 - 2 \delta)$ in place of $c$.",
         why=r"The proof counts $T^{2 + 4 c / (1 - c)}$ steps, with $c$ the bound on the overlaps.",
     ),
     Erratum(

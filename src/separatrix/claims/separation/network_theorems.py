@@ -90,8 +90,8 @@ def judged(
 
 WIDTH = Erratum(
     printed=r"$m = O(\log(n / \delta))$.",
-    right=r"$m \ge C \log(n / \delta)$ with a constant that is large enough, as must be meant: $C \ge 1 / \log(4/3) = "
-    r"3.48$ (from the lemma's $1/10$ alone, $C \ge 9.5$ would be needed).",
+    right=r"$m \ge C \log(n / \delta)$ with a constant that is large enough, which must be the intended meaning: $C "
+    r"\ge 1 / \log(4/3) = 3.48$ (from the lemma's $1/10$ alone, $C \ge 9.5$ would be needed).",
     why=r"The value $m = 1$ is $O(\log(n / \delta))$, and then $F_{\text{exp}}$ is 0 with probability $3/4$ ($1/2$ "
     r"where $a_1$ is large); with $C = 1$ this probability is $(\delta / n)^{0.288}$, or $(\delta / n)^{0.693}$, "
     r"which is not $\delta / \text{poly}(n)$.",

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from separatrix.attention.arguments import CallOptions
 from separatrix.attention.arithmetic.assumptions import LOG
-from separatrix.attention.arithmetic.device_reads import number, truth
+from separatrix.attention.arithmetic.device_reads import largest_number, number, truth
 from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
 from separatrix.attention.bounds import check_readable
 from separatrix.attention.call import Call
@@ -28,6 +28,7 @@ from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.gradient_certificate import GradientCertificate
 from separatrix.attention.near_linear.plan import Plan, Recipe, Weighting
 from separatrix.attention.near_linear.planner import (
+    NOTHING_TO_ATTEND,
     cheapest_recipe,
     exact_plan,
     out_of_reach,
@@ -113,10 +114,9 @@ def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> 
 def _empty(call: Call, tolerance: float) -> Certified:
     """The output of a call without keys to attend to: zeros, which have no error."""
     out, lse = exact_attention(call)
-    plan = Plan("exact", None, None, None, 0.0, 0.0, 0.0, "there is nothing to attend")
     per_query, none = torch.zeros_like(lse, dtype=torch.float64), (0.0,) * len(call.keys)
     gradient = GradientCertificate(per_query, none, none) if call.wants_gradient else None
-    return Certified(out, lse, Certificate(0.0, 0.0, 0.0, 0.0, per_query, gradient), plan, tolerance)
+    return Certified(out, lse, Certificate(0.0, 0.0, 0.0, 0.0, per_query, gradient), NOTHING_TO_ATTEND, tolerance)
 
 
 def _near_linear(run: PolynomialRun, certificate: Certificate, plan: Plan, tolerance: float) -> Certified:
@@ -162,7 +162,7 @@ def _exact(call: Call, rounding: ExactRounding, plan: Plan, tolerance: float) ->
             " a wider dtype, or multiply the values by a power of two."
         )
     per_query, gradient = rounding.per_query, rounding.gradient
-    worst = number(per_query.max()) if per_query.numel() else 0.0
+    worst = largest_number(per_query)
     computed, lse = lse, lse if call.query.dtype == torch.float64 else lse.float()
     of_logarithm = _lse_rounding(computed)
     lse_error = rounding.lse_error + of_logarithm

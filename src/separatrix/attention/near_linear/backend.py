@@ -59,12 +59,11 @@ class NearLinearBackend(Protocol):
     """
 
     NAME: str
+    TOKENS_OF_A_LANE: int
+    """The largest number of tokens of a chunk whose monomials are added up in float32, before float64."""
 
     def takes(self, tensors: Sequence[Tensor], sets: int, columns: int) -> bool:
         """Whether the backend supports these tensors, for this number of key sets and columns."""
-
-    def lane_tokens(self, chunk: int, dtype: torch.dtype) -> int:
-        """The number of tokens that are added up in `dtype` before float64, if a chunk has `chunk` tokens."""
 
     def add(self, index_set: IndexSet, state: Tensor, x: Tensor, W: Tensor) -> None:
         """Add dB/dM to a state (H, rank, c) in float64, in place."""
@@ -158,4 +157,4 @@ def summing(backend: NearLinearBackend, call: Call, rank: int, dtype: torch.dtyp
     if call.positions.is_causal:
         return backend.scan_summing(call, rank)
     chunk = chunk_tokens(call.query.shape[0], rank, dtype == torch.float64)
-    return Summing(backend.lane_tokens(chunk, dtype), chunk)
+    return Summing(min(chunk, backend.TOKENS_OF_A_LANE) if dtype == torch.float32 else chunk, chunk)

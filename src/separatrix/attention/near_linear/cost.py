@@ -249,8 +249,8 @@ def _polynomial_bytes(shape: Shape, rank: int, size: int) -> float:
     return 2.0**18 + max(states + chunk, sample, certificate) + 48 * heads * shape.query_length
 
 
-CHUNK_BYTES = 3 << 24
-"""How many bytes the monomials of a chunk may take."""
+CHUNK_BYTES, CHUNK_TOKENS = 3 << 24, 12288
+"""How many bytes the monomials of a chunk may take, and the largest number of its tokens."""
 PIECE = 1 << 20
 """How many entries the certificate processes at once: they stay in cache for forty passes, and occupy all threads."""
 FORWARD_TOKENS = 512
@@ -265,7 +265,7 @@ def chunk_tokens(heads: int, rank: int, wide: bool) -> int:
     Their monomials stay in the last cache, and a product is long enough to be worth two threads.
     """
     fit = CHUNK_BYTES // (max(heads, 1) * rank * (8 if wide else 4))
-    return min(12288 if wide else 2048, max(64, fit // 64 * 64))
+    return min(CHUNK_TOKENS if wide else 2048, max(64, fit // 64 * 64))
 
 
 def causal_chunk(heads: int, rank: int, width: int) -> int:

@@ -17,7 +17,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.device_reads import number, numbers
+from separatrix.attention.arithmetic.device_reads import largest_number, number, numbers
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.near_linear.analysis import (
@@ -162,9 +162,14 @@ class Forecast:
         return relative_error(shape, width, degree, rank, Summing(1, 1 << 62), torch.float64) * self._heaviest
 
     @cached_property
+    def _share(self) -> Tensor:
+        """1 over the mean of exp(s), (H, queries)."""
+        return self.sample.mean_power(0)
+
+    @cached_property
     def _heaviest(self) -> float:
         """The largest value over the mean of exp(s), for the query in the sample where that is largest."""
-        return _largest(self.sample.mean_power(0) * self.analysis.values.largest)
+        return largest_number(self._share * self.analysis.values.largest)
 
     def _polynomials(
         self, degree: int, target: float, output_only: bool, columns: int | None = None
@@ -207,12 +212,12 @@ class Forecast:
         truncation, error, magnitude = self._truncation(polynomial, weighting)
         output = self._output_error(error, magnitude, degree, self.rank(degree), dtype)
         if output_only or not self.analysis.differentiable:
-            return _largest(output)
+            return largest_number(output)
         power = self.sample.mean_power(polynomial.moment)
-        slope = polynomial.derivative_error(R, power, self.sample.mean_power(0))
+        slope = polynomial.derivative_error(R, power, self._share)
         rounding = gradient_gamma(self.analysis, degree, self.rank(degree), dtype)
         slope_magnitude = polynomial.derivative_magnitude(R)
-        return _largest(self._gradient_error(output, truncation, magnitude, slope, slope_magnitude, rounding))
+        return largest_number(self._gradient_error(output, truncation, magnitude, slope, slope_magnitude, rounding))
 
     def _truncation(self, polynomial: Polynomial, weighting: Weighting | None) -> tuple[Tensor, Tensor, Tensor]:
         """The truncation errors of the weights and of the outputs, and the magnitude of the sums, in the sample.
@@ -226,10 +231,10 @@ class Forecast:
                 truncation = polynomial.factors(R, (weighting.level + partner) // 2)
                 error = truncation * self.sample.spread(weighting, partner)
             else:
-                if polynomial.variation is None:
+                if polynomial.relative is None:
                     truncation = polynomial.factors(R) * self.sample.mean_power(polynomial.moment)
                 else:
-                    truncation = R.new_full((), polynomial.variation)
+                    truncation = R.new_full((), polynomial.variation)  # type: ignore[arg-type]
                 error = truncation * self.analysis.values.widest
             self._last = (polynomial, weighting, (truncation, error, polynomial.magnitude(R)))
         return self._last[2]
@@ -246,9 +251,9 @@ class Forecast:
         query = torch.gather(analysis.call.query, 1, rows)
         E = greedy_error(query, analysis.frame, alphas, amplitudes(analysis), self.key_powers)
         tuples = math.prod(float(length) for length in analysis.shape.key_lengths)
-        error = E / tuples * self.sample.mean_power(0) * analysis.values.widest
+        error = E / tuples * self._share * analysis.values.widest
         magnitude = torch.exp(self.sample.radii)
-        return _largest(self._output_error(error, magnitude, int(alphas.sum(1).max()), len(alphas), dtype))
+        return largest_number(self._output_error(error, magnitude, int(alphas.sum(1).max()), len(alphas), dtype))
 
     def moments_in_reach(
         self, degree: int, target: float, output_only: bool = False, columns: int | None = None
@@ -301,7 +306,7 @@ class Forecast:
 
     def _output_error(self, error: Tensor, magnitude: Tensor, degree: int, rank: int, dtype: torch.dtype) -> Tensor:
         """The error of the outputs of the sample from that of truncation and from the magnitudes of the sums."""
-        rounding = 2 * gamma(self.analysis, degree, rank, dtype) * magnitude * self.sample.mean_power(0)
+        rounding = 2 * gamma(self.analysis, degree, rank, dtype) * magnitude * self._share
         return error + rounding * self.analysis.values.largest
 
     def _gradient_error(
@@ -314,11 +319,7 @@ class Forecast:
         rounding: float,
     ) -> Tensor:
         """The largest of the errors of outputs and of gradients, from those of the sums of P and of P'."""
-        values, rounded = self.analysis.values, rounding * self.sample.mean_power(0)
+        values, rounded = self.analysis.values, rounding * self._share
         scores = values.widest * (slope + truncation) + output + 2 * values.largest * rounded * slope_magnitude
         by_values = torch.stack(values.others).amax(0).unsqueeze(1) * (2 * truncation + rounded * magnitude)
         return torch.maximum(output, torch.maximum(self._reach * scores, by_values))
-
-
-def _largest(x: Tensor) -> float:
-    return number(x.max()) if x.numel() else 0.0

@@ -9,7 +9,7 @@ import math
 
 import torch
 
-from separatrix.attention.arithmetic.device_reads import number
+from separatrix.attention.arithmetic.device_reads import largest_number
 from separatrix.attention.bounds import InputBounds, input_bounds
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.analysis import Analysis, analyse, sizes_of, turned
@@ -35,6 +35,8 @@ from separatrix.errors import ArgumentError, SeparatrixError
 
 SMALLEST_SAVING = 3e7
 """The time, in the unit of `cost`, above which a polynomial whose error is relative to exp is looked for."""
+NOTHING_TO_ATTEND = Plan("exact", None, None, None, 0.0, 0.0, 0.0, "there is nothing to attend")
+"""The plan of a call without queries, or without keys to attend to."""
 
 
 def plan_call(call: Call, tolerance: float, method: str) -> tuple[InputBounds, Forecast | None, Plan]:
@@ -191,8 +193,7 @@ def exact_plan(call: Call, bounds: InputBounds, why: str) -> Plan:
     """The plan of exact attention, for the reason `why`."""
     exact = exact_cost(sizes_of(call), call.query.dtype == torch.float64)
     unit, magnitude = torch.finfo(call.query.dtype).eps, bounds.values.magnitude
-    largest = number(magnitude.max()) if magnitude.numel() else 0.0
-    return Plan("exact", None, None, None, 64 * unit * largest, exact.flops, exact.bytes, why)
+    return Plan("exact", None, None, None, 64 * unit * largest_number(magnitude), exact.flops, exact.bytes, why)
 
 
 def out_of_reach(analysis: Analysis, tolerance: float) -> SeparatrixError:

@@ -51,7 +51,7 @@ from separatrix.attention.bounds import finite_extremes, largest_magnitudes
 from separatrix.attention.call import Call, flattened
 from separatrix.attention.exact.backend import exact_backend, require_proved
 from separatrix.attention.exact.balance import log2_abs, times_power
-from separatrix.attention.exact.operators import is_fused
+from separatrix.attention.exact.fused import is_fused
 from separatrix.errors import SeparatrixError
 
 Sets = Tensor | Sequence[Tensor]

@@ -207,7 +207,7 @@ def test_a_mask_with_a_prefix(options):
     with pytest.raises(ArgumentError, match="attn_mask: expected None or the causal mask"):
         encoder_layer(x, src_mask=prefix_mask(3), is_causal=True)
     torch._dynamo.reset()
-    with pytest.raises(Exception, match="attn_mask: expected is_causal=True with a mask inside torch.compile"):
+    with pytest.raises(Exception, match=r"attn_mask: expected is_causal=True with a mask inside torch.compile"):
         torch.compile(encoder_layer, backend="eager")(x, src_mask=prefix_mask(3))
 
 

@@ -40,6 +40,8 @@ SCORES = {"cpu": 1 << 18}
 _SCORES_ELSEWHERE = 1 << 24
 ROWS = 64
 """The largest number of queries in a block: with more, a causal mask would hide a larger part of the scores."""
+_LAUNCH = 1 << 16
+"""The number of scores that are computed in the time in which PyTorch launches the operations of a block."""
 
 __all__ = [
     "NAME",
@@ -105,8 +107,14 @@ def blocks(call: Call, most_rows: int = ROWS) -> Iterator[Block]:
     """The blocks of a call, of at most this many queries: a pure function of its shapes, positions and device."""
     (heads, length, d), positions = call.query.shape, call.positions
     room = SCORES.get(call.query.device.type, _SCORES_ELSEWHERE)
-    # A window leaves a query few keys, and a block visits those of all its queries.
-    rows = min([most_rows, *(max(window, 8) for window in positions.windows if window is not None)])
+    reaches = positions.reaches(call.key_lengths)
+
+    def cost(rows: int) -> int:
+        """A window leaves a query few keys, and a block visits those of all its queries."""
+        tuples = math.prod(min(reach + rows - 1, n) for reach, n in zip(reaches, call.key_lengths, strict=True))
+        return -(-length // rows) * (_LAUNCH + rows * tuples)
+
+    rows = min((1 << power for power in range(most_rows.bit_length())), key=cost)
     for first, stop in pieces(length, rows):
         keys = tuple(
             (positions.visible(m, first, n)[0], positions.visible(m, stop - 1, n)[1])

@@ -85,13 +85,8 @@ def exact_error_bound(
     keys: Sets,
     values: Sets,
     *,
-    is_causal: bool = False,
-    query_offset: int = 0,
-    key_masks: Tensor | Sequence[Tensor | None] | None = None,
-    windows: int | Sequence[int | None] | None = None,
-    scale: float | None = None,
-    enable_gqa: bool = False,
     return_lse: bool = False,
+    **options: Unpack[CallOptions],
 ) -> Tensor | tuple[Tensor, Tensor]:
     """A bound on the error of ``tensor_attention`` without a tolerance, for the same arguments.
 
@@ -100,11 +95,13 @@ def exact_error_bound(
     worst case over all ways in which roundings could fall, so that the error itself is mostly far below it.
 
     Args:
-        query: As in `tensor_attention`; so are all arguments that are not listed here.
+        query: As in `tensor_attention`.
         keys: As in `tensor_attention`.
         values: As in `tensor_attention`.
         return_lse: Also give a bound on the error of the log-sum-exp. At order 2 it changes the first bound as well,
             because PyTorch's fused attention, which gives no log-sum-exp, is then not used.
+        **options: `is_causal`, `query_offset`, `key_masks`, `windows`, `scale` and `enable_gqa`, as in
+            `tensor_attention`.
 
     Returns:
         A float64 tensor of shape (..., L_q): no entry of the output of a query is further from the exact one than this.
@@ -123,17 +120,7 @@ def exact_error_bound(
         >>> bound.shape, bool((bound < 1e-4).all())
         (torch.Size([2, 7]), True)
     """
-    given = check_arguments(
-        query,
-        keys,
-        values,
-        is_causal=is_causal,
-        query_offset=query_offset,
-        key_masks=key_masks,
-        windows=windows,
-        scale=scale,
-        enable_gqa=enable_gqa,
-    )
+    given = check_arguments(query, keys, values, **options)
     require_ieee_arithmetic()
     with torch.no_grad():
         out, lse = _bounds(flattened(given), fused=is_fused(given) and not return_lse)

@@ -156,23 +156,10 @@ def test_a_decoder_and_its_gradients(batch_first):
 
 @both_layouts
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"windows": 3, "sinks": 1},
-        {"distinct": True},
-        {"order": [2, 3], "key_bias": 1},
-        {"bound": 1.0, "form": "pairwise"},
-    ],
-    ids=str,
-)
-def test_order_3_in_an_encoder_layer(options, batch_first, training):
+def test_order_3_in_an_encoder_layer(batch_first, training):
     """The results of the layer alone, example by example, in PyTorch's layout."""
     encoder_layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 16, 0.0, batch_first=batch_first, dtype=torch.float64)
-    encoder_layer.self_attn = MultiheadTensorAttention(
-        WIDTH, HEADS, batch_first=batch_first, dtype=torch.float64, **options
-    )
+    encoder_layer.self_attn = MultiheadTensorAttention(WIDTH, HEADS, batch_first=batch_first, dtype=torch.float64)
     randomised(encoder_layer).train(training)
     attention = encoder_layer.self_attn.attention
     assert attention.order == 3
@@ -207,7 +194,7 @@ def test_a_mask_with_a_prefix(options):
     with pytest.raises(ArgumentError, match="attn_mask: expected None or the causal mask"):
         encoder_layer(x, src_mask=prefix_mask(3), is_causal=True)
     torch._dynamo.reset()
-    with pytest.raises(Exception, match=r"attn_mask: expected is_causal=True with a mask inside torch.compile"):
+    with pytest.raises(Exception, match="attn_mask: expected is_causal=True with a mask"):
         torch.compile(encoder_layer, backend="eager")(x, src_mask=prefix_mask(3))
 
 

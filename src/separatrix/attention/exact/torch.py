@@ -57,7 +57,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Block:
+class QueryBlock:
     """Some queries of some heads, the range of keys of each set that they may attend, and the lengths of a chunk."""
 
     heads: slice
@@ -102,7 +102,7 @@ class Block:
         return scores
 
 
-def blocks(call: Call, most_rows: int = ROWS) -> Iterator[Block]:
+def blocks(call: Call, most_rows: int = ROWS) -> Iterator[QueryBlock]:
     """The blocks of a call, of at most this many queries: a pure function of its shapes, positions and device."""
     (heads, length, d), positions = call.query.shape, call.positions
     room = SCORES.get(call.query.device.type, _SCORES_ELSEWHERE)
@@ -129,7 +129,7 @@ def blocks(call: Call, most_rows: int = ROWS) -> Iterator[Block]:
             sizes.insert(0, max(1, min(end - start, left)))
             left //= max(sizes[0], d)
         for head, last in pieces(heads, together):
-            yield Block(slice(head, last), (first, stop), keys, tuple(sizes))
+            yield QueryBlock(slice(head, last), (first, stop), keys, tuple(sizes))
 
 
 def _rows(call: Call) -> int:

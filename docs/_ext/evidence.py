@@ -21,7 +21,17 @@ from separatrix.claims.verdicts import judge
 from separatrix.errors import SeparatrixError
 from separatrix.lab.store import Store
 from separatrix.studies import load
-from separatrix.studies.learning.mechanisms import JOINING_ALIKE, LAYERED, LAYERS, MECHANISMS, RADII, SEPARATE
+from separatrix.studies.learning.join_stages import FACTS
+from separatrix.studies.learning.join_stages import STEPS as STAGE_STEPS
+from separatrix.studies.learning.mechanisms import (
+    FURTHER_LAYERS,
+    JOINING_ALIKE,
+    LAYERED,
+    LAYERS,
+    MECHANISMS,
+    RADII,
+    SEPARATE,
+)
 
 RECORDED = Path(__file__).resolve().parent / "evidence.json"
 TRIPLES, SIZES = "beyond/does-it-learn/triples-every-attention", "beyond/triples-by-training/over-n-and-m"
@@ -50,6 +60,8 @@ LARGER_FORMS = f"{_JOINS}/16-facts-other-forms"
 _SETTINGS = "beyond/layer-settings"
 BOTH_NORMS = f"{_SETTINGS}/both-norms"
 OTHER_TASKS = f"{BOTH_NORMS}-other-tasks"
+FURTHER = f"{_SETTINGS}/value-norm"
+STAGES = f"{_JOINS}/64-facts-in-stages"
 CLAIMS = (
     TRIPLES,
     SIZES,
@@ -70,6 +82,7 @@ CLAIMS = (
     *LARGER.values(),
     *(f"{_JOINS}/{count}-facts-against-two-layers" for count in LARGER),
     LARGER_FORMS,
+    STAGES,
     JOINS,
     JOINS_PRODUCT,
     JOINS_LAYERS,
@@ -90,6 +103,9 @@ CLAIMS = (
     OTHER_TASKS,
     f"{_SETTINGS}/learned-scale-other-tasks",
     f"{_SETTINGS}/layernorm-after-attention-other-tasks",
+    f"{_SETTINGS}/learning-rates-value-norm-and-mixed-orders",
+    FURTHER,
+    f"{_SETTINGS}/mixed-orders",
 )
 """The claims whose numbers the pages show."""
 
@@ -261,6 +277,17 @@ def larger_joins() -> str:
     return _table(["attention", *head], rows)
 
 
+def stages() -> str:
+    """Models that learn joins in stages: the accuracy after each stage, among its facts."""
+    stages = [f"{count} facts: accuracy after {steps:,} steps" for count, steps in zip(FACTS, STAGE_STEPS, strict=True)]
+    rows = [
+        [name.removesuffix(", both norms"), *(_spread(number(STAGES, f"{stage}, {name}"), 2) for stage in stages)]
+        for name in JOINING_ALIKE
+        if f"{stages[0]}, {name}" in recorded()[STAGES]["numbers"]
+    ]
+    return _table(["attention", *(stage.replace(": accuracy", ",") for stage in stages)], rows)
+
+
 def imports() -> str:
     """Joins over imports of a library: accuracies at equal steps and at equal CPU time."""
     rows = [
@@ -278,6 +305,8 @@ def layers() -> str:
     for name in LAYERS:
         on_tasks = [_spread(number(OTHER_TASKS, f"{task}: {what}, {name}"), digits) for task, what, digits in measures]
         rows.append([name, _spread(number(BOTH_NORMS, f"accuracy at equal steps, {name}"), 2), *on_tasks])
+    for name in FURTHER_LAYERS:
+        rows.append([name, _spread(number(FURTHER, f"accuracy at equal steps, {name}"), 2), *[""] * len(measures)])
     return _table(["layer", "joins of 8 facts", "triples", "recall", "text in nats"], rows)
 
 
@@ -328,6 +357,7 @@ _TABLES: Mapping[str, Callable[[], str]] = {
     "learned": learned,
     "short": short,
     "sizes": sizes,
+    "stages": stages,
     "verdicts": verdicts,
 }
 

@@ -22,6 +22,7 @@ EXPERIMENTS = {
     "beyond.join_by_hand",
     "beyond.join_imports",
     "beyond.join_imports_by_hand",
+    "beyond.join_stages",
     "beyond.language_model",
     "beyond.layer_settings",
     "beyond.learned",

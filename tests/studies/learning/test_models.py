@@ -15,6 +15,7 @@ from separatrix.errors import ArgumentError
 from separatrix.nn import TensorAttention
 from separatrix.studies.learning.compute import attention_flops, polynomial_flops, step_flops
 from separatrix.studies.learning.mechanisms import (
+    FURTHER_LAYERS,
     JOINING_ALIKE,
     LAYERED,
     LAYERS,
@@ -23,6 +24,7 @@ from separatrix.studies.learning.mechanisms import (
     AttentionKind,
     LinearAttention,
     MixedAttention,
+    ValueNormAttention,
     layer_of,
     mechanism,
 )
@@ -31,7 +33,7 @@ from separatrix.studies.learning.tasks.recall import Recall
 from separatrix.studies.learning.tasks.task import Task, TaskBatch
 from separatrix.studies.learning.tasks.text import text_task
 
-OTHERS = (JOINING_ALIKE | LAYERS | SEPARATE).items() - MECHANISMS.items()
+OTHERS = (JOINING_ALIKE | LAYERS | FURTHER_LAYERS | SEPARATE).items() - MECHANISMS.items()
 """The attentions of joins and of layer settings, whose head dimension is a multiple of 3."""
 
 
@@ -123,27 +125,38 @@ def test_linear_attention_is_the_function_of_its_projections() -> None:
 
 
 @pytest.mark.parametrize("norms", [(), ("qk_norm",), ("qk_norm", "head_norm")], ids=str)
-def test_mixed_attention_has_heads_of_order_2_and_then_of_order_3(norms: tuple[str, ...]) -> None:
-    layer = MixedAttention(12, 4, 0.7, norms, generator=generator()).double()
-    for gain in layer.gains.values():
+def test_mixed_attention_is_the_layer_with_orders_by_head(norms: tuple[str, ...]) -> None:
+    mixed = MixedAttention(12, 4, 0.7, norms, generator=generator()).double()
+    layer = TensorAttention(12, 4, [2, 2, 3, 3], scale=0.7, **dict.fromkeys(norms, True), dtype=torch.float64)
+    projections = {"q": layer.q_proj, "k1": layer.k_proj[0], "v1": layer.v_proj[0]}
+    projections |= {"k2": layer.k_proj[1], "v2": layer.v_proj[1]}
+    for name, projection in projections.items():
+        projection.load_state_dict(mixed.projections[name].state_dict())
+    layer.out_proj.load_state_dict(mixed.out_proj.state_dict())
+    gains = {"q": layer.q_gain, "k1": layer.k_gain[0], "k2": layer.k_gain[1]} if "qk_norm" in norms else {}
+    gains |= {"out": layer.out_gain} if "head_norm" in norms else {}
+    for name, gain in gains.items():
+        with torch.no_grad():
+            gain.copy_(torch.nn.init.normal_(mixed.gains[name], generator=generator(2)))
+    assert set(mixed.gains) == set(gains)
+    x = torch.randn(2, 5, 12, generator=generator(1), dtype=torch.float64)
+    torch.testing.assert_close(mixed(x, is_causal=True), layer(x, is_causal=True), rtol=0, atol=1e-12)
+
+
+def test_the_values_of_heads_are_normalised() -> None:
+    layer = ValueNormAttention(12, 4, 3, scale=0.7, generator=generator()).double()
+    for gain in layer.v_gain:
         torch.nn.init.normal_(gain, generator=generator(2))
     x = torch.randn(2, 5, 12, generator=generator(1), dtype=torch.float64)
-
-    def normalised(name: str, values: torch.Tensor, h: int) -> torch.Tensor:
-        if name not in layer.gains:
-            return values
-        return values / values.square().mean(-1, keepdim=True).sqrt() * layer.gains[name][3 * h : 3 * h + 3]
-
-    def head(name: str, h: int) -> torch.Tensor:
-        return normalised(name, layer.projections[name](x)[..., 3 * h : 3 * h + 3], h)
-
     heads = []
     for h in range(4):
-        sets = [(head("k1", h), head("v1", h))] + ([(head("k2", h - 2), head("v2", h - 2))] if h >= 2 else [])
-        keys, values = zip(*sets, strict=True)
-        out = reference.tensor_attention(head("q", h), keys, values, scale=0.7, is_causal=True)[0]
-        heads.append(normalised("out", out, h))
-    assert torch.allclose(layer(x, is_causal=True), layer.out_proj(torch.cat(heads, -1)), rtol=0, atol=1e-12)
+        q, k1, k2, v1, v2 = (
+            project(x)[..., 3 * h : 3 * h + 3] for project in (layer.q_proj, *layer.k_proj, *layer.v_proj)
+        )
+        gains = [gain[3 * h : 3 * h + 3] for gain in layer.v_gain]
+        values = [v / v.square().mean(-1, keepdim=True).sqrt() * gain for v, gain in zip((v1, v2), gains, strict=True)]
+        heads.append(reference.tensor_attention(q, [k1, k2], values, scale=0.7, is_causal=True)[0])
+    torch.testing.assert_close(layer(x, is_causal=True), layer.out_proj(torch.cat(heads, -1)), rtol=0, atol=1e-12)
 
 
 def test_mixed_attention_refuses_an_odd_number_of_heads() -> None:

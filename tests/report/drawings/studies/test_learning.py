@@ -15,6 +15,7 @@ from separatrix.studies.learning import (
     growth,
     join,
     join_alike,
+    join_stages,
     language_model,
     layer_settings,
     layer_settings_tasks,
@@ -28,7 +29,7 @@ from separatrix.studies.learning.mechanisms import JOINING, JOINING_ALIKE, LAYER
 from tests.report.drawings.drawn import check_data, check_figure, check_sentence
 
 RUNS = ["learning_curves", "learning_ends", "learning_compute"]
-JOINS = ["join_guessing", "join_longer", "join_rates", "join_time"]
+JOINS = ["join_guessing", "join_longer", "join_rates", "join_stages", "join_time"]
 SETTINGS = ["layer_rates", "layer_leads"]
 NAMES = [*RUNS, "learning_growth", "learning_bytes", "recall_radius", "learning_roads", *JOINS, *SETTINGS]
 
@@ -63,6 +64,11 @@ def results(name: str, task: str = "recall") -> tuple[CellResult, ...]:
             )
             for place, kind in enumerate(JOINING)
             for seed in (1, 2, 3)
+        )
+    if name == "join_stages":
+        accuracy = [[0.1 * stage + 0.01 * place for place in range(4)] for stage in range(4)]
+        return tuple(
+            CellResult({"attention": kind}, seed, {"accuracy": accuracy}) for kind in JOINING for seed in (1, 2)
         )
     if name in ("join_rates", "join_time"):
         return tuple(
@@ -110,8 +116,8 @@ def drawn(name: str, task: str = "recall") -> Drawing:
 def test_all_figures_are_listed_and_named_by_claims() -> None:
     ours = {name for name, draw in FIGURES.items() if draw.__module__.startswith(f"{learning.__name__}.")}
     assert ours == set(NAMES)
-    claims = (growth, join, join_alike, language_model, layer_settings, layer_settings_tasks, match, polynomial)
-    claims += (recall, runs, text)
+    claims = (growth, join, join_alike, join_stages, language_model, layer_settings, layer_settings_tasks, match)
+    claims += (polynomial, recall, runs, text)
     named = {figure for module in claims for value in vars(module).values() for figure in getattr(value, "figures", ())}
     assert named == ours
 
@@ -194,6 +200,15 @@ def test_joins_are_drawn_by_rate_and_time() -> None:
     assert (list(rates[name].x), list(rates[name].y)) == ([0.002, 0.01], pytest.approx([0.65, 0.73]))
     assert list(time[name].x) == pytest.approx([0, 10 * 0.0112, 20 * 0.0112])
     assert "order 3, both norms has 0.730" in drawn("join_time").text
+
+
+def test_joins_are_drawn_by_stage() -> None:
+    traces = {trace.name: trace for trace in drawn("join_stages").figure.data}
+    assert list(traces) == list(JOINING)
+    assert list(traces["order 3, both norms"].x) == [8, 16, 32, 64]
+    assert list(traces["order 3, both norms"].y) == pytest.approx([0.0, 0.11, 0.22, 0.33])
+    assert "among 64 facts" in drawn("join_stages").text
+    assert "order 3, both norms 0.33" in drawn("join_stages").text
 
 
 def test_layer_settings_are_drawn_by_rate_and_lead() -> None:

@@ -98,7 +98,15 @@ def kernels() -> str:
         else "They run on one thread, because this build of PyTorch does not share its threads."
     )
     other_names = "; ".join(other_architectures) or "none"
-    return f"{native_kernels.architecture}. {native_kernels.reason} {threads} Others: {other_names}."
+    return f"{native_kernels.architecture}. {native_kernels.reason} {threads} Others: {other_names}.{_amx_kernels()}"
+
+
+def _amx_kernels() -> str:
+    """What is known of the kernels that multiply tiles, if the library has them."""
+    library = native().library
+    if library is None or "avx512_amx" not in architectures(library):
+        return ""
+    return " The products of bfloat16 of avx512_amx are compiled and tested by emulation, but not yet run on hardware."
 
 
 def chosen_backends() -> str:

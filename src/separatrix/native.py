@@ -1,9 +1,9 @@
 """The kernels in C++: loads their library, chooses the architecture, and says why no kernels run.
 
 The library has a C interface (csrc/separatrix.h), is built beside this file or installed there, and is loaded when it
-is first needed. The environment variable SEPARATRIX_ISA names the architecture whose kernels run (avx512_bf16,
-avx512, avx2, baseline, neon), or ``none`` for plain PyTorch. This module does not import torch; `native_tensors` calls
-the kernels with tensors.
+is first needed. The environment variable SEPARATRIX_ISA names the architecture whose kernels run (avx512_amx,
+avx512_bf16, avx512, avx2, baseline, neon), or ``none`` for plain PyTorch. This module does not import torch;
+`native_tensors` calls the kernels with tensors.
 """
 
 from __future__ import annotations

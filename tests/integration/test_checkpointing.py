@@ -55,8 +55,7 @@ def compiled(layer: nn.Module, x: Tensor, **call: object) -> Tensor:
     def run(x: Tensor) -> Tensor:
         return checkpoint(layer, x, **call, use_reentrant=False)
 
-    # Attention to distinct tuples breaks the graph.
-    return torch.compile(run, backend="aot_eager", fullgraph=not layer.distinct)(x)
+    return torch.compile(run, backend="aot_eager", fullgraph=True)(x)
 
 
 WAYS = {

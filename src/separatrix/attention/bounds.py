@@ -226,10 +226,10 @@ def is_sound(x: Tensor) -> bool:
 
     If all entries are finite but their sum overflows, plain PyTorch returns False and the kernels return True.
     """
-    library = kernels_for(x)
-    if library is not None and x.dtype in _ANY_TYPE and (x.is_contiguous() or x.transpose(1, 2).is_contiguous()):
+    library, number_of_type = kernels_for(x), _ANY_TYPE.get(x.dtype)
+    if library is not None and number_of_type is not None and (x.is_contiguous() or x.transpose(1, 2).is_contiguous()):
         columns = x.shape[3]
-        return bool(library.separatrix_sound(_ANY_TYPE[x.dtype], x.numel() // columns, columns, x.data_ptr()))
+        return bool(library.separatrix_sound(number_of_type, x.numel() // columns, columns, x.data_ptr()))
     x = x.detach() if x.requires_grad else x
     total = x.sum(dtype=torch.float32 if x.dtype == torch.float16 else None)
     first = x.select(-1, 0)

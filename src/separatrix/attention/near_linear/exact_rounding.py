@@ -15,7 +15,7 @@ from separatrix.attention.bounds import SLACK, InputBounds, product_of
 from separatrix.attention.call import Call
 from separatrix.attention.exact.backend import exact_backend
 from separatrix.attention.exact.error_bound import Ends, backend_bounds
-from separatrix.attention.exact.torch.passes import lowest
+from separatrix.attention.exact.torch import lowest
 from separatrix.attention.near_linear.analysis import key_norms, query_radii, sizes_of
 from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.gradient_certificate import GradientCertificate, Weights, certify_gradient

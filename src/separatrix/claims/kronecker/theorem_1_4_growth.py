@@ -109,12 +109,12 @@ def _cells() -> Iterator[Cell]:
     history=(
         "Until 2026-11-17 the counted flops also had to equal those of the plan. They still do, but comparing our "
         "count with our plan says nothing about the theorem, so that this comparison no longer decides the verdict.",
-        "The tolerance was 3e-4 until the certificate covered gradients too. Since then, this tolerance needs a "
-        "different degree at n = 128 than at larger n at order 4, which says nothing about growth. The tolerance was "
-        "changed to 2e-4 after this was seen.",
-        "The tolerance was 2e-4 until plans no longer subtracted small means of the keys. Since then, this tolerance "
-        "needs a different degree for n <= 1024 than for larger n at order 2. The tolerance was changed to 1e-4 "
-        "after this was seen.",
+        r"The tolerance was $3 \cdot 10^{-4}$ until the certificate covered gradients too. Since then, this tolerance "
+        "needs another degree at $n = 128$ than at larger $n$ at order 4, which says nothing about growth. The "
+        r"tolerance was changed to $2 \cdot 10^{-4}$ after this was seen.",
+        r"The tolerance was $2 \cdot 10^{-4}$ until plans no longer subtracted small means of the keys. Since then, "
+        r"this tolerance needs another degree for $n \le 1024$ than for larger $n$ at order 2. The tolerance was "
+        "changed to $10^{-4}$ after this was seen.",
     ),
 )
 def linear_growth(cells: Sequence[CellResult], power: float = 1.0) -> Finding:

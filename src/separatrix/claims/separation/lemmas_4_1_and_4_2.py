@@ -8,15 +8,15 @@ enumerate all sign vectors at small n. Here delta = 0.01, and poly(n) is n.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 from typing import Any
 
 import torch
 
+from separatrix.claims.cell_grid import cell_grid, joined
 from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation import SoftmaxRegression
 from separatrix.separation.binomial import tails, total
@@ -147,12 +147,7 @@ def enumerated(n: int, seed: int) -> dict[str, float | int]:
     }
 
 
-def entry_cells() -> Iterator[Cell]:
-    for n in _LENGTHS:
-        yield entries.cell(seed=0, n=n)
-    for n in (4, 8, 13):
-        for seed in range(3):
-            yield enumerated.cell(seed=seed, n=n)
+entry_cells = joined(cell_grid(entries, {"n": _LENGTHS}), cell_grid(enumerated, {"n": (4, 8, 13), "seed": range(3)}))
 
 
 def split(cells: Sequence[CellResult]) -> tuple[list[CellResult], list[CellResult]]:
@@ -192,9 +187,9 @@ def _judged(right: bool, refuted: bool, bounded: bool, numbers: dict[str, float 
 
 
 _HISTORY = (
-    "Until 2026-11-17 the check counted the sign vectors at n = 4, 8 and 13 whose sums exceed the bounds; but the "
-    "bounds are above 1 there, so that no sum can exceed them. {0}. Probabilities are now computed exactly, for data "
-    "that make C = 1.4 too small."
+    "Until 2026-11-17 the check counted the sign vectors at $n = 4$, 8 and 13 whose sums exceed the bounds; but there "
+    "the bounds are above 1, so that no sum can exceed them. {0}. Probabilities are now computed exactly, for data for "
+    "which $C = 1.4$ is too small."
 )
 
 
@@ -213,7 +208,7 @@ _HISTORY = (
             "with entries of at most $n^{-0.61}$ in Part 2, which the data allow to be $n^{-0.6}$", {"power": "0.61"}
         ),
     ),
-    history=(_HISTORY.format("The wrong neighbour had C = 1.2, at n up to 10^6"),),
+    history=(_HISTORY.format("The wrong neighbour had $C = 1.2$, at $n$ up to $10^6$"),),
 )
 def lemma_4_1(cells: Sequence[CellResult], C: float = 2.0, power: str = "0.6", most: str = "2") -> Finding:
     """Check the proof's bounds on entries, squares and probabilities over all data, and data that refute a small C.
@@ -265,7 +260,8 @@ def lemma_4_1(cells: Sequence[CellResult], C: float = 2.0, power: str = "0.6", m
     ),
     history=(
         _HISTORY.format(
-            "The wrong neighbours were 0.72 for 1/4, which n = 2 alone rejects, and + with probability 3/4"
+            "The wrong neighbours were $0.72$ in place of $1/4$, which $n = 2$ alone rejects, and the sign $+$ with "
+            "probability $3/4$"
         ),
     ),
 )

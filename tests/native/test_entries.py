@@ -30,13 +30,15 @@ def drawn(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 def test_extremes(architecture: str, shape: tuple[int, ...], dtype: torch.dtype, masked: bool) -> None:
     x, mask = drawn(shape, dtype)
     hidden = (~mask if masked else torch.zeros_like(mask)).unsqueeze(-1)
-    least, most = extremes([x], [mask if masked else None])[:, 0]
+    ends = extremes([x, -x], [mask if masked else None, None])
+    least, most = ends[:, 0]
     if not shape[1]:
         assert least.isposinf().all()
         assert most.isneginf().all()
         return
     assert torch.equal(least, x.double().masked_fill(hidden, math.inf).amin(1))
     assert torch.equal(most, x.double().masked_fill(hidden, -math.inf).amax(1))
+    assert torch.equal(ends[:, 1], torch.stack([-x.double().amax(1), -x.double().amin(1)]))
 
 
 @pytest.mark.parametrize("place", [0, 1, 7, 8, 4095, 4096, 4999])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -51,6 +52,16 @@ def test_unprofitable_plans_are_not_computed(monkeypatch):
     assert sx.plan_attention(many[0], many[1], many[2], tolerance=1e-3).method == "exact"
     few = torch.rand(5, 5, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     assert sx.plan_attention(few[0], [few[1], few[2]], [few[3], few[4]], tolerance=1e-12, scale=20.0).method == "exact"
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("limit", [1e6, 3e6, 1e8, 1e15, math.inf])
+def test_the_affordable_rank_is_the_largest_within_the_limit(limit, is_causal):
+    shape = cost.Shape(2, 300, (300, 400), 4, 3, is_causal)
+    rank = cost.affordable_rank(shape, limit)
+    below, above = (cost.certified_cost(shape, max(math.floor(rank) + step, 1), False).time for step in (0, 1))
+    assert rank < 1 or below <= limit
+    assert above > limit or rank == cost.LARGEST_RANK
 
 
 def test_plans_are_deterministic():

@@ -32,7 +32,6 @@ from separatrix.attention.near_linear.approximation.coordinates import reaches
 from separatrix.attention.near_linear.approximation.greedy import greedy_error, key_powers
 from separatrix.attention.near_linear.approximation.monomials import Array
 from separatrix.attention.near_linear.approximation.remainder import Polynomial, least_chebyshev
-from separatrix.attention.near_linear.plan import Weighting
 from separatrix.attention.near_linear.sample import ScoreSample, draw_samples
 
 _LESS = 0.99
@@ -53,8 +52,8 @@ class Forecast:
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
         self._moments: dict[int, Tensor] = {}
-        self._spreads: dict[tuple[Weighting, int], Tensor] = {}
-        self._last: tuple[Polynomial, Weighting | None, tuple[Tensor, Tensor, Tensor]] | None = None
+        self._spreads: dict[tuple[int, int], Tensor] = {}
+        self._last: tuple[Polynomial, int, tuple[Tensor, Tensor, Tensor]] | None = None
 
     @cached_property
     def samples(self) -> list[ScoreSample]:
@@ -95,20 +94,14 @@ class Forecast:
         output = torch.cat([sample.output() for sample in self.samples], 1)
         return (output - self._deviation.centre.unsqueeze(1)).abs().amax(-1)
 
-    def spread(self, weighting: Weighting, partner: int) -> Tensor:
-        """Forecast sum_t |s_t|^p |v_t - o| over sum_t exp(s_t), as the certificate bounds it, (H, queries).
-
-        p is the mean of the level of the weighting and of its partner (see `Polynomial.partner`).
-        """
-        key = (weighting, partner)
-        if key not in self._spreads:
-            away, level = self._deviation, weighting.level
-            by_sample = [sample.weighted_squares(level, weighting.columns) for sample in self.samples]
-            squares = torch.cat(by_sample, 1).amax(-1)
-            total = torch.sqrt(self.mean_power(partner) * self.mean_power(level))
-            spread = torch.sqrt(self.mean_power(partner) * squares) * away.scale + total * self._distance
-            self._spreads[key] = torch.minimum(spread, total * self.analysis.values.widest)
-        return self._spreads[key]
+    def spread(self, moment: int, columns: int) -> Tensor:
+        """Forecast sum_t s_t^moment |v_t - o| over sum_t exp(s_t), as the certificate bounds it, (H, queries)."""
+        if (moment, columns) not in self._spreads:
+            power = self.mean_power(moment)
+            squares = torch.cat([sample.weighted_squares(moment, columns) for sample in self.samples], 1)
+            spread = torch.sqrt(power * squares) * self._deviation.scale + power * self._distance
+            self._spreads[moment, columns] = torch.minimum(spread, power * self.analysis.values.widest)
+        return self._spreads[moment, columns]
 
     def forget_samples(self) -> None:
         """Free the memory of the samples before a run; they are drawn again if needed."""
@@ -120,14 +113,14 @@ class Forecast:
         rank: int,
         dtype: torch.dtype,
         output_only: bool = False,
-        weighting: Weighting | None = None,
+        columns: int = 0,
     ) -> float:
-        """Forecast the certificate's total for a total-degree set; with a weighting, the total after the second pass.
+        """Forecast the certificate's total for a total-degree set, with columns of squared deviations or without.
 
         If gradients will be taken, it is the larger of the forecasts for output and gradients, unless `output_only`.
         """
         degree = polynomial.degree
-        truncation, error, magnitude = self._truncation(polynomial, weighting)
+        truncation, error, magnitude = self._truncation(polynomial, columns)
         output = self._output_error(error, magnitude, degree, rank, dtype)
         if output_only or not self.analysis.differentiable:
             return _largest(output)
@@ -137,24 +130,24 @@ class Forecast:
         slope_magnitude = polynomial.derivative_magnitude(self.sampled_radii)
         return _largest(self._gradient_error(output, truncation, magnitude, slope, slope_magnitude, rounding))
 
-    def _truncation(self, polynomial: Polynomial, weighting: Weighting | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _truncation(self, polynomial: Polynomial, columns: int) -> tuple[Tensor, Tensor, Tensor]:
         """The truncation errors of the weights and of the outputs, and the magnitude of the sums, in the samples.
 
         They are the same for all dtypes, and are cached for the most recent polynomial.
         """
-        if self._last is None or self._last[:2] != (polynomial, weighting):
+        if self._last is None or self._last[:2] != (polynomial, columns):
             radii = self.sampled_radii
-            if weighting is not None:
-                partner = polynomial.partner(weighting.level)
-                truncation = polynomial.factors(radii, (weighting.level + partner) // 2)
-                error = truncation * self.spread(weighting, partner)
+            if polynomial.variation is None:
+                factors = polynomial.factors(radii)
+                truncation = factors * self.mean_power(polynomial.moment)
             else:
-                if polynomial.variation is None:
-                    truncation = polynomial.factors(radii) * self.mean_power(polynomial.moment)
-                else:
-                    truncation = radii.new_full((), polynomial.variation)
-                error = truncation * self.analysis.values.widest
-            self._last = (polynomial, weighting, (truncation, error, polynomial.magnitude(radii)))
+                truncation = radii.new_full((), polynomial.variation)
+            error = (
+                factors * self.spread(polynomial.moment, columns)
+                if columns
+                else truncation * self.analysis.values.widest
+            )
+            self._last = (polynomial, columns, (truncation, error, polynomial.magnitude(radii)))
         return self._last[2]
 
     def greedy_error(self, alphas: Array, dtype: torch.dtype) -> float:
@@ -176,13 +169,12 @@ class Forecast:
         return least * self._heaviest
 
     def moments_in_reach(
-        self, degree: int, rank: int, target: float, output_only: bool = False, columns: int | None = None
+        self, degree: int, rank: int, target: float, output_only: bool = False, columns: int = 0
     ) -> list[int]:
         """The moments of the Chebyshev polynomials of a degree that may keep the target in float64.
 
         All others are certain to have a forecast above the target. They are even moments below the degree; if scores
-        are so small that no moment can lower the bound, there are none. If a number of columns of squared deviations is
-        given, the forecast is `error` with a weighting by these columns.
+        are so small that no moment can lower the bound, there are none.
         """
         analysis, R = self.analysis, self.sampled_radii
         moments = list(range(0, degree, 2)) if analysis.radius >= _SMALL_RADIUS else []
@@ -195,12 +187,12 @@ class Forecast:
         widest = analysis.values.widest
         least = [least_chebyshev(degree, m, analysis.radius) for m in moments]
         factors, slopes = (column_of(bounds) for bounds in zip(*least, strict=True))
-        if columns is None:
+        if not columns:
             power = torch.stack([self.mean_power(m) for m in moments])
             allowed = target / (widest * power)  # the largest factor within the target, or infinity
             error = factors * power * widest
         else:
-            power = torch.stack([self.spread(Weighting(m, columns), m) for m in moments])
+            power = torch.stack([self.spread(m, columns) for m in moments])
             allowed, error = target / power, factors * power
         exponents = column_of(moments)
         powers, e_R = R**exponents, torch.exp(R)

@@ -27,19 +27,17 @@ from separatrix.attention.near_linear.cost import (
     AFFORDABLE,
     LARGEST_DEGREE,
     LARGEST_RANK,
-    SEARCHING,
-    WEIGHTING,
     WORTH_PLANNING,
     Cost,
     Shape,
     basis_time,
     certified_cost,
     exact_cost,
+    moment_cost,
     planning_time,
-    weighting_cost,
 )
 from separatrix.attention.near_linear.forecast import Forecast
-from separatrix.attention.near_linear.plan import Plan, Recipe, Weighting
+from separatrix.attention.near_linear.plan import Plan, Recipe
 from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, MARGIN, in_reach, largest_relative_error
 from separatrix.errors import ArgumentError, SeparatrixError
 
@@ -95,10 +93,13 @@ def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.in
 
 
 def _polynomials(
-    forecast: Forecast, degree: int, rank: int, target: float, output_only: bool, columns: int | None = None
+    forecast: Forecast, degree: int, rank: int, target: float, output_only: bool, columns: int
 ) -> Iterator[Polynomial]:
     """Taylor's polynomial, and Chebyshev's with even weights, except those whose error exceeds the target."""
     yield taylor(degree)
+    beyond = math.comb(forecast.analysis.frame.width + degree, degree + 1)
+    if degree % 2 and not forecast.analysis.differentiable and beyond <= LARGEST_RANK:
+        yield taylor(degree, beyond=True)
     for moment in forecast.moments_in_reach(degree, rank, target, output_only, columns):
         yield chebyshev(degree, moment, forecast.analysis.radius)
 
@@ -148,31 +149,25 @@ def _dtype(analysis: Analysis, narrow: float, target: float) -> torch.dtype:
     return torch.float32 if keeps and not given_wide else torch.float64
 
 
-def _kept(
-    forecast: Forecast, polynomial: Polynomial, weighting: Weighting | None, target: float, output_only: bool
-) -> Recipe | None:
+def _kept(forecast: Forecast, polynomial: Polynomial, columns: int, target: float, output_only: bool) -> Recipe | None:
     """The recipe of a polynomial in the narrowest dtype whose forecast keeps the target; None if none does."""
     analysis, d = forecast.analysis, forecast.analysis.frame.width
     rank = math.comb(d + polynomial.degree, d)
-    if forecast.error(polynomial, rank, torch.float64, output_only, weighting) > target:
+    if forecast.error(polynomial, rank, torch.float64, output_only, columns) > target:
         return None
     dtype = torch.float64
     if not analysis.shape.is_causal:  # causal sums are always in float64, see `near_linear/causal`
-        narrow = forecast.error(polynomial, rank, torch.float32, output_only, weighting)
+        narrow = forecast.error(polynomial, rank, torch.float32, output_only, columns)
         dtype = _dtype(analysis, narrow, target)
-    return Recipe(total_degree(d, polynomial.degree), polynomial, dtype, weighting=weighting)
+    return Recipe(total_degree(d, polynomial.degree), polynomial, dtype, squares=columns)
 
 
 def _total_degree(
     forecast: Forecast, target: float, least_degree: int, time_limit: float, output_only: bool = False
 ) -> Recipe | None:
-    """The cheapest recipe of total degree whose forecast error is within the target.
-
-    The lowest degree that needs no second pass is looked for first, and then the degrees below it.
-    """
+    """The cheapest recipe of total degree whose forecast error is within the target."""
     analysis, d = forecast.analysis, forecast.analysis.frame.width
     best: Recipe | None = None
-    tried: list[int] = []
     for degree in range(least_degree, LARGEST_DEGREE + 1):
         rank = math.comb(d + degree, degree)
         if rank > LARGEST_RANK:
@@ -181,23 +176,21 @@ def _total_degree(
             break  # even in float32, and higher degrees cost more time
         if forecast.least_rounding(degree, rank) > target:
             break
-        polynomials = _polynomials(forecast, degree, rank, target, output_only)
-        kept = (_kept(forecast, polynomial, None, target, output_only) for polynomial in polynomials)
-        best = next((recipe for recipe in kept if recipe is not None), None)
-        if best is not None:
-            break
-        tried.append(degree)
-    least = time_limit if best is None else recipe_cost(analysis.shape, best).time
-    fixed = certified_cost(analysis.shape, 1, False).time + WEIGHTING + SEARCHING
-    may_gain = least > fixed and not analysis.differentiable
-    for degree in reversed(tried) if may_gain else ():
-        weighted = list(_weighted(forecast, degree, target))
-        if not weighted:
-            break
-        times = [recipe_cost(analysis.shape, recipe).time for recipe in weighted]
-        if min(times) <= least:
-            least, best = min(times), weighted[times.index(min(times))]
+        for columns in _columns(analysis):
+            polynomials = _polynomials(forecast, degree, rank, target, output_only, columns)
+            kept = [_kept(forecast, polynomial, columns, target, output_only) for polynomial in polynomials]
+            for recipe in kept:
+                time = math.inf if recipe is None else recipe_cost(analysis.shape, recipe).time
+                if time < time_limit or (best is None and time <= time_limit):
+                    best, time_limit = recipe, time
+            if any(recipe is not None for recipe in kept):
+                break
     return best
+
+
+def _columns(analysis: Analysis) -> list[int]:
+    """How many columns of squared deviations to try, from the cheapest. The bounds on gradients do not use them."""
+    return [0] if analysis.differentiable else sorted({0, 1, analysis.shape.d_v})
 
 
 def _relative(
@@ -221,7 +214,7 @@ def _relative(
         polynomial = relative_minimax(degree, analysis.radius, largest_error)
         if polynomial is not None and polynomial.relative is not None:
             if polynomial.relative <= largest_error:
-                recipe = _kept(forecast, polynomial, None, target, True)
+                recipe = _kept(forecast, polynomial, 0, target, True)
                 cheaper = recipe is not None and recipe_cost(analysis.shape, recipe).time < most
                 return recipe if cheaper else candidate
             if polynomial.relative > 2 * largest_error:
@@ -230,44 +223,15 @@ def _relative(
     return candidate
 
 
-def _weighted(forecast: Forecast, degree: int, target: float) -> Iterator[Recipe]:
-    """Recipes of a degree that keep the target with a second pass for their certificate: as narrow as they can be.
-
-    The largest of d_v squares is at most their sum, so that a column for each of them lowers the forecast by sqrt(d_v)
-    at most, at order 2. Where that is not enough, such a pass is not forecast, which takes milliseconds.
-    """
-    analysis, d = forecast.analysis, forecast.analysis.frame.width
-    rank, narrow_enough = math.comb(d + degree, degree), False
-    within = target * math.sqrt(analysis.shape.d_v)
-    for columns in sorted({1, analysis.shape.d_v}):
-        if (
-            columns > 1
-            and forecast.error(
-                taylor(degree), rank, torch.float64, True, Weighting(taylor(degree).weighted_levels[-1], 1)
-            )
-            > within
-            and not forecast.moments_in_reach(degree, rank, within, True, 1)
-        ):
-            return
-        for polynomial in _polynomials(forecast, degree, rank, target, True, columns):
-            for level in polynomial.weighted_levels:
-                if math.comb(d + level, level) > LARGEST_RANK:
-                    continue
-                kept = _kept(forecast, polynomial, Weighting(level, columns), target, True)
-                if kept is not None:
-                    narrow_enough = True
-                    yield kept
-        if narrow_enough:
-            return
-
-
 def recipe_cost(shape: Shape, recipe: Recipe) -> Cost:
-    """The cost of a recipe, including the passes of its certificate."""
-    wide, weighting = recipe.dtype == torch.float64, recipe.weighting
-    cost = certified_cost(shape, recipe.index_set.rank, wide)
-    if weighting is None:
+    """The cost of a recipe, including the sums of its certificate."""
+    wide, polynomial, index_set = recipe.dtype == torch.float64, recipe.polynomial, recipe.index_set
+    cost = certified_cost(shape, index_set.rank, wide)
+    if polynomial is None or polynomial.relative is not None:
         return cost
-    extra = weighting_cost(shape, recipe.index_set.dimension, weighting.level, weighting.columns, wide)
+    d, moment = index_set.dimension, polynomial.moment
+    monomials = math.comb(d + moment - 1, moment) if d else 1
+    extra = moment_cost(shape, monomials, recipe.squares, moment > index_set.degree, wide)
     return Cost(cost.flops + extra.flops, cost.bytes + extra.bytes, cost.time + extra.time)
 
 
@@ -298,7 +262,7 @@ def polynomial_plan(forecast: Forecast, recipe: Recipe, tolerance: float, exact:
         series = "Taylor" if recipe.polynomial.factor is None else f"Chebyshev, weight s^{recipe.polynomial.moment}"
         series = series if recipe.polynomial.relative is None else "minimax, relative to exp"
         kind = f"total degree {index_set.degree} ({series})"
-        error = forecast.error(recipe.polynomial, index_set.rank, recipe.dtype, True, recipe.weighting)
+        error = forecast.error(recipe.polynomial, index_set.rank, recipe.dtype, True, recipe.squares)
     forecast.forget_samples()
     fewer = exact.flops / cost.flops
     beside = f"{fewer:.3g} times fewer" if fewer >= 1 else f"{1 / fewer:.3g} times more"

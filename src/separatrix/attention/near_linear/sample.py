@@ -71,13 +71,20 @@ class ScoreSample:
         return self._sum(moment, weighted=False)
 
     def weighted_squares(self, moment: int, columns: int) -> Tensor:
-        """The sum of s^moment times squared deviations over the sum of exp(s), (H, queries, columns)."""
-        if columns == 1:
-            return self._sum(moment, weighted=True).unsqueeze(-1)
-        power = self._shown(self._scores**moment)
-        return torch.stack(
-            [(power * squares).sum(-1) for squares in self._squares(columns)], -1
-        ) / self._totals.unsqueeze(-1)
+        """The largest sum of s^moment times a column of squared deviations over the sum of exp(s), (H, queries).
+
+        The sums of several columns are not computed: their largest is taken to be the same part of the sum of the
+        largest squares for every power as for s^0.
+        """
+        sums = self._sum(moment, weighted=True)
+        return sums if columns == 1 else sums * self._largest_share
+
+    @cached_property
+    def _largest_share(self) -> Tensor:
+        """The mean square of the largest column over the mean of the largest squares, (H, 1)."""
+        columns = self._values[0].shape[2]
+        of_each = torch.stack([squares.mean((-1, -2)) for squares in self._squares(columns)]).amax(0)
+        return (of_each / self._squares(1)[0].mean((-1, -2))).unsqueeze(1)
 
     def output(self) -> Tensor:
         """The outputs (H, queries, d_v)."""

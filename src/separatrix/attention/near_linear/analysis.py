@@ -200,11 +200,13 @@ def amplitudes(analysis: Analysis) -> Tensor:
     return product.amax(0) if product.shape[0] else product.sum(0)
 
 
-def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype) -> float:
-    """A bound on the relative error of the sums of a call, from its roundings (see `arithmetic.rounding`)."""
-    return relative_error(
-        analysis.shape, analysis.frame.width, degree, rank, summing(analysis.backend, analysis.call, rank, dtype), dtype
-    )
+def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype, made: int = 0) -> float:
+    """A bound on the relative error of the sums of a call, from its roundings (see `arithmetic.rounding`).
+
+    If more monomials are `made` than those of the sum, their number determines the chunks of tokens.
+    """
+    adds = summing(analysis.backend, analysis.call, max(rank, made), dtype)
+    return relative_error(analysis.shape, analysis.frame.width, degree, rank, adds, dtype)
 
 
 @lru_cache(maxsize=4096)

@@ -95,7 +95,7 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
     values, radii, drift = analysis.values, analysis.radii, analysis.drift
     sizes = (index_set.degree, index_set.rank, expansion.dtype)
     analysis = replace(analysis, backend=backend_of(call, expansion.weighted))
-    relative, outside = gamma(analysis, *sizes), None
+    relative, outside = gamma(analysis, *sizes, expansion.index_set.rank), None
     if run.recipe.key_powers is not None:
         outside = greedy_error(
             call.query, analysis.frame, index_set.alphas, amplitudes(analysis), run.recipe.key_powers
@@ -150,11 +150,7 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
         D = D.masked_fill(empty, math.inf)
         error = by_range if moved is None else by_range + moved * width
         truncation = (error / D * SLACK).masked_fill(~proved, math.inf)
-        if away is None:
-            output = sums.output[here].abs().amax(-1).to(torch.float64)
-        else:  # the subtraction is rounded once
-            distance = away.magnitudes(sums.output[here]).amax(-1).to(torch.float64) * (1 + 2.0**-20)
-            output = distance + away.centre.abs().amax(-1, keepdim=True)
+        output = sums.output[here].abs().amax(-1).to(torch.float64)
         rounding = (2 * rho * largest / D + 2.0**-52 * largest) * SLACK + 1.01 * (out.eps / 2) * output
         rounding = rounding + out.smallest_normal * out.eps / 2
         if away is not None:
@@ -164,6 +160,9 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
             )
             # Roots are taken before they are multiplied: the product of two high powers may underflow.
             spread = factors * torch.sqrt(moment) * torch.sqrt(squares) * away.scale
+            distance = output
+            if call.order == 2:  # the subtraction is rounded once; beyond, the centre is 0
+                distance = away.magnitudes(sums.output[here]).amax(-1).to(torch.float64) * (1 + 2.0**-20)
             by_deviation = (spread + (distance + truncation + rounding) * weights_error) * SLACK
             error = torch.fmin(by_range, by_deviation)
             error = error if moved is None else error + moved * width

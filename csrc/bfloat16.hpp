@@ -1,40 +1,64 @@
-// Products of matrices of bfloat16, two multiplications to a lane, where the processor has the instruction vdpbf16ps.
+// Products of matrices of bfloat16, where the processor has dot products of pairs (vdpbf16ps), or of tiles (tdpbf16ps).
 //
-// The instruction takes pairs of numbers of bfloat16 and adds both of their products to a lane in float. By the vendors'
-// pseudo-code it rounds to nearest whatever the state of the processor, takes subnormal operands for 0 and writes 0 for
-// subnormal results. The kernels rely on no more than that each of the two products of a lane is rounded at most twice
-// on its way into the sum, like two fused multiply-adds: the order of the two does not matter. tests/instructions.hpp
-// writes down what AMD's processors do, bit by bit, and compares.
-//
-// Every operand lies in pairs: of a row of A, entries 2k and 2k + 1; of B, rows 2k and 2k + 1, column by column. Rows of
-// A and B are padded by a zero to an even number.
+// Every operand lies in pairs: of a row of A, entries 2k and 2k + 1; of B, rows 2k and 2k + 1, column by column. Rows of A
+// and B are padded by zeros to a whole number of steps, the numbers of a row of A that an instruction takes.
 #pragma once
 
+#include "bfloat16_instructions.hpp"
 #include "memory.hpp"
 #include "product.hpp"
-#include "stored.hpp"
 #include "weights.hpp"
 
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-#if SEPARATRIX_BYTES == 64 && defined(__AVX512BF16__)
-constexpr bool HAS_BFLOAT16 = true;
+constexpr Index STEP = HAS_TILES ? TILE_DEPTH : 2;
+constexpr int NARROW_ROWS = HAS_TILES ? TILE_ROWS : ROWS, NARROW_COLUMNS = HAS_TILES ? 4 : COLUMNS;
 
-// sum + the products of both numbers of each lane.
-inline Floats add_dots(Floats sum, __m512bh a, __m512bh b) {
-    return (Floats)_mm512_dpbf16_ps((__m512)sum, a, b);
+#ifdef SEPARATRIX_HAS_BFLOAT16
+#ifdef SEPARATRIX_HAS_TILES
+// Products of 16 rows of A with as many tiles of columns of B as there are numbers C, up to 4, which are added up side by side
+// because each takes longer than the next may wait. The third and fourth tile of B begin `two` numbers behind the first two.
+template <int... C>
+inline void multiply_tiles(std::integer_sequence<int, C...>, Index steps, const BFloat16* A, Index row, const BFloat16* B,
+                           Index stride, Index two, float* into, Index into_stride) {
+    constexpr Index BYTES = sizeof(BFloat16), COLUMN = 2 * TILE_ROWS;
+    (zero_tile<C>(), ...);
+    for (Index k = 0; k < steps; ++k, A += STEP, B += STEP * stride) {
+        load_tile<4>(A, BYTES * row);
+        ((load_tile<5 + C % 3>(B + C / 2 * two + C % 2 * COLUMN, 2 * BYTES * stride), add_tile_products<C, 4, 5 + C % 3>()), ...);
+    }
+    (store_tile<C>(into + C * WIDTH<float>, static_cast<Index>(sizeof(float)) * into_stride), ...);
 }
 
-// into[r][n] += sum over k in [0, 2 pairs) of A[r][k] B[k][n]; row r of A begins at A + r * row, a pair of rows k of B at
-// B + k * stride.
+// into[r][n] = sum over k in [0, STEP * steps) of A[r][k] B[k][n], of which R rows count; row r of A begins at A + r * row,
+// a pair of rows k of B at B + k * stride.
 template <int R, int N>
-inline void add_dot_products(Index pairs, const BFloat16* A, Index row, const BFloat16* B, Index stride,
-                             Floats (&into)[R][N]) {
-    Floats sums[R][N];
-    copy_sums(into, sums);
-    for (Index k = 0; k < pairs; ++k) {
-        __m512bh b[N];
+inline void dot_products(Index steps, const BFloat16* A, Index row, const BFloat16* B, Index stride,
+                         Floats (&into)[NARROW_ROWS][N]) {
+    multiply_tiles(std::make_integer_sequence<int, N>(), steps, A, row, B, stride, 4 * WIDTH<float>,
+                   reinterpret_cast<float*>(into), N * WIDTH<float>);
+}
+
+// The scores of R rows against `count` panels of pairs of coordinates: see `scores` in weights.hpp. 16 rows are written.
+template <int R>
+inline void scores(Index d, const BFloat16* A, Index row, const BFloat16* panels, Index first, Index count, float* into,
+                   Index stride) {
+    const Index step = PANEL<float> * rounded_up(d, STEP);
+    panels += first / PANEL<float> * step;
+    for (Index panel = 0; panel < count; panel += 2)
+        with_rows<2>(std::min<Index>(2, count - panel), [&](auto some) {
+            multiply_tiles(std::make_integer_sequence<int, COLUMNS * decltype(some)::value>(), rounded_up(d, STEP) / STEP, A, row,
+                           panels + panel * step, PANEL<float>, step, into + panel * PANEL<float>, stride);
+        });
+}
+#else
+template <int R, int N>
+inline void dot_products(Index steps, const BFloat16* A, Index row, const BFloat16* B, Index stride,
+                         Floats (&into)[NARROW_ROWS][N]) {
+    Floats sums[R][N] = {};
+    for (Index k = 0; k < steps; ++k) {
+        Halves b[N];
 #pragma GCC unroll 2
         for (int n = 0; n < N; ++n) {
             std::memcpy(&b[n], B + k * 2 * stride + n * 2 * WIDTH<float>, sizeof b[n]);
@@ -44,34 +68,36 @@ inline void add_dot_products(Index pairs, const BFloat16* A, Index row, const BF
         for (int r = 0; r < R; ++r) {
             std::int32_t pair;
             std::memcpy(&pair, A + r * row + 2 * k, sizeof pair);
-            const __m512bh a = (__m512bh)_mm512_set1_epi32(pair);
+            const Halves a = (Halves)(pair - Ints{});
 #pragma GCC unroll 2
             for (int n = 0; n < N; ++n) sums[r][n] = add_dots(sums[r][n], a, b[n]);
         }
     }
-    copy_sums(sums, into);
+#pragma GCC unroll 16
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+        for (int n = 0; n < N; ++n) into[r][n] = sums[r][n];
 }
 
-// Numbers rounded to bfloat16, to the nearest and to the even one of two, subnormal numbers to 0; `count` is a whole
-// number of vectors.
-inline void narrow(const float* from, Index count, BFloat16* to) {
-    for (Index l = 0; l < count; l += WIDTH<float>) {
-        const __m256bh rounded = _mm512_cvtneps_pbh((__m512)load(from + l));
-        std::memcpy(to + l, &rounded, sizeof rounded);
-    }
-}
-
-// The scores of R rows against `count` panels of pairs of coordinates: see `scores` in weights.hpp.
 template <int R>
 inline void scores(Index d, const BFloat16* A, Index row, const BFloat16* panels, Index first, Index count, float* into,
                    Index stride) {
-    const Index step = PANEL<float> * rounded_up(d, 2);
+    const Index step = PANEL<float> * rounded_up(d, STEP);
     for (Index panel = 0; panel < count; ++panel) {
-        Floats s[R][COLUMNS] = {};
-        add_dot_products<R, COLUMNS>((d + 1) / 2, A, row, panels + (first / PANEL<float> + panel) * step, PANEL<float>, s);
+        Floats s[NARROW_ROWS][COLUMNS];
+        dot_products<R, COLUMNS>((d + 1) / 2, A, row, panels + (first / PANEL<float> + panel) * step, PANEL<float>, s);
         for (int r = 0; r < R; ++r)
             for (int n = 0; n < COLUMNS; ++n)
                 store(into + r * stride + panel * PANEL<float> + n * WIDTH<float>, s[r][n]);
+    }
+}
+#endif
+
+// Numbers rounded to bfloat16; `count` is a whole number of vectors.
+inline void narrow(const float* from, Index count, BFloat16* to) {
+    for (Index l = 0; l < count; l += WIDTH<float>) {
+        const Halves rounded = narrowed(load(from + l), Floats{});
+        std::memcpy(to + l, &rounded, sizeof rounded / 2);
     }
 }
 
@@ -80,7 +106,7 @@ inline void scores(Index d, const BFloat16* A, Index row, const BFloat16* panels
 template <Kept KEPT>
 inline void weigh(const float* S, Index from, Index to, float peak, BFloat16* into, Floats (&total)[2]) {
     constexpr Index W = WIDTH<float>;
-    const __m512bh ones = (__m512bh)_mm512_set1_epi16(0x3f80);
+    const Halves ones = Halves{} + std::uint16_t{0x3f80};
     Index v = from / PANEL<float> * PANEL<float>;
     const auto panel = [&](bool partial, Floats& sum) {
         Floats e[2];
@@ -90,7 +116,7 @@ inline void weigh(const float* S, Index from, Index to, float peak, BFloat16* in
             e[i] = exp2<float>(s);
             if (partial) e[i] = lanes_between<float>(from - v - i * W, to - v - i * W) ? e[i] : Floats{};
         }
-        const __m512bh rounded = _mm512_cvtne2ps_pbh((__m512)e[1], (__m512)e[0]);
+        const Halves rounded = narrowed(e[0], e[1]);
         std::memcpy(into + v, &rounded, sizeof rounded);
         sum = add_dots(sum, rounded, ones);
         v += PANEL<float>;
@@ -100,11 +126,9 @@ inline void weigh(const float* S, Index from, Index to, float peak, BFloat16* in
     for (; v < to;) panel(v + PANEL<float> > to, total[0]);
 }
 #else
-constexpr bool HAS_BFLOAT16 = false;
-
 // Named where they are not called.
 template <int R, int N>
-void add_dot_products(Index pairs, const BFloat16* A, Index row, const BFloat16* B, Index stride, Floats (&into)[R][N]);
+void dot_products(Index steps, const BFloat16* A, Index row, const BFloat16* B, Index stride, Floats (&into)[NARROW_ROWS][N]);
 void narrow(const float* from, Index count, BFloat16* to);
 #endif
 
@@ -113,23 +137,50 @@ inline BFloat16 upper_half(float x) { return {static_cast<std::uint16_t>(static_
 
 // Rows [0, count) of widened numbers, padded to `padded` columns, as panels of pairs of coordinates, zeros after the last.
 inline Array<BFloat16> panels_of_pairs(const float* rows, Index count, Index d, Index padded) {
-    const Index full = rounded_up(count, PANEL<float>), pairs = (d + 1) / 2;
-    Array<BFloat16> into(full * 2 * pairs);
+    const Index full = rounded_up(count, PANEL<float>), depth = rounded_up(d, STEP);
+    Array<BFloat16> into(full * depth);
     for (Index j = 0; j < full; ++j)
-        for (Index l = 0; l < 2 * pairs; ++l)
-            into[j / PANEL<float> * PANEL<float> * 2 * pairs + l / 2 * 2 * PANEL<float> + j % PANEL<float> * 2 + l % 2] =
+        for (Index l = 0; l < depth; ++l)
+            into[j / PANEL<float> * PANEL<float> * depth + l / 2 * 2 * PANEL<float> + j % PANEL<float> * 2 + l % 2] =
                 j < count && l < d ? upper_half(rows[j * padded + l]) : BFloat16{0};
     return into;
 }
 
-// The same rows as pairs of rows, with a row of zeros after an odd number of them.
+// The same rows as pairs of rows, with rows of zeros after the last.
 inline Array<BFloat16> pairs_of_rows(const float* rows, Index count, Index padded) {
-    Array<BFloat16> into(rounded_up(count, 2) * padded);
-    for (Index j = 0; j < rounded_up(count, 2); ++j)
+    const Index full = rounded_up(count, STEP);
+    Array<BFloat16> into(full * padded);
+    for (Index j = 0; j < full; ++j)
         for (Index c = 0; c < padded; ++c)
             into[j / 2 * 2 * padded + c * 2 + j % 2] = j < count ? upper_half(rows[j * padded + c]) : BFloat16{0};
     return into;
 }
+
+// Whether products of tiles are what they should be, where there are tiles: of small whole numbers, which are not rounded.
+#ifdef SEPARATRIX_HAS_TILES
+inline bool tiles_work() {
+    const ConfiguredTiles tiles(true);
+    const auto a = [](Index r, Index k) { return static_cast<float>((7 * r + 3 * k) % 11 - 5); };
+    const auto b = [](Index k, Index c) { return static_cast<float>((5 * k + 9 * c) % 13 - 6); };
+    BFloat16 A[TILE_ROWS * STEP], B[STEP * TILE_ROWS];
+    for (Index k = 0; k < STEP; ++k)
+        for (Index r = 0; r < TILE_ROWS; ++r) {
+            A[r * STEP + k] = upper_half(a(r, k));
+            B[k / 2 * 2 * TILE_ROWS + r * 2 + k % 2] = upper_half(b(k, r));
+        }
+    Floats product[TILE_ROWS][1];
+    dot_products<TILE_ROWS, 1>(1, A, STEP, B, TILE_ROWS, product);
+    for (Index r = 0; r < TILE_ROWS; ++r)
+        for (Index c = 0; c < TILE_ROWS; ++c) {
+            float sum = 0;
+            for (Index k = 0; k < STEP; ++k) sum += a(r, k) * b(k, c);
+            if (product[r][0][c] != sum) return false;
+        }
+    return true;
+}
+#else
+inline bool tiles_work() { return true; }
+#endif
 
 }  // namespace SEPARATRIX_ARCH
 }  // namespace separatrix

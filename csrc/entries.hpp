@@ -145,8 +145,7 @@ template <class Bits> int sound(Index rows, Index columns, const void* data, Bit
     const Bits* x = static_cast<const Bits*>(data);
     const Bits magnitude = static_cast<Bits>(~(Bits(1) << (8 * sizeof(Bits) - 1)));
     const Index step = RANGE / columns + 1, count = (rows + step - 1) / step;
-    Array<int> found(count);
-    auto look = [&](Index task) {
+    const auto is_sound = [&](Index task) {
         const Index first = task * step, last = first + step < rows ? first + step : rows;
         Bits most = 0;
         for (const Bits* at = x + first * columns; at < x + last * columns; ++at) {
@@ -155,8 +154,11 @@ template <class Bits> int sound(Index rows, Index columns, const void* data, Bit
         }
         Index zeros = 0;
         for (Index row = first; row < last; ++row) zeros += (x[row * columns] & magnitude) == 0;
-        found[task] = most < infinity && zeros == 0;
+        return most < infinity && zeros == 0;
     };
+    if (count == 1) return is_sound(0);
+    Array<int> found(count);
+    auto look = [&](Index task) { found[task] = is_sound(task); };
     if (for_each_task(count, look)) return 0;
     for (Index task = 0; task < count; ++task)
         if (!found[task]) return 0;

@@ -77,14 +77,9 @@ template <class T> struct GroupGradients {
     std::vector<std::pair<Array<T>, Array<T>>> sets;
 
     GroupGradients(const separatrix_call& call, const Cut<T>& cut, const Sets<T>& of)
-        : query(zeros(call.query_length * cut.depth)) {
-        for (const Set<T>& set : of.sets) sets.emplace_back(zeros(set.count * cut.depth), zeros(set.count * cut.width));
-    }
-
-    static Array<T> zeros(Index count) {
-        Array<T> made(count);
-        fill_zeros<T>(made, 0, count);
-        return made;
+        : query(zeros<T>(call.query_length * cut.depth)) {
+        for (const Set<T>& set : of.sets)
+            sets.emplace_back(zeros<T>(set.count * cut.depth), zeros<T>(set.count * cut.width));
     }
 };
 

@@ -9,7 +9,7 @@
 // Where a bound on the scores of a query shows that no sum of 2^S leaves the range, no peak is subtracted. Elsewhere it
 // is the largest score so far, and sums made before it rose are scaled down.
 //
-// Tensors of bfloat16 are multiplied by the processor's dot products of bfloat16 (bfloat16.hpp), where it has fast ones.
+// Tensors of bfloat16 are multiplied by the processor's products of bfloat16 (bfloat16.hpp), where it has fast ones.
 // E is then rounded to bfloat16, and the sum of its entries is that of the rounded ones. The rows of A, products of the
 // query and prefix keys, are rounded only where that hardly changes a score: for queries of small typical scores. Sums
 // are in float throughout. docs/derivations/exact-attention.md has the bound on the error.
@@ -136,11 +136,12 @@ template <class T> struct Running {
 template <class T> class Forward {
 public:
     Forward(const separatrix_call& call, const Cut<T>& cut, void* out, T* lse)
-        : call_(call), cut_(cut), out_(out), lse_(lse), query_(cut.depth), left_(ROWS * cut.depth),
-          left_values_(ROWS * cut.width), scores_(ROWS * cut.longest_chunk()), sums_(2 * ROWS * cut.width) {
+        : call_(call), cut_(cut), out_(out), lse_(lse), narrow_depth_(rounded_up(cut.depth, STEP)), query_(cut.depth),
+          left_(MOST_ROWS * cut.depth), left_values_(MOST_ROWS * cut.width), scores_(MOST_ROWS * cut.longest_chunk()),
+          sums_(2 * ROWS * cut.width) {
         if (cut.narrow) {
-            narrow_left_ = Array<BFloat16>(ROWS * cut.depth);
-            narrow_weights_ = Array<BFloat16>(ROWS * cut.longest_chunk());
+            narrow_left_ = zeros<BFloat16>(MOST_ROWS * narrow_depth_);
+            narrow_weights_ = zeros<BFloat16>(MOST_ROWS * cut.longest_chunk());
             sizes_ = Array<T>(2 * cut.depth);
         }
         for (int r = 0; r < ROWS; ++r) {
@@ -155,6 +156,7 @@ public:
         amplitudes_ = of.amplitudes;
         sizes_are_known_ = false;
         if (call_.sets > 1) {
+            const ConfiguredTiles tiles(of.narrow);
             for (Index i = first; i < last; ++i) attend_tuples(of, i);
         } else {
             const Set<T>& set = of.sets[0];
@@ -274,7 +276,8 @@ private:
         const Range keys = ranges_[cut_.inner];
         Running<T>& sums = running_[0];
         sums.start(shifted, cut_.width);
-        const Index tiles = (prefixes + ROWS - 1) / ROWS;
+        constexpr int MOST = std::is_same_v<A, BFloat16> ? NARROW_ROWS : ROWS;
+        const Index tiles = (prefixes + MOST - 1) / MOST;
         for (Index first = keys.start / PANEL<T> * PANEL<T>; first < keys.stop; first += chunk_length) {
             const Range chunk{std::max<Index>(keys.start - first, 0), std::min(keys.stop - first, chunk_length)};
             Prefix prefix(ranges_, call_.sets, cut_.inner);
@@ -284,12 +287,12 @@ private:
                     multiply_prefix(sets, prefix, false, cut_.depth, static_cast<const T*>(query_), left_ + r * cut_.depth);
                     multiply_prefix<T>(sets, prefix, true, cut_.width, nullptr, left_values_ + r * cut_.width);
                     if constexpr (std::is_same_v<A, BFloat16>)
-                        narrow(left_ + r * cut_.depth, cut_.depth, narrow_left_ + r * cut_.depth);
+                        narrow(left_ + r * cut_.depth, cut_.depth, narrow_left_ + r * narrow_depth_);
                 }
-                with_rows(rows, [&](auto count) {
+                with_rows<MOST>(rows, [&](auto count) {
                     add_tile<decltype(count)::value, A, W>(of, first, chunk, chunk_length, shifted, sums);
                 });
-                check_interrupt();
+                if (check_interrupt() && of.narrow) configure_tiles();
             }
             sums.end_chunk(cut_.width);
         }
@@ -302,7 +305,7 @@ private:
     void add_tile(const ForwardSets<T>& of, Index first, Range chunk, Index stride, bool shifted, Running<T>& sums) {
         const Index width = cut_.width, panels = (chunk.stop + PANEL<T> - 1) / PANEL<T>;
         if constexpr (std::is_same_v<A, BFloat16>)
-            scores<R>(call_.d, narrow_left_, cut_.depth, of.narrow_panels, first, panels, scores_, stride);
+            scores<R>(call_.d, narrow_left_, narrow_depth_, of.narrow_panels, first, panels, scores_, stride);
         else
             scores<T, R>(call_.d, {left_, cut_.depth, 1}, Panels<T>(of.panels, call_.d), first, panels, scores_, stride);
         if (shifted) {
@@ -316,13 +319,15 @@ private:
         } else {
             weigh_tile<R, W, Kept::AS_THEY_ARE>(chunk, stride, sums);
         }
-        each_column_of<T>(width, [&](auto vectors, Index column) {
+        constexpr bool NARROW = std::is_same_v<W, BFloat16>;
+        constexpr int WRITTEN = NARROW ? NARROW_ROWS : R;
+        each_column_of<T, NARROW ? NARROW_COLUMNS : COLUMNS>(width, [&](auto vectors, Index column) {
             constexpr int N = decltype(vectors)::value;
-            Vector<T> product[R][N] = {};
-            if constexpr (std::is_same_v<W, BFloat16>) {
-                const Index start = chunk.start / 2 * 2;  // weights before the range are zeros
-                add_dot_products<R, N>((chunk.stop - start + 1) / 2, narrow_weights_ + start, stride,
-                                       of.narrow_values + (first + start) * width + 2 * column, width, product);
+            Vector<T> product[WRITTEN][N] = {};
+            if constexpr (NARROW) {
+                const Index start = chunk.start / STEP * STEP;  // weights before and after the range are zeros
+                dot_products<R, N>((chunk.stop - start + STEP - 1) / STEP, narrow_weights_ + start, stride,
+                                   of.narrow_values + (first + start) * width + 2 * column, width, product);
             } else {
                 const T* values = of.sets[cut_.inner].values + (first + chunk.start) * width;
                 add_product<T, R, N>(chunk.size(), {scores_ + chunk.start, stride, 1}, values + column, width, product);
@@ -416,12 +421,15 @@ private:
         lse_[row] = static_cast<T>(log * LN_2);
     }
 
+    static constexpr int MOST_ROWS = std::max(ROWS, NARROW_ROWS);
+
     const separatrix_call& call_;
     const Cut<T>& cut_;
     Index head_ = 0;
     const T* amplitudes_ = nullptr;
     void* const out_;
     T* const lse_;
+    const Index narrow_depth_;  // columns of a row of A in bfloat16
     Array<T> query_, left_, left_values_, scores_, sums_;
     Array<BFloat16> narrow_left_, narrow_weights_;
     Array<T> sizes_;  // of the keys in the ranges sizes_of_, if they are known: see `score_size`

@@ -73,8 +73,8 @@ template <class T> class MergedSets {
 public:
     MergedSets(const separatrix_call& call, const Cut<T>& cut, bool backward)
         : call_(call), cut_(cut), backward_(backward), runs_(call),
-          length_(rounded_up(cut.merged, PANEL<T>) + PANEL<T>), key_panels_(zeros(call.d * length_)),
-          value_panels_(zeros(backward ? call.d_v * length_ : 0)), key_rows_(backward ? cut.merged * cut.depth : 0),
+          length_(rounded_up(cut.merged, PANEL<T>) + PANEL<T>), key_panels_(zeros<T>(call.d * length_)),
+          value_panels_(zeros<T>(backward ? call.d_v * length_ : 0)), key_rows_(backward ? cut.merged * cut.depth : 0),
           value_rows_(backward ? 0 : cut.merged * cut.width), amplitudes_(cut.depth) {
         for (int m = 0; m < 2; ++m) {
             stride_[m] = rounded_up(call.lengths[m], WIDTH<T>);
@@ -137,12 +137,6 @@ public:
     }
 
 private:
-    static Array<T> zeros(Index count) {
-        Array<T> made(count);
-        fill_zeros<T>(made, 0, count);
-        return made;
-    }
-
     // A run is written in whole vectors; what lies behind its end is written again by the next run, or is past the last
     // pair, where weights are 0.
     void merge_panels(Index width, const Array<T> (&of)[2], T* panels) const {

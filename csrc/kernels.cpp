@@ -26,7 +26,7 @@ template <class T> void levels_of(const separatrix_call& call, separatrix_levels
         if (m != cut.inner) prefixes *= static_cast<double>(Cut<T>::reach(call, m));
     const Index keys = cut.merged ? cut.merged : Cut<T>::reach(call, cut.inner);
     levels.chunk = std::min(keys, std::max(cut.longest_chunk(), cut.backward_chunk));
-    levels.rows = call.sets > 1 && !cut.merged ? std::min<Index>(ROWS, whole(prefixes)) : 1;
+    levels.rows = call.sets > 1 && !cut.merged ? std::min<Index>(cut.narrow ? NARROW_ROWS : ROWS, whole(prefixes)) : 1;
     levels.tiles = cut.merged ? 1 : whole(prefixes / ROWS);
     // Chunks begin with a whole panel, and at order 2 with the first key of up to ROWS queries, so that the keys of a
     // window may begin this far behind the start of a chunk.
@@ -67,6 +67,7 @@ template <class T> int powers(Index count, const void* from, void* to) {
 
 extern const Kernels kernels;
 const Kernels kernels = {
+    tiles_work,
     {forward<float>, forward<double>},
     {backward<float>, backward<double>},
     {range<float>, range<double>},

@@ -9,6 +9,7 @@ namespace separatrix {
 
 // The functions of the C interface for one architecture; where there are two, for float and for double.
 struct Kernels {
+    bool (*work)();  // whether instructions that have not been run on hardware do what their description says
     int (*exact_forward[2])(const separatrix_call& call, void* out, void* lse);
     int (*exact_backward[2])(const separatrix_call& call, const separatrix_gradients& gradients);
     int (*exact_range[2])(const separatrix_call& call, separatrix_range& range);

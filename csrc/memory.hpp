@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 #include <utility>
 
@@ -44,6 +45,12 @@ private:
     T* data_;
     std::int64_t bytes_;
 };
+
+template <class T> inline Array<T> zeros(std::int64_t count) {
+    Array<T> made(count);
+    if (count > 0) std::memset(static_cast<T*>(made), 0, static_cast<std::size_t>(count) * sizeof(T));
+    return made;
+}
 
 }  // namespace SEPARATRIX_ARCH
 }  // namespace separatrix

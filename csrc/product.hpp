@@ -54,14 +54,6 @@ inline void add_product(Index depth, Left<T> A, const T* B, Index stride, Vector
     copy_sums(sums, into);
 }
 
-// Call f for all columns of a row, a few vectors at a time: f(std::integral_constant<int, vectors>, first column).
-template <class T, class F> inline void each_column_of(Index width, F&& f) {
-    Index column = 0;
-    for (; column + COLUMNS * WIDTH<T> <= width; column += COLUMNS * WIDTH<T>)
-        f(std::integral_constant<int, COLUMNS>{}, column);
-    for (; column < width; column += WIDTH<T>) f(std::integral_constant<int, 1>{}, column);
-}
-
 // Call f with a number of rows that the compiler knows: f(std::integral_constant<int, rows>).
 template <int R = ROWS, class F> inline void with_rows(Index rows, F&& f) {
     if constexpr (R == 1) {
@@ -70,6 +62,13 @@ template <int R = ROWS, class F> inline void with_rows(Index rows, F&& f) {
         if (rows == R) f(std::integral_constant<int, R>{});
         else with_rows<R - 1>(rows, static_cast<F&&>(f));
     }
+}
+
+// Call f for all columns of a row, up to MOST vectors at a time: f(std::integral_constant<int, vectors>, first column).
+template <class T, int MOST = COLUMNS, class F> inline void each_column_of(Index width, F&& f) {
+    Index column = 0;
+    for (; column + MOST * WIDTH<T> <= width; column += MOST * WIDTH<T>) f(std::integral_constant<int, MOST>{}, column);
+    if (column < width) with_rows<MOST - 1>((width - column) / WIDTH<T>, [&](auto vectors) { f(vectors, column); });
 }
 
 }  // namespace SEPARATRIX_ARCH

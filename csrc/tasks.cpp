@@ -79,10 +79,11 @@ public:
     }
 
     // A clock takes as long as a few hundred multiply-adds: it is read at every 8th call.
-    void check() {
-        if (++calls_ % 8) return;
-        look_for_signals();
+    bool check() {
+        if (++calls_ % 8) return false;
+        const bool looked = look_for_signals();
         if (work_.failed) throw Stopped{};
+        return looked;
     }
 
     static thread_local Worker* current;
@@ -91,10 +92,11 @@ private:
     using Clock = std::chrono::steady_clock;
     static constexpr std::chrono::milliseconds INTERVAL{50};
 
-    void look_for_signals() {
-        if (!handles_signals_ || Clock::now() < next_look_) return;
+    bool look_for_signals() {
+        if (!handles_signals_ || Clock::now() < next_look_) return false;
         if (ReleasedInterpreter::handle_signals()) work_.failed = SEPARATRIX_INTERRUPTED;
         next_look_ = Clock::now() + INTERVAL;
+        return true;
     }
 
     Work& work_;
@@ -119,9 +121,7 @@ void work_on(std::int64_t, std::int64_t, void* given) {
 
 }  // namespace
 
-void check_interrupt() {
-    if (Worker::current) Worker::current->check();
-}
+bool check_interrupt() { return Worker::current && Worker::current->check(); }
 
 void set_threads(ParallelFor given, NumThreads number) {
     parallel_for = given;

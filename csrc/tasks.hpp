@@ -18,8 +18,9 @@ enum class Interrupts { HANDLED, DEFERRED };
 int run_tasks(std::int64_t count, Task task, void* context, double multiply_adds, Interrupts interrupts);
 
 // Called inside a task wherever some 10^5 multiply-adds have been done: runs the handlers of pending signals about every
-// 50 ms, and ends the task by an exception, which `run_tasks` catches, once the call is interrupted or out of memory.
-void check_interrupt();
+// 50 ms, and ends the task by an exception, which `run_tasks` catches, once the call is interrupted or out of memory. Gives
+// whether handlers may have run, which may have used the thread's registers.
+bool check_interrupt();
 
 // The functions torch_parallel_for and torch_get_num_threads of libtorch, or null for both.
 using ParallelFor = std::int32_t (*)(std::int64_t, std::int64_t, std::int64_t,

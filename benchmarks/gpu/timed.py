@@ -25,7 +25,7 @@ import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.call import Call, check_call
 from separatrix.attention.exact import guarded, triton
-from separatrix.attention.exact.torch import passes
+from separatrix.attention.exact import torch as in_pytorch
 
 ERRORS = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 3e-2, torch.float16: 5e-3}
 SHAPES: tuple[tuple[int, int, tuple[int, ...], int, int], ...] = (
@@ -207,7 +207,7 @@ def times(device: str) -> list[dict[str, Any]]:
                     row["pairs by fused attention"] = seconds(
                         lambda query=query, sets=sets: pairs_by_fused_attention(query, sets[:2], sets[2:])
                     )
-                    row["plain PyTorch"] = seconds(lambda call=call: passes.forward(call.widened()))
+                    row["plain PyTorch"] = seconds(lambda call=call: in_pytorch.forward(call.widened()))
                 rows.append(row)
     return rows
 

@@ -283,6 +283,7 @@ int main(int count, char** arguments) {
     for (long number = first; number < first + cases; ++number) try {
             fuzz::Random random(seed, std::uint64_t(number)), bits(seed + 1, std::uint64_t(number));
             for (int k = 0; separatrix_runs("avx512_bf16") && k < 100; ++k) fuzz::compare_instructions(bits);
+            if (separatrix_runs("avx512_amx")) fuzz::compare_tiles(bits);
             if (random.chance(0.5)) fuzz::run<float>(random, names, worst);
             else fuzz::run<double>(random, names, worst);
         } catch (const fuzz::Wrong& wrong) {

@@ -15,12 +15,12 @@ struct HalfType {
     double largest;
 };
 
-inline HalfType half_type(std::int64_t type) {
+static inline HalfType half_type(std::int64_t type) {
     return type == SEPARATRIX_FLOAT16 ? HalfType{11, -14, 65504.0} : HalfType{8, -126, 0x1.fep127};
 }
 
 // The number of a half type next to x, of two as near the even one, or an infinity beyond the largest.
-inline double nearest(std::int64_t type, double x) {
+static inline double nearest(std::int64_t type, double x) {
     const HalfType of = half_type(type);
     if (x == 0 || !std::isfinite(x)) return x;
     const double unit = std::ldexp(1.0, std::max(std::ilogb(x), of.lowest) - of.digits + 1);
@@ -29,7 +29,7 @@ inline double nearest(std::int64_t type, double x) {
 }
 
 // The bits of a number of a half type: sign, exponent and digits.
-inline std::uint16_t half_bits(std::int64_t type, double x) {
+static inline std::uint16_t half_bits(std::int64_t type, double x) {
     const HalfType of = half_type(type);
     const int stored = of.digits - 1;  // digits after the point
     const auto not_finite = ((1 << (15 - stored)) - 1) << stored;

@@ -1,19 +1,14 @@
-// The instructions for bfloat16 as AMD's processors execute them, written out for one lane, and compared with them.
+// The instructions for bfloat16 of the processor, compared with their description in emulated.hpp.
 //
-// The vendors' pseudo-code says: operands that are subnormal count as 0, results that are subnormal become 0, every
-// operation rounds to nearest with ties to even whatever the state of the processor, and no exception is raised. A
-// lane of vdpbf16ps is
-//
-//     sum = fma(a_1, b_1, sum),    sum = fma(a_0, b_0, sum),
-//
-// the odd product first. The kernels do not depend on the order, but a processor that fails this comparison rounds
-// in a way that has not been looked at.
+// The kernels do not depend on the order of a sum, but a processor that fails this comparison rounds in a way that has
+// not been looked at.
 #pragma once
 
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 
+#include "emulated.hpp"
 #include "running.hpp"
 
 #if defined(__x86_64__)
@@ -21,29 +16,6 @@
 #endif
 
 namespace fuzz {
-
-inline float without_subnormal(float x) { return std::fpclassify(x) == FP_SUBNORMAL ? std::copysign(0.0f, x) : x; }
-
-inline float of_bfloat16(std::uint16_t bits) {
-    const std::uint32_t wide = std::uint32_t(bits) << 16;
-    float x;
-    std::memcpy(&x, &wide, sizeof x);
-    return without_subnormal(x);
-}
-
-inline float fused(float a, float b, float c) { return without_subnormal(std::fma(a, b, without_subnormal(c))); }
-
-// One lane of vdpbf16ps: sum + <a, b> for pairs a and b.
-inline float dot_of_pairs(float sum, const std::uint16_t (&a)[2], const std::uint16_t (&b)[2]) {
-    for (int k : {1, 0}) sum = fused(of_bfloat16(a[k]), of_bfloat16(b[k]), sum);
-    return sum;
-}
-
-// One number of vcvtne2ps2pbf16.
-inline std::uint16_t to_bfloat16(float x) {
-    if (std::isnan(x)) return 0x7fc0;
-    return half_bits(SEPARATRIX_BFLOAT16, nearest(SEPARATRIX_BFLOAT16, double(without_subnormal(x))));
-}
 
 #if defined(__x86_64__) && defined(__GNUC__)
 // Random bits, and numbers near each other so that sums cancel, become subnormal, overflow and lie between two floats.
@@ -83,8 +55,43 @@ __attribute__((target("avx512f,avx512bf16"))) inline void compare_instructions(R
             throw Wrong("a dot product of bfloat16 is not what is written down");
     }
 }
+
+// One product of tiles, of numbers near each other, some of which cancel, are subnormal or not numbers.
+inline void compare_tiles(Random& random) {
+    alignas(64) unsigned char shapes[64] = {1}, before[64];
+    for (int tile = 0; tile < 3; ++tile) shapes[16 + 2 * tile] = 64, shapes[48 + tile] = 16;
+    std::uint32_t sum[256], a[256], b[256], got[256], expected[256];
+    const auto size = static_cast<std::uint32_t>(random.chance(0.3) ? random.whole(57, 197) : 127);
+    const auto number = [&](std::uint32_t exponent) {
+        const auto bits = static_cast<std::uint32_t>(random.next() >> 32);
+        if (random.chance(0.02)) return bits;
+        return (bits & 0x807fffffu) | ((exponent + static_cast<std::uint32_t>(random.whole(-4, 4))) & 0xff) << 23;
+    };
+    for (int i = 0; i < 256; ++i) {
+        sum[i] = number(2 * size - 127);
+        a[i] = (number(size) & 0xffff0000u) | number(size) >> 16, b[i] = (number(size) & 0xffff0000u) | number(size) >> 16;
+    }
+    EmulatedTiles tiles;
+    tiles.configure(shapes);
+    tiles.load(0, sum, 64), tiles.load(1, a, 64), tiles.load(2, b, 64);
+    tiles.add_products(0, 1, 2);
+    tiles.store(0, expected, 64);
+    const std::int64_t row = 64;
+    asm volatile("sttilecfg %0\n ldtilecfg %1" : "=m"(before) : "m"(shapes));
+    asm volatile("tileloadd (%0,%3,1), %%tmm0\n tileloadd (%1,%3,1), %%tmm1\n tileloadd (%2,%3,1), %%tmm2\n"
+                 "tdpbf16ps %%tmm2, %%tmm1, %%tmm0\n tilestored %%tmm0, (%4,%3,1)"
+                 : : "r"(sum), "r"(a), "r"(b), "r"(row), "r"(got) : "memory");
+    asm volatile("ldtilecfg %0" : : "m"(before));
+    for (int i = 0; i < 256; ++i) {
+        float x, y;
+        std::memcpy(&x, &got[i], sizeof x), std::memcpy(&y, &expected[i], sizeof y);
+        if (got[i] != expected[i] && !(std::isnan(x) && std::isnan(y)))
+            throw Wrong("a product of tiles of bfloat16 is not what is written down");
+    }
+}
 #else
 inline void compare_instructions(Random&) {}
+inline void compare_tiles(Random&) {}
 #endif
 
 }  // namespace fuzz

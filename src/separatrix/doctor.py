@@ -21,8 +21,7 @@ from separatrix.attention.certified import Certified
 from separatrix.attention.dispatch.gpu import OLDEST_TRITON, installed
 from separatrix.attention.exact.backend import exact_backend
 from separatrix.attention.near_linear.backend import backend_of
-from separatrix.attention.near_linear.cost import Shape, exact_cost
-from separatrix.attention.near_linear.planner import recipe_cost
+from separatrix.attention.near_linear.cost import Shape, exact_cost, recipe_cost
 from separatrix.native import FILE, NONE, architectures, native, runnable
 from separatrix.processor import ONEDNN_WITHOUT_AMX, amx_is_incomplete, processor_name
 
@@ -99,7 +98,15 @@ def kernels() -> str:
         else "They run on one thread, because this build of PyTorch does not share its threads."
     )
     other_names = "; ".join(other_architectures) or "none"
-    return f"{native_kernels.architecture}. {native_kernels.reason} {threads} Others: {other_names}."
+    return f"{native_kernels.architecture}. {native_kernels.reason} {threads} Others: {other_names}.{_amx_kernels()}"
+
+
+def _amx_kernels() -> str:
+    """What is known of the kernels that multiply tiles, if the library has them."""
+    library = native().library
+    if library is None or "avx512_amx" not in architectures(library):
+        return ""
+    return " The products of bfloat16 of avx512_amx are compiled and tested by emulation, but not yet run on hardware."
 
 
 def chosen_backends() -> str:

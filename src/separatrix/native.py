@@ -1,9 +1,9 @@
 """The kernels in C++: loads their library, chooses the architecture, and says why no kernels run.
 
 The library has a C interface (csrc/separatrix.h), is built beside this file or installed there, and is loaded when it
-is first needed. The environment variable SEPARATRIX_ISA names the architecture whose kernels run (avx512_bf16,
-avx512, avx2, baseline, neon), or ``none`` for plain PyTorch. This module does not import torch; `native_tensors` passes
-tensors to the kernels.
+is first needed. The environment variable SEPARATRIX_ISA names the architecture whose kernels run (avx512_amx,
+avx512_bf16, avx512, avx2, baseline, neon), or ``none`` for plain PyTorch. This module does not import torch;
+`native_tensors` calls the kernels with tensors.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -278,19 +277,3 @@ def _share_interpreter(library: ctypes.PyDLL) -> None:
     functions = (python.PyEval_SaveThread, python.PyEval_RestoreThread, python.PyErr_CheckSignals)
     main_thread = ctypes.c_size_t(threading.main_thread().ident or 0)
     library.separatrix_set_interpreter(*(ctypes.cast(function, ctypes.c_void_p) for function in functions), main_thread)
-
-
-def function(name: str, arguments: int) -> Callable[..., int]:
-    """A function of the library that takes this number of addresses and returns an error code, or 0."""
-    library = native().library
-    assert library is not None
-    function = getattr(library, name)
-    function.argtypes = [ctypes.c_void_p] * arguments
-    return function  # type: ignore[no-any-return]
-
-
-def done(code: int) -> None:
-    """Raise the exception for an error code of a kernel."""
-    if code == 1:
-        raise MemoryError("The attention kernels could not allocate memory for their copies of keys and values.")
-    assert code == 0, code

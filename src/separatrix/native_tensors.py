@@ -1,4 +1,4 @@
-"""Passes tensors to the kernels in C++: which tensors are supported, the codes of their dtypes, and their addresses."""
+"""Calls the kernels in C++ with tensors: which tensors they support, codes of dtypes, addresses, and error codes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from separatrix.native import MOST_SETS, TensorAddress, done, native
+from separatrix.native import MOST_SETS, TensorAddress, native
 
 TYPES = {torch.float32: 0, torch.float64: 1}
 HALF_TYPES = {torch.float16: 2, torch.bfloat16: 3}
@@ -48,6 +48,22 @@ def kernels_for(
         if type(x) not in _PLAIN or not x.is_cpu or _is_wrapped(x):
             return None
     return library
+
+
+def function(name: str, arguments: int) -> Callable[..., int]:
+    """A function of the library that takes this number of addresses and returns an error code, or 0."""
+    library = native().library
+    assert library is not None
+    function = getattr(library, name)
+    function.argtypes = [ctypes.c_void_p] * arguments
+    return function  # type: ignore[no-any-return]
+
+
+def done(code: int) -> None:
+    """Raise the exception for an error code of a kernel."""
+    if code == 1:
+        raise MemoryError("The attention kernels could not allocate memory for their copies of keys and values.")
+    assert code == 0, code
 
 
 def exp2(library: ctypes.PyDLL, x: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A checked call: its heads in one dimension, tensors shared by heads, and masks."""
+"""A checked call: its heads in one dimension, tensors shared by heads, masks, and which keys a query may attend."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.arguments import check_arguments
-from separatrix.attention.call import check_call, grouped
+from separatrix.attention.call import Positions, check_call, grouped
 from tests.contracts.attention_contract import draw, inputs
 
 
@@ -64,10 +66,10 @@ def test_a_widened_call_has_zeros_for_hidden_entries():
     call = check_call(query, key, value, key_masks=torch.tensor([True, False, True, True]))
     wide = call.widened()
     assert {x.dtype for x in wide.tensors} == {torch.float32} == {call.computed_in}
-    for hidden, given in ((wide.keys[0], key), (wide.values[0], value)):
+    for hidden, original in ((wide.keys[0], key), (wide.values[0], value)):
         assert not hidden[0, 1].any()
         kept = [0, 2, 3]
-        assert torch.equal(hidden[0, kept], given[0, kept].float())
+        assert torch.equal(hidden[0, kept], original[0, kept].float())
     assert call.to(torch.float64).computed_in == torch.float64
 
 
@@ -113,3 +115,53 @@ def test_invalid_calls_are_named():
     query, keys, values = inputs(3, 4, [5, 3])
     with pytest.raises(sx.ArgumentError, match=r"^values\[1\]"):
         check_call(query, keys, [values[0], values[1][:, :2]])
+
+
+LENGTH, QUERIES = 6, 5
+POSITIONS = st.builds(
+    Positions,
+    st.booleans(),
+    st.integers(-4, 8),
+    st.tuples(st.none() | st.integers(1, 8), st.none() | st.integers(1, 8)),
+)
+
+
+def literal(positions: Positions, m: int) -> torch.Tensor:
+    """Which keys of set m each query may attend (queries, keys), by the definition of a call of order 2."""
+    return reference.allowed_tuples(
+        QUERIES,
+        [LENGTH],
+        is_causal=positions.is_causal,
+        query_offset=positions.offset,
+        windows=[positions.windows[m]],
+    )
+
+
+@given(POSITIONS, st.integers(0, 1))
+def test_visible_ranges_and_masks_are_those_of_the_definition(positions: Positions, m: int) -> None:
+    expected = literal(positions, m)
+    keys = torch.arange(LENGTH)
+    assert torch.equal(positions.allowed(m, (0, QUERIES), keys), expected)
+    for query in range(QUERIES):
+        start, stop = positions.visible(m, query, LENGTH)
+        assert torch.equal((keys >= start) & (keys < stop), expected[query])
+    assert expected.sum(1).max() <= positions.reaches([LENGTH, LENGTH])[m]
+
+
+@given(POSITIONS, st.integers(0, 1), st.data())
+def test_pairs_that_only_some_queries_may_attend_are_contested(
+    positions: Positions, m: int, data: st.DataObject
+) -> None:
+    queries, keys = (
+        sorted(data.draw(st.lists(st.integers(0, size), min_size=2, max_size=2, unique=True)))
+        for size in (QUERIES, LENGTH)
+    )
+    hidden = torch.nonzero(~literal(positions, m)[slice(*queries), slice(*keys)].all(0)).flatten() + keys[0]
+    start, stop = positions.contested(m, tuple(queries), tuple(keys))
+    assert keys[0] <= start <= stop <= keys[1]
+    assert all(start <= key < stop for key in hidden.tolist())
+
+
+def test_a_window_of_any_set_is_detected() -> None:
+    assert Positions(False, 0, (None, 2)).has_window
+    assert not Positions(True, 3, (None, None)).has_window

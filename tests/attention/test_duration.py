@@ -9,11 +9,10 @@ import pytest
 import torch
 
 from separatrix.attention import duration
-from separatrix.attention.call import Call
+from separatrix.attention.call import Call, Positions
 from separatrix.attention.exact import plain_tuples
 from separatrix.attention.forms import factorised, pairwise_attention
 from separatrix.attention.operator import certified_attention, tensor_attention
-from separatrix.attention.positions import Positions
 from separatrix.errors import LongCallWarning
 
 

@@ -6,11 +6,10 @@ import ast
 from pathlib import Path
 
 ORDER = [
-    {"reference", "arithmetic", "positions", "features"},
-    {"arguments"},
+    {"reference", "arithmetic", "features"},
+    {"arguments", "dispatch"},
     {"call"},
     {"bounds"},
-    {"dispatch"},
     {"linear", "exact"},
     {"near_linear", "weights", "distinct_tuples"},
     {"visible_keys"},

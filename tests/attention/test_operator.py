@@ -37,6 +37,15 @@ def test_the_plan_is_the_one_that_a_certified_call_starts_with():
     assert plan.method == sx.certified_attention(query, keys, values, tolerance=1e-4).plan.method == "polynomial"
 
 
+@pytest.mark.parametrize("method", ["auto", *METHODS])
+@pytest.mark.parametrize(("queries", "keys"), [(0, 5), (5, 0), (0, 0)])
+def test_a_call_with_nothing_to_attend_has_the_plan_of_its_certified_result(queries, keys, method):
+    arguments = inputs(3, queries, [keys, keys], batch=())
+    result = sx.certified_attention(*arguments, tolerance=1e-4, method=method)
+    assert sx.plan_attention(*arguments, tolerance=1e-4, method=method) == result.plan
+    assert result.plan.why == "there is nothing to attend"
+
+
 def test_one_set_may_be_given_in_a_list():
     query, keys, values = inputs(2, 4, [5])
     assert torch.equal(sx.tensor_attention(query, keys, values), sx.tensor_attention(query, keys[0], values[0]))

@@ -121,7 +121,7 @@ def test_the_page_on_dask(root: Path, terminals: Terminals) -> None:
     scheduler = terminals.start(page["dask scheduler"])
     terminals.wait(lambda: listens(worker[2]))
     with pytest.raises(OSError, match=r"reset|closed|refus|Timed out"):  # without the credentials
-        distributed.Client(worker[2].replace("tls:", "tcp:"), timeout=20, set_as_default=False)
+        distributed.Client(worker[2].replace("tls:", "tcp:"), timeout=3, set_as_default=False)
     first, second = terminals.start(worker), terminals.start(worker)
     running = terminals.start(sweep)
 

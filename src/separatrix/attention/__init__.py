@@ -3,8 +3,8 @@
 How `certified_attention` works, from the call to the certificate:
 
 1. `call` checks the arguments (their constraints are in `arguments`) and flattens the heads into one dimension.
-2. `near_linear.analysis` bounds entries and scores, and `near_linear.planner` predicts from a sample which polynomial
-   satisfies the tolerance, and compares its cost with that of exact attention.
+2. `near_linear.analysis` bounds the scores by the `bounds` on the entries, `near_linear.forecast` finds by a sample
+   which polynomials satisfy the tolerance, and `near_linear.planner` compares their costs with that of exact attention.
 3. If the polynomial is cheaper, `near_linear.run` sums monomials of the keys once and multiplies the sums by monomials
    of the queries; otherwise a backend of `exact` visits all tuples.
 4. `near_linear.certificate` bounds the error of the computed output, with roundings counted by `arithmetic`; while the
@@ -28,9 +28,10 @@ Imports go one way, from the bottom of this list to its top:
 - `exact`: attention over all tuples, by backends: kernels in C++ (`separatrix.native`) on the CPU, kernels in Triton
   (`exact.triton`) on GPUs, or plain PyTorch.
 - `linear`, `features`: linear attention and its feature maps.
+- `bounds`: largest entries, norms of tokens and ranges of values, with errors for entries that cannot be read, NaN and
+  infinity.
+- `call`, `arguments`: a checked call and the keys a query may attend, and the constraints on its arguments.
 - `dispatch`: custom operators and their derivatives in PyTorch's dispatcher.
-- `bounds`: largest entries, norms of tokens and ranges of values, with an error for NaN and infinity.
-- `call`, `arguments`, `positions`: a checked call, the constraints on its arguments, the keys a query may attend.
 - `arithmetic`: assumptions on floating-point arithmetic, and counts of roundings.
 - `reference`: the literal definition, slow and obvious.
 """

@@ -1,4 +1,4 @@
-"""Bounds on the inputs of a call: largest entries, norms of tokens, ranges of values, and tests for finiteness.
+"""What is known of the inputs of a call: whether entries can be read, their extremes, norms of tokens, value ranges.
 
 Plans and certificates depend on them. The kernels in C++ read a tensor once (csrc/entries.hpp); plain PyTorch reads
 it piece by piece.
@@ -15,15 +15,38 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from separatrix.attention.arithmetic.device_reads import number, numbers, truth
 from separatrix.attention.call import Call
-from separatrix.errors import ArgumentError
-from separatrix.native import Norm, TokensCall, done
-from separatrix.native_tensors import HALF_TYPES, TYPES, kernels_for, put
+from separatrix.attention.dispatch.derivatives import has_tangent
+from separatrix.attention.dispatch.second_derivatives import no_forward_mode
+from separatrix.errors import ArgumentError, SeparatrixError
+from separatrix.native import Norm, TokensCall
+from separatrix.native_tensors import HALF_TYPES, TYPES, done, kernels_for, put
 
 SLACK = 1 + 2.0**-30
 """Covers the rounding of bounds that are computed in float64: see `near_linear.certificate`."""
+
+
+def check_readable(call: Call) -> None:
+    """Raise an error if the tensors of a call have no entries, or if their entries may not be read."""
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        raise SeparatrixError(
+            "tolerance: attention with a certificate reads the tensors' entries to choose an algorithm, which "
+            "torch.func (vmap, grad, jvp) does not allow. Give a batch as leading dimensions and take gradients with "
+            "torch.autograd, or leave the tolerance out."
+        )
+    if has_tangent(call.tensors):
+        no_forward_mode()
+    for index, x in enumerate(call.tensors):
+        if x.device.type == "meta" or isinstance(x, FakeTensor):
+            raise SeparatrixError(
+                "tolerance: attention with a certificate reads the tensors' entries to choose an algorithm, and "
+                f"{call.name(index)} has no entries: it is on the device 'meta', or a fake tensor (torch.export). "
+                "Leave the tolerance out, or use a layer with a bound, which is planned ahead "
+                "(nn.TensorAttention)."
+            )
 
 
 class TokenNorms(NamedTuple):
@@ -69,18 +92,32 @@ def product_of(factors: Sequence[Tensor]) -> Tensor:
     return result
 
 
-def extremes(x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The minimum and maximum (H, d) over the unmasked tokens of (H, L, d), in float64; NaN if an entry is NaN.
+def product_without(m: int, factors: Sequence[Tensor]) -> Tensor:
+    """The product of all factors except the m-th; ones if there is no other."""
+    return product_of([torch.ones_like(factors[m]), *factors[:m], *factors[m + 1 :]])
 
-    If all tokens are masked, they are +inf and -inf.
+
+def extremes(sets: Sequence[Tensor], masks: Sequence[Tensor | None]) -> Tensor:
+    """The extremes (2, sets, H, d) over the unmasked tokens of each set (H, L_m, d), in float64: least first.
+
+    They are NaN if an entry is NaN, and if all tokens are masked, +inf and -inf.
     """
-    heads, length, d = x.shape
-    library = _library(x)
-    if library is not None:
-        least, most = (x.new_empty(heads, d, dtype=torch.float64) for _ in range(2))
+    heads, _, d = sets[0].shape
+    ends = sets[0].new_empty(2, len(sets), heads, d, dtype=torch.float64)
+    library = _library(*sets)
+    for m, (x, mask) in enumerate(zip(sets, masks, strict=True)):
+        if library is None:
+            ends[0, m], ends[1, m] = _plain_extremes(x, mask)
+            continue
+        least, size = ends.data_ptr() + 8 * m * heads * d, 8 * len(sets) * heads * d
         call = _tokens_call(x, mask)
-        done(library.separatrix_extremes(ctypes.byref(call), _address(least), _address(most)))
-        return least, most
+        done(library.separatrix_extremes(ctypes.byref(call), ctypes.c_void_p(least), ctypes.c_void_p(least + size)))
+    return ends
+
+
+def _plain_extremes(x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """The extremes (H, d) of the tokens of a set."""
+    heads, length, d = x.shape
     least = x.new_full((heads, d), math.inf, dtype=torch.float64)
     most = -least
     whole = length - length % 64
@@ -113,16 +150,7 @@ def finite_extremes(names: Sequence[str], sets: Sequence[Tensor], masks: Sequenc
     Raises:
         ArgumentError: If an entry of a set that may be attended is NaN or infinite.
     """
-    heads, _, d = sets[0].shape
-    ends = sets[0].new_empty(2, len(sets), heads, d, dtype=torch.float64)
-    for m, (x, mask) in enumerate(zip(sets, masks, strict=True)):
-        library = _library(x)
-        if library is None:
-            ends[0, m], ends[1, m] = extremes(x, mask)
-            continue
-        least, size = ends.data_ptr() + 8 * m * heads * d, 8 * len(sets) * heads * d
-        call = _tokens_call(x, mask)
-        done(library.separatrix_extremes(ctypes.byref(call), ctypes.c_void_p(least), ctypes.c_void_p(least + size)))
+    ends = extremes(sets, masks)
     if any(mask is not None or not x.shape[1] for x, mask in zip(sets, masks, strict=True)):
         ends = ends.masked_fill(ends[0] > ends[1], 0.0)
     if not truth(torch.isfinite(ends).all()):
@@ -198,19 +226,20 @@ def is_sound(x: Tensor) -> bool:
 
     If all entries are finite but their sum overflows, plain PyTorch returns False and the kernels return True.
     """
-    library = kernels_for(x)
-    if library is not None and x.dtype in _ANY_TYPE and (x.is_contiguous() or x.transpose(1, 2).is_contiguous()):
+    library, number_of_type = kernels_for(x), _ANY_TYPE.get(x.dtype)
+    if library is not None and number_of_type is not None and (x.is_contiguous() or x.transpose(1, 2).is_contiguous()):
         columns = x.shape[3]
-        return bool(library.separatrix_sound(_ANY_TYPE[x.dtype], x.numel() // columns, columns, x.data_ptr()))
+        return bool(library.separatrix_sound(number_of_type, x.numel() // columns, columns, x.data_ptr()))
     x = x.detach() if x.requires_grad else x
     total = x.sum(dtype=torch.float32 if x.dtype == torch.float16 else None)
     first = x.select(-1, 0)
     return math.isfinite(number(total)) and number(torch.count_nonzero(first)) == first.numel()
 
 
-def _library(x: Tensor) -> ctypes.PyDLL | None:
-    """The kernels, if they support the strides of a tensor (H, L, d); otherwise None."""
-    return kernels_for(x) if x.dtype in TYPES and (x.stride(2) == 1 or x.shape[2] <= 1) else None
+def _library(*sets: Tensor) -> ctypes.PyDLL | None:
+    """The kernels, if they support the strides of tensors (H, L, d); otherwise None."""
+    supported = all(x.dtype in TYPES and (x.stride(2) == 1 or x.shape[2] <= 1) for x in sets)
+    return kernels_for(*sets) if supported else None
 
 
 def _tokens_call(x: Tensor, mask: Tensor | None) -> TokensCall:
@@ -219,10 +248,6 @@ def _tokens_call(x: Tensor, mask: Tensor | None) -> TokensCall:
     if mask is not None:
         put(call.mask, mask)
     return call
-
-
-def _address(x: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(x.data_ptr())
 
 
 SMALLEST_SCALE = {torch.float32: 2.0**-60, torch.float64: 2.0**-900}
@@ -259,7 +284,7 @@ class ValueRange:
     def others(self) -> tuple[Tensor, ...]:
         """For each set the largest product of the magnitudes of all other value sets, over the columns, (H,)."""
         magnitudes = self.ends.abs().amax(0).unbind(0)
-        return tuple(_without(m, magnitudes) for m in range(len(magnitudes)))
+        return tuple(product_without(m, magnitudes).amax(1) * SLACK for m in range(len(magnitudes)))
 
     def in_range(self, dtype: torch.dtype) -> bool:
         """Whether there is no overflow, and the absolute errors of subnormal numbers are negligible."""
@@ -288,12 +313,3 @@ def value_range(values: Sequence[Tensor], masks: Sequence[Tensor]) -> ValueRange
     varied = (ends[0] < ends[1]).any(0)
     width = (high - low) * SLACK + 4 * len(values) * 2.0**-53 * magnitude * varied
     return ValueRange(magnitude, width, ends, log_low, log_high)
-
-
-def _without(m: int, magnitudes: Sequence[Tensor]) -> Tensor:
-    """The maximum over the columns of the product of the magnitudes (H, d_v) of all sets except m, (H,)."""
-    product = torch.ones_like(magnitudes[m])
-    for other, magnitude in enumerate(magnitudes):
-        if other != m:
-            product = product * magnitude
-    return product.amax(1) * SLACK

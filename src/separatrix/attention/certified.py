@@ -13,27 +13,27 @@ from torch import Tensor
 
 from separatrix.attention.arguments import CallOptions
 from separatrix.attention.arithmetic.assumptions import LOG
-from separatrix.attention.arithmetic.device_reads import number, truth
+from separatrix.attention.arithmetic.device_reads import largest_number, number, truth
 from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
+from separatrix.attention.bounds import check_readable
 from separatrix.attention.call import Call
-from separatrix.attention.dispatch.readable import check_readable
 from separatrix.attention.duration import warn_if_long
 from separatrix.attention.exact.operators import exact_attention
 from separatrix.attention.near_linear.analysis import Analysis
 from separatrix.attention.near_linear.approximation.coordinates import key_mean
 from separatrix.attention.near_linear.certificate import Certificate, certify
-from separatrix.attention.near_linear.cost import AFFORDABLE, exact_cost
+from separatrix.attention.near_linear.cost import AFFORDABLE, exact_cost, recipe_cost
 from separatrix.attention.near_linear.exact_rounding import ExactRounding, exact_type
 from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.gradient_certificate import GradientCertificate
 from separatrix.attention.near_linear.plan import Plan, Recipe
 from separatrix.attention.near_linear.planner import (
+    NOTHING_TO_ATTEND,
+    cheapest_recipe,
     exact_plan,
     out_of_reach,
     plan_call,
     polynomial_plan,
-    recipe_cost,
-    recipes,
     time_limit,
 )
 from separatrix.attention.near_linear.run import PolynomialRun, differentiable, run_polynomial
@@ -114,10 +114,9 @@ def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> 
 def _empty(call: Call, tolerance: float) -> Certified:
     """The output of a call without keys to attend to: zeros, which have no error."""
     out, lse = exact_attention(call)
-    plan = Plan("exact", None, None, None, 0.0, 0.0, 0.0, "there is nothing to attend")
     per_query, none = torch.zeros_like(lse, dtype=torch.float64), (0.0,) * len(call.keys)
     gradient = GradientCertificate(per_query, none, none) if call.wants_gradient else None
-    return Certified(out, lse, Certificate(0.0, 0.0, 0.0, 0.0, per_query, gradient), plan, tolerance)
+    return Certified(out, lse, Certificate(0.0, 0.0, 0.0, 0.0, per_query, gradient), NOTHING_TO_ATTEND, tolerance)
 
 
 def _near_linear(run: PolynomialRun, certificate: Certificate, plan: Plan, tolerance: float) -> Certified:
@@ -163,7 +162,7 @@ def _exact(call: Call, rounding: ExactRounding, plan: Plan, tolerance: float) ->
             " a wider dtype, or multiply the values by a power of two."
         )
     per_query, gradient = rounding.per_query, rounding.gradient
-    worst = number(per_query.max()) if per_query.numel() else 0.0
+    worst = largest_number(per_query)
     computed, lse = lse, lse if call.query.dtype == torch.float64 else lse.float()
     of_logarithm = _lse_rounding(computed)
     lse_error = rounding.lse_error + of_logarithm
@@ -226,9 +225,9 @@ def _run(
             break
         else:
             least = 1 if recipe.polynomial is None else recipe.index_set.degree + 1
-            recipe = recipes(forecast, tolerance, least, limit)
+            recipe = cheapest_recipe(forecast, tolerance, least, limit)
             if recipe is None and kept is None and analysis.differentiable and limit == math.inf:
-                recipe = recipes(forecast, tolerance, least, limit, output_only=True)
+                recipe = cheapest_recipe(forecast, tolerance, least, limit, output_only=True)
         if method == "auto" and recipe is not None and recipe_cost(analysis.shape, recipe).time > exact.time:
             break
     if kept is not None and (method == "polynomial" or exact.flops > AFFORDABLE):

@@ -23,9 +23,8 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.device_reads import numbers
-from separatrix.attention.call import Call, check_call
+from separatrix.attention.call import Call, Range, check_call
 from separatrix.attention.dispatch.derivatives import forward_mode
-from separatrix.attention.positions import Range
 from separatrix.attention.reference import tensor_attention, tensor_scores
 
 SCORES = 2**22

@@ -28,7 +28,7 @@ def estimated_seconds(call: Call) -> float:
     """The estimated seconds of the forward pass on two cores with AVX-512, from constants in the source.
 
     >>> x = torch.empty(1, 20_000, 64, device="meta")
-    >>> from separatrix.attention.positions import Positions
+    >>> from separatrix.attention.call import Positions
     >>> call = Call(x, (x, x), (x, x), (), Positions(False, 0, (None, None)), 1 / 64)
     >>> 6_000 < estimated_seconds(call) < 15_000
     True

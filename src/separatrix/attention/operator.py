@@ -8,15 +8,16 @@ from typing import Any, Literal, Unpack, overload
 from torch import Tensor
 
 from separatrix.attention.arguments import CallOptions, check_arguments
+from separatrix.attention.bounds import check_readable
 from separatrix.attention.call import check_call, flattened, grouped
 from separatrix.attention.certified import Certified, Sets, certify_call
-from separatrix.attention.dispatch.readable import check_readable
 from separatrix.attention.duration import warn_if_long
-from separatrix.attention.exact.operators import exact_attention, fused_attention, plain_attention
+from separatrix.attention.exact.fused import fused_attention, plain_attention
+from separatrix.attention.exact.operators import exact_attention
 from separatrix.attention.exact.plain_tuples import plain_tuples
 from separatrix.attention.near_linear.plan import Plan
-from separatrix.attention.near_linear.planner import plan_call
-from separatrix.attention.packed import Lengths, Packing, attend_packed, certify_packed, merge_plans, pack
+from separatrix.attention.near_linear.planner import NOTHING_TO_ATTEND, plan_call
+from separatrix.attention.packed import Lengths, attend_packed, certify_packed, merge_plans, pack
 from separatrix.attention.visible_keys import Places, attend_places
 from separatrix.checks import positive
 from separatrix.errors import ArgumentError
@@ -163,9 +164,9 @@ def tensor_attention(
     check_method(method)
     if method == "polynomial" and tolerance is None:
         raise ArgumentError("tolerance", expected="a positive finite number for method 'polynomial'", got=None)
+    options: CallOptions = {"is_causal": is_causal, "windows": windows, "scale": scale, "enable_gqa": enable_gqa}
     if cu_seqlens is not None or query_offsets is not None:
-        packing = _packing(query, keys, values, key_masks, cu_seqlens, query_offset, query_offsets)
-        options: CallOptions = {"is_causal": is_causal, "windows": windows, "scale": scale, "enable_gqa": enable_gqa}
+        packing = pack(query, keys, values, key_masks, cu_seqlens, query_offset, query_offsets)
         tuples: dict[str, Any] = {"lookahead": lookahead, "sinks": sinks, "prefix": prefix, "distinct": distinct}
 
         def attend(q: Tensor, key_sets: Sets, value_sets: Sets, **places: Any) -> tuple[Tensor, ...]:
@@ -175,6 +176,7 @@ def tensor_attention(
 
         results = attend_packed(packing, attend)
         return (results[0], results[1]) if return_lse else results[0]
+    options["query_offset"], options["key_masks"] = query_offset, key_masks
     if lookahead or sinks or prefix or distinct:
         places = Places(lookahead, sinks, prefix, distinct)
         if tolerance is not None and not places.keeps_certificates:
@@ -185,19 +187,7 @@ def tensor_attention(
         def attend_usual(*tensors: Any, **call: Any) -> tuple[Tensor, Tensor]:
             return tensor_attention(*tensors, method=method, tolerance=tolerance, return_lse=True, **call)
 
-        merged = attend_places(
-            attend_usual,
-            query,
-            keys,
-            values,
-            places,
-            is_causal=is_causal,
-            query_offset=query_offset,
-            key_masks=key_masks,
-            windows=windows,
-            scale=scale,
-            enable_gqa=enable_gqa,
-        )
+        merged = attend_places(attend_usual, query, keys, values, places, **options)
         return merged if return_lse else merged[0]
     if tolerance is None:
         unhidden = enable_gqa is False and key_masks is None and windows is None and type(is_causal) is bool
@@ -209,17 +199,7 @@ def tensor_attention(
         unchecked = plain_tuples(query, keys, values, is_causal, scale, *options_of_sets)
         if unchecked is not None:
             return unchecked if return_lse else unchecked[0]
-    given = check_arguments(
-        query,
-        keys,
-        values,
-        is_causal=is_causal,
-        query_offset=query_offset,
-        key_masks=key_masks,
-        windows=windows,
-        scale=scale,
-        enable_gqa=enable_gqa,
-    )
+    given = check_arguments(query, keys, values, **options)
     if tolerance is not None:
         certified = certify_call(flattened(given), positive("tolerance", tolerance), method, with_lse=return_lse)
         return (certified.output, certified.lse) if return_lse else certified.output
@@ -289,7 +269,7 @@ def certified_attention(
 
     if cu_seqlens is None and query_offsets is None:
         return certify(query, keys, values, query_offset=query_offset, key_masks=key_masks)
-    packing = _packing(query, keys, values, key_masks, cu_seqlens, query_offset, query_offsets)
+    packing = pack(query, keys, values, key_masks, cu_seqlens, query_offset, query_offsets)
     return certify_packed(packing, certify)
 
 
@@ -324,27 +304,14 @@ def plan_attention(
     def plan(q: Tensor, key_sets: Sets, value_sets: Sets, **places: Any) -> Plan:
         call = check_call(q, key_sets, value_sets, **options, **places)
         check_readable(call)
-        return plan_call(call, positive("tolerance", tolerance), method)[-1]
+        target = positive("tolerance", tolerance)
+        return NOTHING_TO_ATTEND if call.is_empty else plan_call(call, target, method)[-1]
 
     if cu_seqlens is None and query_offsets is None:
         return plan(query, keys, values, query_offset=query_offset, key_masks=key_masks)
-    packing = _packing(query, keys, values, key_masks, cu_seqlens, query_offset, query_offsets)
+    packing = pack(query, keys, values, key_masks, cu_seqlens, query_offset, query_offsets)
     plans = [plan(group.query, group.keys, group.values, **group.places) for group in packing.groups()]
     return merge_plans(plans or [plan(query, keys, values)], len(packing.offsets))
-
-
-def _packing(
-    query: Tensor,
-    keys: Sets,
-    values: Sets,
-    key_masks: Tensor | Sequence[Tensor | None] | None,
-    cu_seqlens: Lengths | None,
-    query_offset: int,
-    query_offsets: Sequence[int] | Tensor | None,
-) -> Packing:
-    if cu_seqlens is None:
-        raise ArgumentError("query_offsets", expected="None without cu_seqlens", got=type(query_offsets).__name__)
-    return pack(query, keys, values, key_masks, cu_seqlens, query_offset, query_offsets)
 
 
 def _only(sets: Sets) -> object:

@@ -95,11 +95,13 @@ def pack(
     keys: Sets,
     values: Sets,
     key_masks: Tensor | Sequence[Tensor | None] | None,
-    cu_seqlens: Lengths,
+    cu_seqlens: Lengths | None,
     query_offset: int,
     query_offsets: Sequence[int] | Tensor | None,
 ) -> Packing:
     """The packed call for these arguments; an `ArgumentError` if the lengths do not match the tensors."""
+    if cu_seqlens is None:
+        raise ArgumentError("query_offsets", expected="None without cu_seqlens", got=type(query_offsets).__name__)
     check_tensor("query", query)
     sets, beside = ([x] if isinstance(x, Tensor) else list(x) for x in (keys, values))
     for name, entries in (("keys", sets), ("values", beside)):

@@ -1,8 +1,8 @@
-"""The cells of an experiment at every combination of some parameters, for the declaration of a claim."""
+"""The cells of experiments at every combination of some parameters, for the declaration of a claim."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import product
 from typing import Any
 
@@ -41,3 +41,8 @@ def cell_grid(
             yield experiment.cell(**parameters)
 
     return cells
+
+
+def joined(*grids: Callable[[], Iterable[Cell]]) -> Callable[[], Iterator[Cell]]:
+    """Return a function that yields the cells of several grids, one grid after the other."""
+    return lambda: (cell for grid in grids for cell in grid())

@@ -7,7 +7,7 @@ of transformers".
 matching             the tasks Match2, Match3, ..., and their answers
 match_instances      instances of them: uniform, planted, and hard ones
 match_margin         how sharp an attention head must be to solve them
-match_construction   the head that solves them, its weights given
+match_construction   the head that solves them, with explicit weights
 match_training       models that learn them
 
 cnf, dimacs          formulas, and the files they are read from
@@ -15,7 +15,7 @@ sat                  the chain of reductions as a whole, from a formula to an as
 orthogonal_vectors   the first reduction: SAT to three-way orthogonal vectors (3OV)
 maxip                the second reduction: 3OV to Gap-MaxIP, with a small gap
 protocol_vectors     the second reduction by a Merlin-Arthur protocol, with a constant gap
-protocol, reed_solomon, cheating_merlin   that protocol, its codes, and the best that a cheating Merlin can do
+protocol, reed_solomon, cheating_merlin   the protocol, its codes, and the best strategy of a cheating Merlin
 padded_attention     the third reduction: Gap-MaxIP to attention (Lemma B.1)
 attention_decision   Gap-MaxIP decided by one call of attention
 smallest_beta        how large the entries must be for that

@@ -1,13 +1,13 @@
 """Gap-MaxIP decided by one call of order-3 attention (Alman and Song, Lemma B.1, with other constants).
 
 `padded_attention` defines the matrices. Here each key set has one blank, and the padding is w = h ones, with h the
-least integer of case 1 and l the largest of case 2. With y = ln(16 P) / (h - l), P = n_b n_c, and tau = exp(h y),
+smallest integer of case 1 and l the largest of case 2. With y = ln(16 P) / (h - l), P = n_b n_c, and tau = exp(h y),
 
     case 1:  S >= tau,                         u >= 1 / (2 + (n_b + n_c) / tau)  >= 0.47,
     case 2:  S <= P exp(l y) = tau / 16,       u <= 1 / (17 + 16 (n_b + n_c) / tau)  < 0.06,
 
-because tau >= 16 P. The rule is S >= tau / 4, that is u >= 1 / (5 + 4 (n_b + n_c) / tau). With the lemma's n blanks and
-padding of d, outputs are of order exp(-beta / 2) / n^2 instead, which float64 cannot hold when the gap is 1/m.
+because tau >= 16 P. The rule is S >= tau / 4, that is, u >= 1 / (5 + 4 (n_b + n_c) / tau). With the lemma's n blanks
+and padding of d, outputs are of order exp(-beta / 2) / n^2 instead, which underflows in float64 if the gap is 1/m.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from separatrix.hardness.padded_attention import pad_for_attention
 LARGEST_WORK = 2**38
 """The largest number of multiplications of a call, n_a (n_b + 1) (n_c + 1) (d + h): about half a minute."""
 LARGEST_SET = 2**26
-"""The most numbers in the query or a key set: half a gigabyte."""
+"""The largest number of entries of the query or a key set: half a gigabyte."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +51,12 @@ class AttentionSizes:
 
     @property
     def largest_set(self) -> int:
-        """How many numbers the largest of the query and the key sets has."""
+        """The number of entries of the largest of the query and the key sets."""
         return max(self.queries, *self.keys) * self.width
 
     @property
     def fits(self) -> bool:
-        """Whether the call is small enough to be made."""
+        """Whether the call is small enough to be computed."""
         return self.work <= LARGEST_WORK and self.largest_set <= LARGEST_SET
 
 
@@ -125,9 +125,9 @@ def decide(instance: GapMaxIP) -> Tensor:
 def triple_by_attention(instance: GapMaxIP) -> Triple | None:
     """A triple (i, j, k) with <a_i, b_j, c_k> >= t, or None if there is none, by three calls of attention.
 
-    The first call finds i. The second decides the instance with the vectors a_i * b_j (entrywise) in place of a,
-    which finds j; the third decides that with a_i * b_j * c_k, which finds k. If an inner product lies in the gap
-    between (1 - eps) t and t, the triple may be one of those, or there may be an error.
+    The first call finds i. The second decides the instance with the vectors a_i * b_j (entrywise) in place of a, which
+    finds j; the third uses a_i * b_j * c_k, which finds k. If an inner product lies in the gap between (1 - eps) t and
+    t, the result may be a triple in the gap, or an error.
 
     Raises:
         SeparatrixError: if inner products are in the gap, so that no triple can be found.

@@ -1,14 +1,16 @@
-"""The best that a cheating Merlin can do against the protocol of Theorem 4.5, found by search and not only bounded.
+"""The best strategy of a cheating Merlin against the protocol of Theorem 4.5, found by search, in addition to its
+bound.
 
-The true mu has degree up to 3 (r - 1) and is nonzero at one or more of the first r places. Merlin's word vanishes
-there, so it agrees with mu at the z of them where mu is zero, and the difference has 2 (r - 1) free symbols: he may
-choose that many further places of agreement, and the word is the polynomial through them. Every word agrees with mu at
-fewer further places than that, or is determined by 2 (r - 1) places of agreement, so trying all subsets finds the best.
+The true mu has degree up to 3 (r - 1) and is nonzero at one or more of the first r places. Merlin's word vanishes at
+these places, so it agrees with mu at the z of them where mu is zero. The difference has 2 (r - 1) free symbols: Merlin
+may choose this number of further places of agreement, and the word is the polynomial through them. Every word agrees
+with mu at fewer further places, or is determined by 2 (r - 1) places of agreement, so trying all subsets finds the best
+word.
 
     z + 2 (r - 1)  <=  best agreement  <=  3 (r - 1)    (if N is long enough)
 
-Both sides are equal if mu is nonzero at just one of the first r places, z = r - 1: Merlin then reaches the bound
-3 (r - 1) / N.
+Both sides are equal if mu is nonzero at exactly one of the first r places, z = r - 1: Merlin then reaches the bound 3
+(r - 1) / N.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from separatrix.hardness.protocol import Bits, Protocol
 from separatrix.hardness.reed_solomon import Word, evaluate
 
 LARGEST_SEARCH = 200_000
-"""The most subsets or words that a search tries."""
+"""The largest number of subsets or words that a search tries."""
 
 
 @dataclass(frozen=True)
@@ -92,7 +94,7 @@ def admissible_words(protocol: Protocol) -> list[Word]:
 
 
 def agreement(first: Word, second: Word) -> int:
-    """In how many places two words agree."""
+    """The number of places in which two words agree."""
     return sum(x == y for x, y in zip(first, second, strict=True))
 
 

@@ -31,23 +31,23 @@ from separatrix.files import read_at_most
 from separatrix.hardness.cnf import Formula
 
 _NO_NUMBER = re.compile(r"(?<!\S)(?!(?:0|-?[1-9][0-9]{0,17})(?!\S))\S")
-"""It finds the beginning of a word that is neither a literal nor 0."""
+"""Finds the beginning of a word that is neither a literal nor 0."""
 _COUNT = re.compile(r"0|[1-9][0-9]{0,17}")
 _PROBLEM = "'p cnf VARIABLES CLAUSES', two counts of at most 18 digits"
 
 LARGEST_FILE = 1 << 28
-"""The most bytes that a file may have: 256 MiB, whose formula takes a few gigabytes of memory."""
+"""The largest number of bytes of a file: 256 MiB, whose formula takes a few gigabytes of memory."""
 LONGEST_LINE = 1 << 24
-"""The most characters that a line may have; a clause may take several lines."""
+"""The largest number of characters of a line; a clause may take several lines."""
 MOST_IDLE_LINES = 1 << 20
-"""The most lines that may be blank or comments: a second of them."""
+"""The largest number of blank lines and comments, which take a second to read."""
 
 
 def read_dimacs(path: str | Path) -> Formula:
     """Read the formula in a DIMACS file of at most 256 MiB.
 
     Raises:
-        ArgumentError: if the file cannot be read, or is not as the module's docstring says.
+        ArgumentError: if the file cannot be read, or is not in the format described in the module's docstring.
     """
     return read_admitted(path, lambda variables, clauses: None)
 
@@ -80,10 +80,10 @@ def parse_dimacs(text: str, *, name: str = "the text") -> Formula:
 
     Args:
         text: the text.
-        name: what errors call the text.
+        name: the name of the text in error messages.
 
     Raises:
-        ArgumentError: if the text is not as the module's docstring says.
+        ArgumentError: if the text is not in the format described in the module's docstring.
 
     Example:
         >>> parse_dimacs("p cnf 3 2\\n1 -3 0\\n2 3 -1 0\\n")
@@ -166,7 +166,7 @@ def _problem(name: str, line: int, words: list[str]) -> tuple[int, int]:
     if len(words) != 4 or words[1] != "cnf" or not all(_COUNT.fullmatch(word) for word in words[2:]):
         raise _wrong(name, line, _PROBLEM, " ".join(words)[:80])
     clauses = int(words[3])
-    if 2 * clauses > LARGEST_FILE:  # a clause has at least its 0 and a separator
+    if 2 * clauses > LARGEST_FILE:  # a clause has at least a 0 and a separator
         raise _wrong(name, line, f"at most {LARGEST_FILE // 2:,} clauses", f"{clauses:,}")
     return int(words[2]), clauses
 

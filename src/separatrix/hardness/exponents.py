@@ -1,12 +1,12 @@
-r"""What the polynomial method costs in the worst case: the degree it needs, and the exponent log_n of its cost.
+r"""The worst-case cost of the polynomial method: the degree that it needs, and the exponent log_n of its cost.
 
 With entries up to B scores reach R = B^k. The Chebyshev series of exp on [-R, R], truncated at degree g, has an error
 of at most
 
     tail(g) = 2 sum_{j > g} I_j(R) <= 2 exp(sqrt(h^2 + R^2) - h asinh(h / R)),    h = g + 1,
 
-I_j the modified Bessel functions; the second bound is Chernoff's, min over t of exp(R cosh t - h t). A relative error
-eps of the output is kept, whatever the input, if tail(g) (2 + eps) <= eps exp(-R), because a query may have all of its
+I_j the modified Bessel functions; the second bound is Chernoff's, min over t of exp(R cosh t - h t). The relative error
+of the output is at most eps for every input if tail(g) (2 + eps) <= eps exp(-R), because a query may have all of its
 scores at -R. The rank is C(d + g, g).
 
 In the limit, with d = ln n, eps = 1/n and R = rho ln n, the degree is gamma ln n with
@@ -32,13 +32,13 @@ def relative_log_tolerance(log_n: float, order: int, bound: float) -> float:
 
 
 def _target(radius: float, log_tolerance: float) -> float:
-    """The logarithm of the largest tail that keeps the tolerance."""
+    """The logarithm of the largest tail that satisfies the tolerance."""
     return log_tolerance - radius - float(np.logaddexp(math.log(2.0), log_tolerance))
 
 
 def chernoff_degree(radius: float, log_tolerance: float) -> float:
-    """The least real h = g + 1 whose Chernoff bound keeps the tolerance; it is computed from ln n, so that n may be of
-    any size.
+    """The smallest real h = g + 1 whose Chernoff bound satisfies the tolerance, computed from ln n, so that n may be
+    arbitrarily large.
 
     >>> round(chernoff_degree(1.0, math.log(1e-6)), 2)
     8.73
@@ -59,19 +59,20 @@ def chernoff_degree(radius: float, log_tolerance: float) -> float:
 
 
 def least_degree(radius: float, log_tolerance: float) -> int:
-    """The least degree g whose Chebyshev tail keeps the tolerance; the tail is summed, and never subtracted.
+    """The smallest degree g whose Chebyshev tail satisfies the tolerance; the tail is computed as a sum, without
+    subtraction.
 
     >>> from separatrix.attention.near_linear.worst_case import worst_case_degree
     >>> least_degree(1.0, math.log(1e-6)), worst_case_degree(1.0, 1e-6)
     (8, 8)
     """
     most = math.ceil(chernoff_degree(radius, log_tolerance))
-    # ive is I_j exp(-R); 60 terms past the last they have fallen by far more than float64 resolves.
+    # ive is I_j exp(-R); 60 terms after the last one they have decreased far below the resolution of float64.
     from scipy.special import ive  # type: ignore[import-untyped]
 
     terms = ive(np.arange(most + 61), radius)
     tails = 2 * np.cumsum(terms[::-1])[::-1][1:]
-    # A tail that underflows is below the smallest number, which bounds it.
+    # If the tail underflows, the smallest number is an upper bound.
     logs = np.log(np.maximum(tails[: most + 1], np.finfo(np.float64).tiny)) + radius
     kept = logs <= _target(radius, log_tolerance)
     return int(np.argmax(kept)) if kept.any() else most
@@ -98,7 +99,8 @@ def _shape(log2_n: int, order: int) -> Shape:
 
 
 def border(below: Callable[[float], bool], low: float, high: float, steps: int = 40) -> float:
-    """The place between `low` and `high` where a condition that holds at `low` begins to fail, found by bisection."""
+    """The point between `low` and `high` at which a condition that holds at `low` begins to fail, found by
+    bisection."""
     for _ in range(steps):
         middle = (low + high) / 2
         low, high = (middle, high) if below(middle) else (low, middle)

@@ -5,10 +5,10 @@ The cosine of a sum of k angles is a k-linear form of k coordinates, and of no f
     cos(a_1 + ... + a_k) = (2^(k-1) / k) sum_{l < k} (-1)^l prod_m cos(a_m + pi l / k)
 
 so with a_m = 2 pi f x_m / M a head with k coordinates for each frequency f gives a tuple of tokens with sum s the score
-beta C(s) (see `match_margin`). A blank token is appended to the others. One more coordinate gives a tuple of blanks a
-score a little below that of a match; a tuple of blanks and tokens has the score 0. Values are 1 for a token and 0 for
-the blank, so the output at a position is the weight of the tuples without a blank: above 1/2 where there is a match,
-below where there is none. The proofs, with those for floating point, are in docs/derivations/triple-detection.md.
+beta C(s) (see `match_margin`). A blank token is appended to the others. One more coordinate gives the tuple of blanks a
+score slightly below that of a match; a tuple with blanks and tokens has the score 0. Values are 1 for a token and 0 for
+the blank, so the output at a position is the weight of the tuples without a blank: above 1/2 if there is a match, and
+below 1/2 otherwise. The proofs, with those for floating point, are in docs/derivations/triple-detection.md.
 
 >>> match3_by_attention(torch.tensor([1, 2, 4, 8]), 13).tolist()
 [True, False, True, True]
@@ -74,7 +74,8 @@ def match_by_attention(
         A bool tensor of the shape of x.
 
     Raises:
-        ArgumentError: if the modulus is too large for the answer to be proved; it says how many frequencies would do.
+        ArgumentError: if the modulus is too large for a proof of the answer; the message gives a sufficient number of
+        frequencies.
 
     Example:
         >>> match_by_attention(torch.tensor([[1, 2, 30], [7, 9, 11]]), 40, order=4).tolist()
@@ -86,7 +87,8 @@ def match_by_attention(
 def match_outputs(
     x: Tensor, modulus: int, order: int, *, frequencies: int = 1, dtype: torch.dtype = torch.float64
 ) -> Tensor:
-    """The output of the head at each position: at least 16/21 at a match, at most 1/5 elsewhere, before sums round.
+    """The output of the head at each position: at least 16/21 at a match and at most 1/5 elsewhere, before the rounding
+    of sums.
 
     The arguments are those of `match_by_attention`.
     """
@@ -109,7 +111,7 @@ def match_features(
 
     Coordinate l F + f of a token's query is (-1)^l A cos(2 pi f x / M + pi l / k), and that of its keys is the same
     without the sign, with A^k = 2^(k-1) beta / (k F). The last coordinate of the queries and of the keys of the blank
-    is blank^(1/k). All are computed in float64 and rounded to `dtype` once.
+    is blank^(1/k). All entries are computed in float64 and rounded to `dtype` once.
 
     Args:
         x: rows of tokens, integers of shape (..., n).
@@ -195,8 +197,8 @@ def match_layer(
 def embed_tokens(x: Tensor, modulus: int, order: int, count: int, *, dtype: torch.dtype = torch.float64) -> Tensor:
     """The embeddings of the tokens, followed by that of the blank: shape (..., n + 1, k F + 1).
 
-    A token's embedding is cos(2 pi f x / M) for each frequency, then the sines, then zeros. The blank's has a 1 at the
-    place after the sines, and is zero elsewhere.
+    A token's embedding is cos(2 pi f x / M) for each frequency, then the sines, then zeros. The embedding of the blank
+    has a 1 after the sines, and is zero elsewhere.
 
     Args:
         x: rows of tokens, integers of shape (..., n).

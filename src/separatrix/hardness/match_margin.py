@@ -1,12 +1,13 @@
-r"""How far a near miss is from a match in the tasks of `matching`, and how sharp an attention head must be therefore.
+r"""The distance of a near miss from a match in the tasks of `matching`, and the sharpness that an attention head
+therefore needs.
 
 A head with F frequencies gives a tuple of tokens with sum s the score beta C(s),
 
     C(s) = (1/F) sum_f cos(2 pi f s / M),    C = 1 iff s = 0 (mod M), else C <= 1 - mu, mu the margin.
 
-With one frequency mu = 1 - cos(2 pi / M), about 2 pi^2 / M^2. With the frequencies 1, g, ..., g^(F-1) it is at least
-(1 - cos(2 pi delta)) / F with delta = min(1 / (2 g), g^(F-1) / M), about M^(-1/F) / 2: a wider head can distinguish
-sums at a higher temperature. Every formula here is proved in docs/derivations/triple-detection.md.
+With one frequency mu = 1 - cos(2 pi / M), about 2 pi^2 / M^2. With the frequencies 1, g, ..., g^(F-1) it is at least (1
+- cos(2 pi delta)) / F with delta = min(1 / (2 g), g^(F-1) / M), about M^(-1/F) / 2: a wider head can distinguish sums
+with a smaller inverse temperature. Every formula here is proved in docs/derivations/triple-detection.md.
 
 >>> round(margin(50), 12) == round(1 - math.cos(2 * math.pi / 50), 12)
 True
@@ -39,8 +40,8 @@ class Sharpness:
     Attributes:
         inverse_temperature: beta.
         blank: the score of the tuple of blanks.
-        entry_bound: the entry bound B of Q and the keys at scale 1. At the papers' scale 1 / d it is d^(1/k) times
-            that, with d = k F + 1.
+        entry_bound: the entry bound B of Q and the keys at scale 1. At the papers' scale 1 / d it is larger by the
+            factor d^(1/k), with d = k F + 1.
     """
 
     inverse_temperature: float
@@ -55,7 +56,7 @@ def sharpness(n: int, modulus: int, order: int, count: int = 1, dtype: torch.dty
 
         beta = (ln N + L) / min(1, mu),    blank = beta - L / 2,    B = max(2^(k-1) beta / (k F), blank)^(1/k)
 
-    The bounds on the output hold for scores rounded in `dtype` in the worst case.
+    The bounds on the output hold in the worst case for scores rounded in `dtype`.
 
     Args:
         n: the number of tokens.
@@ -65,7 +66,8 @@ def sharpness(n: int, modulus: int, order: int, count: int = 1, dtype: torch.dty
         dtype: torch.float32 or torch.float64; None is exact arithmetic, where rho = 0 and L = ln 16.
 
     Raises:
-        ArgumentError: if the scores cannot be distinguished in `dtype`, or its sums would round too much.
+        ArgumentError: if the scores cannot be distinguished in `dtype`, or the rounding error of its sums would be too
+        large.
 
     Example:
         >>> round(sharpness(100, 10, 3, dtype=None).inverse_temperature * margin(10) - math.log(16 * (101**2 - 1)), 12)
@@ -87,7 +89,8 @@ def sharpness(n: int, modulus: int, order: int, count: int = 1, dtype: torch.dty
 
 
 def frequencies(modulus: int, count: int = 1) -> tuple[int, ...]:
-    """The frequencies 1, g, ..., g^(F-1) modulo M, with the g near (M / 2)^(1/F) that makes the margin's bound largest.
+    """The frequencies 1, g, ..., g^(F-1) modulo M, with the g near (M / 2)^(1/F) that maximises the bound on the
+    margin.
 
     Args:
         modulus: M.
@@ -111,13 +114,14 @@ def margin(modulus: int, count: int = 1) -> float:
 
 
 def resolution(modulus: int, order: int, count: int, dtype: torch.dtype) -> float:
-    r"""The ratio 1 / rho of min(1, mu) and a bound on rounding errors of scores, at beta = 1.
+    r"""The ratio 1 / rho of min(1, mu) and a bound on the rounding errors of scores, at beta = 1.
 
     The bound is for the score of a tuple of tokens and that of the tuple of blanks together.
 
     The bound is 1.01 (sigma c + k eta + k) u with u the unit roundoff, eta = 1 + 9 u_64 / u units for an entry of Q or
-    K, c = k eta + k - 1 + k F for a term of a score, and sigma beta the most that the terms of a score add up to in
-    magnitude; it is binom(k, k/2) / 2 for even k, and sqrt(binom(k-1, (k-1)/2) binom(k+1, (k+1)/2)) / 2 for odd k.
+    K, c = k eta + k - 1 + k F for a term of a score, and sigma beta an upper bound on the sum of the magnitudes of the
+    terms of a score, where sigma is binom(k, k/2) / 2 for even k, and sqrt(binom(k-1, (k-1)/2) binom(k+1, (k+1)/2)) / 2
+    for odd k.
 
     Args:
         modulus: M.
@@ -173,7 +177,7 @@ def _resolved(modulus: int, order: int, count: int, dtype: torch.dtype) -> float
 
 
 def _check_sums(n: int, order: int, dtype: torch.dtype) -> None:
-    """Raise an error if the sum of the (n + 1)^(k-1) weights might round by more than one part in twenty."""
+    """Raise an error if rounding might change the sum of the (n + 1)^(k-1) weights by more than one part in twenty."""
     most = _SUM_ERROR * 2 / torch.finfo(dtype).eps
     if (n + 1) ** (order - 1) > most:
         longest = math.floor(most ** (1 / (order - 1))) - 1

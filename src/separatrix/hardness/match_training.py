@@ -4,8 +4,8 @@
 
 reads off position 0 of `planted_instances`. Models of different orders have **exactly the same number of parameters**:
 a head of order 3 has two more projections, of w (w + 1) parameters each, and so the model of order 2 has w more hidden
-units in its readout. They see the same instances in the same order and take the same number of steps; a step at order 3
-computes more.
+units in its readout. They see the same instances in the same order and take the same number of steps, but a step at
+order 3 takes more operations.
 
 >>> run = MatchTraining(order=3, task=3, n=6, modulus=7, steps=20, evaluate_every=10, evaluation_points=100)
 >>> [(record.step, record.parameters) for record in train_match(run)]
@@ -64,13 +64,15 @@ class MatchTraining:
 
     @property
     def readout(self) -> int:
-        """Hidden units of the readout at this order: (2 w + 2) each, so w of them are two projections w (w + 1)."""
+        """The number of hidden units of the readout at this order: each has 2 w + 2 parameters, so w of them have as
+        many as two projections, w (w + 1) each."""
         return self.hidden + (3 - self.order) * self.width
 
 
 @dataclass(frozen=True)
 class MatchRecord:
-    """A model after `step` updates, on points it never trained on: its share of correct labels, and its mean loss."""
+    """A model after `step` updates, evaluated on instances on which it was not trained: the share of correct labels,
+    and the mean loss."""
 
     step: int
     accuracy: float
@@ -79,7 +81,7 @@ class MatchRecord:
 
 
 class MatchModel(nn.Module):
-    """The model of a run, its first weights drawn from `generator`."""
+    """The model of a run, with initial weights drawn from `generator`."""
 
     def __init__(self, run: MatchTraining, generator: torch.Generator) -> None:
         super().__init__()
@@ -103,7 +105,7 @@ class MatchModel(nn.Module):
 
 
 def train_match(run: MatchTraining) -> Iterator[MatchRecord]:
-    """Records every run.evaluate_every steps and at the end."""
+    """Evaluates every run.evaluate_every steps and at the end."""
     model = MatchModel(run, generator_for(run.seed, _INITIAL))
     parameters = sum(parameter.numel() for parameter in model.parameters())
     data = generator_for(run.seed, _DATA)

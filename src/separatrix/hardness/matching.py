@@ -63,7 +63,7 @@ def match_labels(x: Tensor, modulus: int, order: int) -> Tensor:
     """The answers Match_k for each row of x, by a faster algorithm than the definition.
 
     With S_a the set of all sums of a tokens modulo M, position i has a match iff -x_i - s is in S_b for some s in S_a,
-    where a + b = k - 1. With a and b nearly equal that is n |S_a| searches in a sorted S_b: n^2 log n at order 3.
+    where a + b = k - 1. With a and b nearly equal that takes n |S_a| searches in a sorted S_b: n^2 log n at order 3.
 
     Args:
         x: rows of tokens, integers of shape (..., n).
@@ -92,7 +92,7 @@ def _labels_of_row(row: Tensor, modulus: int, order: int) -> Tensor:
 
 
 def checked(x: Tensor, modulus: int, order: int) -> tuple[int, int, Tensor]:
-    """The modulus, the order, and the tokens as int64 residues in [0, M); an error if one of them is not valid."""
+    """The modulus, the order, and the tokens as int64 residues in [0, M); an error if one of them is invalid."""
     modulus = whole("modulus", modulus, low=2, high=LARGEST_MODULUS)
     order = whole("order", order, low=2)
     if not isinstance(x, Tensor) or x.dtype.is_floating_point or x.dtype.is_complex or x.dtype == torch.bool:

@@ -4,13 +4,15 @@ For every i one must distinguish
 
     case 1: some (j, k) has <a_i, b_j, c_k> >= t,    case 2: all have <a_i, b_j, c_k> <= (1 - eps) t,
 
-and may answer anything in between. The direct reduction uses that 1 - abc = (1 - a) + a (1 - b) + a b (1 - c) for bits,
-and that each of the three terms is a product of a bit of a, a bit of b and a bit of c. So with 3 m coordinates
+and any answer is allowed in between. The direct reduction uses the identity 1 - abc = (1 - a) + a (1 - b) + a b (1 - c)
+for bits, in which each of the three terms is a product of a function of a, a function of b and a function of c. So with
+3 m coordinates
 
     (1 - a, a, a),    (1, 1 - b, b),    (1, 1, 1 - c)    have the inner product    m - <a, b, c>:
 
-m if the triple is orthogonal, at most m - 1 if not. That is Gap-MaxIP with t = m and eps = 1/m: the vectors are short,
-and the gap is small. The reduction by the protocol (see `protocol_vectors`) keeps a constant gap and has large vectors.
+it is m if the triple is orthogonal, and at most m - 1 if not. This is Gap-MaxIP with t = m and eps = 1/m: the vectors
+are short, and the gap is small. The reduction by the protocol (see `protocol_vectors`) keeps a constant gap and has
+large vectors.
 """
 
 from __future__ import annotations
@@ -60,7 +62,7 @@ class GapMaxIP:
 
     @property
     def high(self) -> int:
-        """The least integer of case 1."""
+        """The smallest integer of case 1."""
         return levels(self.threshold, self.epsilon)[1]
 
     @property
@@ -72,7 +74,8 @@ class GapMaxIP:
 def check_gap(dimension: int, threshold: float, epsilon: float) -> None:
     """Raise an error unless 0 < t <= d and 0 < eps <= 1.
 
-    Definition 4.6 requires t > 0; a t above d is never reached, and for other eps the cases overlap or case 2 is empty.
+    Definition 4.6 requires t > 0; no inner product reaches a t above d, and for other eps the cases overlap or case 2
+    is empty.
 
     >>> check_gap(4, 5, 0.5)
     Traceback (most recent call last):
@@ -88,10 +91,10 @@ def check_gap(dimension: int, threshold: float, epsilon: float) -> None:
 
 
 def levels(threshold: float, epsilon: float) -> tuple[int, int]:
-    """The integers (low, high) at the ends of the gap: the largest of case 2 and the least of case 1.
+    """The integers (low, high) at the ends of the gap: the largest of case 2 and the smallest of case 1.
 
     A float eps is often rounded, so a (1 - eps) t that is below an integer by no more than 1e-9 t counts as that
-    integer. This can only make the problem harder, since the gap becomes smaller.
+    integer. This can only make the gap smaller, and the problem harder.
 
     >>> levels(3, 1 / 3), levels(2.5, 0.5), levels(10, 0.9)
     ((2, 3), (1, 3), (1, 10))

@@ -24,15 +24,15 @@ from separatrix.hardness.cnf import Assignment, Formula
 Triple = tuple[int, int, int]
 
 LARGEST_ORACLE = 1 << 26
-"""The most triples that the direct evaluations of the definitions try."""
+"""The largest number of triples that the direct evaluations of the definitions try."""
 
 
 @dataclass(frozen=True)
 class OrthogonalVectors:
     """An instance of 3OV, three-way orthogonal vectors: three sets of binary vectors of one dimension m.
 
-    In the paper all sets have the same size n; here their sizes may differ. Repeating a vector makes them equal and
-    changes no answer.
+    In the paper all sets have the same size n; here their sizes may differ. Repeating a vector makes the sizes equal
+    and changes no answer.
 
     Args:
         a: the first set, of shape (n_a, m).
@@ -94,7 +94,7 @@ def inner_products(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     if triples > LARGEST_ORACLE:
         raise ArgumentError("a, b, c", expected=f"at most {LARGEST_ORACLE} triples for the definition", got=triples)
     pairs = b.double()[:, None, :] * c.double()[None, :, :]
-    # Products and sums of integers this small are exact in float64.
+    # Products and sums of such small integers are exact in float64.
     return torch.einsum("il,jkl->ijk", a.double(), pairs).long()
 
 
@@ -124,7 +124,8 @@ def parts(variables: int) -> tuple[range, range, range]:
 
 
 def to_orthogonal_vectors(formula: Formula) -> OrthogonalVectors:
-    """The instance of 3OV for a formula: a triple is orthogonal exactly if its assignments together satisfy it.
+    """The instance of 3OV for a formula: a triple is orthogonal if and only if its assignments together satisfy the
+    formula.
 
     In the assignment of row i, the p-th variable of the part is bit p, of value 2^p, of i. A formula without clauses is
     satisfied by every assignment; its vectors have one coordinate, which is 0.
@@ -156,7 +157,7 @@ def _unsatisfied(formula: Formula, part: range) -> Tensor:
 
 
 def assignment_of(formula: Formula, triple: Triple) -> Assignment:
-    """The assignment that a triple of rows of `to_orthogonal_vectors` stands for.
+    """The assignment that corresponds to a triple of rows of `to_orthogonal_vectors`.
 
     >>> assignment_of(Formula(3, ((1, 2), (-1, 3))), (1, 0, 1))
     (True, False, True)

@@ -1,4 +1,4 @@
-"""The attention of Lemma B.1 (Alman and Song): scores are inner products, and blank keys have a reference score.
+"""The attention of Lemma B.1 (Alman and Song): scores are inner products, and blank keys provide a reference score.
 
 From a, b, c in {0, 1}^d, with beta > 0 and a padding of w ones (the lemma has w = d),
 
@@ -11,7 +11,7 @@ are 1 on the vectors and 0 on the blanks: the output u_i is the weight on the tr
     u_i = S_i / (S_i + n_b m_c + m_b n_c + m_b m_c exp(w y)),    S_i = sum_jk exp(y <a_i, b_j, c_k>),
 
 with m_b and m_c blanks (the lemma has m_b = n_b, m_c = n_c). The lemma also adds n rows to Q, so that Q and the keys
-have equally many rows; they are left out, because each row of attention depends only on its own query.
+have the same number of rows; they are omitted here, because each row of attention depends only on its own query.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class PaddedAttention:
         return self.query.shape[1]
 
     def outputs(self) -> Tensor:
-        """The outputs u of attention, (n_a,). They may underflow to 0 where w y is large."""
+        """The outputs u of attention, (n_a,). They may underflow to 0 if w y is large."""
         return tensor_attention(self.query, self.keys, self.values)[:, 0]
 
     def log_outputs(self) -> Tensor:

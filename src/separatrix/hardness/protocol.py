@@ -5,13 +5,13 @@ parts of r = m / T elements; part t of each set is encoded by a systematic code,
 
     mu_i = sum_t C(alpha^t)_i C(beta^t)_i C(gamma^t)_i
 
-is a word of C' that vanishes at the first r places exactly if the sets are disjoint. Merlin sends a word that is
+is a word of C' that vanishes at the first r places if and only if the sets are disjoint. Merlin sends a word that is
 supposed to be mu; a place i* is drawn at random; Bob and Charlie send the symbols of all T parts at i*; Alice accepts
 if the word is in C', vanishes at the first r places, and has at i* the value that follows from the symbols.
 
 If the sets are disjoint and Merlin sends the true mu, she always accepts. If they are not disjoint, any word that she
-may accept differs from mu, so it agrees with mu in at most 3 (r - 1) of the N places. The code is Reed-Solomon's with
-N = 6 (r - 1), which makes that a share of 1/2.
+may accept differs from mu, so it agrees with mu in at most 3 (r - 1) of the N places. The code is a Reed-Solomon code
+with N = 6 (r - 1), for which this is one half.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class Protocol:
 
     @property
     def r(self) -> int:
-        """The number of elements of a part; the last part is filled up with elements that are in no set."""
+        """The number of elements of a part; the last part is padded with elements that are in no set."""
         return -(-self.m // self.parts)
 
     @cached_property
@@ -132,7 +132,7 @@ class Protocol:
         return tuple(self.code.encode(tuple(full[t * self.r : (t + 1) * self.r])) for t in range(self.parts))
 
     def symbols(self, members: Bits, place: int) -> Word:
-        """The message that Bob or Charlie sends: the symbols of all parts of his set at the place."""
+        """The message of Bob or Charlie: the symbols of all parts of his set at the place."""
         return tuple(word[place] for word in self.encode(members))
 
     def honest(self, alpha: Bits, beta: Bits, gamma: Bits) -> Word:

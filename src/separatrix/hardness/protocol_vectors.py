@@ -1,4 +1,5 @@
-"""From orthogonal vectors to Gap-MaxIP by the protocol (Alman and Song, Theorem 4.7): the gap becomes a constant.
+"""The reduction from orthogonal vectors to Gap-MaxIP by the protocol (Alman and Song, Theorem 4.7), with a constant
+gap.
 
 A coordinate is a place j of the code, a message i_B that Bob may send there, and a message i_C that Charlie may send.
 Bob's vector has a 1 where he sends i_B, and Charlie's where he sends i_C. Alice has a vector for each alpha and each
@@ -7,9 +8,9 @@ word mu of Merlin's, with a 1 where she accepts. So
     <a^(mu, alpha), b^beta, c^gamma> = the number of places at which Alice accepts
 
 which is N for an orthogonal triple and the true mu, and at most 3 (r - 1) for any mu if the triple is not orthogonal:
-Gap-MaxIP with t = N and eps = 1/2 where N = 6 (r - 1). (In print the two cases are exchanged.)
+Gap-MaxIP with t = N and eps = 1/2 where N = 6 (r - 1). (The paper prints the two cases exchanged.)
 
-Only those of the p^T messages at a place that occur have an index, at most one for each vector, so d <= N n_b n_c
+Of the p^T messages at a place only those that occur have an index, at most one for each vector, so d <= N n_b n_c
 instead of N p^(2 T). All of Merlin's p^(2 (r - 1)) words are needed, since it is not known which of them is true.
 """
 
@@ -47,9 +48,9 @@ class ProtocolSizes:
 
 @dataclass(frozen=True)
 class ProtocolVectors:
-    """The instance that the reduction makes, and what its rows stand for.
+    """The instance that the reduction returns, and the meaning of its rows.
 
-    Row i of `instance.a` stands for the word i // n_a of Merlin's with the vector i mod n_a.
+    Row i of `instance.a` belongs to Merlin's word i // n_a and the vector i mod n_a.
 
     Attributes:
         instance: the instance of Gap-MaxIP.
@@ -62,7 +63,7 @@ class ProtocolVectors:
     words: tuple[Word, ...]
 
     def triple(self, rows: Triple) -> Triple:
-        """The triple of vectors of the 3OV instance that a triple of rows stands for."""
+        """The triple of vectors of the 3OV instance that corresponds to a triple of rows."""
         i, j, k = rows
         return i % (len(self.instance.a) // len(self.words)), j, k
 

@@ -8,7 +8,7 @@ are the values of the polynomials of degree up to 3 (r - 1).
     rates:       r / N and (3 r - 2) / N.
 
 The paper uses algebraic-geometry codes, whose field stays fixed while r grows. Here p >= N, so a symbol takes log N
-bits and not log T, and every message of the protocol is longer by the factor log N / log T.
+bits instead of log T, and every message of the protocol is longer by the factor log N / log T.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class ReedSolomon:
 
     @property
     def product_distance(self) -> int:
-        """The least number of places in which two words of C' differ; 1 where C' is all of F_p^N."""
+        """The smallest number of places in which two words of C' differ; 1 if C' is all of F_p^N."""
         return max(1, self.length - self.product_degree)
 
     def encode(self, message: Word) -> Word:
@@ -87,7 +87,8 @@ class ReedSolomon:
         return evaluate(tuple(range(self.r)), message, tuple(range(self.length)), self.p)
 
     def is_product_word(self, word: Word) -> bool:
-        """Whether a word of length N is in C', that is, whether it is the word of C' with its first 3 r - 2 symbols.
+        """Whether a word of length N is in C': it must be the word of C' that is determined by its first 3 r - 2
+        symbols.
 
         >>> code = ReedSolomon(r=2, length=6, p=7)
         >>> code.is_product_word((0, 1, 1, 6, 1, 6)), code.is_product_word((0, 0, 0, 0, 0, 1))

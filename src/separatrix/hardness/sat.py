@@ -2,10 +2,10 @@
 
     CNF  ->  3OV  ->  Gap-MaxIP  ->  order-3 attention
 
-There are two reductions from 3OV to Gap-MaxIP, which the argument `road` chooses between. "direct" has 3 m coordinates
-and the gap 1/m; it works for formulas of up to about 25 variables (attention to 2^v triples is not a fast solver, and
-by the lower bound no such solver is fast). "protocol" uses the Merlin-Arthur protocol and keeps the gap 1/2, at small
-sizes only.
+There are two reductions from 3OV to Gap-MaxIP, which the argument `road` selects. "direct" has 3 m coordinates and the
+gap 1/m; it works for formulas of up to about 25 variables (attention to 2^v triples is not a fast solver, and by the
+lower bound no such solver is fast). "protocol" uses the Merlin-Arthur protocol and keeps the gap 1/2, at small sizes
+only.
 
 The answer "satisfiable" comes with an assignment that was found by attention and checked against the formula. The
 answer "not satisfiable" rests on the margins proved in `attention_decision`.
@@ -75,8 +75,8 @@ def satisfiable(path: str | Path, *, road: Road = "direct") -> Decision:
         road: the reduction to Gap-MaxIP, "direct" or "protocol" (see the module's docstring).
 
     Raises:
-        ArgumentError: if the file is not in order, or if its problem line announces a formula that is too large; then
-            the clauses are not read.
+        ArgumentError: if the file is invalid, or if its problem line announces a formula that is too large; in that
+            case the clauses are not read.
 
     Example:
         >>> import tempfile
@@ -123,7 +123,7 @@ def decide_formula(formula: Formula, *, road: Road = "direct") -> Decision:
 
 
 def chain_sizes(variables: int, clauses: int, road: Road) -> ChainSizes:
-    """The sizes of the problems of the chain for a formula, computed without making them.
+    """The sizes of the problems of the chain for a formula, computed without constructing them.
 
     Args:
         variables: the number of variables of the formula.

@@ -1,25 +1,25 @@
 """The smallest beta for which the reduction of Lemma B.1 (Alman and Song) decides every instance.
 
-Inner products are integers; case 1 has one of at least h, case 2 has none above l. There are P = n_b n_c pairs, the
+Inner products are integers; in case 1 one is at least h, in case 2 none is above l. There are P = n_b n_c pairs, the
 padding is w >= h, and y = beta / (d + w). The output is an increasing function of S = sum_jk exp(y <a, b_j, c_k>), so
 
     least S in case 1:    exp(h y) + P - 1      (one pair at h, the others at 0)
     largest S in case 2:  P exp(l y)            (all pairs at l)
 
 and both values occur. **On exact outputs** a threshold that decides exists if and only if
-exp(h y) - 1 > P (exp(l y) - 1). At equality the two instances have the same output, so no rule of any kind decides. For
-smaller beta no threshold does; and at the beta where exp(h y) - 1 = M (exp(l y) - 1), for any number M <= P of pairs
-that can be at l, again no rule at all does. The beta of equality satisfies
+exp(h y) - 1 > P (exp(l y) - 1). At equality the two instances have the same output, so that no rule of any kind
+decides. For smaller beta no threshold decides; and at the beta with exp(h y) - 1 = M (exp(l y) - 1), for any number M
+<= P of pairs that can be at l, no rule at all decides either. The beta of equality satisfies
 
-    beta <= 2 (d + w) ln n / (h - l),    which is 4 C / (C_0 eps) ln n at w = d: the paper takes 40.
+    beta <= 2 (d + w) ln n / (h - l), which is 4 C / (C_0 eps) ln n at w = d: the paper uses 40 instead of 4.
 
-**By the lemma's rule**, u >= 2 t tilde, with an error up to t tilde = exp(h y) / (12 P exp(w y)), case 1 is safe for
-every beta, and case 2 if its largest output is at most t tilde:
+**By the lemma's rule**, u >= 2 t tilde, with an error up to t tilde = exp(h y) / (12 P exp(w y)), case 1 is decided
+correctly for every beta, and case 2 if its largest output is at most t tilde:
 
     exp((h - l) y) (1 + 2 exp(-w y) + exp((l - w) y)) >= 12 P.
 
-The left side is increasing where it can reach 12 P >= 12 at all, so there is one smallest beta, and it lies between
-(d + w) ln(12 P - 3) / (h - l) and (d + w) ln(12 P) / (h - l). The proofs are in docs/derivations/hardness-chain.md.
+The left side is increasing wherever it can reach 12 P >= 12, so there is one smallest beta, and it lies between (d + w)
+ln(12 P - 3) / (h - l) and (d + w) ln(12 P) / (h - l). The proofs are in docs/derivations/hardness-chain.md.
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def printed_beta(n: int, dimension: int, threshold: float, epsilon: float, *, ro
         dimension: d.
         threshold: t.
         epsilon: eps.
-        root: which root of 40 C / (C_0 eps) C_b is: Equation (9) needs the cube root (3), printed is the square root
-            (2).
+        root: which root of 40 C / (C_0 eps) C_b is: Equation (9) needs the cube root (3), and the paper prints the
+            square root (2).
 
     Example:
         >>> [round(printed_beta(100, 20, 10, 0.5, root=root) / math.log(100), 3) for root in (3, 2)]

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from separatrix.attention.arguments import CallOptions
+from separatrix.attention.bounds import check_readable
 from separatrix.attention.call import Call, check_call
 from separatrix.attention.certified import Certified, certify_call
-from separatrix.attention.dispatch.readable import check_readable
 from separatrix.attention.near_linear.analysis import Analysis, analyse
 from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.planner import find_polynomial

@@ -16,9 +16,9 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from separatrix.attention.arithmetic.device_reads import number, numbers
 from separatrix.attention.bounds import pieces
 from separatrix.attention.near_linear.analysis import amplitudes, analyse
-from separatrix.attention.near_linear.cost import Shape, exact_cost
+from separatrix.attention.near_linear.cost import Shape, exact_cost, recipe_cost
 from separatrix.attention.near_linear.plan import Plan
-from separatrix.attention.near_linear.planner import none_keeps, recipe_cost
+from separatrix.attention.near_linear.planner import none_keeps
 from separatrix.checks import positive
 from separatrix.errors import ArgumentError
 from separatrix.hf.interface import Answer, Layer, attend, laid_out, near_linear, read_layer

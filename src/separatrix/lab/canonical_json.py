@@ -47,19 +47,19 @@ def refuse(value: Any, name: str) -> Plain:
     )
 
 
-def canonical(value: Any, name: str = "value", other: Callable[[Any, str], Plain] = refuse) -> str:
+def canonical(value: Any, name: str = "value", convert: Callable[[Any, str], Plain] = refuse) -> str:
     """The canonical text of a value.
 
     Args:
         value: the value.
         name: what an error calls the value.
-        other: a function of a value that is not plain and its name, which returns a plain value in its place; by
+        convert: a function of a value that is not plain and its name, which returns a plain value in its place; by
             default it raises an error.
     """
-    return _ENCODER.encode(_marked(value, name, other))
+    return _ENCODER.encode(_marked(value, name, convert))
 
 
-def _marked(value: Any, name: str, other: Callable[[Any, str], Plain]) -> Plain:
+def _marked(value: Any, name: str, convert: Callable[[Any, str], Plain]) -> Plain:
     match value:
         case None | bool() | str():
             return value
@@ -68,13 +68,13 @@ def _marked(value: Any, name: str, other: Callable[[Any, str], Plain]) -> Plain:
         case float():
             return float(value) if math.isfinite(value) else {"$float": repr(float(value))}
         case list() | tuple():
-            return [_marked(item, f"{name}[{i}]", other) for i, item in enumerate(value)]
+            return [_marked(item, f"{name}[{i}]", convert) for i, item in enumerate(value)]
         case Mapping():
             for key in value:
                 if not isinstance(key, str) or key.startswith("$"):
                     raise ArgumentError(name, expected="keys that are strings and do not begin with $", got=repr(key))
-            return {str(key): _marked(item, f"{name}.{key}", other) for key, item in value.items()}
-    return other(value, name)
+            return {str(key): _marked(item, f"{name}.{key}", convert) for key, item in value.items()}
+    return convert(value, name)
 
 
 def read(text: str) -> Plain:

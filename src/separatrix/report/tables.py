@@ -46,6 +46,15 @@ def columns_of(rows: Sequence[Row], *names: str) -> dict[str, list[Value]]:
     return {name: [row.get(name) for row in rows] for name in names}
 
 
+def columns_from(names: Sequence[str], rows: Iterable[Sequence[Value]]) -> dict[str, list[Value]]:
+    """The columns of a table that is given as the names of its columns and its rows.
+
+    >>> columns_from(("n", "flops"), [(8, 64), (16, 128)])
+    {'n': [8, 16], 'flops': [64, 128]}
+    """
+    return dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+
+
 def groups_of(rows: Iterable[Row], *names: str) -> dict[tuple[Any, ...], list[Row]]:
     """The rows by their values in the named columns, in the order in which the values first appear.
 

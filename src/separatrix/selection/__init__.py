@@ -10,11 +10,11 @@ transformer             the one-layer transformer
 construction            the transformer that solves the task without training (Theorem C.3)
 worst_overlap           how far a valid encoding can be from separating a subset from other positions
 
-dynamics, flow          training on the population loss with one-hot encodings, by a recursion and as an equation
+dynamics, flow          training on the population loss with one-hot encodings, as a recursion and as an equation
 laws                    how long that training takes
 moments                 training on the population loss of the whole matrices, with exact expectations
 overlap_table, stochastic_dynamics   training with stochastic encodings
-fixed_evaluation        a trained transformer with one encoding fixed
+fixed_evaluation        a trained transformer with one fixed encoding
 length_curves, trained_lengths       a trained transformer at other lengths
 
 settings, training, stream, gradient, optimisers, validation, checkpoint   training runs of the paper's kind

@@ -1,8 +1,8 @@
 """The complete state of a training run, from which the run can be continued bit for bit.
 
 That is the weights, the optimiser's moments, the states of the generators and the window of losses since the last
-record. A state is a few tensors by name, which the caller of `separatrix.selection.training.resumable` may keep
-wherever it likes.
+record. A state consists of a few named tensors, which the caller of `separatrix.selection.training.resumable` may store
+anywhere.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _TENSORS = ("W", "V", "window", "token_state", "query_state", "validation_state"
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The state before the update number `step`.
+    """The state before the update with index `step`.
 
     Attributes:
         moments: The moments of Adam, empty for SGD.
@@ -41,13 +41,13 @@ class Checkpoint:
     validation_state: Tensor
 
     def tensors(self) -> dict[str, Tensor]:
-        """Give the tensors of the state by name; the step is not among them."""
+        """Return the tensors of the state by name, without the step."""
         return {name: getattr(self, name) for name in _TENSORS} | {
             f"moments.{k}": moment for k, moment in enumerate(self.moments)
         }
 
     def fits(self, other: Checkpoint) -> bool:
-        """Say whether two states have tensors of the same names and shapes, as those of one run have."""
+        """Return whether two states have tensors of the same names and shapes, as the states of one run do."""
         shapes = [{name: tensor.shape for name, tensor in checkpoint.tensors().items()} for checkpoint in (self, other)]
         return shapes[0] == shapes[1]
 

@@ -4,12 +4,13 @@ Take W = C W* and V = V*. With c = max_{i not in y} <e_i, e_y>, the attention ou
 
     1 - q s_+ <= (T - q) e^{-C (1 - c)} / q,    s_+ the weight of each position in y,
 
-and the output differs from the q-average by at most twice that times the longest token: once for the weight that the
-subset lacks, once for the weight that the others have. So C = log(2 (T - q) / (q epsilon)) / (1 - c) makes the error at
-most epsilon max_i |x_i|.
+and the output differs from the average over the subset by at most twice that times the norm of the longest token: once
+for the weight that the subset lacks, and once for the weight of the other positions. So C = log(2 (T - q) / (q
+epsilon)) / (1 - c) makes the error at most epsilon max_i |x_i|.
 
 The theorem (Wang, Wei, Hsu and Lee) prints C = ceil(2 log(2T) / epsilon), for c <= 1/2 and tokens in the unit ball;
-that is enough for epsilon <= 1, and exponentially more than is needed. Its own last steps need 2 log(2T / epsilon).
+that is enough for epsilon <= 1, and exponentially larger than necessary. The last steps of its proof need 2 log(2T /
+epsilon).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""Theorem C.2 as a program: two inputs that a given net cannot distinguish, and the error it must make on one of them.
+r"""Theorem C.2 as a program: two inputs that a given net cannot distinguish, and its error on one of them.
 
 In the theorem of Wang, Wei, Hsu and Lee, write the first layer's weight on the tokens q, ..., T as [V_q; ...; V_T].
 With at most (T - q + 1) d - 1 neurons it has a kernel vector u != 0. The net has equal outputs on the two inputs with
@@ -8,9 +8,9 @@ targets +-u_j / q are 2 |u_j| / q apart: on one of the two the error is at least
 **The constant.** The proof scales u to |u_j| = 1/2, where the *norm* of the error is at least 1/(2q) and its square at
 least 1/(4 q^2): the theorem's squared error >= 1/(2q) does not follow there, and the zero net, whose error is exactly
 1/(2q) on both inputs, contradicts it. But tokens are not bounded, so u may be scaled arbitrarily and *every* constant
-can be reached: as a statement about all inputs the theorem is true and says nothing about size; for tokens of norm at
-most r it says that the norm is at least r/q. Here u is scaled to |u_j| = q by default, where the error's norm and its
-square are both >= 1.
+can be reached: as a statement about all inputs the theorem is true but says nothing about size; for tokens of norm at
+most r it says that the norm of the error is at least r/q. Here u is scaled to |u_j| = q by default, for which the norm
+of the error and its square are both at least 1.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def fcn_counterexample(module: nn.Module, T: int, q: int, d: int, *, token_norm:
         token_norm: the norm of the longest token of the pair; None stands for q, and the theorem's proof has 1/2.
 
     Raises:
-        ArgumentError: if the net is not of that form.
+        ArgumentError: if the net does not have this form.
         SeparatrixError: if the two outputs differ by more than rounding.
 
     Example:
@@ -111,7 +111,7 @@ def _first_linear(module: nn.Module, T: int, q: int, d: int) -> nn.Linear:
 
 
 def _run(module: nn.Module, layer: nn.Linear, inputs: Tensor, d: int) -> Tensor:
-    """The outputs in float64; an error if `layer` was not given the inputs themselves."""
+    """The outputs in float64; an error if `layer` did not receive the inputs themselves."""
     received: list[Tensor] = []
     handle = layer.register_forward_pre_hook(lambda _, arguments: received.append(arguments[0].detach()))
     try:

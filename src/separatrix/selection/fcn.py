@@ -29,8 +29,8 @@ class FCN(nn.Module):
         q: the number of tokens to average.
         d: the dimension of a token.
         widths: the hidden widths, first layer first; their number is the depth minus 1.
-        activation: it makes the activation after each hidden layer.
-        generator: the source of randomness, or a seed, for weights of the same law as those of `nn.Linear`.
+        activation: a function that creates the activation after each hidden layer.
+        generator: the source of randomness, or a seed, for weights with the same distribution as those of `nn.Linear`.
         dtype: the type of the weights.
 
     Example:
@@ -73,7 +73,8 @@ class FCN(nn.Module):
 
 
 def _linear(before: int, after: int, source: torch.Generator, dtype: torch.dtype) -> nn.Linear:
-    """An `nn.Linear` whose weights have its usual law, uniform within 1/sqrt(fan in), but are drawn from `source`."""
+    """An `nn.Linear` whose weights have the usual distribution, uniform within 1/sqrt(fan in), but are drawn from
+    `source`."""
     layer: nn.Linear = nn.utils.skip_init(nn.Linear, before, after, dtype=dtype)
     bound = before**-0.5
     with torch.no_grad():

@@ -5,9 +5,9 @@ STS_q = M_y x is its conditional mean, whose error is tr((I - P) Sigma), P the p
 
     Sigma = E_y M_y^T M_y,    with eigenvalues 1/T (d of them) and lambda = (T - q) / (T q (T - 1)) ((T - 1) d of them).
 
-So no net has an error below the sum of the Td - k smallest eigenvalues. A net need not be given y separately either:
-with B large, y determines the leading digits of one coordinate of h, and A x the others. Hence, over all k-neuron first
-layers and all functions of them,
+So no net has an error below the sum of the Td - k smallest eigenvalues. The rest of a net need not be given y
+separately: with large B, y determines the leading digits of one coordinate of h, and A x the others. Hence, over all
+k-neuron first layers and all functions of them,
 
     inf E |M - STS_q|^2 = (d - k)/T + d (T - q)/(T q)       k <= d       (reached: B = 0, mean tokens)
                         = (T d - k) (T - q)/(T q (T - 1))    d <= k <= T d (approached, reached only at k > Td)
@@ -92,16 +92,16 @@ class NearOptimalNet(nn.Module):
     """A net with a first layer of k neurons whose squared error tends to the infimum as `gap` grows.
 
     The first layer is linear: the k directions of largest eigenvalue, and, when k > d, the number sum_j y_j T^j times
-    `gap` added to the first. The rest of the net finds y as the subset whose number is nearest to that coordinate,
-    subtracts the number, and returns the conditional mean M_y A^T h. The component of x in a direction is a standard
-    normal, so y is misread with probability at most erfc(gap / sqrt 8), below 1.3e-15 at the default.
+    `gap` added to the first. The rest of the net finds y as the subset whose number is nearest to this coordinate,
+    subtracts the number, and returns the conditional mean M_y A^T h. The component of x in a direction is standard
+    normal, so y is decoded incorrectly with probability at most erfc(gap / sqrt 8), below 1.3e-15 at the default.
 
     Args:
         k: the number of neurons of the first layer, from 1 to T d.
         T: the number of tokens.
         q: the number of tokens to average.
         d: the dimension of a token.
-        gap: the factor of the number that stands for y.
+        gap: the factor of the number that encodes y.
 
     Example:
         >>> net = NearOptimalNet(4, T=3, q=2, d=2)

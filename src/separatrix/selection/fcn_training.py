@@ -4,8 +4,8 @@
 >>> [record.step for record in train_fcn(run)]
 [0, 100, 200]
 
-The nets train with Adam on fresh batches of the flattened input, by autograd; the data's generator and the net's first
-weights come from the seed.
+The nets are trained with Adam on fresh batches of the flattened input, by autograd; the seed determines the data and
+the initial weights of the net.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class FCNSettings:
         lr: The learning rate.
         batch: The examples of a batch.
         steps: The number of updates.
-        seed: What the data and the first weights are drawn from.
+        seed: The seed of the data and of the initial weights.
         evaluate_every: The number of updates from one record to the next.
         evaluation_points: The number of evaluation examples.
     """
@@ -77,7 +77,8 @@ class FCNRecord:
 
     Attributes:
         step: The number of updates.
-        squared_error: The mean of |M - STS_q|^2 over points it never trained on, twice the loss of equation (3).
+        squared_error: The mean of |M - STS_q|^2 over points on which the net was not trained, twice the loss of
+            equation (3).
         standard_error: The standard error of that mean.
         infimum: The infimum over all nets of the same first width, on the same scale.
         parameters: The number of parameters of the net.

@@ -9,8 +9,8 @@ with beta = 1 - alpha and the attention's means w_E = E_y[1 - q s_+], r_E = E_y|
 (`separatrix.selection.overlap_table`). We compare it with two losses of the stochastic transformer: the *mean of the
 loss*, E_E L(E), which training minimises; and the *loss of the mean*, equation (4), where the outputs are averaged over
 encodings before they are squared, and r is w^2 T/(q (T - q)) with w the mean of w_E. By Jensen's inequality the second
-is the smaller, so that fixing one encoding multiplies the loss by their ratio on average, however well the transformer
-is trained.
+loss is the smaller one, so that fixing one encoding multiplies the loss by their ratio on average, however well the
+transformer is trained.
 """
 
 from __future__ import annotations

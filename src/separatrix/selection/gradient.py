@@ -6,11 +6,11 @@ With U = W z_query, S = softmax(Z^T U), f = V Z S and the residual R = f - targe
 
 (Lemma D.1 of Wang, Wei, Hsu and Lee, with the chain rule written out). Over a batch that shares one encoding, Z = [X;
 E] splits every product into a part with the tokens, one small product for each example, and a part with E, one product
-for all examples: V_e E is computed once and E S never, since V_e (E S) = (V_e E) S and the sum of R (E S)^T over the
+for all examples: V_e E is computed once and E S never, because V_e (E S) = (V_e E) S and the sum of R (E S)^T over the
 batch is (sum R S^T) E^T. The scalar S . Z^T V^T R that J subtracts is f . R.
 
 The tokens have the shape (n, d, T), with tokens as columns as in the paper, so that the last dimension is that of the T
-weights. The tests compare this with `SelectionTransformer`, which is the definition.
+weights. The tests compare this module with `SelectionTransformer`, which is the definition.
 """
 
 from __future__ import annotations

@@ -12,10 +12,10 @@ With G the Gram matrix of the encodings, the smallest such delta is the larger o
 in the spectral norm: both norms grow with the sets, so only sets of these sizes count, or, when 3q > T, pairs that fill
 [T].
 
-A lower bound is the norm for some pair of sets. The upper bound follows without sets: a norm is at most the geometric
-mean of the largest row and column sums of magnitudes, and at most the Frobenius norm; a row of G_SS' sums to at most
-the sum of its 2q largest entries, a column to that of its q largest, and the Frobenius norm is at most that of the q
-rows with the largest norms.
+A lower bound is the norm for some pair of sets. The upper bound does not need the sets: a norm is at most the geometric
+mean of the largest row and column sums of magnitudes, and at most the Frobenius norm. A row of G_SS' sums to at most
+the sum of its 2q largest entries, a column to at most the sum of its q largest entries, and the Frobenius norm is at
+most that of the q rows with the largest norms.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from separatrix.selection.task import all_subsets
 __all__ = ["ENUMERABLE", "IsometryConstant", "coherence", "restricted_isometry"]
 
 ENUMERABLE = 200_000
-"""The most sets or pairs of sets that are enumerated; for more, only bounds on the constant are computed."""
+"""The largest number of sets or pairs of sets that are enumerated; for more, only bounds on the constant are
+computed."""
 
 
 @dataclass(frozen=True)
@@ -173,8 +174,8 @@ def _searched_isometry(G: Tensor, q: int) -> float:
 def _searched_pairs(G: Tensor, q: int) -> float:
     """A lower bound: the largest norm of a pair of sets that is found by alternating from every single position.
 
-    For a vector on S the best set S' consists of the largest entries of its image outside S, and the other way round,
-    so every exchange raises the norm until it stops growing.
+    For a vector on S the best set S' consists of the largest entries of its image outside S, and vice versa, so every
+    exchange raises the norm until it stops growing.
     """
     T = G.shape[0]
     best = 0.0

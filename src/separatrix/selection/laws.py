@@ -15,7 +15,8 @@ There are two phases. Leaving the plateau (reaching x of order 1/2) takes a time
     L = (T - 1) / (4 eta t) (1 + o(1)),    so    t(epsilon) = (T - 1) / (4 eta epsilon) for epsilon well below d/(2T):
 
 the tail depends on neither d nor q. Theorem 3.1 of Wang, Wei, Hsu and Lee bounds the time by T^2 d / (eta epsilon), up
-to logarithms: true, and loose by a factor of order T d. The derivation is in docs/derivations/selection-dynamics.md.
+to logarithms, which is larger than the law by a factor of order T d. The derivation is in
+docs/derivations/selection-dynamics.md.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ BOUND_EXPONENTS: Mapping[str, float] = {"T": 2.0, "d": 1.0, "epsilon": -1.0, "lr
 
 
 def broken_hypotheses(T: int, q: int, d: int, eta: float, epsilon: float | None = None) -> dict[str, str]:
-    """The hypotheses of Theorem 3.1 that do not hold, each as a sentence, by the name of the value that breaks it.
+    """The hypotheses of Theorem 3.1 that do not hold, each as a sentence, by the name of the value that violates it.
 
     Args:
         T: The number of tokens.
@@ -214,8 +215,8 @@ def plateau_time(T: int, q: int, d: int) -> float:
 def time_law(T: int, q: int, d: int, lr: float, epsilon: float) -> float:
     """The number of steps t(epsilon) to the loss epsilon on the slow curve.
 
-    The x with L = epsilon solves a quadratic equation, and the integral gives its time. The rise of alpha from zero is
-    left out; it takes tau of order T, a share of order d/T of the time on the plateau.
+    The x with L = epsilon solves a quadratic equation, and the integral gives its time. The rise of alpha from zero,
+    which takes a time tau of order T, is omitted; it is a share of order d/T of the time on the plateau.
 
     Args:
         T: the number of tokens.

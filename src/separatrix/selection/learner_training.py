@@ -4,8 +4,8 @@
 >>> [record.step for record in train_learner(run)]
 [0, 16, 32]
 
-Adam on fresh batches, by autograd; runs of one seed see the same tokens and subsets with every attention. The seed
-determines every number of a run. A run that diverges, or whose normaliser vanishes, ends with a sentence that says so.
+Adam on fresh batches, by autograd; runs with one seed see the same tokens and subsets with every attention. The seed
+determines every number of a run. A run that diverges, or whose normaliser vanishes, ends with a record that says so.
 
 encoding: "one-hot"; "fixed", near-orthogonal signs drawn once; "stochastic", redrawn at each step; "sinusoidal";
 "learned", which starts as "fixed" and trains with the rest; "rotary" (`separatrix.selection.position_codes`). A longer
@@ -50,7 +50,7 @@ BLOCK = 32
 """The number of steps whose tokens and subsets are drawn at once."""
 
 EVALUATION_PARTS = 8
-"""The number of fresh encodings that a stochastic run is judged on, each with an equal share of the points."""
+"""The number of fresh encodings on which a stochastic run is evaluated, each with an equal share of the points."""
 
 _DATA, _ENCODING, _POINTS, _JUDGED, _FIXED, _INITIAL = range(6)
 
@@ -122,11 +122,11 @@ class LearnerRecord:
 
     Attributes:
         step: The number of updates.
-        losses: Equation (3) by length, on points that the run never trained on.
+        losses: The loss of equation (3) by length, on points on which the run was not trained.
         errors: The standard errors of the losses.
         parameters: The number of parameters.
         stopped: Why the run ended before its last step, if it did; its losses are then those that could still be
-            computed, maybe none.
+            computed, possibly none.
     """
 
     step: int
@@ -164,7 +164,7 @@ class _Model(nn.Module):
         else:
             zero = settings.initial == "zero"
             self.layer = SelectionLearner(settings.attention, settings.d, settings.width, generator=first, zero=zero)
-        # The whole table of the run; None when every step draws its own.
+        # The whole table of the run; None if every step draws its own encodings.
         table = _table(settings)
         self.table = nn.Parameter(table) if table is not None and settings.encoding == "learned" else table
 
@@ -210,10 +210,10 @@ def train_learner(settings: LearnerSettings) -> Iterator[LearnerRecord]:
 
 
 def _batch_loss(model: _Model, inputs: _Inputs, settings: LearnerSettings) -> Tensor:
-    """The mean loss of a batch; an error if it is too large for the run to go on."""
+    """The mean loss of a batch; an error if it is so large that the run must stop."""
     loss = model.loss(inputs).mean()
     value = float(loss.detach())
-    if not value <= EXPLOSION * settings.d / (2 * settings.q):  # also when it is nan
+    if not value <= EXPLOSION * settings.d / (2 * settings.q):  # also if the loss is NaN
         raise SeparatrixError(f"the batch loss is {value:.3g}, {EXPLOSION:g} times that of answering zero or more.")
     return loss
 
@@ -235,7 +235,7 @@ def _count(model: nn.Module) -> int:
 
 
 def _table(settings: LearnerSettings) -> Tensor | None:
-    """The encodings of the longest sequence, or None when they are redrawn."""
+    """The encodings of the longest sequence, or None if they are redrawn at each step."""
     longest, width = settings.longest, settings.width
     if settings.encoding == "stochastic":
         return None

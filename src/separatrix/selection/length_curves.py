@@ -6,7 +6,7 @@ w_1. With rho_i = q/(T_i - q), as w_1 falls
 
     L_{T_2} / L_{T_1}  ->  ((x - 1)^2 + rho_2 x^2) / rho_1,    about (T_1/q) (x - 1)^2 + x,
 
-which is of order T_1/q at any fixed T_2/T_1 > 1. Corollary 3.6 of Wang, Wei, Hsu and Lee has O(T_2^2/T_1^2) there.
+which is of order T_1/q at any fixed T_2/T_1 > 1. Corollary 3.6 of Wang, Wei, Hsu and Lee states O(T_2^2/T_1^2) instead.
 
 For random encodings it is estimated: the state (alpha, C) comes from the stochastic dynamics at T_1, and the losses
 from encodings drawn at each length (`separatrix.selection.fixed_evaluation`).

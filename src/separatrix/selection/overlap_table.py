@@ -9,9 +9,10 @@ Two means over valid encodings and subsets determine the population dynamics, wi
     w(C) = E[1 - q s_+],    r(C) = E|Y/q - S|^2 = E[ (1 - q s_+)^2/q + sum_{i outside y} S_i^2 ].
 
 The first is enough for equation (4), the loss of the mean output (its r is w^2 T/(q (T - q)), since the mean attention
-is constant outside the subset). Training draws one encoding a step and so minimises the mean of the loss, which needs r
-as well. The mean of s_+ at a single C is not enough for either: the update of C has the mean of s_+ times an overlap,
-which is the derivative of w. (The symbols are those of Wang, Wei, Hsu and Lee, Appendix E; w, r and o are ours.)
+is constant outside the subset). Training draws one encoding per step and thus minimises the mean of the loss, which
+needs r as well. The mean of s_+ at a single C is not enough for either: the update of C has the mean of s_+ times an
+overlap, which is the derivative of w. (The symbols are those of Wang, Wei, Hsu and Lee, Appendix E; w, r and o are
+ours.)
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ vectors a of the query and b + K x_i of the keys
 
     score_i = < R_i (b + K x_i), sum_{j in y} g_j R_j a >.
 
-With K = 0 this is <e_i, W e_y> on the sinusoidal encodings for the matrices W that commute with the rotations: one
-amplitude and one phase a frequency.
+With K = 0 this is <e_i, W e_y> on the sinusoidal encodings, for the matrices W that commute with the rotations: one
+amplitude and one phase per frequency.
 """
 
 from __future__ import annotations

@@ -10,12 +10,12 @@ and gradient descent is the gradient in (alpha, C) divided by the squared norms 
 
     alpha <- alpha - eta/d dL/dalpha,    C <- C - eta/width dL/dC.
 
-There are two objectives. For the "mean of the loss", which training with one encoding a step minimises, r is that of
+There are two objectives. For the "mean of the loss", which training with one encoding per step minimises, r is that of
 the table. For the "loss of the mean", equation (4), where the outputs are averaged over encodings before they are
 squared, r = w^2 T/(q (T - q)). By Jensen's inequality the first is never below the second.
 
-Call alpha *settled* where it minimises the loss at its C. In the tail L falls like e^{-2 mu C}, with alpha at its
-stationary value, and L = width / (4 mu^2 eta t): the inverse loss grows linearly, by 4 mu^2 eta / width a step.
+alpha is called *settled* if it minimises the loss at its C. In the tail L decreases like e^{-2 mu C}, with alpha at its
+stationary value, and L = width / (4 mu^2 eta t): the inverse loss grows linearly, by 4 mu^2 eta / width per step.
 """
 
 from __future__ import annotations

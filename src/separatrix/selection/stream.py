@@ -1,9 +1,9 @@
 """The data of a run, which background threads prepare in blocks of steps while training runs.
 
-A block of tokens is one long draw of normals; a block of queries is subsets, encodings from random bits and the weights
-of the subset codes. Each has its own generator and its own thread, which makes its blocks in order, so the data do not
-depend on timing. With a block comes the generator's state before it: a run that is resumed in the middle of a block
-sets the generator to that state and makes the block again.
+A block of tokens is one long draw of normal numbers; a block of queries consists of subsets, encodings from random bits
+and the weights of the subset codes. Each has its own generator and its own thread, which makes its blocks in order, so
+the data do not depend on timing. Each block comes with the state of its generator before the block: a run that is
+resumed in the middle of a block sets the generator to this state and computes the block again.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ BLOCK = 16
 """The number of steps in a block: enough to draw in bulk, few enough to stay in the cache."""
 
 AHEAD = 2
-"""The number of blocks that are made before they are needed."""
+"""The number of blocks that are computed in advance."""
 
 _QUERY = 6
-"""The purpose of the queries' tokens in a run, beside those from 0 to 5 of `separatrix.selection.training`."""
+"""The purpose of the queries' tokens in a run, in addition to the purposes 0 to 5 of
+`separatrix.selection.training`."""
 
 Made = TypeVar("Made")
 
@@ -60,8 +61,9 @@ def derived_generator(seed: int, purpose: int) -> torch.Generator:
         >>> derived_generator(0, 1).initial_seed() != derived_generator(0, 2).initial_seed()
         True
     """
-    # Other runs draw from `separatrix.training.generator_for`; recorded results of this paper's runs are of this one.
-    # A SplitMix64 step: people use the seeds 0, 1, 2, ..., and neighbouring seeds must not give related streams.
+    # Other runs use `separatrix.training.generator_for`; the recorded results of the paper's runs depend on this
+    # function. A SplitMix64 step: people use the seeds 0, 1, 2, ..., and neighbouring seeds must not give related
+    # streams.
     mask = 2**64 - 1
     x = (seed * 16 + purpose + 1) * 0x9E3779B97F4A7C15 & mask
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 & mask
@@ -82,7 +84,7 @@ def make_queries(settings: TrainingSettings, fixed: Tensor | None, generator: to
         return Queries(fixed.unsqueeze(0), y, solved_weights(gram, y))
     limit = feasible_limit(T, width, settings.threshold)
     signs = random_signs(BLOCK * T, width, generator).reshape(BLOCK, T, width)
-    # Step by step: the dot products of one step stay in the cache until the few that count are read off.
+    # Step by step, so that the dot products of one step stay in the cache until the few relevant ones are read.
     gram = torch.stack([resolve_conflicts(signs[k], limit, generator)[0][rows[k], columns[k]] for k in range(BLOCK)])
     return Queries(signs.div_(math.sqrt(width)), y, solved_weights(gram / width, y))
 
@@ -113,13 +115,14 @@ def one_thread() -> Iterator[None]:
 
 
 class Prefetch(Generic[Made]):
-    """A thread that calls make(generator) ahead of need and returns the results in order."""
+    """A thread that calls make(generator) in advance and returns the results in order."""
 
     def __init__(self, make: Callable[[torch.Generator], Made], generator: torch.Generator) -> None:
         self._make, self._generator = make, generator
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="separatrix-stream")
         # A new thread inherits the number of threads of PyTorch's operations when it first asks for it. If data were
-        # made on several, they would compete with training for the cores, and wait for each other in busy loops.
+        # computed on several threads, these would compete with training for the cores, and wait for each other in busy
+        # loops.
         with one_thread():
             self._thread.submit(torch.get_num_threads).result()
         self._waiting: deque[Future[tuple[Tensor, Made]]] = deque()
@@ -129,13 +132,13 @@ class Prefetch(Generic[Made]):
     def take(self) -> tuple[Tensor, Made]:
         """The generator's state before the next block, and the block.
 
-        The memory of the block that was taken before may be overwritten from now on.
+        The memory of the previous block may be overwritten from now on.
         """
         self._ask()
         return self._waiting.popleft().result()
 
     def close(self) -> None:
-        """Stop the thread after the block that it is making."""
+        """Stop the thread after the block that it is computing."""
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def _ask(self) -> None:
@@ -149,7 +152,7 @@ class Prefetch(Generic[Made]):
 class Blocks:
     """The batches of a run from step `step` on, given the states of both generators at the start of that step's block.
 
-    A batch is a view of its block and is good until the next call.
+    A batch is a view of its block and is valid until the next call.
     """
 
     def __init__(

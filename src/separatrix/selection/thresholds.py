@@ -32,13 +32,13 @@ __all__ = [
 ]
 
 MOST_CANDIDATES = 1000
-"""The most candidates for each column, on average, for which a threshold is accepted."""
+"""The largest number of candidates per column, on average, for which a threshold is accepted."""
 
 
 def threshold_limit(threshold: float, width: int) -> int:
     """The largest integer dot product of sign vectors that |<e_i, e_j>| <= threshold allows.
 
-    The threshold means the decimal that is written, so that 0.3 of 10 is 3 and not slightly less.
+    The threshold is read as the decimal that is written, so that 0.3 of 10 is 3 and not slightly less.
 
     >>> threshold_limit(0.4, 170), threshold_limit(0.3, 10)
     (68, 3)
@@ -78,7 +78,7 @@ def coherence_floor(T: int, width: int) -> float:
 
 
 def expected_candidates(T: int, width: int, limit: int) -> float:
-    """About how many random columns rejection draws until T are kept: sum_{m<T} (1 - p)^{-m}.
+    """The approximate number of random columns that rejection draws until T are kept: sum_{m<T} (1 - p)^{-m}.
 
     >>> round(expected_candidates(200, 170, 68), 2), expected_candidates(3, 4, 4)
     (200.0, 3.0)

@@ -7,8 +7,8 @@
     [0, 100, 200]
 
 The step is `separatrix.selection.gradient`; the data come from `separatrix.selection.stream`, two threads ahead of it.
-Between records torch runs on one thread, so that the data's threads have the other core and sums always round alike;
-when the caller gets a record, torch's number of threads is restored.
+Between records torch runs on one thread, so that the data threads have the other core and the rounding of sums does not
+vary; when the caller receives a record, torch's number of threads is restored.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from separatrix.training import advance, every
 __all__ = ["EXPLOSION", "Record", "resumable", "train"]
 
 EXPLOSION = 1000.0
-"""A batch loss this many times the loss of answering zero stops a run."""
+"""A run stops if a batch loss is this many times the loss of answering zero."""
 
 _TOKENS, _QUERIES, _VALIDATION, _POINTS, _FIXED, _INITIAL = range(6)
 
@@ -125,7 +125,8 @@ class _TrainingRun:
         self.blocks = Blocks(settings, on_train, start.step, *generators)
 
     def update(self, step: int) -> Record | None:
-        """Update the weights; if the batch loss diverged, leave them and return the last record, which says so."""
+        """Update the weights; if the batch loss diverged, leave them unchanged and return the last record, which says
+        so."""
         settings, V = self.settings, self.V
         limit = EXPLOSION * settings.d / (2 * settings.q)
         with one_thread(), torch.no_grad():

@@ -7,7 +7,7 @@ encodings are rows here, so the code says Z W z and S Z V^T. W holds the merged 
 
 x_query is any token (Lemma E.7), zero where none is given (Section 3.1). With x_query = 0 the first d columns of W are
 multiplied by zeros: they do not affect the output, and their gradient is zero. With one fixed token their gradient is a
-multiple of it, so that they move along it and in no other direction.
+multiple of this token, so that they change in its direction only.
 
 This file follows the definition, and autograd differentiates it. Training uses `separatrix.selection.gradient`, which
 a test compares with this.

@@ -1,4 +1,5 @@
-"""Validation on other tasks than that of training: longer sequences and larger subsets, on points fixed before it.
+"""Validation on other tasks than the training task: longer sequences and larger subsets, on points that are fixed
+before training.
 
 In Appendix F of Wang, Wei, Hsu and Lee 128 points (X, y) are fixed for each task. A transformer with a fixed encoding
 uses its first T rows; a transformer with stochastic encodings uses a new one for each task at each validation.

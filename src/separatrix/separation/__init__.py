@@ -17,7 +17,7 @@ mixture, exact       the probabilities of the paper's events, from the sign vect
 binomial             tails of the binomial distribution
 enumeration          self-attention with any matrix Q K^T, one sign vector at a time
 regression_bounds    certified bounds for softmax regression
-decimals, extended   numbers as they are written, and numbers of 256 bits
+decimals, extended   decimal numbers as written, and numbers of 256 bits
 radicals, forms      the exact signs of sums
 boundary, phase      where success reaches a given probability, along one parameter and along two
 

@@ -26,7 +26,8 @@ _MOST_TERMS = 20_000_000
 
 
 def total(N: int) -> int:
-    """The total that `tails` and `exactly` are shares of: 2^N where they count sign vectors (N <= 2048), else 1."""
+    """The total of which `tails` and `exactly` return parts: 2^N if they count sign vectors (N <= 2048), otherwise
+    1."""
     return 1 << N if N <= _TABLE else 1
 
 

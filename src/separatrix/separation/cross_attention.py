@@ -1,4 +1,5 @@
-"""Cross-attention (Definition F.1): one query has a large score with one key, which only softmax attention shows."""
+"""Cross-attention (Definition F.1): one query has a large score with one key, which only softmax attention makes
+visible."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Numbers as the paper prints them: 0.2 means one fifth.
 
-The exact probabilities decide whether sums tie with tau, so a parameter must be the decimal that was written and not
-the binary fraction nearest to it. A float is therefore read as the shortest decimal that prints it.
+The exact probabilities depend on whether sums are equal to tau, so a parameter must be the decimal that was written and
+not the binary fraction nearest to it. A float is therefore read as the shortest decimal that prints it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 r"""Self-attention with any matrix Q K^T: which of the 2^d sign vectors fire, decided exactly, for d <= 20.
 
-A general matrix may distinguish all classes, so sign vectors cannot be counted by their number of +1. But the n rows
-still have at most d - 1 different values v_j (j3, and one of each class), so with multiplicities mu_j row j0 fires on y
-exactly when
+A general matrix may distinguish all classes, so that the number of signs +1 does not determine whether a sign vector
+fires. But the n rows still have at most d - 1 different values v_j (j3, and one of each class), so with multiplicities
+mu_j row j0 fires on y exactly when
 
     sum_j mu_j w_j (<v_j, y> - tau) > 0,    w_j = n^{v_{j0}^T QK^T v_j},  or v_{j0}^T QK^T v_j itself for `lin`,
 
-(v_j and tau in units of sqrt(log n)). This is evaluated in float64 for all y at once. Where the result is so small that
+(v_j and tau in units of sqrt(log n)). This is evaluated in float64 for all y at once. If the result is so small that
 rounding might have changed its sign, `radicals.sign` decides, once for each different sum.
 """
 
@@ -56,7 +56,7 @@ class _Sum:
     def decide(self, Y: NDArray[np.float64]) -> Masks:
         """For each column of Y, whether the sum is positive, decided exactly."""
         # Coordinates with equal coefficients contribute through the sum of their signs.
-        groups = {form: [i for i, other in enumerate(self.exact) if other == form] for form in set(self.exact)}
+        groups = {form: [i for i, term in enumerate(self.exact) if term == form] for form in set(self.exact)}
         sums = np.stack([Y[members].sum(0) for members in groups.values()]).astype(np.int64)
         different, which = np.unique(sums, axis=1, return_inverse=True)
         positive = [self._sign(dict(zip(groups, column.tolist(), strict=True))) > 0 for column in different.T]
@@ -72,7 +72,7 @@ class _RowSums:
 
     def __init__(self, sums: list[_Sum]) -> None:
         self.sums = sums
-        # Scaled so that the sign of a value is uncertain if its magnitude is at most 1. The last column is the
+        # Scaled so that the sign of a value is uncertain only if its magnitude is at most 1. The last column is the
         # constant.
         forms = np.array([[*row.coefficients, -row.threshold] for row in sums])
         self.forms = forms / (_DOUBTFUL * np.abs(forms).sum(1, keepdims=True))
@@ -117,7 +117,7 @@ def enumerated_mixture(
     classes = [k for k in range(g) if sizes[k]]
     case = {k: Fraction(sizes[k], n) for k in classes}
     networks = {
-        # Linear attention comes first, because it raises an error where all scores are zero.
+        # Linear attention comes first, because it raises an error if all scores are zero.
         (which, k): [
             _RowSums(_sums(n, sizes, k, a, b, c, tau, logs, weights, linear=linear)) for linear in (True, False)
         ]

@@ -1,11 +1,11 @@
 r"""Labelled elements of D0 and D1 as training examples, and the attention of a mechanism on them.
 
-A setting's a0 and a1 become ranges, as in Definitions D.1 and F.1, where a0 may be anything in (0, 0.1) and a1 anything
-from 0.7 or 1 on: an element of D0 has a uniform in [0, a0], one of D1 uniform in [a1, a1 + 1]. The special indices are
-uniform. In softmax regression the data are random already (Definition 3.8).
+The a0 and a1 of a setting become ranges, as in Definitions D.1 and F.1, where a0 may be any number in (0, 0.1) and a1
+any number from 0.7 or 1 on: an element of D0 has a uniform in [0, a0], and an element of D1 uniform in [a1, a1 + 1].
+The special indices are uniform. In softmax regression the data are random already (Definition 3.8).
 
-Only the different ones among the n tokens are stored, with their multiplicities, so that in self- and cross-attention
-an example of 10^9 tokens costs no more than one of 100.
+Only the distinct tokens among the n are stored, with their multiplicities, so that in self- and cross-attention an
+example of 10^9 tokens costs no more than one of 100.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def fixed_power(n: int, e: Fraction, logs: int, bits: int) -> int:
 def rough_power(n: int, e: Fraction, bits: int) -> tuple[int, int]:
     """The power n^e in units of 2^-bits, and a bound on its error in the same units.
 
-    A power too large for that many correct bits is computed to 256 correct bits instead.
+    A power that is too large for this number of correct bits is computed to 256 correct bits instead.
 
     >>> rough_power(2, Fraction(1, 2), 10) == (fixed_power(2, Fraction(1, 2), 0, 10), 2)
     True
@@ -96,7 +96,8 @@ def _log(n: int, precision: int) -> Any:
 def binomial_point(N: int, k: int) -> Any:
     """The binomial probability C(N, k) 2^-N.
 
-    The logarithms it is computed from are of size N log N, so they need the bits of N beyond those of the result.
+    The logarithms from which it is computed are of size N log N, so they need the bits of N in addition to those of the
+    result.
 
     >>> print(EXTENDED.nstr(binomial_point(4, 2), 5))
     0.375

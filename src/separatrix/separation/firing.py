@@ -10,8 +10,8 @@ classes of each size:
 The last term occurs only for a query of another class; as w_query >= w_rest, the largest value over those queries is
 reached at a class with sign +1 if there is one of that size, and otherwise at one with sign -1. All weights and b are
 nonnegative, so changing a class's sign to +1 lowers no row: for fixed other signs and P_2 the network fires exactly if
-P_1 is at least a threshold. That threshold is the least over the kinds of rows, and each is found by one division in
-fixed point; where the error bound does not exclude either answer, `radicals` decides exactly. Where n is very large, a
+P_1 is at least a threshold. This threshold is the minimum over the kinds of rows, each of which is found by one
+division in fixed point; if the error bound excludes neither answer, `radicals` decides exactly. If n is very large, a
 single weight usually decides for all P_1 and P_2 at once, and 256 bits of it are enough.
 """
 
@@ -146,7 +146,7 @@ class _Line:
         total = with_own + query_keys + (q_rest << _BITS)
         self.first, self.own, self.last = a * special, b * with_own, c * total
         self.fixed = query_sign * b * query_keys - (self.centre << _BITS)
-        # The errors of the three weights, and of the number that tau multiplies if that is not Z.
+        # The errors of the three weights, and of the factor of tau if this factor is not Z.
         self.errors = (q_special * powers[i_special][1], q_own * powers[i_own][1], q_query * powers[i_query][1], 0)
         if network.logs:
             self.fixed -= tau * sum(q * power(network.n, network.exponents[i], 1, _BITS) for q, i in self.Z)
@@ -164,7 +164,7 @@ class _Line:
         base = first * self.first + own * self.own + last * self.last + self.fixed
         error = self._error(first, own, last)
         slope, step = self.slopes[0] << _BITS, self.slopes[1] << _BITS
-        # A query in a class of the second size needs a P_2 for which some class of that size has the query's sign.
+        # A query in a class of the second size requires a P_2 for which some class of this size has the query's sign.
         allowed = [self.query != 1 or (P2 > 0) == (self.query_sign > 0) for P2 in range(count + 1)]
         if low > high or base + slope * high + step * count <= -error:
             return [never] * (count + 1)

@@ -30,7 +30,7 @@ DIGITS, _MOST_DIGITS = 80, 1280
 
 
 class Factor(Protocol):
-    """A positive number that depends on L alone."""
+    """A positive number that depends only on L."""
 
     def value(self, L: Decimal) -> Decimal:
         """The value of the factor in the current decimal context, correct to at least half of the context's digits."""

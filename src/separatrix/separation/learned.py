@@ -14,7 +14,7 @@ with it the gradient, is of size 1 / n, and the steps of plain gradient descent 
 float64, and a seed determines the examples and the signs; the seeds are trained in one batch, independently of each
 other.
 
-A good y can also be written down: y = K e_1 reads the one coordinate in which the data sets differ (`by_hand`).
+A good y can also be given explicitly: y = K e_1 reads the one coordinate in which the data sets differ (`by_hand`).
 """
 
 from __future__ import annotations
@@ -171,7 +171,8 @@ class ByHand:
     Attributes:
         on_d0: the largest first coordinate of c on D0.
         on_d1: the largest first coordinate of c on D1.
-        K: a factor for which tau lies between K on_d0 and K on_d1; None if on_d1 is not the larger, where none exists.
+        K: a factor for which tau lies between K on_d0 and K on_d1; None if on_d1 is not larger than on_d0, because
+        there is no such factor.
     """
 
     on_d0: float

@@ -229,4 +229,4 @@ MECHANISMS: tuple[Mechanism, ...] = (
     order3("once"),
     order3("twice"),
 )
-"""Mechanisms that are in use: softmax at the temperatures 1, 4, 2, 1/2 and 1/4, then linear attention and order 3."""
+"""The mechanisms that are used: softmax at the temperatures 1, 4, 2, 1/2 and 1/4, then linear attention and order 3."""

@@ -10,9 +10,9 @@ where P is over a single sign vector. D0 and D1 draw their special keys independ
 both special keys are in the same class or in different ones and, when the classes have two sizes, which sizes these
 classes have.
 
-The signs of the first and last coordinates and of the special classes matter one by one; all others matter through
-their number of +1, as `firing` explains, and a union of events "at least k signs +1" is again such an event. Shares of
-the sign vectors are exact integers over powers of two (or, beyond 2048 classes, real numbers of 256 bits).
+The signs of the first and last coordinates and of the special classes matter individually; all others matter through
+the number of +1 among them, as `firing` explains, and a union of events "at least k signs +1" is again such an event.
+Shares of the sign vectors are exact integers over powers of two (or, beyond 2048 classes, real numbers of 256 bits).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@ r"""The probabilities of the paper's events with any mechanism in place of `exp`
 
 `outcome` is exact: `sign_vectors` decides which of the 2^d sign vectors fire, and the probabilities for m vectors
 follow from these shares as in `exact`. `simulate_outcome` runs the library's own attention on all n tokens. It also
-covers softmax regression, where y has a sign for each token, and widths too large for enumeration.
+supports softmax regression, where y has a sign for each token, and widths too large for enumeration.
 """
 
 from __future__ import annotations

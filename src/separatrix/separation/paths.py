@@ -29,10 +29,10 @@ MODELS = {
     "cross, least a1": {"a0": "99/1000", "a1": "1001/1000"},
     "cross, large a1": {"a0": "1/1000", "a1": "10"},
 }
-"""The settings of the experiments, a0 = 0.01; "identity" has b^2 + c^2 = 1 and b < 0.2, as Theorem E.4 asks.
+"""The settings of the experiments, with a0 = 0.01; "identity" has b^2 + c^2 = 1 and b < 0.2, as Theorem E.4 requires.
 
-The last six are at corners of the ranges: a0 near 0 and near 0.1, the least a1 and a large one, b or c at 0.1, a large
-b that Lemma E.3 allows."""
+The last six are at corners of the ranges: a0 near 0 and near 0.1, the smallest a1 and a large one, b or c at 0.1, and a
+large b that Lemma E.3 allows."""
 
 PATHS = {
     "ones": ("10", "log n", "n^0.02", "n^0.03", "n^0.1", "n^0.5"),

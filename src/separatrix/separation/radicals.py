@@ -5,8 +5,8 @@ Whether a row of attention fires is decided by the sign of a finite sum
     v = sum_i q_i n^{e_i} (log n)^{-l_i / 2},     q_i integer, e_i rational, l_i in {0, 1}
 
 (the logarithms come only from a tau that the caller gives in absolute terms). The sum is evaluated in fixed point with
-an error bound. If the bound does not exclude zero, we first decide whether v *is* zero, and only if it is not do we
-double the number of bits until the bound excludes zero. So the loop ends, and no tolerance is involved.
+an error bound. If the bound does not exclude zero, it is first decided whether v *is* zero, and only if not is the
+number of bits doubled until the bound excludes zero. So the loop ends, and no tolerance is involved.
 
 When is v zero? Write n = r^q with r not a perfect power. Then X^k - r is irreducible over the rationals for every k, so
 the powers r^f with distinct f in [0, 1) are linearly independent: v (without logarithms) is zero exactly when, for
@@ -75,7 +75,7 @@ def _is_zero(n: int, terms: Iterable[Term]) -> bool:
     for coefficient, e, logs in terms:
         integer, fraction = _split(n, e)
         parts[logs, fraction].append((coefficient, integer))
-    # Dividing by the least power makes all terms integers; fractions with numerators of 10^4 digits would take a
+    # Dividing by the smallest power makes all terms integers; fractions with numerators of 10^4 digits would take a
     # hundred times as long.
     r, _ = primitive_root(n)
     for part in parts.values():

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 __all__ = ["Bounds", "SingleVector", "silent", "single_vector", "worst_data"]
 
 LARGEST_LATTICE = 4096
-"""The lattice is not used for n above this: the bound over all data is then tiny unless tau is tiny too."""
+"""The lattice is not used for larger n: the bound over all data is then tiny unless tau is tiny too."""
 
 _CELLS = 200
 """The range of a term has 200 sqrt(n) cells of the lattice: n h is then about 1/50 of the sum's standard deviation."""

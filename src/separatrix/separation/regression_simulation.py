@@ -1,4 +1,5 @@
-"""The Monte Carlo of softmax regression (Definition 3.8): draws of data and signs, and what the networks do on them."""
+"""The Monte Carlo of softmax regression (Definition 3.8): draws of data and signs, and the outputs of the networks on
+them."""
 
 from __future__ import annotations
 

@@ -103,5 +103,6 @@ def wilson(hits: int, trials: int, z: float = 1.959963984540054) -> Estimate:
     p, weight = hits / trials, z * z / trials
     centre = (p + weight / 2) / (1 + weight)
     radius = z * math.sqrt(p * (1 - p) / trials + weight / (4 * trials)) / (1 + weight)
-    # With no hits, or only hits, an end of the interval is exactly 0 or 1; the formula would round there.
+    # If there are no hits, or only hits, an end of the interval is exactly 0 or 1; the formula would be affected by
+    # rounding.
     return Estimate(hits, trials, centre - radius if hits else 0.0, centre + radius if hits < trials else 1.0)

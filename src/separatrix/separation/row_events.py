@@ -1,15 +1,15 @@
 r"""The exact law of <c_{j0}, sigma> for one row j0 and one random sign vector sigma.
 
-The row has few different coordinates: the first, that of j3's class, in self-attention that of the row's own class and
-the last, and all the others alike, of which only the number P of +1 matters. With the weights w of `separation.rows`, Z
-their sum over the keys and t rows a class,
+The row has few different coordinates: the first, that of j3's class, in self-attention those of the row's own class and
+the last, and all the others, which are equal, so that only the number P of +1 among their signs matters. With the
+weights w of `separation.rows`, their sum Z over the keys, and t rows per class,
 
     Z (<c_{j0}, sigma> - tau) = s_1 a w_special + s_own b (w_special + (t - 1) w_own) + s_query b t w_query
                                 + s_last c Z + b t w_rest (2 P - N) - tau Z,
 
-which grows with P. The least P with this positive is found by one division in fixed point, and `radicals.sign` decides
-about its neighbours; P is binomial. `separation.firing` asks which sign vectors make *some* row fire; here a single row
-is considered.
+which increases with P. The smallest P for which this is positive is found by one division in fixed point, and
+`radicals.sign` decides about its neighbours; P is binomial. `separation.firing` asks which sign vectors make *some* row
+fire; here a single row is considered.
 """
 
 from __future__ import annotations
@@ -100,8 +100,8 @@ def one_row(
 ) -> OneRow:
     """A row of a model ("ones", "identity" or "cross"), of F_exp or F_lin, on D0 or D1 (a is a_0 or a_1).
 
-    The `row` is "special" (j_3, or j_2 in cross-attention), "own class", "other class", or "other" where all others are
-    alike. In self-attention tau, a, b and c are in units of sqrt(log n).
+    The `row` is "special" (j_3, or j_2 in cross-attention), "own class", "other class", or "other" if all other rows
+    are equal. In self-attention tau, a, b and c are in units of sqrt(log n).
     """
     if n % g:
         raise ArgumentError("g", expected="a divisor of n", got=repr(g))

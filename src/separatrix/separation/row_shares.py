@@ -31,7 +31,8 @@ def paper_row(setting: AttentionSetting, which: Literal[0, 1], query: Query, *, 
     row = network.rows[0 if query == "special" else -1]
     sizes = class_sizes(setting)
     own = sizes[0]
-    # In a class of its own only where a query has a class: in cross-attention and with ones all classes look alike.
+    # A query is in a class of its own only if queries have classes: in cross-attention and with ones all classes are
+    # equivalent.
     theirs = sizes[-1] if row.queries == "other class" and len(sizes) > 1 else 0
     counts = [1, own - 1, theirs, setting.n - own - theirs]
     weights = [_form(network, weight) for weight in (row.special, row.own, row.query, (row.rest, 0))]
@@ -39,7 +40,7 @@ def paper_row(setting: AttentionSetting, which: Literal[0, 1], query: Query, *, 
 
 
 def any_row(setting: AttentionSetting, which: Literal[0, 1], query: Query, mechanism: Mechanism) -> list[float]:
-    """The shares of a row under any mechanism, from the tokens themselves; a pair counts for its first key."""
+    """The shares of a row under any mechanism, from the tokens themselves; a pair of keys counts for its first key."""
     row_tokens = tokens(setting, which, 0)
     weighted = mechanism.weigh(row_tokens.queries[0 if query == "special" else -1], row_tokens)
     pairs = len(weighted) // len(row_tokens.keys)
@@ -74,7 +75,7 @@ def _shares(n: int, weights: Sequence[Form], counts: Sequence[int]) -> list[floa
     """count * weight over the sum of all of them."""
     present = [i for i, count in enumerate(counts) if count]
     values = evaluate(n, [weights[i] for i in present])
-    with localcontext(Context(prec=DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN)):  # as wide as the weights themselves
+    with localcontext(Context(prec=DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN)):  # as wide as the weights
         parts = {i: value * counts[i] for i, (value, _) in zip(present, values, strict=True)}
         total = sum(parts.values(), Decimal(0))
     return [float(ratio(parts[i], total)) if i in parts else 0.0 for i in range(len(counts))]

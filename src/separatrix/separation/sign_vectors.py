@@ -6,7 +6,7 @@ A query fires on y when
 
 over its keys (or pairs of keys) j, since the weights W_j are not negative. The different queries and keys are few
 (`tokens`), the sum is linear in y, and its coefficients are exact (`forms`). So the sums of all y are computed in
-float64 at once. Where a sum is so small that rounding might have changed its sign, the exact sign is computed, once for
+float64 at once. If a sum is so small that rounding might have changed its sign, the exact sign is computed, once for
 each different sum.
 """
 
@@ -133,7 +133,8 @@ def _by_class(
 ) -> dict[int, NDArray[Any]]:
     """The result of compute(k) for each class k.
 
-    For a symmetric mechanism it is computed for one class of each size, and exchanging signs gives the others.
+    For a symmetric mechanism it is computed for one class of each size, and exchanging signs gives the results of the
+    others.
     """
     sizes = class_sizes(setting)
     classes = [k for k in range(len(sizes)) if sizes[k]]

@@ -1,11 +1,11 @@
 r"""The paper's Monte Carlo (Section 7), batched: draw both data sets and y, evaluate four networks, count.
 
-Everything random is drawn for each trial as the paper draws it. Only the evaluation takes a shorter way: the n rows of
-A_3 have at most g + 1 different values, so attention is computed once for each different query over the different keys,
+Everything random is drawn for each trial as the paper draws it. Only the evaluation is simplified: the n rows of A_3
+have at most g + 1 different values, so attention is computed once for each different query over the different keys,
 weighted by their multiplicities, and the row of a trial is looked up by the class of its special key. A test evaluates
 the networks of `networks`, with their n x n matrices, on the same draws and compares every single trial.
 
-Evaluation is in float64, which cannot resolve the terms of size 1/n that break ties when n is large: hence `LARGEST_N`.
+Evaluation is in float64, which cannot resolve the terms of size 1/n that break ties if n is large; hence `LARGEST_N`.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def self_attention_rows(n: int, d: int, a: float, b: float, c: float, special: T
     A[:, :, -1] = c
     A *= math.sqrt(math.log(n))
     multiplicity = _multiplicity(n, g, special)
-    # A class whose only row is j3 has no other query. The query j3 is repeated in its place, which changes no result.
+    # A class whose only row is j3 has no other query. The query j3 is repeated in its place, which does not change any
+    # result.
     return Rows(torch.where(multiplicity[:, :, None] > 0, A, A[:, :1]), A, multiplicity)
 
 

@@ -105,7 +105,7 @@ class SoftmaxRegression:
         """Certified bounds on the probabilities, over random data and signs.
 
         For 0 < tau < 1 both bounds on `exp_fires_on_d1` are 1 - 2^-m, except where (1 - tau) / (1 + tau) is below about
-        n^-1.6. There the other weights together may exceed the special one, and 1 - 2^-m is only an upper bound.
+        n^-1.6. Then the other weights together may exceed the special weight, and 1 - 2^-m is only an upper bound.
 
         Args:
             shared_signs: whether the four networks use the same y.
@@ -127,7 +127,7 @@ class SoftmaxRegression:
             no_bad = silent(vector.bad, worst["bad"], m)
             success = 0.0, min(no_bad[1], fires[1])
             if fires[0] > 0:
-                # No vector is good or bad if the special sign is -1 in all of them and, given that, none is bad.
+                # No vector is good or bad if the special sign is -1 in all vectors and, given this, no vector is bad.
                 neither = silent(vector.bad_if_minus, worst["bad_if_minus"], m)
                 success = max(0.0, no_bad[0] - 0.5**m * neither[1]), min(success[1], no_bad[1] - 0.5**m * neither[0])
         low, high = zip(fires, lin1, exp0, lin0, success, strict=True)

@@ -18,7 +18,7 @@ from typing import Any, Literal
 from separatrix.separation.radicals import sign
 
 Terms = Mapping[Any, Fraction | int]
-"""{e: q}: the sum of q n^e; e is a Fraction or an int (a Mapping of either would not take a dict of one)."""
+"""{e: q} is the sum of q n^e; e is a Fraction or an int (a Mapping of either would not accept a dict of one)."""
 Sum = tuple[tuple[Fraction, Fraction], ...]
 """A sum of q n^e as a tuple of pairs (e, q), which is hashable."""
 Row = Mapping[int, Fraction]
@@ -27,7 +27,7 @@ Row = Mapping[int, Fraction]
 
 @dataclass(frozen=True)
 class Values:
-    """A setting, and where its special indices are (from 0): j2 is the query, j3 the key; j2 = j3 in self-attention."""
+    """A setting with its special indices, counted from 0: j2 is the query and j3 the key; j2 = j3 in self-attention."""
 
     n: int
     d: int
@@ -51,7 +51,8 @@ class Values:
 
 @dataclass(frozen=True)
 class EntryPlace:
-    """An entry: row j0, and key j1 (of u and f, from 0) or column i0 (of c, from 1); `own` is j3's class's column."""
+    """An entry: row j0, and key j1 (of u and f, from 0) or column i0 (of c, from 1); `own` is the column of j3's
+    class."""
 
     j0: int
     j1: int
@@ -95,9 +96,9 @@ def at(
 
 @dataclass(frozen=True)
 class Line:
-    """One part of a lemma: at which places a quantity has which relation to a bound.
+    """One part of a lemma: the places at which a quantity has a relation to a bound.
 
-    With `count` it says of each row (of which some place is meant) at how many of these places the relation holds.
+    With `count` it says for each row with such a place at how many of these places the relation holds.
     """
 
     part: str
@@ -123,10 +124,10 @@ class Reading:
 
 @dataclass(frozen=True)
 class LineTally:
-    """The result of a line: how many comparisons were made, how many contradict it, and the largest (for >= least)
+    """The result of a line: the number of comparisons, the number that contradict it, and the largest (for >= smallest)
     ratio.
 
-    The ratio is None where no place is meant, as with "the other classes" of a single class, and for a count.
+    The ratio is None for a count, and if there is no such place, as for "the other classes" of a single class.
     """
 
     compared: int

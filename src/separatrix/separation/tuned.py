@@ -1,13 +1,13 @@
 r"""Separation at the best threshold tau, with a margin.
 
 The paper's tau suits softmax attention; a mechanism that fails there may only need another tau. Let M_1(y) and M_0(y)
-be the largest <c, y> over the queries of an element of D1 and of D0. At any tau, a network with margin gamma
-distinguishes the elements when, among y_1, ..., y_m,
+be the largest <c, y> over the queries of an element of D1 and of an element of D0. At any tau, a network with margin
+gamma distinguishes the elements when, among y_1, ..., y_m,
 
     every M_0(y_l) <= tau - gamma    and    some M_1(y_l) >= tau + gamma,
 
 which has probability (1 - P[M_0 > u])^m - (1 - P[M_0 > u or M_1 >= u + 2 gamma])^m with u = tau - gamma, P over one
-sign vector, averaged over the classes of the special keys. Lowering u to the next value of M_0 below it does not change
+sign vector, averaged over the classes of the special keys. Lowering u to the next smaller value of M_0 does not change
 the first condition and can only help the second, so the best u is a value of M_0. The values are in float64; gamma must
 be large compared with their rounding errors.
 """
@@ -70,7 +70,7 @@ def tuned_separation(setting: AttentionSetting, mechanism: Mechanism, margins: S
     separations = []
     for margin in margins:
         gamma, m = margin * setting.threshold, setting.m
-        # Values that differ only by rounding count as equal, so u is larger than them by a small part of the margin.
+        # Values that differ only by rounding count as equal, so u exceeds them by a small part of the margin.
         clear = gamma / 1000
         u = values[np.append(np.diff(values) > clear, True)] + clear
         separates = np.zeros(len(u))

@@ -18,9 +18,9 @@ from separatrix.attention.arithmetic.rounding import (
     expanded_gradient_sum,
     expanded_sum,
 )
-from separatrix.attention.call import Call
-from separatrix.attention.exact.torch import passes as blocks
-from separatrix.attention.exact.torch.tiling import gradient_summation, summation, tiling_of
+from separatrix.attention.call import Call, Positions
+from separatrix.attention.exact import torch as blocks
+from separatrix.attention.exact.torch import gradient_summation, summation
 from separatrix.attention.near_linear import causal
 from separatrix.attention.near_linear import expansion as expansions
 from separatrix.attention.near_linear import sums as polynomial
@@ -28,7 +28,6 @@ from separatrix.attention.near_linear import torch as in_pytorch
 from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.approximation.monomials import total_degree
 from separatrix.attention.near_linear.expansion import Expansion, Sums
-from separatrix.attention.positions import Positions
 from tests.contracts.counting import Counting
 
 HEADS, D_V = 2, 2
@@ -153,10 +152,10 @@ def call_of(order: int, length: int, positions: Positions) -> Call:
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize(("order", "length"), [(2, 200), (3, 48), (4, 14)])
 def test_exact_attention_rounds_at_most_as_often_as_promised(order, length, positions, monkeypatch):
-    monkeypatch.setattr("separatrix.attention.exact.torch.tiling._BLOCK", {"cpu": 1 << 13})
-    monkeypatch.setattr("separatrix.attention.exact.torch.passes.needs_no_shift", lambda *sizes: False)
+    monkeypatch.setattr(blocks, "SCORES", {"cpu": 1 << 11})
+    monkeypatch.setattr(blocks, "_rows", lambda call: blocks.ROWS)  # it reads the entries
     call = call_of(order, length, positions)
-    assert len(tiling_of(call).boxes) >= 1
+    assert max(block.chunks for block in blocks.blocks(call)) > 1 or positions.has_window
     with Counting(torch.float32):
         out, lse = blocks.forward(call)
         grads = blocks.backward(call, torch.zeros_like(out), torch.zeros_like(lse), torch.zeros_like(out), lse * 0)
@@ -164,3 +163,25 @@ def test_exact_attention_rounds_at_most_as_often_as_promised(order, length, posi
     holds(out, 2 * (summation(call, torch.float32).count() + EXPONENTIAL) + 1, 0.05)
     for grad in (grads[0], *grads[1], *grads[2]):
         holds(grad, gradient_summation(call, torch.float32).count() + EXPONENTIAL, 0.02)
+
+
+def rounded_by_tiles(terms: int) -> list[int]:
+    """How often tdpbf16ps rounds each term of a sum of products, by the vendor's pseudo-code (csrc/tests/emulated.hpp).
+
+    The sum of nothing is 0, to which the first number is added without a rounding.
+    """
+    total: list[int] = []
+    for first in range(0, terms, 32):
+        step = range(first, min(first + 32, terms))
+        sums = [[len(chain) - max(place, 1) for place in range(len(chain))] for chain in (step[::2], step[1::2])]
+        both = [count + all(map(len, sums)) for count in (*sums[0], *sums[1])]
+        total = [count + 1 for count in total + both] if total else both
+    return total
+
+
+@pytest.mark.parametrize("terms", [1, 2, 3, 16, 31, 32, 33, 34, 63, 64, 65, 100, 256])
+def test_tiles_round_no_term_more_often_than_there_are_terms(terms):
+    counts = rounded_by_tiles(terms)
+    assert len(counts) == terms
+    assert max(counts) <= -(-min(terms, 32) // 2) + -(-terms // 32) - 1 <= terms
+    assert terms == 1 or max(counts) == -(-min(terms, 32) // 2) + -(-terms // 32) - 1

@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.exact import operators as exact
-from separatrix.attention.exact.torch import tiling
+from separatrix.attention.exact import torch as in_pytorch
 from separatrix.attention.near_linear.bounded_attention import attend_within_bound, attend_within_bound_backward
 from tests.attention.exact.test_operators import peak_bytes
 from tests.contracts.attention_contract import ORDERS, draw, inputs
@@ -163,8 +163,8 @@ def test_tangents_of_any_shape_in_any_block_size(
         return jvp(call, tuple(x), tuple(dx))[1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(tiling._BLOCK, "cpu", 8 * block)
-        patch.setattr(tiling, "_ROWS", 4)
+        patch.setitem(in_pytorch.SCORES, "cpu", block)
+        patch.setattr(in_pytorch, "ROWS", 4)
         found = tangents(sx.tensor_attention, return_lse=True)
     torch.testing.assert_close(found, tangents(reference.tensor_attention), rtol=1e-10, atol=1e-11)
 

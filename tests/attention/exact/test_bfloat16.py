@@ -1,4 +1,7 @@
-"""Dot products of bfloat16 in the kernels: what is rounded, for which queries, and the error of the rest."""
+"""Products of bfloat16 in the kernels: what is rounded, for which queries, and the error of the rest.
+
+A library that was built with SEPARATRIX_LOWERED has kernels with emulated instructions, which every processor runs.
+"""
 
 from __future__ import annotations
 
@@ -14,19 +17,17 @@ from separatrix.attention.call import check_call
 from separatrix.attention.exact import native as native_backend
 from separatrix.native import native, runnable
 
-NAME = "avx512_bf16"
 LIBRARY = native().library
+NAMES = [name for name in runnable(LIBRARY) if name.endswith(("_bf16", "_amx"))] if LIBRARY else []
 UNIT = torch.finfo(torch.bfloat16).eps / 2
 
-pytestmark = pytest.mark.skipif(
-    LIBRARY is None or NAME not in runnable(LIBRARY), reason="The processor has no dot products of bfloat16."
-)
+pytestmark = pytest.mark.skipif(not NAMES, reason="The processor has no products of bfloat16.")
 
 
-@pytest.fixture(autouse=True)
-def _architecture():
+@pytest.fixture(autouse=True, params=NAMES)
+def _architecture(request):
     chosen = LIBRARY.separatrix_chosen()
-    assert LIBRARY.separatrix_choose(NAME.encode()) == 0
+    assert LIBRARY.separatrix_choose(request.param.encode()) == 0
     yield
     assert LIBRARY.separatrix_choose(chosen) == 0
 

@@ -10,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.arguments import check_arguments
-from separatrix.attention.exact import fused, operators, plain_tuples
+from separatrix.attention.exact import fused, plain_tuples
 from separatrix.native import native
 from tests.contracts.attention_contract import inputs
 
@@ -24,7 +24,7 @@ def draw(batch: tuple[int, ...], queries: int, keys: int, d: int, dtype: torch.d
 
 
 def is_fused(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    return operators.is_fused(check_arguments(query, key, value))
+    return fused.is_fused(check_arguments(query, key, value))
 
 
 @needs_kernels
@@ -118,4 +118,4 @@ def test_a_compiled_call_of_long_sequences():
 
 def test_order_3_is_never_fused():
     query, keys, values = inputs(3, 5, (4, 6), 3, 3)
-    assert not operators.is_fused(check_arguments(query, keys, values))
+    assert not fused.is_fused(check_arguments(query, keys, values))

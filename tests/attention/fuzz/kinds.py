@@ -13,8 +13,9 @@ import numpy as np
 from numpy.random import Generator
 
 from separatrix.attention import certified
-from separatrix.attention.near_linear import planner, worst_case
+from separatrix.attention.near_linear import cost, forecast, planner, worst_case
 from separatrix.attention.near_linear.analysis import Analysis
+from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.plan import Recipe
 from separatrix.attention.near_linear.run import PolynomialRun
 from tests.attention.fuzz.backward import fuzz_gradients, fuzz_incoming
@@ -50,13 +51,18 @@ LARGEST_RANK = 2000
 """Larger ranks are refused in the fuzz."""
 
 
-_RELATIVE = {"SMALLEST_SAVING": 0.0, "_total_degree": lambda *_: None}
-_SQUARES = {"_columns": lambda analysis: [0] if analysis.differentiable else [1, analysis.shape.d_v]}
-_MISSED = {"MARGIN": 100.0}
-SEARCHES: tuple[dict[str, Any], ...] = ({}, _RELATIVE, _SQUARES, _MISSED, _RELATIVE, _SQUARES, _MISSED)
-"""Functions of the planner that are replaced in turn: none, those that lead to relative errors, those that lead to
-squared deviations of the values, and those that lead to a missed tolerance. Unpatched, the planner uses almost only
-Taylor and Chebyshev polynomials for such short calls.
+Replacement = tuple[Any, str, Any]
+_RELATIVE: tuple[Replacement, ...] = (
+    (planner, "SMALLEST_SAVING", 0.0),
+    (Forecast, "total_degree", lambda *_: None),
+)
+_columns = Forecast.columns
+_SQUARES: tuple[Replacement, ...] = ((Forecast, "columns", lambda self: _columns(self)[1:] or _columns(self)),)
+_MISSED: tuple[Replacement, ...] = ((planner, "MARGIN", 100.0),)
+SEARCHES = ((), _RELATIVE, _SQUARES, _MISSED, _RELATIVE, _SQUARES, _MISSED)
+"""Parts of the search for a polynomial that are replaced in turn: none, those that lead to relative errors, those that
+lead to squared deviations of the values, and those that lead to a missed tolerance. Unpatched, the planner uses almost
+only Taylor and Chebyshev polynomials for such short calls.
 """
 
 
@@ -81,12 +87,12 @@ def quick_plans(number: int) -> Iterator[list[str]]:
 
     with ExitStack() as patches:
         for module, name, value in (
-            (planner, "LARGEST_RANK", LARGEST_RANK),
+            *((module, "LARGEST_RANK", LARGEST_RANK) for module in (planner, forecast, cost)),
             (worst_case, "LARGEST_RANK", LARGEST_RANK),
             (worst_case, "worst_case_rank", lambda *_: math.inf),
             (certified, "_takes_squares", note_miss),
             (certified, "_near_linear", note_recipe),
-            *((planner, name, value) for name, value in SEARCHES[number % len(SEARCHES)].items()),
+            *SEARCHES[number % len(SEARCHES)],
         ):
             patches.enter_context(patch.object(module, name, value))
         yield used

@@ -160,7 +160,7 @@ def test_a_token_shares_its_sum_in_float32_with_no_more_tokens_than_promised(arc
             state = sums.key_state(call, Expansion(frame, index_set, coefficients, 2), 0, 0, length)
             lost = state[:, 0, 0] == 2.0**24
             others = [j for j in range(length) if j != large]
-            assert 2 <= int(lost[others].sum()) <= kernels.lane_tokens(1 << 20, torch.float32) - 1
+            assert 2 <= int(lost[others].sum()) <= kernels.TOKENS_OF_A_LANE - 1
     finally:
         library.separatrix_choose(native().architecture.encode())
 

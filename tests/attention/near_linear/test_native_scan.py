@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.rounding import expanded_sum
-from separatrix.attention.call import Call
+from separatrix.attention.call import Call, Positions
 from separatrix.attention.near_linear import backend, causal
 from separatrix.attention.near_linear import torch as plain
 from separatrix.attention.near_linear.approximation.coordinates import Frame
@@ -17,7 +17,6 @@ from separatrix.attention.near_linear.approximation.monomials import IndexSet, d
 from separatrix.attention.near_linear.cost import chunk_tokens
 from separatrix.attention.near_linear.expansion import Expansion, Sums
 from separatrix.attention.near_linear.native import scan, scan_backward
-from separatrix.attention.positions import Positions
 from separatrix.native import native, runnable
 
 pytestmark = pytest.mark.skipif(native().library is None, reason="no kernels are installed, or they are switched off")

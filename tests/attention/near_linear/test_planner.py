@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -47,7 +46,7 @@ def test_long_sequences_are_near_linear_and_short_ones_exact():
 
 
 def test_unprofitable_plans_are_not_computed(monkeypatch):
-    monkeypatch.setattr(forecasting, "draw_samples", lambda *_: pytest.fail("a sample was drawn"))
+    monkeypatch.setattr(forecasting, "Sample", lambda *_: pytest.fail("a sample was drawn"))
     many = torch.randn(3, 512, 32, 64, generator=torch.Generator().manual_seed(0))
     assert sx.plan_attention(many[0], many[1], many[2], tolerance=1e-3).method == "exact"
     few = torch.rand(5, 5, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -80,14 +79,13 @@ def test_polynomials_out_of_reach_have_forecasts_above_the_target(scale, order, 
     forecast = Forecast(analyse(call, differentiable=True))
     missed = passed_over = 0
     for degree in range(1, 40, 3):
-        rank = math.comb(3 + degree, degree)
         even = range(0, degree, 2) if forecast.analysis.radius >= 0.25 else ()
         forecasts = [
-            forecast.error(polynomial, rank, torch.float64, output_only)
+            forecast.error(polynomial, torch.float64, output_only)
             for polynomial in (chebyshev(degree, m, forecast.analysis.radius) for m in even)
         ]
         for target in (1e-2, 1e-6, 1e-9, 1e-12):
-            moments = forecast.moments_in_reach(degree, rank, target, output_only)
+            moments = forecast.moments_in_reach(degree, target, output_only)
             for moment, error in zip(even, forecasts, strict=True):
                 assert moment in moments or error > target
                 missed, passed_over = missed + (error > target), passed_over + (moment not in moments)
@@ -117,7 +115,7 @@ def test_a_refusal_makes_few_polynomials(order, d, size, tolerance, differentiab
         return lambda *given: (seen.append(given), function(*given))[1]
 
     minimax.minimax.cache_clear()
-    for module, name in ((planning, "chebyshev"), (worst_case, "chebyshev"), (minimax, "_levelled")):
+    for module, name in ((forecasting, "chebyshev"), (worst_case, "chebyshev"), (minimax, "_levelled")):
         monkeypatch.setattr(module, name, counted(getattr(module, name)))
     keys, values = sets[: order - 1], sets[order - 1 :]
     with pytest.raises(sx.SeparatrixError, match="out of reach"):

@@ -1,4 +1,4 @@
-"""The samples of a forecast contain the first queries of a causal call, with all of their tuples."""
+"""The sample of a forecast contains the first queries of a causal call, with all of their tuples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import torch
 
 from separatrix.attention.call import Call, check_call
 from separatrix.attention.near_linear.analysis import analyse, deviation
-from separatrix.attention.near_linear.sample import draw_samples
+from separatrix.attention.near_linear.sample import draw_parts
 from tests.attention.near_linear.test_deviation import draw, literal
 
 
@@ -20,8 +20,8 @@ def test_the_first_queries_have_all_of_their_tuples(order, offset, masked):
     call = check_call(query, keys, values, is_causal=True, query_offset=offset, key_masks=masks, scale=0.4)
     analysis = analyse(call)
     away = deviation(call, analysis.values)
-    sample = draw_samples(analysis, away)[1]
-    at = sample.queries[0]
+    part = draw_parts(analysis)[1]
+    at = part.queries[0]
     assert int(at[0]) == max(-offset, 0)
     s, v, attended = literal(call)
     s, attended = s[:, at], attended[:, at]
@@ -29,21 +29,20 @@ def test_the_first_queries_have_all_of_their_tuples(order, offset, masked):
     seen = totals > 0
     for moment in (0, 2, 4):
         powers = (s**moment * attended).sum(-1)
-        assert torch.allclose(sample.mean_power(moment)[seen], (powers / totals)[seen])
-        assert (sample.mean_power(moment)[~seen] == 0).all()
-    assert torch.allclose(sample.output()[seen], ((s.exp() * attended) @ v / totals.unsqueeze(-1))[seen])
+        assert torch.allclose(part.mean_power(moment)[seen], (powers / totals)[seen])
+        assert (part.mean_power(moment)[~seen] == 0).all()
+    assert torch.allclose(part.output()[seen], ((s.exp() * attended) @ v / totals.unsqueeze(-1))[seen])
     squares = ((v - away.centre.unsqueeze(1)) / away.scale.unsqueeze(-1)) ** 2
     expected = (s**2 * attended) @ squares / totals.unsqueeze(-1)
-    assert torch.allclose(sample.weighted_squares(2, 2)[seen], expected[seen], rtol=1e-5)
+    assert torch.allclose(part.weighted_squares(2, 2, away)[seen], expected[seen], rtol=1e-5)
 
 
-def count_samples(call: Call) -> int:
-    analysis = analyse(call)
-    return len(draw_samples(analysis, deviation(call, analysis.values)))
+def count_parts(call: Call) -> int:
+    return len(draw_parts(analyse(call)))
 
 
-def test_calls_without_first_queries_have_one_sample():
+def test_samples_without_first_queries_have_one_part():
     query, key, value = draw(2, 9, 3, 2)
-    assert count_samples(check_call(query, key, value)) == 1
+    assert count_parts(check_call(query, key, value)) == 1
     late = check_call(query, key.repeat(20, 1), value.repeat(20, 1), is_causal=True, query_offset=171)
-    assert count_samples(late) == 1
+    assert count_parts(late) == 1

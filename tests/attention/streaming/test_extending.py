@@ -7,7 +7,7 @@ import torch
 
 import separatrix as sx
 from separatrix.attention import reference
-from separatrix.attention.streaming.stream_rounding import refuse_roundings
+from separatrix.attention.streaming.ledger import StreamLedger, refuse_roundings
 from tests.attention.streaming.drawn_tokens import SEEN, part, tokens
 
 
@@ -60,7 +60,7 @@ def test_tokens_whose_outputs_would_be_refused_for_rounding_are_not_appended(len
 
 def refused(state, roundings, counts):
     try:
-        refuse_roundings(state.plan, state.tolerance, counts, [1.0, 1.0], roundings)
+        refuse_roundings(state.plan, StreamLedger(counts, [1.0, 1.0], roundings))
     except sx.SeparatrixError:
         return True
     return False

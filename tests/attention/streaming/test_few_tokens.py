@@ -12,8 +12,8 @@ from separatrix.attention import reference
 from separatrix.attention.near_linear import backend
 from separatrix.attention.near_linear import torch as plain
 from separatrix.attention.near_linear.native_stream import NativeStream
-from separatrix.attention.streaming.few_tokens import FEW
-from separatrix.attention.streaming.stream_rounding import roundings_of_few
+from separatrix.attention.streaming.ledger import roundings_of_few
+from separatrix.attention.streaming.operations import FEW
 from separatrix.native import native
 from tests.pairwise import pairwise
 

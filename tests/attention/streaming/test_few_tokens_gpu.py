@@ -14,7 +14,7 @@ from separatrix.attention.near_linear import backend
 from separatrix.attention.near_linear import torch as in_pytorch
 from separatrix.attention.near_linear.triton import stream
 from separatrix.attention.near_linear.triton.stream import TritonStream
-from separatrix.attention.streaming.stream_rounding import roundings_of_few
+from separatrix.attention.streaming.ledger import roundings_of_few
 from tests.attention.streaming.test_few_tokens import part, tokens
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import separatrix as sx
-from separatrix.attention.streaming import appending, attending
+from separatrix.attention.streaming import operations
 from separatrix.native import native
 from tests.attention.streaming.drawn_tokens import tokens, uniform
 
@@ -92,7 +92,7 @@ CHANGES = {
 def test_no_change_while_another_thread_attends(change, length, monkeypatch):
     state, x = filled(), uniform(2, 3, length, 4)
     expected, before = state.attend(x), contents(state)
-    pause = Pause(monkeypatch, attending, "few_tokens_kernels")
+    pause = Pause(monkeypatch, operations, "few_tokens_kernels")
 
     def meanwhile():
         with pytest.raises(sx.SeparatrixError, match="another thread"):
@@ -117,7 +117,7 @@ def test_no_use_while_another_thread_appends(use, monkeypatch):
     state, x, uses = filled(), uniform(2, 3, 2, 4), READINGS | CHANGES
     alone = copy.deepcopy(state)
     alone.append([x, x], [x, x])
-    pause = Pause(monkeypatch, appending, "few_tokens_kernels")
+    pause = Pause(monkeypatch, operations, "few_tokens_kernels")
 
     def meanwhile():
         with pytest.raises(sx.SeparatrixError, match="another thread"):

@@ -25,7 +25,7 @@ from separatrix.claims.selection.training import training
 from separatrix.commands.app import app as command_line
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.learn import figures as learn_figures
-from separatrix.explorer.learn import run_panel, supervisor, training_runs
+from separatrix.explorer.learn import run_panel, supervisor, training_runs, training_start
 from separatrix.explorer.learn.run_choices import RunChoices
 from separatrix.explorer.learn.training_runs import TrainingRun, listed, read_run
 from separatrix.explorer.learn.training_start import MOST_RUNS, Starter
@@ -315,12 +315,14 @@ def test_a_run_whose_supervisor_is_killed_stops_and_can_go_on(starter: Starter, 
     wait(lambda: read_run(tmp_path, name).step[-1] > before)
 
 
-def test_a_look_at_the_lock_refuses_no_run(starter: Starter, tmp_path: Path) -> None:
+def test_a_look_at_the_lock_refuses_no_run(starter: Starter, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "training").mkdir()
     handle = os.open(tmp_path / "training" / "lock", os.O_RDONLY | os.O_CREAT)
     fcntl.flock(handle, fcntl.LOCK_SH)  # as `alive` holds the lock
-    with pytest.raises(SeparatrixError, match="no run is named in it"):
-        starter._locked(tmp_path / "training")
+    with monkeypatch.context() as impatient:
+        impatient.setattr(training_start, "LOCK_TRIES", 20)
+        with pytest.raises(SeparatrixError, match="no run is named in it"):
+            starter._locked(tmp_path / "training")
     ending = threading.Timer(0.1, os.close, [handle])
     ending.start()
     os.close(starter._locked(tmp_path / "training"))

@@ -38,6 +38,16 @@ def number(x: Tensor) -> float:
     return float(read(x if x.dim() == 0 else x.reshape(())))
 
 
+def largest_number(x: Tensor) -> float:
+    """The largest entry of a tensor as a float; 0 for an empty tensor.
+
+    >>> import torch
+    >>> largest_number(torch.tensor([1.0, 3.0])), largest_number(torch.empty(0))
+    (3.0, 0.0)
+    """
+    return number(x.max()) if x.numel() else 0.0
+
+
 def truth(x: Tensor) -> bool:
     """The one entry of a tensor as a bool.
 

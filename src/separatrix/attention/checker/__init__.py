@@ -1,17 +1,15 @@
 """An independent check of certificates: recomputes chosen queries in ball arithmetic, without using the operators'
 code.
 
-- `verification`: the calls `verify` and `check`. `verdict`: what they return.
-- `problem`: the tokens that the queries of a call attend. `results`: the call's results, and the queries to recompute.
-- `deciding`: the precision and degree for each query. `judging`: compares a query's results with the exact answer.
+- `verification`: the calls `verify` and `check`, and what they return; packed calls sequence by sequence.
+- `problem`: the tokens that the queries of a call attend, the call's results, and the queries to recompute.
+- `deciding`: the precision and degree for each query, and the comparison of its results with the exact answer.
 - `balls`: numbers with a bound on their error. `tuples`: the definition in balls.
 - `expansion` and `moments`: attention over more tuples than can be summed, by an expansion with its remainder.
 - `gradients`: the exact gradients of a small call in balls.
-- `packed_sequences`: packed calls, sequence by sequence.
 - `reproducer`: a program that shows a broken certificate. `saved`: a call and its results in a file.
 """
 
-from separatrix.attention.checker.verdict import Verification
-from separatrix.attention.checker.verification import check, verify
+from separatrix.attention.checker.verification import Verification, check, verify
 
 __all__ = ["Verification", "check", "verify"]

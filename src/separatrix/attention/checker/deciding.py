@@ -1,4 +1,5 @@
-r"""Recomputes and judges the chosen queries of a call, with increasing precision until each is decided.
+r"""Recomputes the chosen queries of a call and compares their results with the exact answers and with the certificate,
+with increasing precision until each query is decided.
 
 A query that attends few enough tuples is summed over all of them (see `tuples`), with increasing precision until the
 ball is far narrower than the certificate. For more tuples an expansion of exp is summed, to increasing degrees, and the
@@ -11,14 +12,14 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from flint import arb
+
 from separatrix.attention.checker import balls
 from separatrix.attention.checker.expansion import QueryRanges, attend_expansion, expansion_flops, forecast_errors
-from separatrix.attention.checker.judging import QueryJudgement, judge
-from separatrix.attention.checker.problem import Head, Problem
+from separatrix.attention.checker.problem import CallResults, Head, Problem
 from separatrix.attention.checker.reproducer import write_program
-from separatrix.attention.checker.results import CallResults
 from separatrix.attention.checker.tuples import Answer, attend_tuples
-from separatrix.attention.checker.verdict import Verification
+from separatrix.attention.checker.verification import Verification
 from separatrix.errors import SeparatrixError
 
 TUPLES = 1 << 21
@@ -29,21 +30,34 @@ _BITS = (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 _DEGREES = tuple(range(3, 24, 2))
 
 
+@dataclass(frozen=True)
+class QueryJudgement:
+    """The result for one query: whether its certificate held, or None if the balls are too wide to decide.
+
+    `what` is "output" or "lse", whichever has the larger ratio of error to bound; `error` and `ratio` are rounded up.
+    `fine` says that no ball is wider than the requested fraction of its bound. `fault` is a sentence about a result
+    that is wrong under any error bound.
+    """
+
+    held: bool | None
+    what: str
+    error: float
+    bound: float
+    ratio: float
+    fine: bool
+    fault: str = ""
+
+
+JudgedQuery = tuple[int, QueryJudgement, int]
+"""The flat index of a query, its judgement, and the precision in bits."""
+
+
 def decide(problem: Problem, given: CallResults, queries: int) -> Verification:
     """The verdict on the recomputed queries of a call."""
     return _verdict(problem, given, list(_judge_all(problem, given, given.choose(queries))))
 
 
-@dataclass(frozen=True)
-class _JudgedQuery:
-    """A judged query, and the precision in bits."""
-
-    flat: int
-    judgement: QueryJudgement
-    bits: int
-
-
-def _judge_all(problem: Problem, given: CallResults, chosen: Sequence[int]) -> Iterator[_JudgedQuery]:
+def _judge_all(problem: Problem, given: CallResults, chosen: Sequence[int]) -> Iterator[JudgedQuery]:
     """Judge the chosen queries, those of one head together."""
     heads: dict[tuple[int, ...], list[int]] = {}
     for flat in chosen:
@@ -74,7 +88,7 @@ def _judge(answer: Answer, given: CallResults, flat: int, fineness: int) -> Quer
     )
 
 
-def _by_tuples(head: Head, query: QueryRanges, given: CallResults, flat: int) -> _JudgedQuery:
+def _by_tuples(head: Head, query: QueryRanges, given: CallResults, flat: int) -> JudgedQuery:
     keys, values = head.attended(query.spans)
     for bits in _BITS:
         with balls.bits(bits):
@@ -86,12 +100,12 @@ def _by_tuples(head: Head, query: QueryRanges, given: CallResults, flat: int) ->
             f"verify: query {given.index(flat)} cannot be decided with {bits} bits: its error is too close to its "
             "certificate, or its scores are too large."
         )
-    return _JudgedQuery(flat, judgement, bits)
+    return flat, judgement, bits
 
 
 def _by_expansion(
     head: Head, queries: dict[int, QueryRanges], given: CallResults, flops: float
-) -> Iterator[_JudgedQuery]:
+) -> Iterator[JudgedQuery]:
     within = [degree for degree in _DEGREES if expansion_flops(head, degree) <= flops]
     if not within:
         raise _out_of_reach(given, next(iter(queries)), "an expansion would take too long")
@@ -104,7 +118,7 @@ def _by_expansion(
     for flat, judgement in zip(queries, judgements, strict=True):
         if judgement.held is None:
             raise _out_of_reach(given, flat, f"an expansion of degree {degree} does not decide it")
-        yield _JudgedQuery(flat, judgement, 128)
+        yield flat, judgement, 128
 
 
 def _first(head: Head, queries: dict[int, QueryRanges], given: CallResults, degrees: Sequence[int]) -> int:
@@ -124,11 +138,11 @@ def _out_of_reach(given: CallResults, flat: int, why: str) -> SeparatrixError:
     )
 
 
-def _verdict(problem: Problem, given: CallResults, judged: Sequence[_JudgedQuery]) -> Verification:
+def _verdict(problem: Problem, given: CallResults, judged: Sequence[JudgedQuery]) -> Verification:
     if not judged:
         return Verification(True, 0.0, (), "output", 0.0, 0.0, 0)
-    worst = max(judged, key=lambda query: (not query.judgement.held, query.judgement.ratio))
-    judgement, at = worst.judgement, given.index(worst.flat)
+    flat, judgement, bits = max(judged, key=lambda query: (not query[1].held, query[1].ratio))
+    at = given.index(flat)
     reproducer = ""
     if not judgement.held and not judgement.fault:
         head = problem.head(at[:-1])
@@ -141,9 +155,9 @@ def _verdict(problem: Problem, given: CallResults, judged: Sequence[_JudgedQuery
             values,
             head.scale,
             judgement.what,
-            results[worst.flat].tolist(),
+            results[flat].tolist(),
             judgement.bound,
-            worst.bits,
+            bits,
         )
     return Verification(
         bool(judgement.held),
@@ -156,3 +170,51 @@ def _verdict(problem: Problem, given: CallResults, judged: Sequence[_JudgedQuery
         judgement.fault,
         reproducer,
     )
+
+
+def judge(
+    answer: Answer, output: Sequence[float], bound: float, lse: float | None, lse_bound: float, fineness: arb
+) -> QueryJudgement:
+    """Compare the results of a call for a query with the exact answer."""
+    if fault := _fault(answer, output, bound, lse, lse_bound):
+        return QueryJudgement(False, "output", math.inf, bound, math.inf, True, fault)
+    if answer.output is None or answer.lse is None:
+        return QueryJudgement(True, "output", 0.0, bound, 0.0, True)
+    compared = [("output", x, exact, bound) for x, exact in zip(output, answer.output, strict=True)]
+    if lse is not None and math.isfinite(lse):
+        compared.append(("lse", lse, answer.lse, lse_bound))
+    return max((_compare(*comparison, fineness) for comparison in compared), key=_gravity)
+
+
+def _compare(what: str, given: float, exact: arb, bound: float, fineness: arb) -> QueryJudgement:
+    error = abs(arb(given) - exact)
+    if math.isinf(bound):  # the certificate is infinite
+        return QueryJudgement(True, what, balls.float_above(error), bound, 0.0, True)
+    held = None if not error.is_finite() else True if error <= bound else False if error > bound else None
+    fine = error.is_finite() and (error.rad() <= fineness * bound or error.is_exact())
+    ratio = 0.0 if error.is_zero() else balls.float_above(error / bound) if bound > 0 else math.inf
+    return QueryJudgement(held, what, balls.float_above(error), bound, ratio, fine)
+
+
+def _gravity(judgement: QueryJudgement) -> tuple[bool, bool, bool, float]:
+    """A sort key for judgements by severity: broken, undecided, decided by wide balls, then by closeness to the
+    bound."""
+    return judgement.held is False, judgement.held is None, not judgement.fine, judgement.ratio
+
+
+def _fault(answer: Answer, output: Sequence[float], bound: float, lse: float | None, lse_bound: float) -> str:
+    """A sentence about a result that is wrong under any error bound; empty if there is none."""
+    if not bound >= 0 or not lse_bound >= 0:
+        return f"the certificate is {bound}, and that of the log-sum-exp {lse_bound}"
+    if not all(map(math.isfinite, output)):
+        return "the output is not finite"
+    if lse is not None and math.isnan(lse):
+        return "the log-sum-exp is NaN"
+    if answer.output is None:
+        if any(output):
+            return "the query attends no tuple, but its output is not zero"
+        if lse is not None and lse != -math.inf:
+            return f"the query attends no tuple, but its log-sum-exp is {lse}, not -inf"
+    elif lse is not None and math.isinf(lse) and math.isfinite(lse_bound):
+        return f"the log-sum-exp is {lse}"
+    return ""

@@ -29,7 +29,7 @@ from torch import Tensor
 
 from separatrix.attention.checker import balls
 from separatrix.attention.checker.problem import Floats, Problem, as_problem, exact_floats, subnormal_numbers
-from separatrix.attention.checker.verdict import Verification
+from separatrix.attention.checker.verification import Verification
 from separatrix.errors import SeparatrixError
 
 if TYPE_CHECKING:

@@ -24,10 +24,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from separatrix.attention.checker.problem import as_problem
-from separatrix.attention.checker.results import check_shapes
-from separatrix.attention.checker.verdict import Verification
-from separatrix.attention.checker.verification import Result, verify
+from separatrix.attention.checker.problem import as_problem, check_shapes
+from separatrix.attention.checker.verification import Result, Verification, verify
 from separatrix.checks import finite, flag, is_number, whole
 from separatrix.errors import ArgumentError
 from separatrix.tensor_files import HEADER_BYTES, Stored, digest, header_entries, stored_tensor

@@ -1,25 +1,61 @@
-r"""Checks a certificate: chosen queries of a call are recomputed in ball arithmetic and compared with its results."""
+r"""Checks a certificate: chosen queries of a call are recomputed in ball arithmetic and compared with its results.
+
+A packed call is checked sequence by sequence, and the verdicts are combined.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Protocol, Unpack
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol, Unpack
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from separatrix.attention.checker.packed_sequences import check_packed
-from separatrix.attention.checker.problem import as_problem, exact_floats, subnormal_numbers
-from separatrix.attention.checker.results import CallResults
-from separatrix.attention.checker.verdict import Verification
+from separatrix.attention.checker.problem import CallResults, as_problem, exact_floats, subnormal_numbers
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
 
 if TYPE_CHECKING:
     from separatrix.attention.arguments import CallOptions
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Whether a certificate held at the queries that were recomputed.
+
+    `margin` is the largest ratio of an error to its certificate, rounded up: at most 1 if it held. `worst` is the index
+    of the query that has it, first in the batch and then by position, and `what` names the result, "output" or "lse".
+    `error` and `certificate` are those of this query. `queries` is the number of recomputed queries. `fault` is a
+    sentence about a result that is wrong under any error bound, such as NaN; otherwise it is empty. `reproducer` is
+    empty if the certificate held; otherwise it is a program in Python's decimal arithmetic that shows the violation, or
+    a text that says how to show it.
+    """
+
+    held: bool
+    margin: float
+    worst: tuple[int, ...]
+    what: str
+    error: float
+    certificate: float
+    queries: int
+    fault: str = ""
+    reproducer: str = ""
+
+    def __str__(self) -> str:
+        """A sentence, followed by the reproducer if the certificate is broken."""
+        if self.held and not self.worst:
+            return "nothing was recomputed: there are no queries"
+        names = {"output": "the output at query", "lse": "the log-sum-exp at query"}
+        of = f"{names.get(self.what, f'the gradient of {self.what} at entry')} {', '.join(map(str, self.worst))}"
+        if self.held:
+            checked = "query was" if self.queries == 1 else "queries were"
+            return f"held, with margin {self.margin:.3g} ({of}): {self.queries} {checked} recomputed"
+        error = f"its error {self.error:.6g} exceeds its certificate {self.certificate:.6g}"
+        return f"broken, {of}: {self.fault or error}.\n\n{self.reproducer}".rstrip()
 
 
 class _Certificate(Protocol):
@@ -106,7 +142,7 @@ def verify(
     if cu_seqlens is None and query_offsets is not None:
         raise ArgumentError("query_offsets", expected="None without cu_seqlens", got=type(query_offsets).__name__)
     packed = {} if cu_seqlens is None else {"cu_seqlens": cu_seqlens, "query_offsets": query_offsets}
-    return (check if cu_seqlens is None else partial(check_packed, check))(
+    return (check if cu_seqlens is None else check_packed)(
         result.output,
         bounds,
         query,
@@ -149,3 +185,86 @@ def check(
     problem = as_problem(query, keys, values, **options)
     with subnormal_numbers():
         return decide(problem, CallResults.of(problem, output, bounds, lse, lse_bound), queries)
+
+
+def check_packed(
+    output: Tensor,
+    bounds: Tensor,
+    query: Tensor,
+    keys: Tensor | Sequence[Tensor],
+    values: Tensor | Sequence[Tensor],
+    *,
+    lse: Tensor,
+    cu_seqlens: Tensor | Sequence[Tensor],
+    query_offsets: Sequence[int] | Tensor | None,
+    queries: int,
+    query_offset: int = 0,
+    key_masks: Tensor | Sequence[Tensor | None] | None = None,
+    **options: Any,
+) -> Verification:
+    """The verdict on a packed call; at least one query of every sequence is recomputed.
+
+    Args:
+        output, bounds, lse: The results of the call.
+        query, keys, values, key_masks: The tensors of the call.
+        cu_seqlens, query_offsets, query_offset: As in the call.
+        queries: The total number of queries to recompute, unless there are more sequences.
+        **options: Further arguments of `check`.
+    """
+    sets, beside = ([x] if isinstance(x, Tensor) else list(x) for x in (keys, values))
+    masks = [key_masks] * len(sets) if key_masks is None or isinstance(key_masks, Tensor) else list(key_masks)
+    given = [cu_seqlens] * (1 + len(sets)) if isinstance(cu_seqlens, Tensor) else list(cu_seqlens)
+    lengths = [query.shape[-2], *(key.shape[-2] for key in sets)]
+    if len(given) != len(lengths):
+        expected = f"one tensor, or {len(lengths)}: one for the query and one for each key set"
+        raise ArgumentError("cu_seqlens", expected=expected, got=str(len(given)))
+    ranges = [_ranges(f"cu_seqlens[{m}]", x, length) for m, (x, length) in enumerate(zip(given, lengths, strict=True))]
+    count = len(ranges[0])
+    offsets = [query_offset] * count if query_offsets is None else [int(offset) for offset in query_offsets]
+    if len(offsets) != count or any(len(of_set) != count for of_set in ranges):
+        got = [len(offsets), *map(len, ranges)]
+        raise ArgumentError("cu_seqlens", expected="as many sequences and offsets in every entry", got=str(got))
+    bounds = bounds.expand(lse.shape)
+
+    def verdicts() -> Iterator[Verification]:
+        for sequence, (start, stop) in enumerate(ranges[0]):
+            if start == stop:
+                continue
+            parts = [of_set[sequence] for of_set in ranges[1:]]
+            verdict = check(
+                _cut(output, start, stop, -2),
+                _cut(bounds, start, stop, -1),
+                _cut(query, start, stop, -2),
+                [_cut(key, *part, -2) for key, part in zip(sets, parts, strict=True)],
+                [_cut(value, *part, -2) for value, part in zip(beside, parts, strict=True)],
+                lse=_cut(lse, start, stop, -1),
+                key_masks=[
+                    None if mask is None else _cut(mask, *part, -1) for mask, part in zip(masks, parts, strict=True)
+                ],
+                query_offset=offsets[sequence],
+                queries=max(1, queries // count),
+                **options,
+            )
+            *batch, position = verdict.worst or (0,)
+            yield replace(verdict, worst=(*batch, start + position))
+
+    every = list(verdicts())
+    if not every:
+        return Verification(True, 0.0, (), "output", 0.0, 0.0, 0)
+    worst = max(every, key=lambda verdict: (not verdict.held, verdict.margin))
+    return replace(worst, queries=sum(verdict.queries for verdict in every))
+
+
+def _cut(x: Tensor, start: int, stop: int, axis: int) -> Tensor:
+    """The entries of x from start to stop; a dimension of size 1 is broadcast over all tokens."""
+    return x if x.shape[axis] == 1 and stop != 1 else x.narrow(axis, start, stop - start)
+
+
+def _ranges(name: str, cu_seqlens: object, length: int) -> list[tuple[int, int]]:
+    """Where each sequence starts and stops among `length` tokens."""
+    whole = isinstance(cu_seqlens, Tensor) and cu_seqlens.dtype in (torch.int32, torch.int64) and cu_seqlens.dim() == 1
+    stops: list[int] = cu_seqlens.tolist() if whole else []  # type: ignore[attr-defined]
+    if not stops or stops[0] != 0 or stops[-1] != length or sorted(stops) != stops:
+        expected = f"a tensor of cumulative lengths, int32 or int64, which increase from 0 to {length}"
+        raise ArgumentError(name, expected=expected, got=str(stops) if whole else type(cu_seqlens).__name__)
+    return list(pairwise(stops))

@@ -3,7 +3,5 @@
 - `registration`: registers an operator, its output shapes for compilers, and its `vmap` rule.
 - `derivatives`: registers derivatives of an operator, in reverse and in forward mode.
 - `second_derivatives`: the errors for derivatives that near-linear attention does not have.
-- `readable`: the error for calls whose entries cannot be read.
-- `backend`: the rule that chooses a backend.
 - `gpu`: on which devices the kernels in Triton run.
 """

@@ -16,9 +16,9 @@ from torch._decomp import register_decomposition
 LIBRARY = torch.library.Library("separatrix", "FRAGMENT")
 
 
-def operator(implementation: Callable[..., Any], *, fake: Callable[..., Any]) -> Any:
+def operator(implementation: Callable[..., Any], *, fake: Callable[..., Any], schema: str | None = None) -> Any:
     """Register a function as the operator `separatrix::name`; `fake` returns empty results of the right shapes and
-    dtypes.
+    dtypes. The schema is inferred from the annotations of the function if it is None.
 
     `torch.library.custom_op` is not used: it imports the compiler, which takes seconds, at the operator's first call.
     """
@@ -31,7 +31,7 @@ def operator(implementation: Callable[..., Any], *, fake: Callable[..., Any]) ->
             lowering.FALLBACK_ALLOW_LIST.add(f"separatrix::{name}")
         return fake(*arguments)
 
-    schema = torch.library.infer_schema(implementation, mutates_args=())
+    schema = schema or torch.library.infer_schema(implementation, mutates_args=())
     LIBRARY.define(f"{name}{schema}", tags=(torch.Tag.needs_exact_strides,))
     LIBRARY.impl(name, implementation, "CompositeExplicitAutograd")
     torch.library.register_fake(f"separatrix::{name}", kept_by_inductor, lib=LIBRARY)
@@ -48,12 +48,14 @@ def decomposable(operator: Any, decomposition: Callable[..., Any], *, fake: Call
     register_decomposition(operator, type="meta")(fake)
 
 
-def operator_of_heads(implementation: Callable[..., Any], *, fake: Callable[..., Any]) -> Any:
+def operator_of_heads(
+    implementation: Callable[..., Any], *, fake: Callable[..., Any], schema: str | None = None
+) -> Any:
     """Register an operator that is applied to each head independently; heads are the first dimension of every tensor.
 
     The operator returns a tuple or a list of tensors. A dimension that `vmap` maps over is folded into the heads.
     """
-    registered = operator(implementation, fake=fake)
+    registered = operator(implementation, fake=fake, schema=schema)
 
     def rule(info: Any, in_dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
         def fold(x: Any, dim: Any) -> Any:

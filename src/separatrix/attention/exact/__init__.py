@@ -1,17 +1,16 @@
 """Exact attention: all tuples are visited, and an output that would not be right is refused.
 
-- `operators`: exact attention as PyTorch operators, with their derivatives; callers begin here.
+- `operators`: exact attention as PyTorch operators, with their derivatives of any order and their form in standard
+  operators for exporters; callers begin here.
 - `plain_tuples`: calls of order 3 and above that need no dispatcher: plain tensors that are not broadcast.
 - `backend`: what a backend provides, and the rule that chooses one.
 - `native`: the backend in C++, for the CPU.
 - `triton`: the backend in Triton, for GPUs.
-- `torch`: the backend in plain PyTorch, for every device.
+- `torch`: the backend in plain PyTorch, for every device, and the formulas of second derivatives.
 - `incoming_rows`: what the backward pass of `torch` reads for each query; the kernels do the same in C++.
 - `fused`: order 2 by PyTorch's own fused kernel, where ours are not faster, and how its output shows that it is right.
 - `guarded`: the guards around every backend, against numbers out of range and against NaN and infinity.
 - `balance`: powers of two that keep factors in range, or an error that names them.
 - `error_bound`: a bound on the rounding, known before anything is computed.
-- `by_reference`: attention and its derivatives with the whole attention tensor held, for derivatives of derivatives and
-  for exporters that have standard operators only.
 - `flops`: how many floating-point operations it takes, for PyTorch's flop counter.
 """

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.rounding import Summation
 from separatrix.attention.call import Call, Changes, Gradients
-from separatrix.attention.dispatch.backend import choose_backend
 from separatrix.attention.exact import native as native_backend
 from separatrix.attention.exact import torch as torch_backend
 from separatrix.attention.exact import triton
@@ -62,7 +61,7 @@ def exact_backend(call: Call, dtype: torch.dtype | None = None) -> ExactBackend:
 
     The dtype is that of the call if none is given.
     """
-    return choose_backend(BACKENDS, call, dtype)
+    return next(backend for backend in BACKENDS if backend.takes(call, dtype))
 
 
 def require_proved(call: Call, dtype: torch.dtype) -> None:

@@ -22,12 +22,12 @@ Half types are widened to float32, which is exact, before anything is computed, 
 once, so u is 2^-24 for them too. GPUs whose matrix units compute products of half types have no bound (see
 `require_proved`).
 
-On processors with fast dot products of bfloat16 the kernels in C++ round to bfloat16, whose unit is u' = 2^-8, the
-products of query and prefix keys, for scores that are certainly below `_LARGEST_NARROW`, and the weights. The former
-moves a score by u' min(R, `_LARGEST_NARROW`), the latter the logarithm of a weight by 1.01 u'. Both are parts of delta
-and not of gamma, because the same rounded weights are in numerator and denominator. The instruction flushes subnormal
-numbers, which is an underflow like others. Calls with a tolerance do not use it: they are computed in float32 or
-float64.
+On processors with fast products of bfloat16 (vdpbf16ps, or AMX) the kernels in C++ round to bfloat16, whose unit is u'
+= 2^-8, the products of query and prefix keys, for scores that are certainly below `_LARGEST_NARROW`, and the weights.
+The former moves a score by u' min(R, `_LARGEST_NARROW`), the latter the logarithm of a weight by 1.01 u'. Both are in
+delta and not in gamma, because the same rounded weights are in numerator and denominator. The instructions round a term
+of a sum of n products at most n times, as other kernels do, and flush subnormal numbers, which is an underflow like
+others. Calls with a tolerance do not use them: they are computed in float32 or float64.
 
 PyTorch's fused attention, which computes order 2, errs a little more. Its exponential in float32 is a polynomial, off
 by up to 20 units in the last place; for half types it is one of degree 3, off by 1.2 10^-4, for which 2^-12 is counted
@@ -51,7 +51,7 @@ from separatrix.attention.bounds import finite_extremes, largest_magnitudes
 from separatrix.attention.call import Call, flattened
 from separatrix.attention.exact.backend import exact_backend, require_proved
 from separatrix.attention.exact.balance import log2_abs, times_power
-from separatrix.attention.exact.operators import is_fused
+from separatrix.attention.exact.fused import is_fused
 from separatrix.errors import SeparatrixError
 
 Sets = Tensor | Sequence[Tensor]

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from separatrix.attention.positions import Positions
+from separatrix.attention.call import Positions
 
 Shape = Sequence[int]
 

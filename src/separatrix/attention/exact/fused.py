@@ -35,8 +35,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from separatrix.attention.arguments import DTYPES, CallArguments
 from separatrix.attention.arithmetic.device_reads import number
+from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.bounds import is_sound
+from separatrix.attention.call import flattened
+from separatrix.attention.dispatch.derivatives import beyond_one_gradient
 from separatrix.attention.dispatch.registration import decomposable, operator
 from separatrix.attention.exact.balance import room
 from separatrix.errors import SeparatrixError
@@ -44,11 +48,73 @@ from separatrix.native import native
 
 SHORTEST = 256
 """The least number of queries and of keys with which our kernels compute order 2."""
-WIDEST = {"avx512": 128, "avx512_bf16": 128, "avx2": 32}
+WIDEST = {"avx512": 128, "avx512_bf16": 128, "avx512_amx": 128, "avx2": 32}
 """The largest head dimension with which our kernels compute order 2, by architecture. Up to it they took 0.2 to 0.8 of
 the time of PyTorch's kernel on an AMD EPYC (Zen 5), and up to 1.0 with AVX2, forward and with gradients."""
 _USUAL = (2.0**-40, 2.0**40)
 """The magnitudes of a scale with which the output tells whether it is sound."""
+
+
+def plain_attention(query: object, key: object, value: object, is_causal: bool, scale: object) -> Tensor | None:
+    """Ordinary attention by PyTorch's fused kernel if the arguments need no further check; None if they may.
+
+    The checks of a call take longer than attention of a few short heads.
+    """
+    if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
+        return None
+    if query.is_nested or key.is_nested or value.is_nested:
+        return None
+    shape, key_shape, dtype = query.shape, key.shape, query.dtype
+    if (
+        len(shape) == 4
+        and key_shape == value.shape
+        and (key_shape == shape or (not is_causal and _differ_in_length_alone(shape, key_shape)))
+        and query.numel() * key.numel()
+        and query.layout == key.layout == value.layout == torch.strided
+        and dtype == key.dtype == value.dtype
+        and dtype in DTYPES
+        and query.device == key.device == value.device
+        and not beyond_one_gradient()
+        and not kernels_are_faster(query, key, value)
+        and (scale is None or (isinstance(scale, float) and -math.inf < scale < math.inf))
+    ):
+        factor = 1 / shape[3] if scale is None else scale
+        if query.is_cpu and not torch.is_autocast_enabled("cpu"):  # a context manager takes a microsecond
+            return attend_pairs(query, key, value, is_causal, factor)
+        with no_autocast(query.device.type):
+            return attend_pairs(query, key, value, is_causal, factor)
+    return None
+
+
+def _differ_in_length_alone(shape: Sequence[int], other: Sequence[int]) -> bool:
+    return len(shape) == len(other) and shape[:-2] == other[:-2] and shape[-1] == other[-1]
+
+
+def is_fused(given: CallArguments) -> bool:
+    """Whether PyTorch's own fused kernel computes the call.
+
+    It does at order 2 with no mask except the causal mask, unless our kernels are faster.
+    """
+    plain = len(given.keys) == 1 and given.query_offset == 0 and given.windows == (None,)
+    if not plain or any(mask is not None for mask in given.key_masks):
+        return False
+    query, key, value = given.query, given.keys[0], given.values[0]
+    sizes = (query.shape[-2], key.shape[-2], value.shape[-1])
+    return 0 not in sizes and query.shape[-1] == value.shape[-1] and not kernels_are_faster(query, key, value)
+
+
+def fused_attention(given: CallArguments) -> Tensor | None:
+    """Order 2 by PyTorch's own fused kernel; None if PyTorch has no fused kernel for the call."""
+    if beyond_one_gradient() or not is_fused(given):
+        return None
+    (key,), (value,) = given.keys, given.values
+    with no_autocast(given.query.device.type):
+        if given.query.dim() == 4 and given.query.shape[:2] == key.shape[:-2] == value.shape[:-2]:
+            return attend_pairs(given.query, key, value, given.is_causal, given.scale)
+        call = flattened(given)
+        q, k, v = (x.unsqueeze(0) for x in call.tensors)  # in any other shape PyTorch does not fuse
+        out = attend_pairs(q, k, v, given.is_causal, given.scale)
+    return None if out is None else call.shaped(out.squeeze(0))
 
 
 def attend_pairs(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float) -> Tensor | None:

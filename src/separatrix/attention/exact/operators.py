@@ -1,11 +1,14 @@
-"""Exact order-k attention as PyTorch operators: what autograd, `torch.compile` and `torch.func` see of the backends.
+r"""Exact order-k attention as PyTorch operators: what autograd, `torch.compile` and `torch.func` see of the backends.
 
 `separatrix::attend` takes heads in one leading dimension, query (H, L_q, d), with keys and values for each of them or
 for each group of as many that follow each other. It returns the output and the log-sum-exp.
 `separatrix::attend_backward` is its gradient and `separatrix::attend_tangents` its derivative in forward mode, both
-recomputed block by block. Second derivatives are computed by the reference, which stores the whole attention tensor, so
-they are for small sizes. There is a mask for every key set, or None for every one of them: AOTInductor cannot pass an
+recomputed block by block. There is a mask for every key set, or None for every one of them: AOTInductor cannot pass an
 empty list to an operator, and `vmap` does not see tensors in a list that may be None.
+
+Each operator has a twin in PyTorch's own functions, which holds the whole attention tensor and is for small sizes: that
+of `attend` is exported to formats that have standard operators only, the others are differentiated for second
+derivatives and higher ones, in either mode.
 """
 
 from __future__ import annotations
@@ -17,21 +20,25 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from separatrix.attention.arguments import DTYPES, CallArguments
+from separatrix.attention import reference
 from separatrix.attention.arithmetic.precision import no_autocast
-from separatrix.attention.call import Call, flattened
-from separatrix.attention.dispatch.derivatives import (
-    beyond_one_gradient,
-    differentiable,
-    differentiable_by,
-    forward_mode,
-)
+from separatrix.attention.call import Call, Positions
+from separatrix.attention.dispatch.derivatives import differentiable, differentiable_by, forward_mode
 from separatrix.attention.dispatch.registration import decomposable, operator_of_heads
-from separatrix.attention.exact import by_reference, guarded
+from separatrix.attention.exact import guarded
 from separatrix.attention.exact.flops import register_flop_formulas
-from separatrix.attention.exact.fused import attend_pairs, kernels_are_faster
-from separatrix.attention.positions import Positions
-from separatrix.errors import ArgumentError
+from separatrix.attention.exact.torch import contracted, gradients_of_tuples, tangents_of_tuples
+from separatrix.errors import ArgumentError, SeparatrixError
+
+CALL = (
+    "Tensor query, Tensor[] keys, Tensor[] values, Tensor?[] masks, "
+    "bool is_causal, SymInt offset, SymInt[] windows, float scale"
+)
+"""The arguments of every operator of exact attention, as `operator_call` reads them."""
+LARGEST_VOLUME = 1 << 22
+"""The largest H * L_q * L_1 * ... * L_{k-1} of which second derivatives are computed."""
+LARGEST_DECOMPOSED_VOLUME = 1 << 28
+"""The largest H * L_q * L_1 * ... * L_{k-1} that attention is decomposed at: 1 GiB in float32."""
 
 
 def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
@@ -67,68 +74,6 @@ def needs_numbers_alone(tensors: Sequence[Tensor]) -> bool:
     )
 
 
-def plain_attention(query: object, key: object, value: object, is_causal: bool, scale: object) -> Tensor | None:
-    """Ordinary attention by PyTorch's fused kernel if the arguments need no further check; None if they may.
-
-    The checks of a call take longer than attention of a few short heads.
-    """
-    if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
-        return None
-    if query.is_nested or key.is_nested or value.is_nested:
-        return None
-    shape, key_shape, dtype = query.shape, key.shape, query.dtype
-    if (
-        len(shape) == 4
-        and key_shape == value.shape
-        and (key_shape == shape or (not is_causal and _differ_in_length_alone(shape, key_shape)))
-        and query.numel() * key.numel()
-        and query.layout == key.layout == value.layout == torch.strided
-        and dtype == key.dtype == value.dtype
-        and dtype in DTYPES
-        and query.device == key.device == value.device
-        and not beyond_one_gradient()
-        and not kernels_are_faster(query, key, value)
-        and (scale is None or (isinstance(scale, float) and -math.inf < scale < math.inf))
-    ):
-        factor = 1 / shape[3] if scale is None else scale
-        if query.is_cpu and not torch.is_autocast_enabled("cpu"):  # a context manager takes a microsecond
-            return attend_pairs(query, key, value, is_causal, factor)
-        with no_autocast(query.device.type):
-            return attend_pairs(query, key, value, is_causal, factor)
-    return None
-
-
-def _differ_in_length_alone(shape: Sequence[int], other: Sequence[int]) -> bool:
-    return len(shape) == len(other) and shape[:-2] == other[:-2] and shape[-1] == other[-1]
-
-
-def is_fused(given: CallArguments) -> bool:
-    """Whether PyTorch's own fused kernel computes the call.
-
-    It does at order 2 with no mask except the causal mask, unless our kernels are faster.
-    """
-    plain = len(given.keys) == 1 and given.query_offset == 0 and given.windows == (None,)
-    if not plain or any(mask is not None for mask in given.key_masks):
-        return False
-    query, key, value = given.query, given.keys[0], given.values[0]
-    sizes = (query.shape[-2], key.shape[-2], value.shape[-1])
-    return 0 not in sizes and query.shape[-1] == value.shape[-1] and not kernels_are_faster(query, key, value)
-
-
-def fused_attention(given: CallArguments) -> Tensor | None:
-    """Order 2 by PyTorch's own fused kernel; None if PyTorch has no fused kernel for the call."""
-    if beyond_one_gradient() or not is_fused(given):
-        return None
-    (key,), (value,) = given.keys, given.values
-    with no_autocast(given.query.device.type):
-        if given.query.dim() == 4 and given.query.shape[:2] == key.shape[:-2] == value.shape[:-2]:
-            return attend_pairs(given.query, key, value, given.is_causal, given.scale)
-        call = flattened(given)
-        q, k, v = (x.unsqueeze(0) for x in call.tensors)  # in any other shape PyTorch does not fuse
-        out = attend_pairs(q, k, v, given.is_causal, given.scale)
-    return None if out is None else call.shaped(out.squeeze(0))
-
-
 def operator_call(
     query: Tensor,
     keys: Sequence[Tensor],
@@ -151,19 +96,35 @@ def operator_call(
     return Call(query, tuple(keys), tuple(values), key_masks, positions, scale)
 
 
-def _attend(
-    query: Tensor,
-    keys: list[Tensor],
-    values: list[Tensor],
-    masks: list[Tensor | None],
-    is_causal: bool,
-    offset: int,
-    windows: list[int],
-    scale: float,
-) -> tuple[Tensor, Tensor]:
-    """Output (H, L_q, d_v) and log-sum-exp (H, L_q); a window of 0 means no window."""
-    with no_autocast(query.device.type):
-        return guarded.forward(operator_call(query, keys, values, masks, is_causal, offset, windows, scale))
+def _attend(*arguments: Any) -> tuple[Tensor, Tensor]:
+    """Output (H, L_q, d_v) and log-sum-exp (H, L_q)."""
+    call = operator_call(*arguments)
+    with no_autocast(call.query.device.type):
+        return guarded.forward(call)
+
+
+def attend_by_reference(*arguments: Any) -> tuple[Tensor, Tensor]:
+    """The results of `attend` without its guards, for finite input whose scores are in range."""
+    call = operator_call(*arguments)
+    volume = _example_size(math.prod((*call.query.shape[:2], *call.key_lengths)))
+    if volume > LARGEST_DECOMPOSED_VOLUME:
+        raise SeparatrixError(
+            "Exact attention in standard operators (torch.onnx.export) holds the whole attention tensor, of at most "
+            f"{LARGEST_DECOMPOSED_VOLUME} entries; this call has {volume}. Export with a shorter example or a smaller "
+            "batch, or compile the model by AOTInductor, which keeps the operator."
+        )
+    wide = call.widened()
+    out, lse = reference.tensor_attention(wide.query, wide.keys, wide.values, **_options(wide))
+    return out.to(call.query.dtype), lse
+
+
+def _example_size(size: int | torch.SymInt) -> int:
+    """A size; for a symbolic size, its value in the example that the graph is made from."""
+    if isinstance(size, int):
+        return size
+    from torch.fx.experimental.symbolic_shapes import optimization_hint  # which imports SymPy
+
+    return optimization_hint(size)
 
 
 def _attended(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> tuple[Tensor, Tensor]:
@@ -172,64 +133,97 @@ def _attended(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: objec
     return out, query.new_empty(query.shape[:2], dtype=dtype)
 
 
-attend = operator_of_heads(_attend, fake=_attended)
+attend = operator_of_heads(_attend, fake=_attended, schema=f"({CALL}) -> (Tensor, Tensor)")
 
 
-def _attend_backward(
-    query: Tensor,
-    keys: list[Tensor],
-    values: list[Tensor],
-    masks: list[Tensor | None],
-    is_causal: bool,
-    offset: int,
-    windows: list[int],
-    scale: float,
-    out: Tensor,
-    lse: Tensor,
-    grad_out: Tensor,
-    grad_lse: Tensor,
-) -> list[Tensor]:
-    """The gradients of query, keys and values, in this order, in one list."""
-    call = operator_call(query, keys, values, masks, is_causal, offset, windows, scale)
-    with no_autocast(query.device.type):
-        dq, dks, dvs = guarded.backward(call, out, lse, grad_out, grad_lse)
-    return [dq, *dks, *dvs]
+def _attend_backward(*arguments: Any) -> list[Tensor]:
+    """The gradients of query, keys and values in one list: from the call, its results and the incoming gradients."""
+    call = operator_call(*arguments[:8])
+    with no_autocast(call.query.device.type):
+        grad_query, grad_keys, grad_values = guarded.backward(call, *arguments[8:])
+    return [grad_query, *grad_keys, *grad_values]
 
 
-def _gradients(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> list[Tensor]:
+def _backward_by_reference(*arguments: Any) -> list[Tensor]:
+    """The results of `attend_backward`, as functions of the call and the incoming gradients."""
+    given = operator_call(*arguments[:8])
+    call, (_, _, grad_out, grad_lse) = given.widened(), arguments[8:]
+    P, dO = _weights(call), grad_out.to(call.query.dtype)
+    delta = (P * reference.tensor_scores(dO, call.values, 1.0)).flatten(2).sum(-1) - grad_lse
+    rows = dO, delta, dO, call.query * call.scale
+    grad_query, *grads = gradients_of_tuples(P, call.keys, call.values, rows)
+    if given.shared > 1:
+        grads = [x.unflatten(0, (-1, given.shared)).sum(1) for x in grads]
+    return [x.to(given.query.dtype) for x in (grad_query * call.scale, *grads)]
+
+
+def gradients_like(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> list[Tensor]:
+    """Empty tensors of the shapes of query, keys and values."""
     return [x.new_empty(x.shape) for x in (query, *keys, *values)]
 
 
-attend_backward = operator_of_heads(_attend_backward, fake=_gradients)
+attend_backward = operator_of_heads(
+    _attend_backward,
+    fake=gradients_like,
+    schema=f"({CALL}, Tensor out, Tensor lse, Tensor grad_out, Tensor grad_lse) -> Tensor[]",
+)
 
 
-def _attend_tangents(
-    query: Tensor,
-    keys: list[Tensor],
-    values: list[Tensor],
-    masks: list[Tensor | None],
-    is_causal: bool,
-    offset: int,
-    windows: list[int],
-    scale: float,
-    out: Tensor,
-    lse: Tensor,
-    query_tangent: Tensor,
-    key_tangents: list[Tensor],
-    value_tangents: list[Tensor],
-) -> tuple[Tensor, Tensor]:
-    """The tangents of output and log-sum-exp."""
-    call = operator_call(query, keys, values, masks, is_causal, offset, windows, scale).widened()
-    moved = operator_call(
-        query_tangent, key_tangents, value_tangents, masks, is_causal, offset, windows, scale
-    ).widened()
-    with no_autocast(query.device.type):
+def _attend_tangents(*arguments: Any) -> tuple[Tensor, Tensor]:
+    """The tangents of output and log-sum-exp: from the call, its results and the tangents of its tensors."""
+    call, moved, out, lse = _call_and_tangents(*arguments)
+    with no_autocast(call.query.device.type):
         changes = (moved.query, moved.keys, moved.values)
         out_dot, lse_dot = guarded.tangents(call, out.to(call.query.dtype), lse, changes)
-    return out_dot.to(query.dtype), lse_dot
+    return out_dot.to(out.dtype), lse_dot
 
 
-attend_tangents = operator_of_heads(_attend_tangents, fake=_attended)
+def _tangents_by_reference(*arguments: Any) -> tuple[Tensor, Tensor]:
+    """The results of `attend_tangents`, as functions of the call and the tangents of its tensors."""
+    call, moved, out, _ = _call_and_tangents(*arguments)
+    P = _weights(call)
+    tensors, changes = ((x.query, x.keys, x.values) for x in (call, moved))
+    out_dot, lse_dot = tangents_of_tuples(P, tensors, changes, call.scale)
+    exact_out = contracted(0, P, (call.query, *call.values))
+    return (out_dot - lse_dot.unsqueeze(-1) * exact_out).to(out.dtype), lse_dot
+
+
+def _call_and_tangents(*arguments: Any) -> tuple[Call, Call, Tensor, Tensor]:
+    """The widened call, the same call with the tangents in place of its tensors, and the results of the call."""
+    out, lse, *tangents = arguments[8:]
+    call, moved = (operator_call(*tensors, *arguments[3:8]).widened() for tensors in (arguments[:3], tangents))
+    return call, moved, out, lse
+
+
+attend_tangents = operator_of_heads(
+    _attend_tangents,
+    fake=_attended,
+    schema=f"({CALL}, Tensor out, Tensor lse, Tensor query_tangent, Tensor[] key_tangents, Tensor[] value_tangents) "
+    "-> (Tensor, Tensor)",
+)
+
+
+def _weights(call: Call) -> Tensor:
+    """P (H, L_q, L_1, ..., L_{k-1}) of a widened call, zero for a query with nothing to attend."""
+    volume = math.prod((*call.query.shape[:2], *call.key_lengths))
+    if volume > LARGEST_VOLUME:
+        raise SeparatrixError(
+            "The second derivative of exact attention holds the whole attention tensor, of at most "
+            f"{LARGEST_VOLUME} entries; this call has {volume}."
+        )
+    return reference.attention_weights(call.query, call.keys, **_options(call))
+
+
+def _options(call: Call) -> dict[str, Any]:
+    """The options of a call, as the functions of `reference` take them."""
+    positions = call.positions
+    return {
+        "is_causal": positions.is_causal,
+        "query_offset": positions.offset,
+        "key_masks": call.masks or None,
+        "windows": positions.windows,
+        "scale": call.scale,
+    }
 
 
 def _backward(arguments: list[Any], results: list[Tensor], grads: list[Tensor]) -> list[Tensor]:
@@ -243,7 +237,7 @@ def _forward(arguments: list[Any], results: list[Tensor], changes: list[Tensor])
 
 
 differentiable(attend, backward=_backward, forward=_forward, tangents=attend_tangents)
-differentiable_by(attend_backward, by_reference.attend_backward)
-differentiable_by(attend_tangents, by_reference.attend_tangents)
-decomposable(attend, by_reference.attend, fake=_attended)
+differentiable_by(attend_backward, _backward_by_reference)
+differentiable_by(attend_tangents, _tangents_by_reference)
+decomposable(attend, attend_by_reference, fake=_attended)
 register_flop_formulas()

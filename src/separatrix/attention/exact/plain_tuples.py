@@ -13,13 +13,12 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arguments import DTYPES, LARGEST_OFFSET
-from separatrix.attention.call import Call
+from separatrix.attention.call import Call, Positions
 from separatrix.attention.exact import guarded
 from separatrix.attention.exact import native as native_backend
 from separatrix.attention.exact.fused import kernels_are_faster
 from separatrix.attention.exact.native import PlainCall
 from separatrix.attention.exact.operators import attend_backward, needs_numbers_alone, operands
-from separatrix.attention.positions import Positions
 
 FEW_PRODUCTS = 5 * 10**11
 """Calls with more multiply-adds run for seconds, so that the time of all checks is small, and may need a warning."""

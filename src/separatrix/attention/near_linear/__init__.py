@@ -4,7 +4,8 @@ A certified call takes four steps, each a function of the previous step:
 
 1. `analysis`: bounds on the entries and scores of a call, the coordinates in which scores are expanded, and how far
    values are from a centre.
-2. `planner`: the `plan` with the lowest cost that keeps the tolerance, by a `forecast` from a sample of scores.
+2. `planner`: the `plan` with the lowest cost that keeps the tolerance. `cost` limits the rank, the `forecast` finds the
+   polynomials whose errors keep the tolerance by a `sample` of the scores, and the cheapest of them is chosen.
 3. `run`: the polynomial of the plan, computed and differentiable.
 4. `certificate`: a bound on the error of what was computed, with `gradient_certificate` for gradients.
 
@@ -18,7 +19,6 @@ What the steps use:
 - `backend`: the interface of a backend, and the rule that chooses one. `native`: kernels in C++, with `native_stream`
   for a few tokens of a stream. `triton`: kernels for GPUs. `torch`: plain PyTorch, for everything else.
 - `cost`: flops, memory and time of each algorithm, and how many tokens are taken at a time.
-- `sample`: some queries and key tuples of a call, from which a forecast is made.
 - `worst_case`: what is in reach for all entries up to a bound, and the plan from shapes alone.
 - `paper_rules`: the rank, the order and the threshold that Alman and Song's theorems name.
 - `exact_rounding`: the dtype in which exact attention keeps a tolerance, for outputs and gradients.

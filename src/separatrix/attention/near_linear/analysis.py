@@ -21,7 +21,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.device_reads import number, truth
+from separatrix.attention.arithmetic.device_reads import largest_number, number, truth
 from separatrix.attention.arithmetic.rounding import Summing, expanded_gradient_sum, expanded_sum
 from separatrix.attention.bounds import (
     SLACK,
@@ -78,7 +78,7 @@ class Analysis:
     def entry_bound(self) -> float:
         """B: the largest magnitude in the query and the keys."""
         largest = input_bounds(self.call).largest
-        return number(largest.max()) if largest.numel() else 0.0
+        return largest_number(largest)
 
 
 def analyse(call: Call, differentiable: bool = False, bounds: InputBounds | None = None) -> Analysis:
@@ -138,7 +138,7 @@ def _analyse(call: Call, frame: Frame, values: ValueRange, differentiable: bool)
     moved = None if frame.basis is None else drift(call, frame)
     if moved is not None:  # coordinates computed again, in other chunks, are rounded otherwise
         radii = radii + 2 * moved
-    radius = number(radii.max()) if radii.numel() else 0.0
+    radius = largest_number(radii)
     return Analysis(call, shape, frame, norms, radii, radius, values, moved, differentiable, backend_of(call))
 
 
@@ -150,19 +150,20 @@ def sizes_of(call: Call) -> Shape:
 
 def key_norms(call: Call, frame: Frame) -> Tensor:
     """prod_m max_j ||k_m,j||_k (H,): the factor of the query's l_k norm in Hoelder's bound."""
+    k, width = call.order, frame.width
     total = torch.ones(call.query.shape[0], dtype=torch.float64, device=call.query.device)
     for m, key in enumerate(call.keys):
         mask = call.masks[m] if call.masks else None
-        tokens = token_norms(key, call.order, frame.factors[m + 1], mask) if frame.only_scales else None
+        tokens = token_norms(key, k, frame.factors[m + 1], mask) if frame.only_scales else None
         if tokens is not None:
-            total = total * (tokens.largest + frame.width * 2.0**-1000) ** (1 / call.order)
+            total = total * (tokens.largest + width * 2.0**-1000) ** (1 / k)
             continue
         largest = torch.zeros_like(total)
-        for start, stop in pieces_in_memory(4 * key.shape[0] * frame.width, key.shape[1]):
+        for start, stop in pieces_in_memory(4 * key.shape[0] * width, key.shape[1]):
             mask = call.masks[m][:, start:stop] if call.masks else None
             x = frame.coordinates(key[:, start:stop], m + 1, mask).to(torch.float64)
-            largest = torch.maximum(largest, _power_sum(x, call.order).amax(1))
-        total = total * largest ** (1 / call.order)
+            largest = torch.maximum(largest, _power_sum(x, k).amax(1))
+        total = total * largest ** (1 / k)
     return total
 
 
@@ -173,30 +174,26 @@ def _power_sum(x: Tensor, k: int) -> Tensor:
 
 def query_radii(call: Call, frame: Frame, norms: Tensor) -> Tensor:
     """R_i (H, L_q) >= |scale| sum_l |q_il k_1,l ...| for all tuples: the smaller of the amplitudes' and Hoelder's."""
-    amplitude = torch.ones_like(frame.largest[0])
-    for largest in frame.largest[1:]:
-        amplitude = amplitude * largest
+    k, width, amplitude = call.order, frame.width, product_of(frame.largest[1:])
     # Rounding the coordinates to float32 adds one rounding to each score.
-    slack = SLACK * (1 + (call.order + 2) * torch.finfo(frame.dtype).eps)
+    slack = SLACK * (1 + (k + 2) * torch.finfo(frame.dtype).eps)
     if frame.only_scales:
-        tokens = token_norms(call.query, call.order, frame.factors[0] * call.scale, None, amplitude)
+        tokens = token_norms(call.query, k, frame.factors[0] * call.scale, None, amplitude)
         if tokens is not None and tokens.powers is not None and tokens.weighted is not None:
-            by_hoelder = (tokens.powers + frame.width * 2.0**-1000) ** (1 / call.order) * norms.unsqueeze(-1)
+            by_hoelder = (tokens.powers + width * 2.0**-1000) ** (1 / k) * norms.unsqueeze(-1)
             return torch.minimum(tokens.weighted, by_hoelder).mul_(slack)
     radii = call.query.new_empty(call.query.shape[:2], dtype=torch.float64)
-    for start, stop in pieces_in_memory(4 * call.query.shape[0] * frame.width, call.query.shape[1]):
+    for start, stop in pieces_in_memory(4 * call.query.shape[0] * width, call.query.shape[1]):
         x = frame.coordinates(call.query[:, start:stop], 0).to(torch.float64)
         by_amplitude = (x.abs() * amplitude.unsqueeze(-1)).sum(1)
-        by_hoelder = _power_sum(x, call.order) ** (1 / call.order) * norms.unsqueeze(-1)
+        by_hoelder = _power_sum(x, k) ** (1 / k) * norms.unsqueeze(-1)
         radii[:, start:stop] = torch.minimum(by_amplitude, by_hoelder)
     return radii * slack
 
 
 def amplitudes(analysis: Analysis) -> Tensor:
     """b_l (d',), the largest over the heads."""
-    product = analysis.frame.largest[0]
-    for largest in analysis.frame.largest[1:]:
-        product = product * largest
+    product = product_of(analysis.frame.largest)
     return product.amax(0) if product.shape[0] else product.sum(0)
 
 

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.call import Call
-from separatrix.attention.dispatch.backend import choose_backend
 from separatrix.attention.near_linear import native
 from separatrix.attention.near_linear import torch as in_pytorch
 from separatrix.attention.near_linear.approximation.monomials import IndexSet
@@ -60,12 +59,11 @@ class NearLinearBackend(Protocol):
     """
 
     NAME: str
+    TOKENS_OF_A_LANE: int
+    """The largest number of tokens of a chunk whose monomials are added up in float32, before float64."""
 
     def takes(self, tensors: Sequence[Tensor], sets: int, columns: int) -> bool:
         """Whether the backend supports these tensors, for this number of key sets and columns."""
-
-    def lane_tokens(self, chunk: int, dtype: torch.dtype) -> int:
-        """The number of tokens that are added up in `dtype` before float64, if a chunk has `chunk` tokens."""
 
     def add(self, index_set: IndexSet, state: Tensor, x: Tensor, W: Tensor) -> None:
         """Add dB/dM to a state (H, rank, c) in float64, in place."""
@@ -146,7 +144,7 @@ def near_linear_backend(tensors: Sequence[Tensor], sets: int, value_dim: int) ->
         sets: The number of key sets.
         value_dim: The dimension of the values: an output, a denominator and a moment have two more columns.
     """
-    return choose_backend(BACKENDS, tensors, sets, value_dim + 2)
+    return next(backend for backend in BACKENDS if backend.takes(tensors, sets, value_dim + 2))
 
 
 def backend_of(call: Call, weighted: int = 0) -> NearLinearBackend:
@@ -159,4 +157,4 @@ def summing(backend: NearLinearBackend, call: Call, rank: int, dtype: torch.dtyp
     if call.positions.is_causal:
         return backend.scan_summing(call, rank)
     chunk = chunk_tokens(call.query.shape[0], rank, dtype == torch.float64)
-    return Summing(backend.lane_tokens(chunk, dtype), chunk)
+    return Summing(min(chunk, backend.TOKENS_OF_A_LANE) if dtype == torch.float32 else chunk, chunk)

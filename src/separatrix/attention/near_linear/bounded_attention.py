@@ -9,7 +9,7 @@ cached.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,7 +22,6 @@ from separatrix.attention.call import Call
 from separatrix.attention.dispatch.derivatives import differentiable
 from separatrix.attention.dispatch.registration import decomposable, operator_of_heads
 from separatrix.attention.dispatch.second_derivatives import no_forward_mode, no_second_derivatives
-from separatrix.attention.exact import by_reference
 from separatrix.attention.exact import operators as exact
 from separatrix.attention.near_linear import causal
 from separatrix.attention.near_linear import sums as polynomial
@@ -35,7 +34,7 @@ from separatrix.attention.near_linear.bounded_plan import (
     refuse_values,
     sum_rounding,
 )
-from separatrix.attention.near_linear.expansion import Sums
+from separatrix.attention.near_linear.expansion import Expansion, Sums
 from separatrix.errors import SeparatrixError
 
 
@@ -60,23 +59,49 @@ def bounded_attention(plan: BoundedPlan, call: Call, *, may_be_exact: bool = Tru
     return call.shaped(results[0])
 
 
-def _plan(query: Tensor, keys: Sequence[Tensor], radius: float, tolerance: float) -> BoundedPlan:
-    """The plan of a call with these arguments, whose scores are up to `radius`."""
-    return plan_bounded(len(keys) + 1, int(query.shape[2]), radius, tolerance, query.dtype)
+@dataclass(frozen=True)
+class _BoundedCall:
+    """The arguments of the operators: a call, its plan, and whether exact attention may compute it."""
+
+    call: Call
+    plan: BoundedPlan
+    may_be_exact: bool
+
+    @staticmethod
+    def of(
+        query: Tensor,
+        keys: list[Tensor],
+        values: list[Tensor],
+        masks: list[Tensor | None],
+        radius: float,
+        tolerance: float,
+        scale: float,
+        is_causal: bool,
+        offset: int,
+        may_be_exact: bool,
+    ) -> _BoundedCall:
+        call = exact.operator_call(query, keys, values, masks, is_causal, offset, [0] * len(keys), scale)
+        return _BoundedCall(
+            call, plan_bounded(call.order, int(query.shape[2]), radius, tolerance, query.dtype), may_be_exact
+        )
+
+    def exact_call(self) -> Call | None:
+        """The call in the dtype in which exact attention computes it; None if it does not."""
+        dtype = exact_dtype(self.plan, self.call) if self.may_be_exact else None
+        return None if dtype is None else self.call.to(dtype)
+
+    def expanded(self) -> Expansion:
+        return expansion(self.plan, self.call.query.shape[0], self.call.scale, self.call.query.device)
 
 
-def _attend_within_bound(
-    query: Tensor,
-    keys: list[Tensor],
-    values: list[Tensor],
-    masks: list[Tensor | None],
-    radius: float,
-    tolerance: float,
-    scale: float,
-    is_causal: bool,
-    offset: int,
-    may_be_exact: bool,
-) -> list[Tensor]:
+ARGUMENTS = (
+    "Tensor query, Tensor[] keys, Tensor[] values, Tensor?[] masks, "
+    "float radius, float tolerance, float scale, bool is_causal, SymInt offset, bool may_be_exact"
+)
+"""The arguments of both operators, as `_BoundedCall.of` reads them."""
+
+
+def _attend_within_bound(*arguments: Any) -> list[Tensor]:
     """Output (H, L_q, d_v), denominator (H, L_q) and, unless it is causal or may be exact, the state of each key set.
 
     Where exact attention computes the call, its log-sum-exp takes the place of the denominator. The backward pass would
@@ -84,106 +109,67 @@ def _attend_within_bound(
     larger than the tokens.
     """
     require_ieee_arithmetic()
-    call = exact.operator_call(query, keys, values, masks, is_causal, offset, [0] * len(keys), scale)
-    plan = _plan(query, keys, radius, tolerance)
-    if may_be_exact and (dtype := exact_dtype(plan, call)) is not None:
-        q, *sets = ([x.to(dtype) for x in tensors] for tensors in ([query], keys, values))
-        out, lse = exact.attend(*q, *sets, masks, is_causal, offset, [0] * len(keys), scale)
-        rounded = out.to(query.dtype, copy=True)
-        if dtype != query.dtype and truth((torch.isfinite(out) & ~torch.isfinite(rounded)).any()):
-            check_reached(query.dtype, number(out.masked_fill(~torch.isfinite(out), 0.0).abs().max()))
+    given = _BoundedCall.of(*arguments)
+    call, plan = given.call, given.plan
+    dtype = call.query.dtype
+    if (exact_call := given.exact_call()) is not None:
+        out, lse = exact.attend(*exact.operands(exact_call))
+        rounded = out.to(dtype, copy=True)
+        if out.dtype != dtype and truth((torch.isfinite(out) & ~torch.isfinite(rounded)).any()):
+            check_reached(dtype, number(out.masked_fill(~torch.isfinite(out), 0.0).abs().max()))
         return [rounded, lse.to(torch.float64, copy=True)]
     values_range = value_range(call.values, call.masks)
     refuse_values(values_range)
     error = plan.total_error(sum_rounding(plan, call))
-    if error > tolerance:
+    if error > plan.tolerance:
         raise SeparatrixError(
-            f"tolerance: with {[key.shape[1] for key in keys]} tokens the error bound is {error:.3g} of the values' "
-            f"magnitude, which exceeds the tolerance {tolerance:.3g}: lower the bound or raise the tolerance."
+            f"tolerance: with {list(call.key_lengths)} tokens the error bound is {error:.3g} of the values' "
+            f"magnitude, which exceeds the tolerance {plan.tolerance:.3g}: lower the bound or raise the tolerance."
         )
-    expanded = expansion(plan, query.shape[0], scale, query.device)
-    with no_autocast(query.device.type):
+    expanded, is_causal = given.expanded(), call.positions.is_causal
+    with no_autocast(call.query.device.type):
         states = [] if is_causal else polynomial.states(call, expanded)
         sums = causal.attend_causal(call, expanded) if is_causal else polynomial.attend(call, expanded, states)
-    may_overflow = values_range.high > math.log2(torch.finfo(query.dtype).max) - 1
+    may_overflow = values_range.high > math.log2(torch.finfo(dtype).max) - 1
     if may_overflow and not truth(torch.isfinite(sums.output).all()):
-        check_reached(query.dtype, max(number(values_range.largest.max()), 2.0 * torch.finfo(query.dtype).max))
-    return [sums.output, sums.denominator, *([] if may_be_exact else states)]
+        check_reached(dtype, max(number(values_range.largest.max()), 2.0 * torch.finfo(dtype).max))
+    return [sums.output, sums.denominator, *([] if given.may_be_exact else states)]
 
 
-def _attended(
-    query: Tensor,
-    keys: list[Tensor],
-    values: list[Tensor],
-    masks: list[Tensor | None],
-    radius: float,
-    tolerance: float,
-    scale: float,
-    is_causal: bool,
-    offset: int,
-    may_be_exact: bool,
-) -> list[Tensor]:
-    heads, length, _ = query.shape
-    d_v, rank = values[0].shape[2], _plan(query, keys, radius, tolerance).rank
-    out = query.new_empty(heads, length, d_v)
-    denominator = query.new_empty(heads, length, dtype=torch.float64)
-    sets = [] if is_causal or may_be_exact else keys
-    return [out, denominator, *(key.new_empty(heads, rank, d_v + 1, dtype=torch.float64) for key in sets)]
+def _attended(*arguments: Any) -> list[Tensor]:
+    given = _BoundedCall.of(*arguments)
+    call, (heads, length, _) = given.call, given.call.query.shape
+    d_v = call.values[0].shape[2]
+    out = call.query.new_empty(heads, length, d_v)
+    denominator = call.query.new_empty(heads, length, dtype=torch.float64)
+    sets = () if call.positions.is_causal or given.may_be_exact else call.keys
+    return [out, denominator, *(key.new_empty(heads, given.plan.rank, d_v + 1, dtype=torch.float64) for key in sets)]
 
 
-attend_within_bound = operator_of_heads(_attend_within_bound, fake=_attended)
+attend_within_bound = operator_of_heads(_attend_within_bound, fake=_attended, schema=f"({ARGUMENTS}) -> Tensor[]")
 
 
-def _decomposed(
-    query: Tensor,
-    keys: list[Tensor],
-    values: list[Tensor],
-    masks: list[Tensor | None],
-    radius: float,
-    tolerance: float,
-    scale: float,
-    is_causal: bool,
-    offset: int,
-    may_be_exact: bool,
-) -> list[Tensor]:
+def _decomposed(*arguments: Any) -> list[Tensor]:
     """The results by exact attention in PyTorch's own operators, whose output is within any tolerance."""
-    out, lse = by_reference.attend(query, keys, values, masks, is_causal, offset, [0] * len(keys), scale)
-    states = _attended(query, keys, values, masks, radius, tolerance, scale, is_causal, offset, may_be_exact)[2:]
-    return [out, lse.to(torch.float64), *(torch.zeros_like(z) for z in states)]
+    out, lse = exact.attend_by_reference(*exact.operands(_BoundedCall.of(*arguments).call))
+    return [out, lse.to(torch.float64), *(torch.zeros_like(z) for z in _attended(*arguments)[2:])]
 
 
 decomposable(attend_within_bound, _decomposed, fake=_attended)
 
 
-def _attend_within_bound_backward(
-    query: Tensor,
-    keys: list[Tensor],
-    values: list[Tensor],
-    masks: list[Tensor | None],
-    radius: float,
-    tolerance: float,
-    scale: float,
-    is_causal: bool,
-    offset: int,
-    may_be_exact: bool,
-    results: list[Tensor],
-    grad_out: Tensor,
-) -> list[Tensor]:
-    """The gradients of query, keys and values, in this order, in one list."""
-    out, denominator, *states = results
-    call = exact.operator_call(query, keys, values, masks, is_causal, offset, [0] * len(keys), scale)
-    plan = _plan(query, keys, radius, tolerance)
-    if may_be_exact and (dtype := exact_dtype(plan, call)) is not None:
-        q, *sets = ([x.to(dtype) for x in tensors] for tensors in ([query], keys, values))
-        lse = denominator.to(dtype)
-        incoming = (out.to(dtype), lse, grad_out.to(dtype), torch.zeros_like(lse))
-        grads = exact.attend_backward(*q, *sets, masks, is_causal, offset, [0] * len(keys), scale, *incoming)
-        return [grad.to(query.dtype) for grad in grads]
-    expanded = expansion(plan, query.shape[0], scale, query.device)
-    nothing = torch.zeros_like(denominator)
-    sums = Sums(out, denominator, nothing)
-    with no_autocast(query.device.type):
-        if is_causal:
+def _attend_within_bound_backward(*arguments: Any) -> list[Tensor]:
+    """The gradients of query, keys and values in one list: from the call, its results and the incoming gradient."""
+    *of_call, (out, denominator, *states), grad_out = arguments
+    given = _BoundedCall.of(*of_call)
+    call, nothing = given.call, torch.zeros_like(denominator)
+    if (exact_call := given.exact_call()) is not None:
+        dtype = exact_call.query.dtype
+        incoming = [x.to(dtype) for x in (out, denominator, grad_out, nothing)]
+        return [grad.to(out.dtype) for grad in exact.attend_backward(*exact.operands(exact_call), *incoming)]
+    expanded, sums = given.expanded(), Sums(out, denominator, nothing)
+    with no_autocast(call.query.device.type):
+        if call.positions.is_causal:
             grad_query, *grads = causal.backward_causal(call, expanded, sums, grad_out, nothing)
         else:
             states = states or polynomial.states(call, expanded)
@@ -191,11 +177,11 @@ def _attend_within_bound_backward(
     return [grad.contiguous() for grad in (grad_query, *grads[0], *grads[1])]
 
 
-def _gradients(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> list[Tensor]:
-    return [x.new_empty(x.shape) for x in (query, *keys, *values)]
-
-
-attend_within_bound_backward = operator_of_heads(_attend_within_bound_backward, fake=_gradients)
+attend_within_bound_backward = operator_of_heads(
+    _attend_within_bound_backward,
+    fake=exact.gradients_like,
+    schema=f"({ARGUMENTS}, Tensor[] results, Tensor grad_out) -> Tensor[]",
+)
 
 
 def _backward(arguments: list[Any], results: list[Tensor], grads: list[Tensor]) -> list[Tensor]:

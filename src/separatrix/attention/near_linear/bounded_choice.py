@@ -7,11 +7,10 @@ from functools import lru_cache
 import torch
 
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
-from separatrix.attention.call import Call
+from separatrix.attention.call import Call, Positions
 from separatrix.attention.exact.error_bound import relative_bound
 from separatrix.attention.near_linear.bounded_plan import BoundedPlan, sum_rounding
 from separatrix.attention.near_linear.cost import Shape, exact_cost, polynomial_cost
-from separatrix.attention.positions import Positions
 
 
 def exact_dtype(plan: BoundedPlan, call: Call) -> torch.dtype | None:

@@ -12,8 +12,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from separatrix.native import MOST_SETS, native
+
+if TYPE_CHECKING:
+    from separatrix.attention.near_linear.plan import Recipe
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,27 @@ def certified_cost(shape: Shape, rank: int, wide: bool) -> Cost:
     return Cost(cost.flops, cost.bytes, cost.time + CERTIFYING + 0.5 * _looking(shape))
 
 
-def moment_cost(shape: Shape, monomials: int, columns: int, beyond: bool, wide: bool) -> Cost:
+def affordable_rank(shape: Shape, limit: float) -> float:
+    """The largest rank that is tried: at most `LARGEST_RANK`, and in float32 within a limit on the time."""
+    if limit == math.inf:
+        return LARGEST_RANK
+    least, more = (certified_cost(shape, rank, False).time for rank in (1, 2))
+    return min(LARGEST_RANK, 1 + (limit - least) / (more - least))  # times are linear in the rank
+
+
+def recipe_cost(shape: Shape, recipe: Recipe) -> Cost:
+    """The cost of a recipe, including the sums of its certificate."""
+    wide, polynomial, index_set = recipe.dtype.itemsize == 8, recipe.polynomial, recipe.index_set
+    cost = certified_cost(shape, index_set.rank, wide)
+    if polynomial is None or polynomial.relative is not None:
+        return cost
+    beyond, d = polynomial.moment > index_set.degree, index_set.dimension
+    monomials = math.comb(d + polynomial.moment - 1, polynomial.moment) if d else 1
+    extra = _moment_cost(shape, monomials, recipe.squares, beyond, wide)
+    return Cost(cost.flops + extra.flops, cost.bytes + extra.bytes, cost.time + extra.time)
+
+
+def _moment_cost(shape: Shape, monomials: int, columns: int, beyond: bool, wide: bool) -> Cost:
     """What columns of squared deviations, and a moment of this many monomials, add to a run.
 
     If the moment is `beyond` the degree, the monomials are made for it alone, and their column of ones too. Plain
@@ -242,8 +266,8 @@ def _polynomial_bytes(shape: Shape, rank: int, size: int) -> float:
     return 2.0**18 + max(states + chunk, sample, certificate) + 48 * heads * shape.query_length
 
 
-CHUNK_BYTES = 3 << 24
-"""How many bytes the monomials of a chunk may take."""
+CHUNK_BYTES, CHUNK_TOKENS = 3 << 24, 12288
+"""How many bytes the monomials of a chunk may take, and the largest number of its tokens."""
 PIECE = 1 << 20
 """How many entries the certificate processes at once: they stay in cache for forty passes, and occupy all threads."""
 FORWARD_TOKENS = 512
@@ -258,7 +282,7 @@ def chunk_tokens(heads: int, rank: int, wide: bool) -> int:
     Their monomials stay in the last cache, and a product is long enough to be worth two threads.
     """
     fit = CHUNK_BYTES // (max(heads, 1) * rank * (8 if wide else 4))
-    return min(12288 if wide else 2048, max(64, fit // 64 * 64))
+    return min(CHUNK_TOKENS if wide else 2048, max(64, fit // 64 * 64))
 
 
 def causal_chunk(heads: int, rank: int, width: int) -> int:

@@ -8,14 +8,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.device_reads import number
+from separatrix.attention.arithmetic.device_reads import largest_number
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.arithmetic.rounding import EXPONENTIAL
-from separatrix.attention.bounds import SLACK, InputBounds
+from separatrix.attention.bounds import SLACK, InputBounds, product_of
 from separatrix.attention.call import Call
 from separatrix.attention.exact.backend import exact_backend
 from separatrix.attention.exact.error_bound import Ends, backend_bounds
-from separatrix.attention.exact.torch.passes import lowest
+from separatrix.attention.exact.torch import lowest
 from separatrix.attention.near_linear.analysis import key_norms, query_radii, sizes_of
 from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.gradient_certificate import GradientCertificate, Weights, certify_gradient
@@ -69,8 +69,8 @@ def exact_type(
             continue
         radii = given_radii(call, bounds.largest) if radii is None else radii
         per_query, lse = backend_bounds(call, radii, Ends(values.widest, values.largest), dtype)
-        lse_error = number(lse.max()) if lse.numel() else 0.0
-        worst = max(number(per_query.max()) if per_query.numel() else 0.0, lse_error if with_lse else 0.0)
+        lse_error = largest_number(lse)
+        worst = max(largest_number(per_query), lse_error if with_lse else 0.0)
         if worst <= tolerance:
             gradient = None
             if differentiable:
@@ -92,7 +92,7 @@ def _products_in_range(call: Call, largest: Tensor, dtype: torch.dtype) -> bool:
 
     Each of about 2 k d products loses at most the smallest normal number, times the later factors above 1.
     """
-    most = number(torch.log2(largest).clamp(min=0.0).sum(0).max()) if largest.numel() else 0.0
+    most = largest_number(torch.log2(largest).clamp(min=0.0).sum(0))
     most += max(0.0, math.log2(abs(call.scale))) if call.scale else 0.0
     lost = math.log2(torch.finfo(dtype).tiny) + most + math.log2(2 * call.order * max(call.query.shape[2], 1))
     return lost <= math.log2(torch.finfo(dtype).eps) - 10
@@ -148,11 +148,6 @@ def exact_gradient(
 
 def _reaches(call: Call, largest: Tensor) -> list[Tensor]:
     """The largest derivative of a score by an entry of the given query and of each given key set, (H,) each."""
-    bounds = []
-    for m in range(call.order):
-        product = torch.full_like(largest[0], abs(call.scale))
-        for other, x in enumerate(largest):
-            if other != m:
-                product = product * x
-        bounds.append(product.amax(-1) * SLACK)
-    return bounds
+    scale = torch.full_like(largest[0], abs(call.scale))
+    factors = [(scale, *largest[:m], *largest[m + 1 :]) for m in range(call.order)]
+    return [product_of(terms).amax(-1) * SLACK for terms in factors]

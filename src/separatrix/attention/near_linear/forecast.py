@@ -1,4 +1,4 @@
-r"""A forecast of the certified error: sums over all tuples are replaced by those over a sample with a fixed seed.
+r"""Forecasts of certified errors, by means over a sample of the tuples, and the polynomials that keep a tolerance.
 
 For a degree g there is a Chebyshev polynomial for every even moment m below it (see `remainder`), up to 60 of them, and
 computing one takes a millisecond. `Forecast.moments_in_reach` bounds the forecasts of all of them from below at once,
@@ -11,28 +11,38 @@ for truncation, if the polynomial keeps it. The same holds of P' in place of P.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.device_reads import number, numbers
+from separatrix.attention.arithmetic.device_reads import largest_number, number, numbers
+from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.near_linear.analysis import (
     Analysis,
-    Deviation,
     amplitudes,
-    deviation,
     gamma,
     gradient_gamma,
+    in_float32,
     relative_error,
 )
 from separatrix.attention.near_linear.approximation.coordinates import reaches
-from separatrix.attention.near_linear.approximation.greedy import greedy_error, key_powers
-from separatrix.attention.near_linear.approximation.monomials import Array
-from separatrix.attention.near_linear.approximation.remainder import Polynomial, least_chebyshev
-from separatrix.attention.near_linear.sample import ScoreSample, draw_samples
+from separatrix.attention.near_linear.approximation.greedy import greedy_alphas, greedy_error, key_powers
+from separatrix.attention.near_linear.approximation.monomials import Array, downward_closed, total_degree
+from separatrix.attention.near_linear.approximation.remainder import (
+    Polynomial,
+    chebyshev,
+    least_chebyshev,
+    relative_minimax,
+    taylor,
+    taylor_factor_of_number,
+)
+from separatrix.attention.near_linear.cost import LARGEST_DEGREE, LARGEST_RANK, affordable_rank, recipe_cost
+from separatrix.attention.near_linear.plan import Recipe
+from separatrix.attention.near_linear.sample import Sample
+from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, largest_relative_error
 
 _LESS = 0.99
 """By what lower bounds on forecasts are multiplied, which covers their own rounding."""
@@ -41,9 +51,9 @@ _SMALL_RADIUS = 0.25
 
 
 class Forecast:
-    """Forecasts the certified error of polynomials for an analysed call.
+    """Forecasts the certified error of polynomials for an analysed call, and searches those that keep a target.
 
-    It caches the sample of scores and derived results while a plan is searched.
+    It caches the sample of scores and the means over it while a plan is searched.
 
     Args:
         analysis: The analysis of the call.
@@ -51,66 +61,156 @@ class Forecast:
 
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
-        self._moments: dict[int, Tensor] = {}
-        self._spreads: dict[tuple[int, int], Tensor] = {}
         self._last: tuple[Polynomial, int, tuple[Tensor, Tensor, Tensor]] | None = None
 
     @cached_property
-    def samples(self) -> list[ScoreSample]:
-        return draw_samples(self.analysis, self._deviation)
+    def sample(self) -> Sample:
+        """The sampled queries, with means over sampled tuples."""
+        return Sample(self.analysis)
+
+    def rank(self, degree: int) -> int:
+        """The rank of the polynomials of a degree."""
+        return math.comb(self.analysis.frame.width + degree, degree)
+
+    def total_degree(self, least: int, limit: float, target: float, output_only: bool) -> Recipe | None:
+        """The cheapest recipe of total degree whose forecast keeps the target; None if there is none.
+
+        Args:
+            least: The lowest degree that is tried.
+            limit: The longest time that degrees which are tried may take, in the unit of `cost`.
+            target: The largest forecast that is allowed.
+            output_only: Whether the forecast for gradients may be above the target.
+        """
+        shape, degree = self.analysis.shape, least
+        best: Recipe | None = None
+        while self._may_keep(degree, affordable_rank(shape, limit), target):
+            if _LESS * self._least_error(degree) <= target:
+                for recipe in self._recipes(degree, target, output_only):
+                    time = recipe_cost(shape, recipe).time
+                    if best is None or time < limit:
+                        best, limit = recipe, min(time, limit)
+            degree += 1
+        return best
+
+    def _recipes(self, degree: int, target: float, output_only: bool) -> Iterator[Recipe]:
+        """The recipes of a degree that keep the target, with as few columns of squared deviations as they need."""
+        for columns in self.columns():
+            for polynomial in self._polynomials(degree, target, output_only, columns):
+                recipe = self._recipe(polynomial, columns, target, output_only)
+                if recipe is None:
+                    continue
+                yield recipe
+                if polynomial.moment <= degree:
+                    return
+                break  # a column of squares may cost less than a moment beyond the degree
+
+    def columns(self) -> list[int]:
+        """The numbers of columns of squared deviations to try, in increasing order; gradients do not use them."""
+        return [0] if self.analysis.differentiable else sorted({0, 1, self.analysis.shape.d_v})
+
+    def _least_error(self, degree: int) -> float:
+        """A lower bound on the forecasts of all polynomials of a degree, from those of single queries."""
+        radius, columns = self.analysis.radius, self.columns()[-1]
+        taylors = {polynomial.moment for polynomial in self._taylors(degree)}
+        errors = []
+        for moment in taylors:
+            spread, bound = self.sample.largest_spread(moment, columns)
+            errors.append(spread * taylor_factor_of_number(degree, moment, bound))
+        for moment in range(0, degree, 2) if radius >= _SMALL_RADIUS else ():
+            errors.append(self.sample.largest_spread(moment, columns)[0] * least_chebyshev(degree, moment, radius)[0])
+        return min(errors)
+
+    def relative(self, least: int, largest_rank: float, target: float) -> Recipe | None:
+        """The recipe of lowest degree whose error is relative to exp and keeps the target; None if there is none."""
+        widest = self.analysis.values.widest
+        largest_error = largest_relative_error(target / max(number(widest.max()), target))
+        degree = max(least, 1)
+        while self._may_keep(degree, largest_rank, target):
+            polynomial = relative_minimax(degree, self.analysis.radius, largest_error)
+            if polynomial is not None and polynomial.relative is not None:
+                if polynomial.relative <= largest_error:
+                    return self._recipe(polynomial, 0, target, True)
+                if polynomial.relative > 2 * largest_error:
+                    break  # because the coefficients are rounded, which a higher degree does not change
+            degree += 1
+        return None
+
+    def shaped(self, target: float, rank: int) -> Recipe | None:
+        """The recipe of the smallest set shaped by the amplitudes that keeps the target, by steps of 3/4 below `rank`.
+
+        It may pay only if some coordinates matter much less than others.
+        """
+        b = amplitudes(self.analysis)
+        least, most, total = numbers(torch.stack([b.min(), b.max(), b.sum()]))
+        if least >= 0.25 * most or total >= LARGEST_RADIUS:
+            return None
+        alphas = greedy_alphas(numbers(b), min(rank, 1 << 14))
+        alphas = alphas[alphas.sum(1) <= LARGEST_DEGREE]
+        smallest, size = 0, min(rank - 1, len(alphas)) * 3 // 4
+        while size >= 1 and self.greedy_error(alphas[:size], torch.float64) <= target:
+            smallest, size = size, size * 3 // 4
+        if not smallest:
+            return None
+        index_set = downward_closed(alphas[:smallest])
+        narrow = self.greedy_error(index_set.alphas, torch.float32)
+        return Recipe(index_set, None, self._dtype(narrow, target), self.key_powers)
+
+    def _may_keep(self, degree: int, largest_rank: float, target: float) -> bool:
+        """Whether a degree is low enough to be tried, and rounding in float64 alone does not exceed the target."""
+        rank = self.rank(degree)
+        if degree > LARGEST_DEGREE or rank > largest_rank:
+            return False
+        return self._least_rounding(degree, rank) <= target
+
+    def _least_rounding(self, degree: int, rank: int) -> float:
+        """A lower bound on every forecast's rounding in float64: that of weights 1, the first coefficient."""
+        shape, width = self.analysis.shape, self.analysis.frame.width
+        return relative_error(shape, width, degree, rank, Summing(1, 1 << 62), torch.float64) * self._heaviest
 
     @cached_property
-    def sampled(self) -> Tensor:
-        """Indices (H, queries) of the queries in the samples."""
-        return torch.cat([sample.queries for sample in self.samples], 1)
-
-    @cached_property
-    def sampled_radii(self) -> Tensor:
-        return torch.gather(self.analysis.radii, 1, self.sampled)
+    def _share(self) -> Tensor:
+        """1 over the mean of exp(s), (H, queries)."""
+        return self.sample.mean_power(0)
 
     @cached_property
     def _heaviest(self) -> float:
         """The largest value over the mean of exp(s), for the query in the sample where that is largest."""
-        return _largest(self.mean_power(0) * self.analysis.values.largest)
+        return largest_number(self._share * self.analysis.values.largest)
 
-    @cached_property
-    def key_powers(self) -> dict[int, Tensor]:
-        """Sums of powers of the keys, for the error of an index set that is not of total degree."""
-        return key_powers(self.analysis.call, self.analysis.frame)
+    def _polynomials(self, degree: int, target: float, output_only: bool, columns: int) -> Iterator[Polynomial]:
+        """Taylor's polynomial, Chebyshev's with even weights, except those whose error exceeds the target, and Taylor's
+        with a moment beyond its degree.
+        """
+        inside, *beyond = self._taylors(degree)
+        yield inside
+        for moment in self.moments_in_reach(degree, target, output_only, columns):
+            yield chebyshev(degree, moment, self.analysis.radius)
+        yield from beyond
 
-    def mean_power(self, moment: int) -> Tensor:
-        """The mean of s^moment, for an even moment, divided by the mean of exp(s), (H, queries), in the samples."""
-        if moment not in self._moments:
-            self._moments[moment] = torch.cat([sample.mean_power(moment) for sample in self.samples], 1)
-        return self._moments[moment]
+    def _taylors(self, degree: int) -> list[Polynomial]:
+        """Taylor's polynomial, with a moment up to its degree and, unless there are gradients, with one beyond."""
+        beyond = degree % 2 and not self.analysis.differentiable and self.rank(degree + 1) <= LARGEST_RANK
+        return [taylor(degree), taylor(degree, beyond=True)] if beyond else [taylor(degree)]
 
-    @cached_property
-    def _deviation(self) -> Deviation:
-        return deviation(self.analysis.call, self.analysis.values)
+    def _recipe(self, polynomial: Polynomial, columns: int, target: float, output_only: bool) -> Recipe | None:
+        """The recipe of a polynomial in the narrowest dtype whose forecast keeps the target; None if none does."""
+        if self.error(polynomial, torch.float64, output_only, columns) > target:
+            return None
+        dtype = torch.float64
+        if not self.analysis.shape.is_causal:  # causal sums are always in float64, see `near_linear/causal`
+            dtype = self._dtype(self.error(polynomial, torch.float32, output_only, columns), target)
+        index_set = total_degree(self.analysis.frame.width, polynomial.degree)
+        return Recipe(index_set, polynomial, dtype, squares=columns)
 
-    @cached_property
-    def _distance(self) -> Tensor:
-        """How far the outputs of the samples are from the centre of the values, (H, queries)."""
-        output = torch.cat([sample.output() for sample in self.samples], 1)
-        return (output - self._deviation.centre.unsqueeze(1)).abs().amax(-1)
-
-    def spread(self, moment: int, columns: int) -> Tensor:
-        """Forecast sum_t s_t^moment |v_t - o| over sum_t exp(s_t), as the certificate bounds it, (H, queries)."""
-        if (moment, columns) not in self._spreads:
-            power = self.mean_power(moment)
-            squares = torch.cat([sample.weighted_squares(moment, columns) for sample in self.samples], 1)
-            spread = torch.sqrt(power * squares) * self._deviation.scale + power * self._distance
-            self._spreads[moment, columns] = torch.minimum(spread, power * self.analysis.values.widest)
-        return self._spreads[moment, columns]
-
-    def forget_samples(self) -> None:
-        """Free the memory of the samples before a run; they are drawn again if needed."""
-        self.__dict__.pop("samples", None)
+    def _dtype(self, narrow: float, target: float) -> torch.dtype:
+        """float32 if its forecast is within the target and nothing overflows or underflows, otherwise float64."""
+        query = self.analysis.call.query
+        keeps = narrow <= target and query.dtype != torch.float64 and in_float32(self.analysis)
+        return torch.float32 if keeps and float32_products_are_float32(query.device.type) else torch.float64
 
     def error(
         self,
         polynomial: Polynomial,
-        rank: int,
         dtype: torch.dtype,
         output_only: bool = False,
         columns: int = 0,
@@ -119,64 +219,57 @@ class Forecast:
 
         If gradients will be taken, it is the larger of the forecasts for output and gradients, unless `output_only`.
         """
-        degree = polynomial.degree
+        degree, R = polynomial.degree, self.sample.radii
         truncation, error, magnitude = self._truncation(polynomial, columns)
-        output = self._output_error(error, magnitude, degree, rank, dtype)
+        output = self._output_error(error, magnitude, degree, self.rank(degree), dtype)
         if output_only or not self.analysis.differentiable:
-            return _largest(output)
-        power = self.mean_power(polynomial.moment)
-        slope = polynomial.derivative_error(self.sampled_radii, power, self.mean_power(0))
-        rounding = gradient_gamma(self.analysis, degree, rank, dtype)
-        slope_magnitude = polynomial.derivative_magnitude(self.sampled_radii)
-        return _largest(self._gradient_error(output, truncation, magnitude, slope, slope_magnitude, rounding))
+            return largest_number(output)
+        power = self.sample.mean_power(polynomial.moment)
+        slope = polynomial.derivative_error(R, power, self._share)
+        rounding = gradient_gamma(self.analysis, degree, self.rank(degree), dtype)
+        slope_magnitude = polynomial.derivative_magnitude(R)
+        return largest_number(self._gradient_error(output, truncation, magnitude, slope, slope_magnitude, rounding))
 
     def _truncation(self, polynomial: Polynomial, columns: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The truncation errors of the weights and of the outputs, and the magnitude of the sums, in the samples.
+        """The truncation errors of the weights and of the outputs, and the magnitude of the sums, in the sample.
 
         They are the same for all dtypes, and are cached for the most recent polynomial.
         """
         if self._last is None or self._last[:2] != (polynomial, columns):
-            radii = self.sampled_radii
-            if polynomial.variation is None:
-                factors = polynomial.factors(radii)
-                truncation = factors * self.mean_power(polynomial.moment)
+            R, moment = self.sample.radii, polynomial.moment
+            if polynomial.relative is None:
+                factors = polynomial.factors(R)
+                truncation = factors * self.sample.mean_power(moment)
+                error = factors * self.sample.spread(moment, columns)
             else:
-                truncation = radii.new_full((), polynomial.variation)
-            error = (
-                factors * self.spread(polynomial.moment, columns)
-                if columns
-                else truncation * self.analysis.values.widest
-            )
-            self._last = (polynomial, columns, (truncation, error, polynomial.magnitude(radii)))
+                truncation = R.new_full((), polynomial.variation)  # type: ignore[arg-type]
+                error = truncation * self.analysis.values.widest
+            self._last = (polynomial, columns, (truncation, error, polynomial.magnitude(R)))
         return self._last[2]
+
+    @cached_property
+    def key_powers(self) -> dict[int, Tensor]:
+        """Sums of powers of the keys, for the error of an index set that is not of total degree."""
+        return key_powers(self.analysis.call, self.analysis.frame)
 
     def greedy_error(self, alphas: Array, dtype: torch.dtype) -> float:
         """Forecast the certificate's total for an index set that is shaped by the amplitudes."""
         analysis = self.analysis
-        rows = self.sampled.unsqueeze(-1).expand(-1, -1, analysis.shape.d)
+        rows = self.sample.queries.unsqueeze(-1).expand(-1, -1, analysis.shape.d)
         query = torch.gather(analysis.call.query, 1, rows)
         E = greedy_error(query, analysis.frame, alphas, amplitudes(analysis), self.key_powers)
         tuples = math.prod(float(length) for length in analysis.shape.key_lengths)
-        error = E / tuples * self.mean_power(0) * analysis.values.widest
-        magnitude = torch.exp(self.sampled_radii)
-        return _largest(self._output_error(error, magnitude, int(alphas.sum(1).max()), len(alphas), dtype))
+        error = E / tuples * self._share * analysis.values.widest
+        magnitude = torch.exp(self.sample.radii)
+        return largest_number(self._output_error(error, magnitude, int(alphas.sum(1).max()), len(alphas), dtype))
 
-    def least_rounding(self, degree: int, rank: int) -> float:
-        """A lower bound on every forecast's rounding in float64: that of weights 1, the first coefficient."""
-        analysis = self.analysis
-        adds = Summing(1, 1 << 62)
-        least = relative_error(analysis.shape, analysis.frame.width, degree, rank, adds, torch.float64)
-        return least * self._heaviest
-
-    def moments_in_reach(
-        self, degree: int, rank: int, target: float, output_only: bool = False, columns: int = 0
-    ) -> list[int]:
+    def moments_in_reach(self, degree: int, target: float, output_only: bool = False, columns: int = 0) -> list[int]:
         """The moments of the Chebyshev polynomials of a degree that may keep the target in float64.
 
         All others are certain to have a forecast above the target. They are even moments below the degree; if scores
         are so small that no moment can lower the bound, there are none.
         """
-        analysis, R = self.analysis, self.sampled_radii
+        analysis, sample, R, rank = self.analysis, self.sample, self.sample.radii, self.rank(degree)
         moments = list(range(0, degree, 2)) if analysis.radius >= _SMALL_RADIUS else []
         if not moments or not R.numel():
             return moments
@@ -184,16 +277,11 @@ class Forecast:
         def column_of(numbers: Sequence[float]) -> Tensor:
             return torch.tensor(numbers, dtype=R.dtype, device=R.device).reshape(-1, 1, 1)
 
-        widest = analysis.values.widest
         least = [least_chebyshev(degree, m, analysis.radius) for m in moments]
         factors, slopes = (column_of(bounds) for bounds in zip(*least, strict=True))
-        if not columns:
-            power = torch.stack([self.mean_power(m) for m in moments])
-            allowed = target / (widest * power)  # the largest factor within the target, or infinity
-            error = factors * power * widest
-        else:
-            power = torch.stack([self.spread(m, columns) for m in moments])
-            allowed, error = target / power, factors * power
+        power = torch.stack([sample.mean_power(m) for m in moments])
+        spread = torch.stack([sample.spread(m, columns) for m in moments])
+        allowed, error = target / spread, factors * spread  # the largest factor within the target, or infinity
         exponents = column_of(moments)
         powers, e_R = R**exponents, torch.exp(R)
         terms = torch.cumprod(torch.stack([torch.ones_like(R), *(R / p for p in range(1, degree))]), 0).cumsum(0)
@@ -218,7 +306,7 @@ class Forecast:
 
     def _output_error(self, error: Tensor, magnitude: Tensor, degree: int, rank: int, dtype: torch.dtype) -> Tensor:
         """The error of the outputs of the sample from that of truncation and from the magnitudes of the sums."""
-        rounding = 2 * gamma(self.analysis, degree, rank, dtype) * magnitude * self.mean_power(0)
+        rounding = 2 * gamma(self.analysis, degree, rank, dtype) * magnitude * self._share
         return error + rounding * self.analysis.values.largest
 
     def _gradient_error(
@@ -231,11 +319,7 @@ class Forecast:
         rounding: float,
     ) -> Tensor:
         """The largest of the errors of outputs and of gradients, from those of the sums of P and of P'."""
-        values, rounded = self.analysis.values, rounding * self.mean_power(0)
+        values, rounded = self.analysis.values, rounding * self._share
         scores = values.widest * (slope + truncation) + output + 2 * values.largest * rounded * slope_magnitude
         by_values = torch.stack(values.others).amax(0).unsqueeze(1) * (2 * truncation + rounded * magnitude)
         return torch.maximum(output, torch.maximum(self._reach * scores, by_values))
-
-
-def _largest(x: Tensor) -> float:
-    return number(x.max()) if x.numel() else 0.0

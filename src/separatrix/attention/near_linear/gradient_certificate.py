@@ -35,7 +35,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.device_reads import number
+from separatrix.attention.arithmetic.device_reads import largest_number
 from separatrix.attention.bounds import SLACK
 
 
@@ -68,7 +68,7 @@ class GradientCertificate:
     @property
     def total(self) -> float:
         """The largest of all these bounds."""
-        return max(number(self.query.max()) if self.query.numel() else 0.0, *self.keys, *self.values)
+        return max(largest_number(self.query), *self.keys, *self.values)
 
 
 @dataclass(frozen=True)
@@ -124,5 +124,5 @@ def certify_gradient(
 
 def _most(x: Tensor) -> float:
     """The largest entry; infinity if one is NaN."""
-    largest = number(x.max()) if x.numel() else 0.0
+    largest = largest_number(x)
     return math.inf if math.isnan(largest) else largest

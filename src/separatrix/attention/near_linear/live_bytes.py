@@ -35,12 +35,12 @@ class LiveBytes(TorchDispatchMode):
         self._known = {x.untyped_storage()._cdata for x in given}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        made = func(*args, **(kwargs or {}))
-        for x in tree_leaves(made):
+        results = func(*args, **(kwargs or {}))
+        for x in tree_leaves(results):
             if isinstance(x, Tensor):
                 self._note(x.untyped_storage())
         self.peak = max(self.peak, self.now)
-        return made
+        return results
 
     def _note(self, storage: torch.UntypedStorage) -> None:
         place, size = storage._cdata, storage.nbytes()

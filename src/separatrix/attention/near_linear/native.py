@@ -42,23 +42,16 @@ from separatrix.native import (
     Scan,
     ScanGradients,
     ScanResults,
-    done,
-    function,
 )
-from separatrix.native_tensors import TYPES, addresses, kernels_for, operators_are_watched, put
+from separatrix.native_tensors import TYPES, addresses, done, function, kernels_for, operators_are_watched, put
 
 NAME = "native"
 TOKENS_OF_A_LANE = 64
-"""The largest number of tokens whose monomials are added up in float32: a tile has 256, and a vector four lanes or
-more."""
+"""A tile has 256 tokens, and a vector four lanes or more."""
 
 
 def takes(tensors: Sequence[Tensor], sets: int, columns: int) -> bool:
     return sets <= MOST_SETS and kernels_for(*tensors, unless=operators_are_watched) is not None
-
-
-def lane_tokens(chunk: int, dtype: torch.dtype) -> int:
-    return min(chunk, TOKENS_OF_A_LANE) if dtype == torch.float32 else chunk
 
 
 @dataclass(frozen=True, eq=False)

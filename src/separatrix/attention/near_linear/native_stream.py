@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from separatrix.native import MOST_SETS, REFUSED, StreamCall, done, function
-from separatrix.native_tensors import TYPES
+from separatrix.native import MOST_SETS, REFUSED, StreamCall
+from separatrix.native_tensors import TYPES, done, function
 
 if TYPE_CHECKING:
     from separatrix.attention.near_linear.native import NativeMonomials

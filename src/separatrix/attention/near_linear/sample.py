@@ -1,8 +1,8 @@
-"""Some queries and key tuples of a call, drawn with a fixed seed: a forecast uses them instead of sums over all tuples.
+"""Means over some queries and key tuples of a call, drawn with a fixed seed: a forecast uses them in place of all.
 
 Queries share the tuples of their head, so that their scores are one product of matrices. In a causal call a query
 attends a part of the tuples that are drawn. They are counted equally, which says little about the first queries: their
-sums have few terms and are far from any mean. So these queries are another sample, with all of their tuples.
+sums have few terms and are far from any mean. So these queries are a part of their own, with all of their tuples.
 """
 
 from __future__ import annotations
@@ -13,78 +13,127 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.device_reads import numbers
 from separatrix.attention.bounds import product_of
-from separatrix.attention.near_linear.analysis import Analysis, Deviation
+from separatrix.attention.near_linear.analysis import Analysis, Deviation, deviation
 from separatrix.attention.near_linear.cost import sampled_queries, sampled_tuples
 
 
-class ScoreSample:
+class Sample:
+    """Means over the sampled tuples of an analysed call, for its sampled queries, (H, queries) each.
+
+    Attributes:
+        radii: Bounds on the scores of the sampled queries.
+        queries: Their indices.
+    """
+
+    def __init__(self, analysis: Analysis) -> None:
+        self._analysis = analysis
+        self._means: dict[int, Tensor] = {}
+        self._spreads: dict[tuple[int, int], Tensor] = {}
+        self.queries = torch.cat([part.queries for part in self._parts], 1)
+        self.radii = torch.gather(analysis.radii, 1, self.queries)
+
+    @cached_property
+    def _parts(self) -> list[SamplePart]:
+        return draw_parts(self._analysis)
+
+    def forget_tuples(self) -> None:
+        """Free the memory of the scores before a run; tuples are drawn again if another mean is needed."""
+        self.__dict__.pop("_parts", None)
+
+    def mean_power(self, moment: int) -> Tensor:
+        """The mean of s^moment, for an even moment, divided by the mean of exp(s)."""
+        if moment not in self._means:
+            self._means[moment] = torch.cat([part.mean_power(moment) for part in self._parts], 1)
+        return self._means[moment]
+
+    def spread(self, moment: int, columns: int) -> Tensor:
+        """Forecast sum_t s_t^moment |v_t - o| over sum_t exp(s_t), as the certificate bounds it.
+
+        It is bounded by the range of the values, and by columns of squared deviations unless their number is 0.
+        """
+        if (moment, columns) not in self._spreads:
+            power = self.mean_power(moment)
+            spread = power * self._analysis.values.widest
+            if columns:
+                away = self._deviation
+                squares = torch.cat([part.weighted_squares(moment, columns, away) for part in self._parts], 1)
+                spread = torch.minimum(spread, torch.sqrt(power * squares) * away.scale + power * self._distance)
+            self._spreads[moment, columns] = spread
+        return self._spreads[moment, columns]
+
+    def largest_spread(self, moment: int, columns: int) -> tuple[float, float]:
+        """The largest spread over the queries of all heads, and the bound on the scores of its query."""
+        spread = self.spread(moment, columns).flatten()
+        if not spread.numel():
+            return 0.0, 0.0
+        at = spread.argmax()
+        most, radius = numbers(torch.stack([spread[at], self.radii.flatten()[at]]))
+        return most, radius
+
+    @cached_property
+    def _deviation(self) -> Deviation:
+        return deviation(self._analysis.call, self._analysis.values)
+
+    @cached_property
+    def _distance(self) -> Tensor:
+        """How far the outputs are from the centre of the values."""
+        output = torch.cat([part.output() for part in self._parts], 1)
+        return (output - self._deviation.centre.unsqueeze(1)).abs().amax(-1)
+
+
+class SamplePart:
     """Sums over tuples of powers of the scores, for some queries, over the sums of exp(s).
 
     Args:
         analysis: The analysis of a call.
-        deviation: That of its values.
         queries: Indices (H, queries) of the queries.
         tuples: Indices (H, tuples) of the tokens of each key set.
         attended: Which of the tuples each query attends, (H, queries, tuples); None for all.
     """
 
     def __init__(
-        self,
-        analysis: Analysis,
-        deviation: Deviation,
-        queries: Tensor,
-        tuples: Sequence[Tensor],
-        attended: Tensor | None = None,
+        self, analysis: Analysis, queries: Tensor, tuples: Sequence[Tensor], attended: Tensor | None = None
     ) -> None:
         self.queries = queries
-        self._analysis, self._deviation, self._tuples, self._attended = analysis, deviation, tuples, attended
+        self._call, self._tuples, self._attended = analysis.call, tuples, attended
+        call, of = analysis.call, analysis.frame.coordinates
+        masks = [torch.gather(mask, 1, index) for mask, index in zip(call.masks, tuples, strict=False)]
+        self._masks: Sequence[Tensor | None] = masks or (None,) * len(tuples)
+        sets = enumerate(zip(call.keys, tuples, self._masks, strict=True), 1)
+        keys = product_of([of(_rows(key, index), m, mask) for m, (key, index, mask) in sets])
+        self._scores = of(_rows(call.query, queries), 0).mT @ keys  # (H, queries, tuples)
+        self._weights = self._shown(torch.exp(self._scores))
+        totals = self._weights.sum(-1)
+        self._totals = totals.masked_fill(totals == 0, torch.inf)  # a query with nothing to attend has means of 0
+        self._share: Tensor | None = None
         self._sums: dict[bool, list[Tensor]] = {False: [], True: []}
         self._terms: dict[bool, Tensor] = {}
 
-    @cached_property
-    def _scores(self) -> Tensor:
-        """(H, queries, tuples)."""
-        call, frame = self._analysis.call, self._analysis.frame
-        coordinates = []
-        for m, (key, index) in enumerate(zip(call.keys, self._tuples, strict=True)):
-            mask = torch.gather(call.masks[m], 1, index) if call.masks else None
-            coordinates.append(frame.coordinates(_rows(key, index), m + 1, mask))
-        return frame.coordinates(_rows(call.query, self.queries), 0).mT @ product_of(coordinates)
-
-    @cached_property
-    def _weights(self) -> Tensor:
-        """exp(s) (H, queries, tuples); 0 for a tuple that is not attended."""
-        return self._shown(torch.exp(self._scores))
-
-    @cached_property
-    def _totals(self) -> Tensor:
-        """The sums of exp(s), (H, queries); infinity for a query with no keys to attend."""
-        totals = self._weights.sum(-1)
-        return totals.masked_fill(totals == 0, torch.inf)
-
     def _shown(self, x: Tensor) -> Tensor:
+        """Numbers (H, queries, tuples); 0 for a tuple that is not attended."""
         return x if self._attended is None else x * self._attended
 
     def mean_power(self, moment: int) -> Tensor:
         """The sum of s^moment, for an even moment, divided by the sum of exp(s), (H, queries)."""
-        return self._sum(moment, weighted=False)
+        return self._sum(moment, None)
 
-    def weighted_squares(self, moment: int, columns: int) -> Tensor:
+    def weighted_squares(self, moment: int, columns: int, away: Deviation) -> Tensor:
         """The largest sum of s^moment times a column of squared deviations over the sum of exp(s), (H, queries).
 
         The sums of several columns are not computed: their largest is taken to be the same part of the sum of the
         largest squares for every power as for s^0.
         """
-        sums = self._sum(moment, weighted=True)
-        return sums if columns == 1 else sums * self._largest_share
+        sums = self._sum(moment, away)
+        return sums if columns == 1 else sums * self._largest_share(columns, away)
 
-    @cached_property
-    def _largest_share(self) -> Tensor:
+    def _largest_share(self, columns: int, away: Deviation) -> Tensor:
         """The mean square of the largest column over the mean of the largest squares, (H, 1)."""
-        columns = self._values[0].shape[2]
-        of_each = torch.stack([squares.mean((-1, -2)) for squares in self._squares(columns)]).amax(0)
-        return (of_each / self._squares(1)[0].mean((-1, -2))).unsqueeze(1)
+        if self._share is None:
+            squares = product_of([away.squares(value, m, columns) for m, value in enumerate(self._values)])
+            self._share = (squares.mean(1).amax(-1) / squares.amax(-1).mean(-1)).unsqueeze(1)
+        return self._share
 
     def output(self) -> Tensor:
         """The outputs (H, queries, d_v)."""
@@ -94,64 +143,62 @@ class ScoreSample:
     @cached_property
     def _values(self) -> list[Tensor]:
         """The values (H, tuples, d_v) of each set; 0 for hidden tokens."""
-        call = self._analysis.call
-        values = [_rows(value, index) for value, index in zip(call.values, self._tuples, strict=True)]
-        if not call.masks:
-            return values
-        hidden = [~torch.gather(mask, 1, index) for mask, index in zip(call.masks, self._tuples, strict=True)]
-        return [value.masked_fill(unseen.unsqueeze(-1), 0.0) for value, unseen in zip(values, hidden, strict=True)]
+        values = [_rows(value, index) for value, index in zip(self._call.values, self._tuples, strict=True)]
+        return [
+            value if mask is None else value.masked_fill(~mask.unsqueeze(-1), 0.0)
+            for value, mask in zip(values, self._masks, strict=True)
+        ]
 
     @cached_property
     def _squared_scores(self) -> Tensor:
         return self._scores * self._scores
 
-    def _squares(self, columns: int) -> Sequence[Tensor]:
-        """The squared deviations of the values, (H, 1, tuples) for each column."""
-        squares = product_of([self._deviation.squares(value, m, columns) for m, value in enumerate(self._values)])
-        return squares.unsqueeze(1).unbind(-1)
+    def _squares(self, away: Deviation) -> Tensor:
+        """The largest squared deviations of the values, (H, 1, tuples)."""
+        return product_of([away.squares(value, m, 1) for m, value in enumerate(self._values)]).mT
 
-    def _sum(self, moment: int, weighted: bool) -> Tensor:
-        """The sum of s^moment divided by the sum of exp(s), (H, queries), `weighted` by a column of squared deviations.
+    def _sum(self, moment: int, away: Deviation | None) -> Tensor:
+        """The sum of s^moment over the sum of exp(s), (H, queries), weighted by squared deviations if `away` is given.
 
         A product of matrices would be faster, but its roundings depend on the number of threads.
         """
+        weighted = away is not None
         sums = self._sums[weighted]
         while 2 * len(sums) <= moment:
             if sums:
                 terms = self._terms[weighted] * self._squared_scores
             else:
-                weights = self._squares(1)[0] if weighted else self._scores.new_ones(())
+                weights = self._scores.new_ones(()) if away is None else self._squares(away)
                 terms = self._shown(weights.expand_as(self._scores))
             self._terms[weighted] = terms
             sums.append(terms.sum(-1) / self._totals)
         return sums[moment // 2]
 
 
-def draw_samples(analysis: Analysis, deviation: Deviation) -> list[ScoreSample]:
-    """The samples of a call: queries with tuples that are drawn, and if it is causal the first queries with theirs."""
+def draw_parts(analysis: Analysis) -> list[SamplePart]:
+    """Queries with tuples that are drawn, and for a causal call its first queries with all of theirs."""
     call, radii = analysis.call, analysis.radii
     heads, length = radii.shape
     count = min(sampled_queries(heads) // 2, length)
     even = torch.arange(count, device=radii.device) * length // max(count, 1)
     # Half of the queries are those with the largest bounds, and half are spread evenly.
     queries = torch.cat([radii.topk(count, dim=1).indices, even.expand(heads, -1)], 1)
-    generator = torch.Generator().manual_seed(0)
+    generator, drawn = torch.Generator().manual_seed(0), sampled_tuples(heads)
     tuples = []
     for key in call.keys:
-        where = torch.rand(heads, sampled_tuples(heads), generator=generator).to(key.device)
+        where = torch.rand(heads, drawn, generator=generator).to(key.device)
         tuples.append((where * key.shape[1]).long().clamp(max=max(key.shape[1] - 1, 0)))
-    samples = [ScoreSample(analysis, deviation, queries, tuples)]
-    return [*samples, *_first_queries(analysis, deviation)] if analysis.shape.is_causal else samples
+    parts = [SamplePart(analysis, queries, tuples)]
+    return [*parts, *_first_queries(analysis)] if analysis.shape.is_causal else parts
 
 
-def _first_queries(analysis: Analysis, deviation: Deviation) -> list[ScoreSample]:
-    """The queries that attend so few tuples that all of them fit into a sample; no sample if there are none."""
+def _first_queries(analysis: Analysis) -> list[SamplePart]:
+    """The queries that attend so few tuples that all of them fit into a part; no part if there are none."""
     call = analysis.call
     heads, length, _ = call.query.shape
-    sets, device = len(call.keys), call.query.device
+    sets, device, offset = len(call.keys), call.query.device, call.positions.offset
     most = min(sampled_queries(heads), round(sampled_tuples(heads) ** (1 / sets) - 0.5))
-    first, offset = max(-call.positions.offset, 0), call.positions.offset
-    last = min(most - offset, length)
+    first, last = max(-offset, 0), min(most - offset, length)
     if last <= first or 0 in call.key_lengths:
         return []
     at = torch.arange(most, device=device)
@@ -165,7 +212,7 @@ def _first_queries(analysis: Analysis, deviation: Deviation) -> list[ScoreSample
         seen = there if not call.masks else there & torch.gather(call.masks[m], 1, index)
         attended = attended & (seen if seen.dim() == 1 else seen.unsqueeze(1))
         tuples.append(index)
-    return [ScoreSample(analysis, deviation, queries.expand(heads, -1), tuples, attended)]
+    return [SamplePart(analysis, queries.expand(heads, -1), tuples, attended)]
 
 
 def _rows(x: Tensor, index: Tensor) -> Tensor:

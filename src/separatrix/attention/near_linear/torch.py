@@ -16,18 +16,15 @@ from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.bounds import product_of
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.monomials import IndexSet, monomials, monomials_backward
-from separatrix.attention.near_linear.cost import causal_chunk, chunk_tokens
+from separatrix.attention.near_linear.cost import CHUNK_TOKENS, causal_chunk, chunk_tokens
 from separatrix.attention.near_linear.expansion import Expansion
 
 NAME = "torch"
+TOKENS_OF_A_LANE = CHUNK_TOKENS
 
 
 def takes(tensors: Sequence[Tensor], sets: int, columns: int) -> bool:
     return True
-
-
-def lane_tokens(chunk: int, dtype: torch.dtype) -> int:
-    return chunk
 
 
 def add(index_set: IndexSet, state: Tensor, x: Tensor, W: Tensor) -> None:

@@ -61,9 +61,9 @@ def in_reach(shape: Shape, B: float, scale: float, tolerance_at: Callable[[float
     while looser * tolerance_at(B) < 1 and not isin_reach(B, looser):
         looser *= 10
     tolerance = looser * tolerance_at(B)
-    other = "no tolerance below 1 at this bound"
+    looser_tolerance = "no tolerance below 1 at this bound"
     if tolerance < 1:
-        other = f"a tolerance of {tolerance:.1g}, relative to the values' magnitude"
+        looser_tolerance = f"a tolerance of {tolerance:.1g}, relative to the values' magnitude"
     exact = exact_cost(shape, False).flops
     exactly = ", or exact attention, which is in reach"
     if exact > AFFORDABLE:
@@ -76,7 +76,7 @@ def in_reach(shape: Shape, B: float, scale: float, tolerance_at: Callable[[float
         f"{needs}, and exact attention takes {exact:.3g} flops (up to {AFFORDABLE:.0e} run unless you pass "
         f'method="exact"). Theorems 1.3 and 1.4 of Alman and Song put the border at B = (ln n)^(1/k) = '
         f"{threshold(n, shape.order):.3g}. What would work at d = {shape.d}, for any entries: B <= {low:.3g} at this "
-        f"tolerance, or {other}{exactly}."
+        f"tolerance, or {looser_tolerance}{exactly}."
     )
 
 

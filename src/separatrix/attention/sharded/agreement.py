@@ -16,6 +16,7 @@ from typing import TypeVar
 import torch
 
 from separatrix import __version__
+from separatrix.attention.call import Call
 from separatrix.attention.sharded.collectives import Ranks
 from separatrix.attention.sharded.rank_progress import LONGEST_TEXT, Barrier
 from separatrix.errors import ArgumentError, SeparatrixError
@@ -44,6 +45,24 @@ class Report:
     wants_gradient: bool
     largest: tuple[float, ...] = ()
     roundings: tuple[int, ...] = ()
+
+
+def report_of(call: Call, function: str, is_causal: bool, **more: object) -> Report:
+    """The report of a rank about its call of a function, whose further arguments are `more`."""
+    configuration: dict[str, object] = {
+        "function": function,
+        "order": call.order,
+        "head_dim": call.query.shape[-1],
+        "value_dim": call.values[0].shape[-1],
+        "batch_shape": call.batch,
+        "dtype": str(call.query.dtype),
+        "device": call.query.device.type,
+        "scale": call.scale,
+        "is_causal": is_causal,
+        **more,
+        "torch.is_grad_enabled()": torch.is_grad_enabled(),
+    }
+    return Report(configuration, (call.query.shape[1], *call.key_lengths), call.wants_gradient)
 
 
 class RankPass:

@@ -25,7 +25,7 @@ from torch.distributed import ProcessGroup
 
 from separatrix.attention.call import Call, check_call
 from separatrix.attention.exact.operators import attend, attend_backward
-from separatrix.attention.sharded.agreement import RankPass, Report
+from separatrix.attention.sharded.agreement import RankPass, Report, report_of
 from separatrix.attention.sharded.collectives import Ranks, check_timeout, ranks_of
 from separatrix.attention.sharded.shards import Ring, Shards
 from separatrix.errors import ArgumentError
@@ -87,20 +87,7 @@ def sharded_exact_attention(
     def prepare() -> tuple[Call, Report]:
         check_timeout(timeout)
         call = check_shard(ranks, check_call(query, keys, values, is_causal=is_causal, scale=scale))
-        configuration = {
-            "function": "sharded_exact_attention",
-            "order": call.order,
-            "head_dim": call.query.shape[-1],
-            "value_dim": call.values[0].shape[-1],
-            "batch_shape": call.batch,
-            "dtype": str(call.query.dtype),
-            "device": call.query.device.type,
-            "scale": call.scale,
-            "is_causal": is_causal,
-            "torch.is_grad_enabled()": torch.is_grad_enabled(),
-        }
-        wants = torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
-        return call, Report(configuration, (call.query.shape[1], *call.key_lengths), wants)
+        return call, report_of(call, "sharded_exact_attention", is_causal)
 
     call, reports = forward.agree(prepare)
     if is_causal and any(report.lengths != reports[0].lengths for report in reports):

@@ -18,7 +18,7 @@ output, and `_Sharded.backward` differentiates both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -31,12 +31,12 @@ from separatrix.attention.near_linear.bounded_plan import BoundedPlan, expansion
 from separatrix.attention.near_linear.differentiable_products import against_monomials
 from separatrix.attention.near_linear.expansion import Expansion
 from separatrix.attention.near_linear.sums import contraction
-from separatrix.attention.sharded.agreement import RankPass, Report
+from separatrix.attention.sharded.agreement import RankPass, Report, report_of
 from separatrix.attention.sharded.collectives import Ranks, check_timeout, ranks_of
 from separatrix.attention.sharded.exact import check_shard, in_backward_pass
 from separatrix.attention.streaming.causal_after import attend_after
+from separatrix.attention.streaming.ledger import StreamLedger, relative_rounding
 from separatrix.attention.streaming.state import TensorAttentionState
-from separatrix.attention.streaming.stream_rounding import relative_rounding
 from separatrix.errors import SeparatrixError
 
 
@@ -67,19 +67,14 @@ def sharded_attention(
         scale: As for `TensorAttentionState`, and the same on every rank.
         is_causal: Whether a query attends only to tokens up to its own position in the whole sequence; all sets of a
             shard must then have the same length.
-        group: The process group, None for the default one. Every rank of the group must make the call, and if tensors
-            of any rank require gradients, every rank must run the backward pass: gradients are those of the sum of the
-            ranks' losses.
-        timeout: Seconds that a rank waits for the others, in every exchange of both passes, until it raises an
-            `AbsentRankError` that names the absent ranks; None for the timeout of the group's store, which
-            ``init_process_group(timeout=...)`` sets. If several ranks are absent, it can take twice as long.
+        group: As for `sharded_exact_attention`.
+        timeout: As for `sharded_exact_attention`.
 
     Returns:
         The outputs of this rank's queries, (..., L_q, d_v).
 
     Raises:
-        SeparatrixError: If any rank fails in either pass, or if only some of the ranks make a call or a backward pass.
-            It is raised on every rank and names the rank that failed; all ranks can continue with their next call.
+        SeparatrixError: As for `sharded_exact_attention`.
 
     The forward and the backward pass each exchange the k - 1 states of every head once, in float64, with (number of
     monomials) (d_v + 1) numbers each: by an all-reduce, or for causal attention by an all-gather, during which each
@@ -124,32 +119,21 @@ def sharded_attention(
         local.append(leaves[1 : call.order], leaves[call.order :])
         expanded = expansion(local.plan, q.shape[0], local.scale, q.device, local.bound)
         shard = _Shard(ranks, number, expanded, local.scale, is_causal, leaves, torch.stack(local.states))
-        configuration = {
-            "function": "sharded_attention",
-            "order": call.order,
-            "head_dim": local.head_dim,
-            "value_dim": local.value_dim,
-            "batch_shape": call.batch,
-            "dtype": str(local.dtype),
-            "device": q.device.type,
-            "bound": local.bound,
-            "tolerance": local.tolerance,
-            "norm": norm,
-            "scale": local.scale,
-            "is_causal": is_causal,
-            "the degree of the plan": local.plan.degree,
-            "the rank of the plan": local.plan.rank,
-            "torch.is_grad_enabled()": torch.is_grad_enabled(),
-        }
-        wants = torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
-        lengths = call.key_lengths
+        report = report_of(
+            call,
+            "sharded_attention",
+            is_causal,
+            bound=local.bound,
+            tolerance=local.tolerance,
+            norm=norm,
+            **{"the degree of the plan": local.plan.degree, "the rank of the plan": local.plan.rank},
+        )
         roundings = list(local.roundings)
         if is_causal:  # this counts the addition of a shard's states to those of earlier ranks
             adds = summing(backend_of(call), call, local.plan.rank, torch.float64)
-            scan = [adds.tokens([length]) for length in lengths]
+            scan = [adds.tokens([length]) for length in call.key_lengths]
             roundings = [a + b.count() + b.count(wide=True) for a, b in zip(roundings, scan, strict=True)]
-        report = Report(configuration, (q.shape[1], *lengths), wants, local.largest, tuple(roundings))
-        return (call, shard, local.plan), report
+        return (call, shard, local.plan), replace(report, largest=local.largest, roundings=tuple(roundings))
 
     (call, shard, plan), reports = forward.agree(prepare)
     _check_roundings(plan, reports)
@@ -169,7 +153,7 @@ def _check_roundings(plan: BoundedPlan, reports: Sequence[Report]) -> None:
     largest = [max(x) for x in zip(*(report.largest for report in reports), strict=True)]
     # The sum of the states over all ranks rounds each state at most once per rank.
     roundings = [max(x) + len(reports) for x in zip(*(report.roundings for report in reports), strict=True)]
-    error = plan.total_error(relative_rounding(plan, tokens, largest, roundings))
+    error = plan.total_error(relative_rounding(plan, StreamLedger(tokens, largest, roundings)))
     if error > plan.tolerance:
         raise SeparatrixError(
             f"tolerance: for {tokens} tokens on {len(reports)} ranks the error bound {error:.3g} exceeds the tolerance"

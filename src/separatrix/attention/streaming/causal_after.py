@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from separatrix.attention.call import Call
+from separatrix.attention.call import Call, Positions
 from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
 from separatrix.attention.near_linear import causal
 from separatrix.attention.near_linear.expansion import Expansion, Sums
-from separatrix.attention.positions import Positions
 
 
 def causal_call(query: Tensor, tensors: Sequence[Tensor], masks: Sequence[Tensor], scale: float) -> Call:

@@ -1,10 +1,19 @@
-"""The record of a token stream that its certificate is computed from, in addition to the sums."""
+"""The record of a token stream that its certificate is computed from, in addition to the sums: the number of tokens,
+their largest values, and how often they are rounded when they are added to the sums.
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
+
+from separatrix.attention.arithmetic.rounding import Summing
+from separatrix.attention.bounds import SMALLEST_SCALE
+from separatrix.attention.near_linear.bounded_plan import BoundedPlan
+from separatrix.errors import SeparatrixError
 
 
 @dataclass
@@ -43,3 +52,49 @@ class StreamLedger:
         self.tokens = [a + b for a, b in zip(self.tokens, other.tokens, strict=True)]
         self.largest = [max(a, b) for a, b in zip(self.largest, other.largest, strict=True)]
         self.roundings = [max(a, b) + 1 for a, b in zip(self.roundings, other.roundings, strict=True)]
+
+
+def roundings_of_chunks(before: int, tokens: int, chunk: int) -> int:
+    """The number of roundings of a token after more tokens were added to its set, in chunks of monomials.
+
+    Args:
+        before: The largest number of roundings before that.
+        tokens: The number of tokens that are added.
+        chunk: The number of tokens in a chunk.
+
+    Example:
+        >>> roundings_of_chunks(0, 64, 64), roundings_of_chunks(1000, 64, 64)
+        (130, 1001)
+    """
+    added = Summing(chunk, chunk).tokens([tokens])
+    # The addition adds one rounding to the earlier tokens and to the new tokens.
+    return max(before, added.count() + added.count(wide=True)) + 1
+
+
+def roundings_of_few(before: int, tokens: int) -> int:
+    """The number of roundings of a token after a call with this many tokens; `before` is the number before the call.
+
+    >>> roundings_of_few(0, 1), roundings_of_few(1, 1), roundings_of_few(1, 4)
+    (2, 2, 5)
+    """
+    return max(before, tokens) + 1
+
+
+def relative_rounding(plan: BoundedPlan, ledger: StreamLedger) -> float:
+    """The relative rounding error of a sum over all tuples of tokens; infinite if the values overflow or underflow."""
+    logs = [math.log2(x) for x in ledger.largest if x]
+    low, high = sum(min(log, 0.0) for log in logs), sum(max(log, 0.0) for log in logs)
+    if low < math.log2(SMALLEST_SCALE[torch.float64]) or high + sum(map(math.log2, filter(None, ledger.tokens))) > 1000:
+        return math.inf  # products of values of several sets, or their sums, overflow or underflow
+    return plan.rounding(sum(ledger.roundings))
+
+
+def refuse_roundings(plan: BoundedPlan, ledger: StreamLedger) -> None:
+    """Raise a `SeparatrixError` if the rounding error of the sums makes the error bound exceed the plan's tolerance."""
+    error = plan.total_error(relative_rounding(plan, ledger))
+    if error > plan.tolerance:
+        raise SeparatrixError(
+            f"state: for {list(ledger.tokens)} tokens the error bound {error:.3g} exceeds the tolerance "
+            f"{plan.tolerance:.3g} (relative to the values' magnitude). Use a lower bound, or append more tokens per "
+            "call."
+        )

@@ -25,12 +25,9 @@ from separatrix.attention.near_linear.bounded_plan import (
     score_radius,
 )
 from separatrix.attention.near_linear.certificate import Certificate
-from separatrix.attention.streaming.appending import append
-from separatrix.attention.streaming.attending import attend
-from separatrix.attention.streaming.extending import extend
-from separatrix.attention.streaming.ledger import StreamLedger
+from separatrix.attention.streaming.ledger import StreamLedger, relative_rounding
+from separatrix.attention.streaming.operations import append, attend, extend
 from separatrix.attention.streaming.saved_state import check_sums_of, compare, configuration, load, saved_tensors
-from separatrix.attention.streaming.stream_rounding import relative_rounding
 from separatrix.attention.streaming.thread_guard import ThreadGuard
 from separatrix.attention.streaming.token_checks import batch_indices, check_bound
 from separatrix.checks import is_whole, positive
@@ -190,10 +187,8 @@ class TensorAttentionState:
     def certificate(self) -> Certificate:
         """The bound on the error of every output that `attend` returns now, for all queries within the bound."""
         with self._guard.reading:
-            return self.plan.certificate_of_all(self._relative(), math.prod(self.ledger.largest), self.device)
-
-    def _relative(self) -> float:
-        return relative_rounding(self.plan, self.ledger.tokens, self.ledger.largest, self.ledger.roundings)
+            relative = relative_rounding(self.plan, self.ledger)
+            return self.plan.certificate_of_all(relative, math.prod(self.ledger.largest), self.device)
 
     def append(
         self,

@@ -17,9 +17,8 @@ from torch import Tensor
 from separatrix.attention.arguments import CallOptions, check_arguments
 from separatrix.attention.arithmetic.device_reads import number, numbers, truth
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
-from separatrix.attention.call import Call, grouped
+from separatrix.attention.call import Call, Range, grouped
 from separatrix.attention.exact.balance import Balance, Magnitudes
-from separatrix.attention.positions import Range
 from separatrix.errors import ArgumentError
 
 BLOCK = 1 << 19

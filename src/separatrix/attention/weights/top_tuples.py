@@ -13,8 +13,7 @@ from torch import Tensor
 from separatrix.attention.arguments import CallOptions
 from separatrix.attention.arithmetic.device_reads import numbers
 from separatrix.attention.arithmetic.precision import no_autocast
-from separatrix.attention.call import Call
-from separatrix.attention.positions import Range
+from separatrix.attention.call import Call, Range
 from separatrix.attention.weights.scores import LogSum, blocks, checked, cut, of_heads, unravelled
 from separatrix.checks import whole
 

@@ -7,14 +7,13 @@ Equation (8).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.hardness.padded_attention import log_threshold, pad_for_attention
 from separatrix.hardness.smallest_beta import beta_of_the_rule, largest_of_case_2, least_of_case_1
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
 
@@ -64,12 +63,6 @@ def threshold(n: int, d: int, low: int, high: int, factors: list[float], seed: i
         "corrected": [log_threshold(no, beta, d) for beta in betas],
         "printed": [log_threshold(no, beta, d, factor=0.5) for beta in betas],
     }
-
-
-def _threshold_cells() -> Iterator[Cell]:
-    factors = [round(0.05 * step, 2) for step in range(1, 61)]
-    for n, d, low, high in ((16, 20, 5, 10), (16, 20, 8, 10), (8, 12, 5, 6)):
-        yield threshold.cell(seed=0, n=n, d=d, low=low, high=high, factors=factors)
 
 
 @claim(
@@ -140,7 +133,11 @@ def lemma_b_1_constants(
     where="Lemma B.1",
     part="threshold",
     says=r"With the threshold of Equation (8), the output $u$ is above $2 \tilde{t}$ in case 1 and below it in case 2.",
-    cells=_threshold_cells,
+    cells=cell_grid(
+        threshold,
+        {"n d low high": ((16, 20, 5, 10), (16, 20, 8, 10), (8, 12, 5, 6))},
+        factors=[round(0.05 * step, 2) for step in range(1, 61)],
+    ),
     figures=("lemma_b1_outputs",),
     errata=(
         Erratum(

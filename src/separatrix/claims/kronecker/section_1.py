@@ -17,6 +17,7 @@ from torch import Tensor
 
 import separatrix as sx
 from separatrix.attention import reference
+from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim, holds_if
 from separatrix.hardness.match_construction import match_features, match_outputs
 from separatrix.hardness.match_instances import adversarial_instances, planted_instances, uniform_instances
@@ -246,7 +247,7 @@ def disjointness(m: int, seed: int) -> dict[str, Any]:
     part="pairs cannot",
     says="Ordinary attention units cannot detect triples: the number of bits that a head passes on does not grow "
     "with $n$, and the number that the task Match3 needs does.",
-    cells=lambda: (disjointness.cell(seed=0, m=m) for m in range(1, 7)),
+    cells=cell_grid(disjointness, {"m": range(1, 7)}),
     neighbours=(
         Neighbour("disjointness of $m$ elements has rank $2^m - 1$", {"less": 1}),
         Neighbour("a head passes on one number fewer", {"more": 0}),

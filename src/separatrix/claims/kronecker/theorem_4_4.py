@@ -34,10 +34,10 @@ def code(r: int, stretch: int, seed: int) -> dict[str, float]:
     triples = [words[at : at + 3] for at in range(0, len(words), 3)]
     products = [tuple(math.prod(symbols) % code.p for symbols in zip(*triple, strict=True)) for triple in triples]
     distances = [
-        sum(x != y for x, y in zip(product, other, strict=True))
+        sum(x != y for x, y in zip(product, earlier, strict=True))
         for at, product in enumerate(products)
-        for other in products[:at]
-        if product != other
+        for earlier in products[:at]
+        if product != earlier
     ]
     return {
         "not_systematic": sum(word[:r] != message for word, message in zip(words, messages, strict=True)),

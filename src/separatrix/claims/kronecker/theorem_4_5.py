@@ -10,15 +10,15 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
+from separatrix.claims.cell_grid import cell_grid, joined
 from separatrix.claims.kronecker.theorem_4_4 import DRAWS, PRINTED_DISTANCE
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.hardness.cheating_merlin import best_cheat
 from separatrix.hardness.protocol import Protocol
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
 
@@ -62,25 +62,28 @@ def _sets(draw: random.Random, m: int, *, common: bool) -> tuple[tuple[int, ...]
     return alpha, beta, gamma
 
 
-def _soundness_cells() -> Iterator[Cell]:
-    for m, parts, lengths in (
-        (4, 2, (3, 4, 5, 6, 8, 10, 12)),
-        (6, 2, (5, 7, 8, 9, 10, 12, 15, 18)),
-        (8, 2, (8, 10, 11, 12, 14, 18)),
-        (6, 3, (3, 5, 6, 9)),
-        (9, 3, (7, 9, 12, 15)),
-        (10, 4, (8, 11, 13)),
-        (10, 5, (4, 6, 8)),
-    ):
-        for length in lengths:
-            yield soundness.cell(seed=0, m=m, parts=parts, length=length)
-
-
 @claim(
     where="Theorem 4.5",
     says="There is a four-party protocol for disjointness in which Alice always accepts disjoint sets, and accepts "
     "sets that meet with probability at most $1/2$, for every message of Merlin.",
-    cells=_soundness_cells,
+    cells=cell_grid(
+        soundness,
+        {
+            "m parts length": [
+                (m, parts, length)
+                for m, parts, lengths in (
+                    (4, 2, (3, 4, 5, 6, 8, 10, 12)),
+                    (6, 2, (5, 7, 8, 9, 10, 12, 15, 18)),
+                    (8, 2, (8, 10, 11, 12, 14, 18)),
+                    (6, 3, (3, 5, 6, 9)),
+                    (9, 3, (7, 9, 12, 15)),
+                    (10, 4, (8, 11, 13)),
+                    (10, 5, (4, 6, 8)),
+                )
+                for length in lengths
+            ]
+        },
+    ),
     figures=("protocol_soundness",),
     errata=(
         Erratum(
@@ -151,16 +154,6 @@ def messages(m: int, parts: int, runs: int, seed: int) -> dict[str, int]:
     return {"merlin": bill.merlin // symbol, "bob": parts, "symbol": symbol, "coins": bill.coins, "differ": differ}
 
 
-def _message_cells() -> Iterator[Cell]:
-    for m, parts in ((16, 4), (64, 4), (64, 8), (60, 7)):
-        yield messages.cell(seed=0, m=m, parts=parts, runs=4)
-    for parts in (16, 32, 64, 128, 256, 512, 1024):
-        yield messages.cell(seed=0, m=parts**2, parts=parts, runs=0)
-        yield messages.cell(seed=0, m=parts**3, parts=parts, runs=0)
-    for m in (2**8, 2**12, 2**16, 2**20):
-        yield messages.cell(seed=0, m=m, parts=2, runs=0)
-
-
 Bound = Callable[[float, float], float]
 
 
@@ -188,7 +181,11 @@ def _length(cell: CellResult, name: str) -> float:
     part="communication",
     says=r"Merlin sends $O(m \log T / T)$ bits, the players toss $O(\log m)$ coins, and Bob and Charlie send $O(T \log "
     r"T)$ bits each; here for $m \le T^3$, where Reed-Solomon codes are as short as those of the paper.",
-    cells=_message_cells,
+    cells=joined(
+        cell_grid(messages, {"m parts": ((16, 4), (64, 4), (64, 8), (60, 7))}, runs=4),
+        cell_grid(messages, {"m parts": [(2 ** (k * p), 2**k) for k in range(4, 11) for p in (2, 3)]}, runs=0),
+        cell_grid(messages, {"m": (2**8, 2**12, 2**16, 2**20)}, parts=2, runs=0),
+    ),
     neighbours=(
         Neighbour(r"Merlin sends $O(m \log T / T^{1.1})$ bits", {"merlin_in_T": -1.1}),
         Neighbour(r"Merlin sends $O(m^{0.9} \log T / T)$ bits", {"merlin_in_m": 0.9}),

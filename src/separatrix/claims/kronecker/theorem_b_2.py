@@ -11,9 +11,10 @@ instances.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import separatrix as sx
+from separatrix.claims.cell_grid import cell_grid, joined
 from separatrix.claims.kronecker.theorem_1_3 import theorem_1_3
 from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim
 from separatrix.errors import SeparatrixError
@@ -25,7 +26,6 @@ from separatrix.hardness.orthogonal_vectors import to_orthogonal_vectors
 from separatrix.hardness.padded_attention import pad_for_attention
 from separatrix.hardness.sat import decide_formula
 from separatrix.hardness.smallest_beta import beta_of_the_rule, beta_on_exact_outputs
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
 _TOLERANCE = 0.1
@@ -95,21 +95,17 @@ def measured(variables: int, seed: int) -> dict[str, float]:
     }
 
 
-def _cells() -> Iterator[Cell]:
-    for log2_n in (3, 4, 5, 6, 8, 10, 14, 20, 26, 32, 40):
-        yield plane.cell(seed=0, log2_n=log2_n)
-    for variables in (6, 9, 12):
-        yield measured.cell(seed=0, variables=variables)
-    # The phase diagram at order 3, in which the curves of the lower bound are drawn.
-    yield from (cell for cell in theorem_1_3.cells() if cell.arguments["order"] == 3)
-
-
 @claim(
     where="Theorem B.2",
     says=r"Assuming the Strong Exponential Time Hypothesis, tensor attention with $d$ of order $\log n$, entries up "
     r"to a constant times $(\log n)^{1/3}$ and an error that is a power of $1/n$ cannot be computed in time $n^{3 - "
     "q}$, for any $q > 0$.",
-    cells=_cells,
+    cells=joined(
+        cell_grid(plane, {"log2_n": (3, 4, 5, 6, 8, 10, 14, 20, 26, 32, 40)}),
+        cell_grid(measured, {"variables": (6, 9, 12)}),
+        # The phase diagram at order 3, in which the curves of the lower bound are drawn.
+        lambda: (cell for cell in theorem_1_3.cells() if cell.arguments["order"] == 3),
+    ),
     figures=("lower_bound_plane", "lower_bound_phase"),
     neighbours=(
         Neighbour("the rank exceeds $n^2$ already below 0.3 times the $B$ that decides Gap-MaxIP", {"below": 0.3}),

@@ -19,7 +19,7 @@ import torch
 
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.claims.selection.corollary_e_8 import upper_end
-from separatrix.claims.selection.unseparated import SHOWN, equal_cell, losses_stay_above, signs_cell, unseparated
+from separatrix.claims.selection.unseparated import SHOWN, equal_cells, losses_stay_above, signs_cells, unseparated
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.construction import overlaps
@@ -89,8 +89,8 @@ def _cells() -> Iterator[Cell]:
         yield worst_encoding.cell(seed=0, q=q, delta=delta)
     for T, q, width in ((9, 2, 4096), (10, 3, 4096)):
         yield drawn.cell(seed=0, T=T, q=q, d=2, width=width, threshold=0.05, share=0.5)
-    yield equal_cell()
-    yield signs_cell()
+    yield from equal_cells()
+    yield from signs_cells()
 
 
 @claim(

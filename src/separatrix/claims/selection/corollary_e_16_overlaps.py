@@ -9,14 +9,14 @@ vector with their bound. docs/derivations/proofs.md has the proof of both.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
+from separatrix.claims.cell_grid import cell_grid, joined
 from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if
 from separatrix.claims.selection.theorem_c_3 import dual_vector
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.construction import overlaps
 from separatrix.selection.encodings import random_signs
@@ -77,16 +77,6 @@ def _dual(E: Tensor, y: Tensor) -> float:
     return float((E @ dual_vector(E, y)).index_fill(0, y, 0.0).abs().max())
 
 
-def _cells() -> Iterator[Cell]:
-    for q, T in ((1, 5), (2, 9), (3, 9), (4, 8), (6, 9), (9, 11)):
-        for delta in (0.0999, 0.2):
-            yield reached.cell(seed=0, q=q, T=T, delta=delta)
-    for q, steps in ((2, 200), (3, 400)):
-        yield searched.cell(seed=0, q=q, steps=steps)
-    for T, q, width in ((9, 2, 256), (8, 3, 1024)):
-        yield dual_of_signs.cell(seed=0, T=T, q=q, width=width)
-
-
 FORMS: Mapping[str, Callable[[int, float], float]] = {
     "exact": worst_overlap,
     "orthogonal": lambda q, delta: delta * math.sqrt(q),
@@ -101,7 +91,11 @@ FORMS: Mapping[str, Callable[[int, float], float]] = {
     r"their largest overlap is below 1, which is exactly $\frac{\delta \sqrt{q}}{1 - a}$, $a = \frac{\delta (q - "
     r"1)}{q (q - 2)}$, for $q \ge 3$; $a = \delta / \sqrt{2}$ for $q = 2$. With the dual vector as the code it is "
     r"at most $\frac{\delta (1 - 2 \delta)}{(1 - \delta)(1 - 3 \delta)}$ for every $q$.",
-    cells=_cells,
+    cells=joined(
+        cell_grid(reached, {"q T": ((1, 5), (2, 9), (3, 9), (4, 8), (6, 9), (9, 11)), "delta": (0.0999, 0.2)}),
+        cell_grid(searched, {"q steps": ((2, 200), (3, 400))}),
+        cell_grid(dual_of_signs, {"T q width": ((9, 2, 256), (8, 3, 1024))}),
+    ),
     proof="The largest overlap with a subset's code",
     neighbours=(
         Neighbour(r"it is exactly $\delta \sqrt{q}$", {"form": "orthogonal"}),

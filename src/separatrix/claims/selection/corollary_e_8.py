@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import torch
 
+from separatrix.claims.cell_grid import cell_grid, joined
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared, missed
-from separatrix.claims.selection.unseparated import SHOWN, equal_cell, losses_stay_above, unseparated
-from separatrix.lab.cell import Cell
+from separatrix.claims.selection.unseparated import SHOWN, equal_cells, losses_stay_above, unseparated
 from separatrix.lab.registry import experiment
 from separatrix.selection.construction import overlaps
 from separatrix.selection.encodings import near_orthogonal_stack
@@ -168,25 +168,7 @@ def drawn_run(T: int, q: int, d: int, width: int, threshold: float, share: float
     }
 
 
-def _end_cells() -> Iterator[Cell]:
-    for q in (2, 3, 10, 100):
-        yield ends.cell(seed=0, q=q)
-
-
-def _run_cells() -> Iterator[Cell]:
-    for T, q, d, width in ((9, 2, 1, 9), (13, 3, 2, 40), (24, 2, 1, 24)):
-        for share in (0.99, 0.3):
-            yield run.cell(seed=0, T=T, q=q, d=d, width=width, share=share)
-    for width in (3072, 4096):
-        yield drawn_run.cell(seed=0, T=9, q=2, d=2, width=width, threshold=0.05, share=0.3)
-    for q in (6, 50):
-        yield scale_cell(q)
-    yield equal_cell()
-
-
-def scale_cell(q: int) -> Cell:
-    """The cell that compares the printed and the right scale at a size of the subset, delta near 1/10."""
-    return scale.cell(seed=0, q=q, T=4 * q + 1, delta=0.0999, x=1e-12)
+scale_cells = cell_grid(scale, {"q T": ((6, 25), (50, 201))}, delta=0.0999, x=1e-12)
 
 
 def _width(cell: CellResult) -> float:
@@ -199,7 +181,13 @@ def _width(cell: CellResult) -> float:
     says=r"After the time of Theorem E.6, $C$ is at least $\frac{1}{1 - c} \log \frac{T - q}{q x}$ with $c$ the "
     r"largest overlap, and $\alpha$ lies between $1 - x / 10$ and $1 + 8 x / 5$, with $x^2 = q (T - q) \epsilon / (d "
     "T)$.",
-    cells=lambda: (*_end_cells(), *_run_cells()),
+    cells=joined(
+        cell_grid(ends, {"q": (2, 3, 10, 100)}),
+        cell_grid(run, {"T q d width": ((9, 2, 1, 9), (13, 3, 2, 40), (24, 2, 1, 24)), "share": (0.99, 0.3)}),
+        cell_grid(drawn_run, {"width": (3072, 4096)}, T=9, q=2, d=2, threshold=0.05, share=0.3),
+        scale_cells,
+        equal_cells,
+    ),
     errata=(*SCALE, OVERLAPS),
     neighbours=(
         *as_printed(SCALE),

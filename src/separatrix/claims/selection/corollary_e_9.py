@@ -11,9 +11,9 @@ import torch
 
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.claims.misprint_pairs import as_printed, compared
-from separatrix.claims.selection.corollary_e_8 import SCALE, scale_cell
+from separatrix.claims.selection.corollary_e_8 import SCALE, scale_cells
 from separatrix.claims.selection.stochastic_times import drawn_weights, mean_loss, state_in_the_flow
-from separatrix.claims.selection.unseparated import SHOWN, losses_stay_above, signs_cell, unseparated
+from separatrix.claims.selection.unseparated import SHOWN, losses_stay_above, signs_cells, unseparated
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import population_loss
@@ -66,7 +66,7 @@ def _cells() -> Iterator[Cell]:
     for T1 in (50, 1000):
         yield after_the_time.cell(seed=0, T1=T1, q1=3, d=5, epsilons=[1e-2, 1e-3, 1e-4, *SMALL])
     yield with_drawn_encodings.cell(seed=0, T1=32, d=2, epsilons=[1e-4, 1e-5])
-    yield signs_cell()
+    yield from signs_cells()
 
 
 OVERLAPS = unseparated(
@@ -246,8 +246,7 @@ def _proof_cells() -> Iterator[Cell]:
     yield last_line.cell(seed=0, T1=200, T2=400, q1=3, q2=3, d=5, epsilon=0.0169)
     for T2 in _LENGTHS[1:]:
         yield last_line.cell(seed=0, T1=200, T2=T2, q1=3, q2=3, d=5, epsilon=1e-4 * (400 / T2) ** 2)
-    for q in (6, 50):
-        yield scale_cell(q)
+    yield from scale_cells()
 
 
 @claim(

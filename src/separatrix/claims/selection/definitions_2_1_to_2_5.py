@@ -147,7 +147,7 @@ SELECTION_NEIGHBOURS = (
 )
 
 
-def task_finding(cells: Sequence[CellResult], target: str, variance: float) -> Finding:
+def task_finding(cells: Sequence[CellResult], target: str = "mean", variance: float = 1.0) -> Finding:
     """Check the target exactly, and sizes, positions, pairs of positions and tokens to six standard errors."""
     off = max(cell.result[target] for cell in cells)
     sizes = sum(cell.result["sizes"] for cell in cells)
@@ -163,16 +163,14 @@ def task_finding(cells: Sequence[CellResult], target: str, variance: float) -> F
     return holds_if(off <= TIGHT and not sizes and max(far, shift) <= SIGMAS, numbers)
 
 
-@claim(
+definition_2_1 = claim(
     where="Definition 2.1",
     says="The task is to output the mean of the $q$ tokens whose positions the query lists. The tokens are standard "
     "Gaussian, and the set of positions is uniform.",
     cells=task_cells,
     defines=("separatrix.selection.SparseTokenSelection", "separatrix.selection.task.subset_average"),
     neighbours=SELECTION_NEIGHBOURS,
-)
-def definition_2_1(cells: Sequence[CellResult], target: str = "mean", variance: float = 1.0) -> Finding:
-    return task_finding(cells, target, variance)
+)(task_finding)
 
 
 @claim(
@@ -231,7 +229,7 @@ def definition_2_4(cells: Sequence[CellResult], form: str = "it") -> Finding:
     return holds_if(worst <= 1e-10, {"largest difference from the loops": worst})
 
 
-def stochastic_finding(cells: Sequence[CellResult], over: str) -> Finding:
+def stochastic_finding(cells: Sequence[CellResult], over: str = "valid") -> Finding:
     """Check that the estimate is within six standard errors of the mean over all valid encodings."""
     far = max(cell.result[over] for cell in cells)
     return holds_if(far <= SIGMAS, {"largest distance from the mean, in standard errors": far})
@@ -240,13 +238,11 @@ def stochastic_finding(cells: Sequence[CellResult], over: str) -> Finding:
 STOCHASTIC_NEIGHBOURS = (Neighbour("the mean over all encodings, valid or not", {"over": "everything"}),)
 
 
-@claim(
+definition_2_5 = claim(
     where="Definition 2.5",
     says="The model is that of Definition 2.4 with positional encodings that are drawn anew. Its output is the mean "
     "over encodings, given that they are valid.",
     cells=stochastic_cells,
     defines=("separatrix.selection.StochasticSelectionTransformer",),
     neighbours=STOCHASTIC_NEIGHBOURS,
-)
-def definition_2_5(cells: Sequence[CellResult], over: str = "valid") -> Finding:
-    return stochastic_finding(cells, over)
+)(stochastic_finding)

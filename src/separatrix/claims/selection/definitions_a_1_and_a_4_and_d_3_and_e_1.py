@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import torch
 
-from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.cell_grid import cell_grid, joined
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.claims.selection.definitions_2_1_to_2_5 import (
     SELECTION_NEIGHBOURS,
@@ -100,21 +100,20 @@ def definition_a_1(cells: Sequence[CellResult], form: str = "it") -> Finding:
     return holds_if(worst <= 1e-9, {"largest difference": worst})
 
 
-@claim(
+definition_a_4 = claim(
     where="Definition A.4",
     says="The definition repeats the task of Definition 2.1, for comparison with the original one.",
     cells=task_cells,
     defines=("separatrix.selection.SparseTokenSelection",),
     neighbours=SELECTION_NEIGHBOURS,
-)
-def definition_a_4(cells: Sequence[CellResult], target: str = "mean", variance: float = 1.0) -> Finding:
-    return task_finding(cells, target, variance)
+    home=__name__,
+)(task_finding)
 
 
 @claim(
     where="Definition D.3",
     says="The definition repeats one-hot encodings: $E = I_T$ is orthogonal, and $e_y$ is the sum over the subset.",
-    cells=lambda: [orthogonal.cell(seed=0, T=T, q=q) for T, q in ((1, 1), (4, 2), (6, 5), (8, 3))],
+    cells=cell_grid(orthogonal, {"T q": ((1, 1), (4, 2), (6, 5), (8, 3))}),
     defines=("separatrix.selection.encodings.one_hot_encoding",),
     neighbours=(Neighbour("$e_y$ is the mean over the subset", {"code": "mean"}),),
 )
@@ -147,10 +146,7 @@ SHAPES = (
 @claim(
     where="Definition E.1",
     says="The definition repeats the transformer with stochastic encodings.",
-    cells=lambda: (
-        *stochastic_cells(),
-        *(shapes.cell(seed=0, d=d, width=width, T=T) for d, width, T in ((2, 8, 5), (1, 16, 3), (5, 170, 200))),
-    ),
+    cells=joined(stochastic_cells, cell_grid(shapes, {"d width T": ((2, 8, 5), (1, 16, 3), (5, 170, 200))})),
     defines=("separatrix.selection.StochasticSelectionTransformer",),
     errata=SHAPES,
     neighbours=STOCHASTIC_NEIGHBOURS,

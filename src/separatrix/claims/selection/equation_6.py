@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
+from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import population_dynamics, population_loss
 from separatrix.selection.flow import population_flow
@@ -37,17 +37,13 @@ _SETTINGS = ((20, 2, 1, 600.0), (9, 2, 3, 20.0), (16, 3, 2, 60.0), (60, 2, 2, 10
 """Settings (T, q, d, span), with q from 2 to just below T/4, as Theorem 3.1 requires."""
 
 
-def _cells() -> Iterator[Cell]:
-    for T, q, d, span in _SETTINGS:
-        for lr in _RATES:
-            yield flow_gap.cell(seed=0, T=T, q=q, d=d, lr=lr / d**2, span=span)
-
-
 @claim(
     where="Equation (6)",
     says=r"The trajectory of gradient descent approximately follows an ordinary differential equation for $\alpha$ "
     "and $C$.",
-    cells=_cells,
+    cells=cell_grid(
+        flow_gap, {"T q d span lr": [(T, q, d, span, lr / d**2) for T, q, d, span in _SETTINGS for lr in _RATES]}
+    ),
     neighbours=(
         Neighbour("the distance falls as the square of the learning rate", {"power": 2}),
         Neighbour("its last factor has $T - 1$ in place of $T$", {"formula": "factor_of_less"}),

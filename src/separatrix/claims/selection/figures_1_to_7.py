@@ -90,7 +90,7 @@ def _turned(result: Any, block: str) -> float:
     return float(diagonal.sum() / (np.linalg.norm(W) * np.sqrt(len(diagonal))))
 
 
-def converges(cells: Sequence[CellResult], least: float, block: str = "positions") -> Finding:
+def converges(cells: Sequence[CellResult], least: float = 0.05, block: str = "positions") -> Finding:
     """Check Figure 1: the loss falls to `least` or below, its inverse grows linearly, and the cosines reach 1.
 
     The last half of a run has one learning rate. A line is fitted to the inverse loss there, averaged over ten
@@ -120,6 +120,28 @@ def converges(cells: Sequence[CellResult], least: float, block: str = "positions
     return comes_out(passed, numbers)
 
 
+def _pairs(cells: Sequence[CellResult], better: str, worse: str) -> list[tuple[CellResult, CellResult]]:
+    """The runs of two kinds of encodings, in pairs with the same seed."""
+    return list(zip(runs(cells, encoding=better), runs(cells, encoding=worse), strict=True))
+
+
+def _loss(cell: CellResult, task: str, at: int) -> float:
+    """The validation loss on a task at one record of a run."""
+    return float(cell.result["validation"][at, cell.result["tasks"].index(task)])
+
+
+def _final_losses(
+    pairs: Sequence[tuple[CellResult, CellResult]], tasks: Sequence[str], better: str, worse: str
+) -> Numbers:
+    """The final losses of both kinds on each task, with their intervals over the seeds if there are several."""
+    numbers: Numbers = {}
+    for task in tasks:
+        for name, side in zip((better, worse), zip(*pairs, strict=True), strict=True):
+            losses = [ends(cell)[task] for cell in side]
+            numbers[f"{task}, {name}"] = interval(losses) if len(losses) > 1 else losses[0]
+    return numbers
+
+
 def lengthens(
     cells: Sequence[CellResult],
     apart: float = 5.0,
@@ -136,46 +158,34 @@ def lengthens(
     """
     if stopped := _stopped(cells):
         return stopped
-    numbers: Numbers = {}
-    passed = True
-    pairs = list(zip(runs(cells, encoding=better), runs(cells, encoding=worse), strict=True))
-    for task in lengths(pairs[0][0]):
-        values = [[ends(cell)[task] for cell in side] for side in zip(*pairs, strict=True)]
-        for name, losses in zip((better, worse), values, strict=True):
-            numbers[f"{task}, {name}"] = interval(losses) if len(losses) > 1 else losses[0]
-        passed = passed and all(fixed > apart * free for free, fixed in zip(*values, strict=True))
-        for free, fixed in pairs:
-            at = free.result["tasks"].index(task)
-            start = free.result["validation"][0, at]
-            early = fixed.result["validation"][len(fixed.result["step"]) // 5, at]
-            passed = passed and bool(ends(free)[task] < most * start)
-            passed = passed and bool(not level or ends(fixed)[task] > 0.5 * early)
-    return comes_out(passed, numbers)
+    pairs = _pairs(cells, better, worse)
+    tasks = lengths(pairs[0][0])
+    passed = all(
+        ends(fixed)[task] > apart * ends(free)[task]
+        and ends(free)[task] < most * _loss(free, task, 0)
+        and (not level or ends(fixed)[task] > 0.5 * _loss(fixed, task, len(fixed.result["step"]) // 5))
+        for free, fixed in pairs
+        for task in tasks
+    )
+    return comes_out(passed, _final_losses(pairs, tasks, better, worse))
 
 
 def enlarges(cells: Sequence[CellResult], better: str, worse: str, most: float = 0.1) -> Finding:
     """Check the bottom of Figures 4 to 7: on larger subsets both end below `most` times the start, stochastic lower."""
     if stopped := _stopped(cells):
         return stopped
-    numbers: Numbers = {}
-    passed = True
-    pairs = list(zip(runs(cells, encoding=better), runs(cells, encoding=worse), strict=True))
-    for task in subsets(pairs[0][0]):
-        values = [[ends(cell)[task] for cell in side] for side in zip(*pairs, strict=True)]
-        for name, losses in zip((better, worse), values, strict=True):
-            numbers[f"{task}, {name}"] = interval(losses) if len(losses) > 1 else losses[0]
-        passed = passed and all(free < fixed for free, fixed in zip(*values, strict=True))
-        for cell in [cell for pair in pairs for cell in pair]:
-            start = cell.result["validation"][0, cell.result["tasks"].index(task)]
-            passed = passed and bool(ends(cell)[task] < most * start)
-    return comes_out(passed, numbers)
+    pairs = _pairs(cells, better, worse)
+    tasks = subsets(pairs[0][0])
+    passed = all(ends(free)[task] < ends(fixed)[task] for free, fixed in pairs for task in tasks)
+    passed &= all(ends(cell)[task] < most * _loss(cell, task, 0) for pair in pairs for cell in pair for task in tasks)
+    return comes_out(passed, _final_losses(pairs, tasks, better, worse))
 
 
 def _small_cells() -> Iterator[Cell]:
     return _pair(SMALL, "sgd", "zero", 64, 1)
 
 
-@claim(
+figure_1_small = claim(
     where="Figure 1",
     part="small",
     says="With stochastic encodings the training loss goes to zero, its inverse grows linearly, and $W$ and $V$ "
@@ -185,9 +195,7 @@ def _small_cells() -> Iterator[Cell]:
     neighbours=(_TOKENS, Neighbour("the training loss falls below 0.005 in the same time", {"least": 0.005})),
     chosen=CHOSEN[:3],
     history=_COSINES,
-)
-def figure_1_small(cells: Sequence[CellResult], least: float = 0.05, block: str = "positions") -> Finding:
-    return converges(cells, least, block)
+)(converges)
 
 
 @claim(
@@ -366,7 +374,9 @@ _LIKE = 3.0
 """The largest ratio of final losses at which runs from zero and from a random start count as much the same."""
 
 
-def _advantage(cells: Sequence[CellResult], better: str, worse: str, apart: float) -> Finding:
+def _advantage(
+    cells: Sequence[CellResult], better: str = "stochastic", worse: str = "fixed", apart: float = 5.0
+) -> Finding:
     """Check the advantage of Figure 4: by the factor `apart` on longer sequences, and any lead on larger subsets.
 
     Fixed encodings need not level off here; the claims record the history of this rule.
@@ -376,21 +386,27 @@ def _advantage(cells: Sequence[CellResult], better: str, worse: str, apart: floa
         return finding
     numbers: Numbers = dict(finding.numbers)
     larger = True
-    for cell, other in zip(runs(cells, encoding=better), runs(cells, encoding=worse), strict=True):
+    for cell, opponent in _pairs(cells, better, worse):
         for task in subsets(cell):
-            low, high = ends(cell)[task], ends(other)[task]
+            low, high = ends(cell)[task], ends(opponent)[task]
             numbers[f"{task}, {better} and {worse}, seed {cell.seed}"] = f"{low:.4g} and {high:.4g}"
             larger = larger and low < high
     left = []
     for cell in runs(cells, encoding="fixed"):
-        fifth = cell.result["validation"][len(cell.result["step"]) // 5]
-        left += [ends(cell)[task] / fifth[cell.result["tasks"].index(task)] for task in lengths(cell)]
+        fifth = len(cell.result["step"]) // 5
+        left += [ends(cell)[task] / _loss(cell, task, fifth) for task in lengths(cell)]
     numbers["fixed: final loss / loss after a fifth of the run, least"] = min(left)
     ahead = finding.verdict is Verdict.HOLDS and larger
     return Finding(Verdict.HOLDS if ahead else Verdict.NOT_REPRODUCED, numbers, finding.note)
 
 
-def _alike(cells: Sequence[CellResult], better: str, worse: str, apart: float, like: float) -> Finding:
+def _alike(
+    cells: Sequence[CellResult],
+    better: str = "stochastic",
+    worse: str = "fixed",
+    apart: float = 5.0,
+    like: float = _LIKE,
+) -> Finding:
     """Check the advantage from a random start, and that final losses are within a factor `like` of those from zero."""
     if stopped := _stopped(cells):
         return stopped
@@ -409,7 +425,7 @@ def _alike(cells: Sequence[CellResult], better: str, worse: str, apart: float, l
     return Finding(Verdict.HOLDS if alike else Verdict.NOT_REPRODUCED, numbers, finding.note)
 
 
-@claim(
+figure_5 = claim(
     where="Figure 5",
     says="With Adam from zero initialization, stochastic encodings have an advantage on longer sequences as in "
     "Figure 4, and have the smaller loss on larger subsets.",
@@ -419,14 +435,10 @@ def _alike(cells: Sequence[CellResult], better: str, worse: str, apart: float, l
     neighbours=(EXCHANGED, _apart(300)),
     chosen=_THREE,
     history=(*_LEVELS, _SEEDS),
-)
-def figure_5(
-    cells: Sequence[CellResult], better: str = "stochastic", worse: str = "fixed", apart: float = 5.0
-) -> Finding:
-    return _advantage(cells, better, worse, apart)
+)(_advantage)
 
 
-@claim(
+figure_6 = claim(
     where="Figure 6",
     says="With SGD from random initialization the results are much the same as from zero initialization, with the "
     "same advantage of stochastic encodings.",
@@ -443,18 +455,10 @@ def figure_5(
         "Until 2026-11-17 the rule was that of Figure 4, and there was no comparison with a run from zero "
         "initialization, which the caption mentions.",
     ),
-)
-def figure_6(
-    cells: Sequence[CellResult],
-    better: str = "stochastic",
-    worse: str = "fixed",
-    apart: float = 5.0,
-    like: float = _LIKE,
-) -> Finding:
-    return _alike(cells, better, worse, apart, like)
+)(_alike)
 
 
-@claim(
+figure_7 = claim(
     where="Figure 7",
     says="With Adam from random initialization the results are much the same as from zero initialization: stochastic "
     "encodings have an advantage on longer sequences as in Figure 4, and the smaller loss on larger subsets.",
@@ -468,12 +472,4 @@ def figure_6(
     ),
     chosen=_THREE,
     history=(*_LEVELS, _SEEDS, "Since 2026-11-17 the run from zero initialization is compared as well."),
-)
-def figure_7(
-    cells: Sequence[CellResult],
-    better: str = "stochastic",
-    worse: str = "fixed",
-    apart: float = 5.0,
-    like: float = _LIKE,
-) -> Finding:
-    return _alike(cells, better, worse, apart, like)
+)(_alike)

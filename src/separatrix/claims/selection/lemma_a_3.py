@@ -6,16 +6,16 @@ The constant delta of an encoding is exact, by enumeration of all sets.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
 from torch import Tensor
 
+from separatrix.claims.cell_grid import cell_grid, joined
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.misprint_pairs import ROUNDING, as_printed, compared, missed
 from separatrix.errors import ArgumentError
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.construction import overlaps
 from separatrix.selection.encodings import random_signs, subset_code
@@ -88,19 +88,15 @@ def subset_codes(kind: Literal["random", "leaning"], T: int, q: int, width: int,
     }
 
 
-def _code_cells() -> Iterator[Cell]:
-    for q in (2, 3, 4, 6):
-        yield subset_codes.cell(seed=0, kind="leaning", T=q + 1, q=q, width=64)
-    for T, q, width in ((10, 1, 256), (9, 2, 512), (8, 3, 2048)):
-        yield subset_codes.cell(seed=1, kind="random", T=T, q=q, width=width)
-
-
 @claim(
     where="Lemma A.3",
     says=r"If $E$ has the $(q, \delta)$-property, the code $e_v = E_v (E_v^\top E_v)^{-1} \mathbf{1}$ of a set of at "
     r"most $q$ positions has norm at most $\sqrt{q} / (1 - 2 \delta)$, inner product 1 with the encodings in the "
     r"set, and inner products of at most $\delta / (1 - 2 \delta)$ with all others.",
-    cells=_code_cells,
+    cells=joined(
+        cell_grid(subset_codes, {"T q": ((3, 2), (4, 3), (5, 4), (7, 6))}, kind="leaning", width=64),
+        cell_grid(subset_codes, {"T q width": ((10, 1, 256), (9, 2, 512), (8, 3, 2048))}, seed=1, kind="random"),
+    ),
     errata=CODE,
     neighbours=(
         *as_printed(CODE),

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.misprint_pairs import ROUNDING, as_printed, compared
 from separatrix.lab.registry import experiment
@@ -77,10 +78,7 @@ def _in_W(model: SelectionTransformer, X: Tensor, y: Tensor, E: Tensor, target: 
     where="Lemma D.1",
     says=r"The gradients of the loss are $-\mathbb{E} Z (\operatorname{diag}(S) - S S^\top) Z^\top V^\top (X Y / q "
     r"- V Z S) z^\top$ in $W$, and $-\mathbb{E} (X Y / q - V Z S)(Z S)^\top$ in $V$.",
-    cells=lambda: [
-        batch_gradients.cell(seed=0, T=T, q=q, d=d, width=w)
-        for T, q, d, w in ((2, 1, 1, 3), (7, 2, 3, 5), (12, 4, 2, 20))
-    ],
+    cells=cell_grid(batch_gradients, {"T q d width": ((2, 1, 1, 3), (7, 2, 3, 5), (12, 4, 2, 20))}),
     errata=JACOBIAN,
     neighbours=(*as_printed(JACOBIAN), Neighbour(r"the gradient in $W$ without $- S S^\top$", {"formula": "without"})),
 )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 
+from separatrix.claims.cell_grid import cell_grid, joined
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared
-from separatrix.claims.selection.plane import TIGHT, plane, plane_sizes, population
-from separatrix.lab.cell import Cell
+from separatrix.claims.selection.plane import SETTINGS, TIGHT, plane, population
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import population_loss
 from separatrix.selection.task import all_subsets
@@ -73,17 +73,13 @@ def dependent_losses(alpha: float, C: float, weight: float, seed: int) -> dict[s
     return {"attention that depends on the tokens": apart}
 
 
-def _cells() -> Iterator[Cell]:
-    for sizes in plane_sizes():
-        yield plane_losses.cell(seed=0, **sizes)
-    for alpha, C, weight in ((1.0, 1.0, 0.5), (0.7, 0.0, 0.2)):
-        yield dependent_losses.cell(seed=0, alpha=alpha, C=C, weight=weight)
-
-
 @claim(
     where="Lemma D.2",
     says=r"Where $V = \alpha [I, 0]$, the loss is $\frac{d}{2} \mathbb{E} \lVert Y / q - \alpha S_y \rVert^2$.",
-    cells=_cells,
+    cells=joined(
+        cell_grid(plane_losses, SETTINGS),
+        cell_grid(dependent_losses, {"alpha C weight": ((1.0, 1.0, 0.5), (0.7, 0.0, 0.2))}),
+    ),
     errata=TOKENS,
     neighbours=(
         *as_printed(TOKENS),

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 
+from separatrix.claims.cell_grid import cell_grid, joined
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared, missed
-from separatrix.claims.selection.plane import TIGHT, plane, plane_sizes, population
-from separatrix.lab.cell import Cell
+from separatrix.claims.selection.plane import SETTINGS, TIGHT, plane, population
 from separatrix.lab.registry import experiment
 from separatrix.selection.dynamics import population_dynamics
 from separatrix.selection.moments import exact_descent
@@ -90,18 +90,14 @@ def descents(T: int, q: int, d: int, lr: float, steps: int, seed: int) -> dict[s
     return {"off": off, "off_identity": off_identity, "apart": apart, "C": float(run.C[-1])}
 
 
-def _d5_cells() -> Iterator[Cell]:
-    for sizes in plane_sizes():
-        yield plane_gradients.cell(seed=0, **sizes)
-    for T, q, d, lr in ((5, 2, 1, 0.05), (9, 2, 2, 0.0125), (8, 3, 3, 0.2)):
-        yield descents.cell(seed=0, T=T, q=q, d=d, lr=lr, steps=400)
-
-
 @claim(
     where="Lemma D.5",
     says="With one-hot encodings and zero initialization, gradient descent on the population loss keeps $V$ on $[I, "
     "0]$ and $W$ on the projection orthogonal to the constant vector (Lemma 3.2).",
-    cells=_d5_cells,
+    cells=joined(
+        cell_grid(plane_gradients, SETTINGS),
+        cell_grid(descents, {"T q d lr": ((5, 2, 1, 0.05), (9, 2, 2, 0.0125), (8, 3, 3, 0.2))}, steps=400),
+    ),
     errata=PLANE,
     neighbours=(
         *as_printed(PLANE),

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
+from separatrix.claims.cell_grid import cell_grid, joined
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared, missed
-from separatrix.claims.selection.valid_encodings import FIVE, LARGEST, SIZES, TIGHT, codes, valid_encodings
-from separatrix.lab.cell import Cell
+from separatrix.claims.selection.valid_encodings import FIVE, LARGEST, SIZES, TIGHT, attention, valid_encodings
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import near_orthogonal_encoding, subset_code
 from separatrix.selection.task import all_subsets
@@ -41,13 +41,13 @@ def mean_attention(T: int, q: int, width: int, C: float, seed: int) -> dict[str,
     flips[1] = -1
     exchanged = [1, 0, *range(2, width)]
     for subset in all_subsets(T, q):
-        S = torch.softmax(C * (stack @ codes(stack, subset).unsqueeze(2)).squeeze(2), 1)
+        S = attention(stack, subset, C)
         inside = torch.zeros(T, dtype=torch.bool).index_fill(0, subset, True)
         mean = S.mean(0)
         uneven = max(uneven, *(float(part.max() - part.min()) for part in (mean[inside], mean[~inside])))
         apart = max(apart, float(mean[inside].min() - mean[~inside].max()))
         for changed in (stack * flips, stack[:, :, exchanged]):
-            again = torch.softmax(C * (changed @ codes(changed, subset).unsqueeze(2)).squeeze(2), 1)
+            again = attention(changed, subset, C)
             unmoved = max(unmoved, float((again - S).abs().max()))
     E = near_orthogonal_encoding(6, 10, threshold=0.8, generator=seed, dtype=torch.float64).E
     pairs = []
@@ -70,19 +70,14 @@ def _attention(E: Tensor, C: float) -> Tensor:
     return torch.softmax(C * E @ subset_code(E, torch.tensor([0, 1])), 0)
 
 
-def _cells() -> Iterator[Cell]:
-    for T, q, width in SIZES:
-        for C in (0.5, 2.0, 6.0):
-            yield mean_attention.cell(seed=1, T=T, q=q, width=width, C=C)
-    for T, q, width in (LARGEST, FIVE):
-        yield mean_attention.cell(seed=1, T=T, q=q, width=width, C=2.0)
-
-
 @claim(
     where="Lemma E.14",
     says="The mean attention over valid encodings is the same for all positions in the subset, and the same for all "
     "outside it; flips and exchanges of coordinates change no attention (Lemmas E.10, E.11).",
-    cells=_cells,
+    cells=joined(
+        cell_grid(mean_attention, {"T q width": SIZES, "C": (0.5, 2.0, 6.0)}, seed=1),
+        cell_grid(mean_attention, {"T q width": (LARGEST, FIVE)}, seed=1, C=2.0),
+    ),
     errata=EXCHANGE,
     neighbours=(*as_printed(EXCHANGE), Neighbour("the same inside and outside", {"all_alike": True})),
 )

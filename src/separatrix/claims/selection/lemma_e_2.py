@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 
+from separatrix.claims.cell_grid import cell_grid, joined
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Rank, claim
 from separatrix.claims.misprint_pairs import as_printed, compared
-from separatrix.claims.selection.valid_encodings import FIVE, LARGEST, SIZES, codes, valid_encodings
-from separatrix.lab.cell import Cell
+from separatrix.claims.selection.valid_encodings import FIVE, LARGEST, SIZES, attention, valid_encodings
 from separatrix.lab.registry import experiment
 from separatrix.selection.task import all_subsets
 
@@ -40,7 +40,7 @@ def mean_outputs(T: int, q: int, width: int, d: int, C: float, seed: int) -> dic
     X = torch.cat([ones, -ones])
     losses, right, printed = [], [], []
     for subset in all_subsets(T, q):
-        S = torch.softmax(C * (stack @ codes(stack, subset).unsqueeze(2)).squeeze(2), 1)
+        S = attention(stack, subset, C)
         Y = torch.zeros(T, dtype=torch.float64).index_fill(0, subset, 1 / q)
         mean = S.mean(0)
         pooled = torch.einsum("nt,ntw->nw", S, stack).mean(0).expand(len(X), -1)
@@ -57,18 +57,16 @@ def mean_outputs(T: int, q: int, width: int, d: int, C: float, seed: int) -> dic
     return {"mean of a product": [float((V.grad - form).abs().max()) for form in forms]}
 
 
-def _cells() -> Iterator[Cell]:
-    for (T, q, width), d in zip(SIZES, (1, 3, 2, 2), strict=True):
-        for C in (0.0, 2.0):
-            yield mean_outputs.cell(seed=0, T=T, q=q, width=width, d=d, C=C)
-    for T, q, width in (LARGEST, FIVE):
-        yield mean_outputs.cell(seed=0, T=T, q=q, width=width, d=2, C=2.0)
-
-
 @claim(
     where="Lemma E.2",
     says="The gradients of the stochastic objective are those of Lemma D.1 with the mean of $S_y$ in place of $S_y$.",
-    cells=_cells,
+    cells=joined(
+        cell_grid(
+            mean_outputs,
+            {"T q width d": [(*size, d) for size, d in zip(SIZES, (1, 3, 2, 2), strict=True)], "C": (0.0, 2.0)},
+        ),
+        cell_grid(mean_outputs, {"T q width": (LARGEST, FIVE)}, d=2, C=2.0),
+    ),
     errata=MEAN,
     neighbours=as_printed(MEAN),
 )

@@ -9,7 +9,16 @@ import torch
 
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.misprint_pairs import ROUNDING, as_printed, compared
-from separatrix.claims.selection.valid_encodings import LARGEST, SIZES, SMALL_OVERLAPS, TIGHT, codes, valid_encodings
+from separatrix.claims.selection.valid_encodings import (
+    LARGEST,
+    SIZES,
+    SMALL_OVERLAPS,
+    TIGHT,
+    codes,
+    loss_of_the_mean,
+    three_moments,
+    valid_encodings,
+)
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.moments import exact_gradient
@@ -73,23 +82,17 @@ def stochastic_step(T: int, q: int, width: int, d: int, alpha: float, C: float, 
     on_positions, on_tokens = ground_truth(d, width, dtype=torch.float64)
     W, V = (C * on_positions).requires_grad_(), (alpha * on_tokens).requires_grad_()
     x_query = torch.randn(d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    unit_inputs = torch.eye(T * d, dtype=torch.float64).reshape(-1, T, d) * math.sqrt(T * d)
-    X = torch.cat([unit_inputs, -unit_inputs])
+    X = three_moments(T, d)
     weights, pull, largest = [], [], 0.0
     subsets = all_subsets(T, q)
     for subset in subsets:
-        e_y = codes(stack, subset)
-        U = torch.cat([x_query.expand(len(stack), d), e_y], 1) @ W.mT
-        logits = torch.einsum("nd,xtd->nxt", U[:, :d], X) + torch.einsum("nw,ntw->nt", U[:, d:], stack).unsqueeze(1)
-        S = torch.softmax(logits, 2)
-        pooled = torch.cat([torch.einsum("nxt,xtd->nxd", S, X), torch.einsum("nxt,ntw->nxw", S, stack)], 2).mean(0)
-        loss = 0.5 * (X[:, subset].mean(1) - pooled @ V.mT).square().sum(1).mean()
+        loss, S = loss_of_the_mean(stack, subset, X, x_query, W, V)
         (loss / len(subsets)).backward()
         s = S.detach()[:, 0, subset[0]]
         weights.append(s.mean())
         pull.append(((1 - q * s) * s).mean())
         inside = torch.zeros(T, dtype=torch.bool).index_fill(0, subset, True)
-        largest = max(largest, float((stack @ e_y.unsqueeze(2)).squeeze(2)[:, ~inside].abs().max()))
+        largest = max(largest, float((stack @ codes(stack, subset).unsqueeze(2)).squeeze(2)[:, ~inside].abs().max()))
     assert W.grad is not None
     assert V.grad is not None
     mean, product = float(torch.stack(weights).mean()), float(torch.stack(pull).mean())

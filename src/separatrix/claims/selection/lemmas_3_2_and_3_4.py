@@ -7,7 +7,6 @@ the first three moments of the Gaussian, as in `plane`.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if
-from separatrix.claims.selection.valid_encodings import codes, valid_encodings
+from separatrix.claims.selection.valid_encodings import loss_of_the_mean, three_moments, valid_encodings
 from separatrix.lab.registry import experiment
 from separatrix.selection.moments import exact_descent
 from separatrix.selection.task import all_subsets
@@ -54,19 +53,11 @@ def stochastic_run(T: int, q: int, width: int, d: int, lr: float, steps: int, se
     centred = plain.clone()
     centred[d:, d:] -= 1 / width
     x_query = torch.randn(d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    unit_inputs = torch.eye(T * d, dtype=torch.float64).reshape(-1, T, d) * math.sqrt(T * d)
-    X = torch.cat([unit_inputs, -unit_inputs])
-    all_codes = [codes(stack, subset) for subset in subsets]
+    X = three_moments(T, d)
     distances = {"W": 0.0, "W plain": 0.0, "V": 0.0}
     for _ in range(steps):
         w, v = W.clone().requires_grad_(), V.clone().requires_grad_()
-        losses = []
-        for subset, e_y in zip(subsets, all_codes, strict=True):
-            U = torch.cat([x_query.expand(len(stack), d), e_y], 1) @ w.mT
-            logits = torch.einsum("nd,xtd->nxt", U[:, :d], X) + torch.einsum("nw,ntw->nt", U[:, d:], stack)[:, None]
-            S = torch.softmax(logits, 2)
-            pooled = torch.cat([torch.einsum("nxt,xtd->nxd", S, X), torch.einsum("nxt,ntw->nxw", S, stack)], 2).mean(0)
-            losses.append(0.5 * (X[:, subset].mean(1) - pooled @ v.mT).square().sum(1).mean())
+        losses = [loss_of_the_mean(stack, subset, X, x_query, w, v)[0] for subset in subsets]
         down_w, down_v = torch.autograd.grad(torch.stack(losses).mean(), (w, v))
         W, V = W - lr * down_w, V - lr * down_v
         distances["W"] = max(distances["W"], _strays(W, plain))
@@ -75,7 +66,7 @@ def stochastic_run(T: int, q: int, width: int, d: int, lr: float, steps: int, se
     return {**distances, "C": float(W.diagonal()[d:].mean()), "alpha": float(V[0, 0])}
 
 
-def _directions(cells: Sequence[CellResult], along: str) -> Finding:
+def _directions(cells: Sequence[CellResult], along: str = "W") -> Finding:
     """Check that no entry of W or V deviates by 1e-12, in runs that leave zero."""
     strays = max(max(cell.result[along], cell.result["V"]) for cell in cells)
     least = min(min(abs(cell.result["C"]), abs(cell.result["alpha"])) for cell in cells)
@@ -87,18 +78,16 @@ def _directions(cells: Sequence[CellResult], along: str) -> Finding:
     return holds_if(strays <= 1e-12 and least > 1e-6, numbers)
 
 
-@claim(
+lemma_3_2 = claim(
     where="Lemma 3.2",
     says=r"Along gradient descent from zero initialization with one-hot encodings, $W$ is $C(t) (I - \mathbf{1} "
     r"\mathbf{1}^\top / T)$ on positions and zero elsewhere, and $V$ is $\alpha(t) [I, 0]$.",
     cells=cell_grid(one_hot_run, {"T q d lr": ((9, 2, 1, 0.05), (5, 1, 2, 0.0125), (8, 5, 3, 0.2))}, steps=60),
     neighbours=(Neighbour("$W$ is $C(t) I$ on positions", {"along": "W plain"}),),
-)
-def lemma_3_2(cells: Sequence[CellResult], along: str = "W") -> Finding:
-    return _directions(cells, along)
+)(_directions)
 
 
-@claim(
+lemma_3_4 = claim(
     where="Lemma 3.4",
     says="Along gradient descent from zero initialization with stochastic encodings, $W$ is $C(t) I$ on positions "
     r"and zero elsewhere, and $V$ is $\alpha(t) [I, 0]$.",
@@ -106,6 +95,4 @@ def lemma_3_2(cells: Sequence[CellResult], along: str = "W") -> Finding:
         stochastic_run, {"T q width d lr": ((3, 2, 4, 2, 0.5), (4, 1, 3, 1, 0.5), (4, 3, 3, 2, 0.2))}, steps=10
     ),
     neighbours=(Neighbour(r"$W$ is $C(t) (I - \mathbf{1} \mathbf{1}^\top / d_e)$ on positions", {"along": "W plain"}),),
-)
-def lemma_3_4(cells: Sequence[CellResult], along: str = "W") -> Finding:
-    return _directions(cells, along)
+)(_directions)

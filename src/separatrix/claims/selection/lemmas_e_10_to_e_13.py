@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
-from torch import Tensor
 
+from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.ledger import CellResult, Claim, Erratum, Finding, Neighbour, Rank, claim, holds_if
-from separatrix.claims.selection.valid_encodings import SIZES, TIGHT, codes, valid_encodings
-from separatrix.lab.cell import Cell
+from separatrix.claims.selection.valid_encodings import SIZES, TIGHT, attention, codes, valid_encodings
 from separatrix.lab.registry import experiment
 from separatrix.selection.task import all_subsets
 
@@ -31,7 +30,7 @@ def symmetries(T: int, q: int, width: int, C: float, seed: int) -> dict[str, flo
     distances = dict.fromkeys((*names, "off", "single", "apart"), 0.0)
     scale = 0.0
     for subset in all_subsets(T, q):
-        S = _weights(stack, subset, C)
+        S = attention(stack, subset, C)
         outside = next(i for i in range(T) if i not in subset.tolist())
         for k in range(width):
             flips = torch.ones(width, dtype=torch.float64)
@@ -41,7 +40,7 @@ def symmetries(T: int, q: int, width: int, C: float, seed: int) -> dict[str, flo
             for name, changed in (("row flipped", stack * flips), ("rows exchanged", stack[:, :, order])):
                 gram = (changed[:, subset] @ changed[:, subset].mT - stack[:, subset] @ stack[:, subset].mT).abs().max()
                 distances[name] = max(
-                    distances[name], float((_weights(changed, subset, C) - S).abs().max()), float(gram)
+                    distances[name], float((attention(changed, subset, C) - S).abs().max()), float(gram)
                 )
             exchanged = stack[:, :, order] @ codes(stack, subset).unsqueeze(2)
             products = stack @ codes(stack, subset).unsqueeze(2)
@@ -51,7 +50,7 @@ def symmetries(T: int, q: int, width: int, C: float, seed: int) -> dict[str, flo
         swapped = stack.clone()
         swapped[:, [outside, int(subset[0])]] = stack[:, [int(subset[0]), outside]]
         for name, changed in (("position flipped", turned), ("positions exchanged", swapped)):
-            distances[name] = max(distances[name], float((_weights(changed, subset, C) - S).abs().max()))
+            distances[name] = max(distances[name], float((attention(changed, subset, C) - S).abs().max()))
         e_y = codes(stack, subset)
         for f in (S[:, 0], S[:, 0].square(), S.amax(1)):
             for i in range(T):
@@ -69,20 +68,13 @@ def symmetries(T: int, q: int, width: int, C: float, seed: int) -> dict[str, flo
     return {**distances, "single apart": scale, "row fits": u.shape[0] == width, "column fits": u.mT.shape[0] == width}
 
 
-def _weights(stack: Tensor, subset: Tensor, C: float) -> Tensor:
-    return torch.softmax(C * (stack @ codes(stack, subset).unsqueeze(2)).squeeze(2), 1)
-
-
-def _cells() -> Iterator[Cell]:
-    for (T, q, width), C in zip(SIZES, (0.7, 3.0, 1.5, 0.2), strict=True):
-        yield symmetries.cell(seed=0, T=T, q=q, width=width, C=C)
-
-
 def _symmetry(where: str, says: str, right: str, wrong: str, instead: str, errata: Sequence[Erratum] = ()) -> Claim:
     @claim(
         where=where,
         says=says,
-        cells=_cells,
+        cells=cell_grid(
+            symmetries, {"T q width C": [(*size, C) for size, C in zip(SIZES, (0.7, 3.0, 1.5, 0.2), strict=True)]}
+        ),
         errata=errata,
         neighbours=(Neighbour(instead, {"change": wrong}),),
         home=__name__,

@@ -6,13 +6,19 @@ have the Gaussian's first three moments, and differentiated by autograd with eve
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
 import torch
 
 from separatrix.claims.ledger import CellResult, Claim, Finding, Neighbour, claim, holds_if
-from separatrix.claims.selection.valid_encodings import SIZES, TIGHT, codes, valid_encodings
+from separatrix.claims.selection.valid_encodings import (
+    SIZES,
+    TIGHT,
+    codes,
+    loss_of_the_mean,
+    three_moments,
+    valid_encodings,
+)
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.task import all_subsets
@@ -30,20 +36,14 @@ def on_the_plane(T: int, q: int, width: int, d: int, alpha: float, C: float, see
     on_positions, on_tokens = ground_truth(d, width, dtype=torch.float64)
     W, V = (C * on_positions).requires_grad_(), (alpha * on_tokens).requires_grad_()
     x_query = torch.randn(d, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    unit_inputs = torch.eye(T * d, dtype=torch.float64).reshape(-1, T, d) * math.sqrt(T * d)
-    X = torch.cat([unit_inputs, -unit_inputs])
+    X = three_moments(T, d)
     losses = []
     sums = dict.fromkeys(("square", "outside", "inside y", "norm", "norms"), 0.0)
     blocks = {name: torch.zeros(width, width, dtype=torch.float64) for name in ("mean", "own")}
     subsets = all_subsets(T, q)
     for subset in subsets:
-        e_y = codes(stack, subset)
-        U = torch.cat([x_query.expand(len(stack), d), e_y], 1) @ W.mT
-        logits = torch.einsum("nd,xtd->nxt", U[:, :d], X) + torch.einsum("nw,ntw->nt", U[:, d:], stack)[:, None]
-        weights = torch.softmax(logits, 2)
-        tokens, places = (torch.einsum("nxt,xtd->nxd", weights, X), torch.einsum("nxt,ntw->nxw", weights, stack))
-        pooled = torch.cat([tokens, places], 2).mean(0)
-        losses.append(0.5 * (X[:, subset].mean(1) - pooled @ V.mT).square().sum(1).mean())
+        loss_of_subset, weights = loss_of_the_mean(stack, subset, X, x_query, W, V)
+        losses.append(loss_of_subset)
         S = weights.detach()[:, 0]
         mean, Y = S.mean(0), torch.zeros(T, dtype=torch.float64).index_fill(0, subset, 1 / q)
         sums["square"] += float((Y - alpha * mean).square().sum())
@@ -53,7 +53,7 @@ def on_the_plane(T: int, q: int, width: int, d: int, alpha: float, C: float, see
         sums["norms"] += float(S.square().sum(1).mean())
         for name, residual in (("mean", (Y - alpha * mean).expand_as(S)), ("own", Y - alpha * S)):
             inner = S * residual - S * (S * residual).sum(1, keepdim=True)
-            blocks[name] += torch.einsum("ntw,nt,nv->wv", stack, inner, e_y) / len(stack)
+            blocks[name] += torch.einsum("ntw,nt,nv->wv", stack, inner, codes(stack, subset)) / len(stack)
     loss = torch.stack(losses).mean()
     loss.backward()
     assert W.grad is not None

@@ -7,12 +7,10 @@ autograd through the definition, over these matrices and all subsets, gives the 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
+from separatrix.claims.selection.valid_encodings import three_moments
 from separatrix.selection.task import all_subsets, subset_average
 from separatrix.selection.transformer import SelectionTransformer, selection_loss
 
@@ -29,9 +27,8 @@ def plane(T: int, d: int, alpha: float, C: float) -> tuple[Tensor, Tensor]:
 def population(W: Tensor, V: Tensor, E: Tensor, q: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return (loss, dL/dW, dL/dV) by autograd through the definition, over the matrices above and all subsets."""
     T, d = E.shape[0], V.shape[0]
-    ones = torch.eye(T * d, dtype=torch.float64).reshape(-1, T, d) * math.sqrt(T * d)
     y = all_subsets(T, q)
-    X = torch.cat([ones, -ones]).repeat_interleave(len(y), 0)
+    X = three_moments(T, d).repeat_interleave(len(y), 0)
     y = y.repeat(2 * T * d, 1)
     model = SelectionTransformer(d, E.shape[1], dtype=torch.float64)
     with torch.no_grad():
@@ -44,7 +41,5 @@ def population(W: Tensor, V: Tensor, E: Tensor, q: int) -> tuple[Tensor, Tensor,
     return loss.detach(), model.W.grad, model.V.grad
 
 
-def plane_sizes() -> Iterator[dict[str, float]]:
-    for T, q, d in ((5, 1, 1), (6, 2, 2), (8, 3, 2)):
-        for alpha, C in ((0.3, 0.0), (1.4, 1.3), (0.9, 4.0)):
-            yield {"T": T, "q": q, "d": d, "alpha": alpha, "C": C}
+SETTINGS = {"T q d": ((5, 1, 1), (6, 2, 2), (8, 3, 2)), "alpha C": ((0.3, 0.0), (1.4, 1.3), (0.9, 4.0))}
+"""The sizes, and the points of the plane, at which its lemmas are checked."""

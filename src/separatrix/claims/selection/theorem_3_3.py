@@ -22,7 +22,7 @@ import numpy as np
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, Verdict, claim, holds_if
 from separatrix.claims.misprint_pairs import worst
 from separatrix.claims.selection.stochastic_times import drawn_weights, times_in_the_flow
-from separatrix.claims.selection.unseparated import SHOWN, losses_stay_above, signs_cell, unseparated
+from separatrix.claims.selection.unseparated import SHOWN, losses_stay_above, signs_cells, unseparated
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.overlap_table import OverlapTable, overlap_table
@@ -97,7 +97,7 @@ def _cells() -> Iterator[Cell]:
         for d in (2, 4):
             yield in_the_flow.cell(seed=0, T=T, d=d, width=math.ceil(2048 * math.log(T)), epsilons=[0.01])
     yield largest_rate.cell(seed=0, T=64)
-    yield signs_cell()
+    yield from signs_cells()
 
 
 Time = tuple[Mapping[str, float], float]

@@ -18,17 +18,17 @@ random encodings.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim, holds_if
 from separatrix.claims.selection.theorem_3_3 import TOLERANCE, Time, powers, theorem_3_3, times, unlike
 from separatrix.claims.selection.unseparated import SHOWN, losses_stay_above, unseparated
 from separatrix.claims.selection.valid_encodings import codes, valid_encodings
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.construction import overlaps
 from separatrix.selection.encodings import near_orthogonal_stack
@@ -86,20 +86,21 @@ def mean_weights(T: int, q: int, width: int, threshold: float, seed: int) -> dic
     return {**slack, "overlap": c, "spread": spread}
 
 
-def _mean_cells() -> Iterator[Cell]:
-    # Overlaps are below 1, as the theorem needs. That delta < 1/10 is not enough for this is an erratum below.
-    for T, q, width in ((4, 1, 3), (3, 1, 4), (4, 1, 4)):
-        yield mean_weights.cell(seed=0, T=T, q=q, width=width, threshold=0.0)
-    for T, q, width, threshold in ((9, 2, 64, 0.4), (40, 3, 170, 0.4), (13, 3, 512, 0.2), (200, 2, 1024, 0.2)):
-        yield mean_weights.cell(seed=0, T=T, q=q, width=width, threshold=threshold)
-
-
 @claim(
     where="Theorem E.6",
     part="mean weights",
     says="In the proof the weights of single encodings may be replaced by their mean over encodings: Jensen's "
     "inequality gives the bound from above, and the smallest weights give the bound from below.",
-    cells=_mean_cells,
+    cells=cell_grid(
+        mean_weights,
+        {
+            # Overlaps are below 1, as the theorem needs. That delta < 1/10 is not enough for this is an erratum below.
+            "T q width threshold": (
+                *((4, 1, 3, 0.0), (3, 1, 4, 0.0), (4, 1, 4, 0.0)),
+                *((9, 2, 64, 0.4), (40, 3, 170, 0.4), (13, 3, 512, 0.2), (200, 2, 1024, 0.2)),
+            )
+        },
+    ),
     neighbours=(
         Neighbour("Jensen's inequality in the reverse direction", {"first": "jensen turned"}),
         Neighbour("the mean weight moves by at most $s (1 - q s)$ times the step of $C$", {"second": "slower"}),
@@ -123,11 +124,6 @@ def theorem_e_6_mean_weights(cells: Sequence[CellResult], first: str = "1", seco
     return holds_if(min(least.values()) >= -1e-12, numbers)
 
 
-def _runs() -> Iterator[Cell]:
-    """The times of Theorem 3.3, and a valid encoding with overlaps above 1."""
-    yield from (cell for cell in theorem_3_3.cells() if cell.experiment != "selection.stochastic_rate")
-
-
 OVERLAPS = (
     unseparated(
         "Theorem E.6",
@@ -143,7 +139,7 @@ OVERLAPS = (
     r"steps, up to logarithmic factors, $d_e$ among them, the loss is at most $\epsilon$. Here $c = \delta \sqrt{q} / "
     r"(1 - \delta)$; the paper has $\delta / (1 - 2 \delta)$ for it, which makes the first power $(2 - 2 \delta) / (1 "
     r"- 3 \delta)$.",
-    cells=_runs,
+    cells=lambda: (cell for cell in theorem_3_3.cells() if cell.experiment != "selection.stochastic_rate"),
     errata=OVERLAPS,
     neighbours=(
         Neighbour(r"for every $q$, as printed", {"every_q": True}),

@@ -17,10 +17,10 @@ from typing import Literal
 
 import numpy as np
 
+from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.ledger import CellResult, Erratum, Rank
 from separatrix.claims.selection.proof_chain import Floats
 from separatrix.errors import ArgumentError
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 
 SHOWN = "a valid encoding with overlaps above 1 keeps the loss above epsilon"
@@ -130,14 +130,10 @@ def losses(
     }
 
 
-def equal_cell(q: int = 256) -> Cell:
-    """The cell in which one encoding has the same product with all others."""
-    return losses.cell(seed=0, kind="equal", q=q, T=4 * q + 1, lean=0.0999 / math.sqrt(2 * q), width=4 * q + 1)
+equal_cells = cell_grid(losses, {}, kind="equal", q=256, T=1025, lean=0.0999 / math.sqrt(512), width=1025)
 
 
-def signs_cell() -> Cell:
-    """The cell in which all encodings are vectors of signs, at a width of 2.5 q log T / delta^2."""
-    return losses.cell(seed=0, kind="signs", q=512, T=2049, lean=0.0022, width=2**20)
+signs_cells = cell_grid(losses, {}, kind="signs", q=512, T=2049, lean=0.0022, width=2**20)
 
 
 def losses_stay_above(results: Sequence[CellResult]) -> tuple[bool, dict[str, float | str]]:

@@ -46,3 +46,32 @@ def codes(stack: Tensor, subset: Tensor) -> Tensor:
     ones = torch.ones(len(stack), len(subset), 1, dtype=stack.dtype)
     code: Tensor = (E_y @ torch.linalg.solve(E_y.mT @ E_y, ones)).squeeze(2)
     return code
+
+
+def attention(stack: Tensor, subset: Tensor, C: float) -> Tensor:
+    """Return the attention at W = C W* for one subset and each encoding of a stack, of shape (n, T)."""
+    return torch.softmax(C * (stack @ codes(stack, subset).unsqueeze(2)).squeeze(2), 1)
+
+
+def three_moments(T: int, d: int) -> Tensor:
+    """Return the 2 T d inputs, of shape (T, d), with +- sqrt(T d) at one entry and zeros elsewhere.
+
+    Their first three moments are those of the Gaussian.
+    """
+    inputs = torch.eye(T * d, dtype=torch.float64).reshape(-1, T, d) * math.sqrt(T * d)
+    return torch.cat([inputs, -inputs])
+
+
+def loss_of_the_mean(
+    stack: Tensor, subset: Tensor, X: Tensor, x_query: Tensor, W: Tensor, V: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Return the loss of equation (4) for one subset, whose outputs are means over a stack, and the attention.
+
+    The attention has the shape (n, inputs, T). It is computed through the whole model, with every block of W and V.
+    """
+    U = torch.cat([x_query.expand(len(stack), -1), codes(stack, subset)], 1) @ W.mT
+    d = len(x_query)
+    logits = torch.einsum("nd,xtd->nxt", U[:, :d], X) + torch.einsum("nw,ntw->nt", U[:, d:], stack)[:, None]
+    S = torch.softmax(logits, 2)
+    pooled = torch.cat([torch.einsum("nxt,xtd->nxd", S, X), torch.einsum("nxt,ntw->nxw", S, stack)], 2).mean(0)
+    return 0.5 * (X[:, subset].mean(1) - pooled @ V.mT).square().sum(1).mean(), S

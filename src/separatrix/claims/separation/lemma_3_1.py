@@ -10,11 +10,11 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
+from separatrix.claims.cell_grid import cell_grid, joined
 from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation.binomial import tails, total
 from separatrix.separation.extended import log10
@@ -70,20 +70,14 @@ def _interval(draw: random.Random) -> tuple[Fraction, Fraction]:
     return low, low + Fraction(draw.randrange(1, 64), 8)
 
 
-def _cells() -> Iterator[Cell]:
-    for n in (1, 2, 3, 10, 100, 2000, 10**6):
-        yield signs.cell(seed=0, n=n)
-    for n in (1, 2, 5, 8):
-        for seed in range(3):
-            for equal in (True, False):
-                yield two_points.cell(seed=seed, n=n, equal=equal)
-
-
 @claim(
     where="Lemma 3.1",
     says=r"Hoeffding's inequality says that $\Pr[\lvert X - E X \rvert \ge t] \le 2 \exp(-2 t^2 / \sum_i (b_i - "
     "a_i)^2)$ for a sum $X$ of independent variables within $[a_i, b_i]$.",
-    cells=_cells,
+    cells=joined(
+        cell_grid(signs, {"n": (1, 2, 3, 10, 100, 2000, 10**6)}),
+        cell_grid(two_points, {"n": (1, 2, 5, 8), "seed": range(3), "equal": (True, False)}),
+    ),
     neighbours=(
         Neighbour("without the factor 2", {"front": 1.0}),
         Neighbour(r"with $\exp(-2.1 t^2 / \ldots)$", {"inside": 2.1}),

@@ -8,15 +8,15 @@ enumerate all sign vectors at small n. Here delta = 0.01, and poly(n) is n.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 from typing import Any
 
 import torch
 
+from separatrix.claims.cell_grid import cell_grid, joined
 from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation import SoftmaxRegression
 from separatrix.separation.binomial import tails, total
@@ -147,12 +147,7 @@ def enumerated(n: int, seed: int) -> dict[str, float | int]:
     }
 
 
-def entry_cells() -> Iterator[Cell]:
-    for n in _LENGTHS:
-        yield entries.cell(seed=0, n=n)
-    for n in (4, 8, 13):
-        for seed in range(3):
-            yield enumerated.cell(seed=seed, n=n)
+entry_cells = joined(cell_grid(entries, {"n": _LENGTHS}), cell_grid(enumerated, {"n": (4, 8, 13), "seed": range(3)}))
 
 
 def split(cells: Sequence[CellResult]) -> tuple[list[CellResult], list[CellResult]]:

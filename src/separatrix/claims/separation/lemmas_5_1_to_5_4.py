@@ -7,14 +7,14 @@ exact.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
+from separatrix.claims.cell_grid import cell_grid, joined
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, Verdict, claim, holds_if
 from separatrix.claims.separation.lemmas_4_1_and_4_2 import LOG_10, TAU, entry_cells, split
-from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation import SoftmaxRegression, log_width
 from separatrix.separation.networks import linear_regression, softmax_regression
@@ -56,12 +56,10 @@ def at_size(n: int, seed: int) -> dict[str, float]:
     return {part: getattr(low, part) for part in _PARTS}
 
 
-def _network_cells() -> Iterator[Cell]:
-    for width in (1.0, 1.5):
-        yield networks.cell(seed=0, width=width, falls=0.0)
-    for falls in (0.3, 0.5):
-        yield networks.cell(seed=0, width=1.5, falls=falls)
-    yield at_size.cell(seed=0, n=100)
+_network_cells = joined(
+    cell_grid(networks, {"width falls": ((1.0, 0.0), (1.5, 0.0), (1.5, 0.3), (1.5, 0.5))}),
+    cell_grid(at_size, {}, n=100),
+)
 
 
 def at_tau(cells: Sequence[CellResult], falls: float = 0.0) -> list[CellResult]:
@@ -160,11 +158,7 @@ def lemma_5_4(cells: Sequence[CellResult], small_too: bool = False, falls: float
 @claim(
     where="Lemma 5.2",
     says=r"On every data set of $\mathcal{D}_1$, $F_{\text{exp}} > 0$ with probability $1 - \delta / \text{poly}(n)$.",
-    cells=lambda: (
-        *_network_cells(),
-        *(networks.cell(seed=0, width=width, falls=0.0) for width in (1.43, 1.45)),
-        *entry_cells(),
-    ),
+    cells=joined(_network_cells, cell_grid(networks, {"width": (1.43, 1.45)}, falls=0.0), entry_cells),
     figures=("regression_failures",),
     errata=(
         Erratum(

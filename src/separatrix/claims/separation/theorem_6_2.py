@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
+from separatrix.claims.cell_grid import joined
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
 from separatrix.claims.separation.growth import FIXED, cells, paths_finding
 from separatrix.claims.separation.network_theorems import (
@@ -25,15 +26,9 @@ from separatrix.claims.separation.network_theorems import (
     silence_with_growing_a1,
     too_few,
 )
-from separatrix.lab.cell import Cell
 from separatrix.separation.paths import PATHS, rare_from
 
 _WIDER_IN_D_9 = "F_exp = 0 on D0 along d = n^0.03, which Theorem D.9 excludes"
-
-
-def _cells() -> Iterator[Cell]:
-    yield from network_cells("ones", widths=(ENOUGH, JUST_TOO_FEW, PRINTED, ONE_VECTOR))()
-    yield from growing_a1_cells()
 
 
 @claim(
@@ -41,7 +36,7 @@ def _cells() -> Iterator[Cell]:
     says=r"With $Q K^\top = \mathbf{1}$, $d \in [\omega(n^{0.02}), n]$ and $a_1 = O(1)$, with probability "
     r"$1 - \delta / \text{poly}(n)$, the networks have $F_{\text{exp}} > 0$ and $F_{\text{lin}} = 0$ on "
     r"$\mathcal{D}_1$, and $F_{\text{exp}} = F_{\text{lin}} = 0$ on $\mathcal{D}_0$.",
-    cells=_cells,
+    cells=joined(network_cells("ones", widths=(ENOUGH, JUST_TOO_FEW, PRINTED, ONE_VECTOR)), growing_a1_cells),
     errata=(
         Erratum(
             printed=r"On $\mathcal{D}_1$: $F_{\text{exp}} > 0$, $F_{\text{exp}} = 0$. On $\mathcal{D}_0$: "

@@ -12,7 +12,8 @@ from plotly.subplots import make_subplots  # type: ignore[import-untyped]
 from separatrix.attention.weights.pair_map import PairMap
 from separatrix.attention.weights.png import scale_of
 from separatrix.explorer.comparison import comparison
-from separatrix.report.theme import BLUE, SCALE, THEME, Drawing, Value
+from separatrix.report.tables import columns_from
+from separatrix.report.theme import BLUE, SCALE, THEME, Drawing
 
 HEIGHT = 680
 
@@ -85,12 +86,8 @@ def draw_weights(pair_map: PairMap, name: str) -> Drawing:
     ):
         most = max(sums)
         axis(tickvals=[most], ticktext=[f"{most:.2g}"], tickangle=0, range=[0, 1.05 * most or 1.0], **place)
-    columns_of: dict[str, list[Value]] = {"first": [], "second": [], "weight": []}
-    for row, line in zip(y, cells, strict=True):
-        for column, weight in zip(x, line, strict=True):
-            for label, value in zip(columns_of, (row, column, weight), strict=True):
-                columns_of[label].append(value)
-    return Drawing(figure, caption(pair_map, name), columns_of)
+    table = [(row, column, cells[i][j]) for i, row in enumerate(y) for j, column in enumerate(x)]
+    return Drawing(figure, caption(pair_map, name), columns_from(("first", "second", "weight"), table))
 
 
 def _middles(count: int, step: int) -> list[float]:

@@ -22,7 +22,8 @@ from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, highest_
 from separatrix.explorer.compute.plan_table import PlanSettings
 from separatrix.hardness.exponents import border
 from separatrix.report.charts import curve
-from separatrix.report.theme import GREY, SCALE, THEME, Drawing
+from separatrix.report.tables import columns_from
+from separatrix.report.theme import GREY, SCALE, THEME, Drawing, Value
 
 LENGTHS = range(4, 41)
 """The values of log2 n."""
@@ -113,17 +114,14 @@ def phase(settings: Sequence[PlanSettings]) -> Drawing:
         coloraxis={"colorscale": SCALE, "colorbar": _COLOUR_BAR},
         legend={"yref": "container", "y": 0.02, "yanchor": "bottom"},
     )
-    columns: dict[str, list[int | float | str | None]] = {"order": [], "d": [], "tolerance": [], "n": [], "B": []}
-    columns["log10_flops"] = []
+    table: list[tuple[Value, ...]] = []
     for column, kind in enumerate(kinds, start=1):
         panel = diagram(*kind)
         for trace in _panel(panel, kind[0], column == 1):
             drawn.add_trace(trace, row=1, col=column)
         drawn.update_xaxes(title_text="B", range=[0, panel.bounds[-1]], row=1, col=column)
         for log2_n, row in zip(LENGTHS, panel.flops, strict=True):
-            for bound, flops in zip(panel.bounds, row, strict=True):
-                for name, value in zip(columns, (*kind, 2**log2_n, bound, flops), strict=True):
-                    columns[name].append(value)
+            table += [(*kind, 2**log2_n, bound, flops) for bound, flops in zip(panel.bounds, row, strict=True)]
     drawn.update_yaxes(range=[LENGTHS[0], LENGTHS[-1]])
     drawn.update_yaxes(title_text="log<sub>2</sub> n", col=1)
     sentences = []
@@ -136,7 +134,8 @@ def phase(settings: Sequence[PlanSettings]) -> Drawing:
         r"is near-linear attention. The dotted line is $B = (\ln n)^{1/k}$, the order of growth that the theorems "
         "name for the border."
     )
-    return Drawing(drawn, " ".join(sentences), columns)
+    names = ("order", "d", "tolerance", "n", "B", "log10_flops")
+    return Drawing(drawn, " ".join(sentences), columns_from(names, table))
 
 
 def _panel(panel: Diagram, order: int, named: bool) -> list[go.Scatter | go.Heatmap]:

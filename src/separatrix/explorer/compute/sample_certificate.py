@@ -65,8 +65,8 @@ def sampled(sizes: PlanSettings) -> Sample:
         finest = max(FINEST[0], FINEST[1] * math.exp(sizes.radius))
         if sizes.tolerance < finest:
             raise SeparatrixError(
-                f"No sample was run: below a tolerance of {finest:.1g} the rounding of float64 may be more than is "
-                "allowed, and to find that out takes seconds. sx.certified_attention does it, and says so."
+                f"No sample was run: below a tolerance of {finest:.1g} the rounding error of float64 may exceed "
+                "the tolerance, and checking this takes seconds. sx.certified_attention checks it."
             )
         shape = Shape(1, n, (n,) * (sizes.order - 1), sizes.d, sizes.d)
         cost = polynomial_cost(shape, plan.rank, True)

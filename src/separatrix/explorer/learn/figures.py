@@ -9,9 +9,10 @@ import numpy as np
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 from plotly.subplots import make_subplots  # type: ignore[import-untyped]
 
-from separatrix.explorer.learn.dynamics import LONGEST, Descended, DynamicsCurve, Floats
+from separatrix.explorer.learn.dynamics import LONGEST, Descended, Floats
 from separatrix.explorer.learn.training_runs import TrainingRun
 from separatrix.report.charts import curve
+from separatrix.report.tables import columns_from
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, THEME, Drawing, Value, figure
 
 _PANELS = ("loss", "alpha", "C")
@@ -25,20 +26,18 @@ def dynamics(runs: Sequence[Descended]) -> Drawing:
     drawn.update_layout(template=THEME, height=720, legend={"y": -0.13})
     drawn.update_xaxes(type="log", exponentformat="power", dtick=1)
     drawn.update_xaxes(title_text="steps", row=3, col=1)
-    columns: dict[str, list[Value]] = {name: [] for name in ("setting", "what", "steps", *_PANELS)}
+    table: list[tuple[Value, ...]] = []
     for letter, colour, run in zip("AB", (BLUE, ORANGE), runs, strict=False):
         prefix = "" if len(runs) == 1 else f"{letter}: "
         for kind, line, dash in (("recursion", run.run, "solid"), ("law", run.law, "dot")):
             if not len(line.step):
                 continue
-            _keep(columns, letter, kind, line)
-            for row, name in enumerate(_PANELS, start=1):
-                look = {"mode": "lines", "dash": dash, "showlegend": row == 1, "legendgroup": f"{letter}{kind}"}
-                drawn.add_trace(
-                    curve(prefix + kind, line.step.tolist(), getattr(line, name).tolist(), colour, **look),
-                    row=row,
-                    col=1,
-                )
+            numbers = (values.tolist() for values in (line.step, line.loss, line.alpha, line.C))
+            table += [(letter, kind, *row) for row in zip(*numbers, strict=True)]
+            for panel, name in enumerate(_PANELS, start=1):
+                look = {"mode": "lines", "dash": dash, "showlegend": panel == 1, "legendgroup": f"{letter}{kind}"}
+                trace = curve(prefix + kind, line.step.tolist(), getattr(line, name).tolist(), colour, **look)
+                drawn.add_trace(trace, row=panel, col=1)
         step, allowed = (values.tolist() for values in run.bound)
         limit = curve(f"{prefix}bound of Theorem 3.1", step, allowed, colour, mode="lines", dash="dash")
         drawn.add_trace(limit, row=1, col=1)
@@ -50,15 +49,7 @@ def dynamics(runs: Sequence[Descended]) -> Drawing:
     drawn.update_yaxes(title_text="\N{GREEK SMALL LETTER ALPHA}", row=2, col=1)
     drawn.update_yaxes(title_text="C", row=3, col=1)
     text = " ".join(_said(letter, run, len(runs)) for letter, run in zip("AB", runs, strict=False))
-    return Drawing(drawn, text, columns)
-
-
-def _keep(columns: dict[str, list[Value]], letter: str, kind: str, line: DynamicsCurve) -> None:
-    for at in range(len(line.step)):
-        numbers = (float(values[at]) for values in (line.step, line.loss, line.alpha, line.C))
-        row: tuple[Value, ...] = (letter, kind, *numbers)
-        for column, value in zip(columns.values(), row, strict=True):
-            column.append(value)
+    return Drawing(drawn, text, columns_from(("setting", "what", "steps", *_PANELS), table))
 
 
 def _said(letter: str, descended: Descended, settings: int) -> str:
@@ -156,7 +147,7 @@ def weights(step: int, W: Floats, V: Floats, name: str) -> Drawing:
         margin={"t": 20},
     )
     drawn.update_yaxes(autorange="reversed")
-    columns: dict[str, list[Value]] = {column: [] for column in ("step", "matrix", "row", "column", "value")}
+    table: list[tuple[Value, ...]] = []
     for label, matrix, axis, top, share in (("W", W, "y", 1.0, 0.64), ("V", V, "y2", 0.28, 0.28)):
         limit = float(np.abs(matrix).max()) or 1.0
         drawn.add_trace(
@@ -170,9 +161,7 @@ def weights(step: int, W: Floats, V: Floats, name: str) -> Drawing:
                 hovertemplate=label + "[%{y}, %{x}] = %{z:.3f}<extra></extra>",
             )
         )
-        for i, j in np.ndindex(matrix.shape):
-            for column, value in zip(columns.values(), (step, label, i, j, round(float(matrix[i, j]), 5)), strict=True):
-                column.append(value)
+        table += [(step, label, i, j, round(float(matrix[i, j]), 5)) for i, j in np.ndindex(matrix.shape)]
     d = V.shape[0]
     diagonal = float(np.diagonal(W[d:, d:]).mean())
     rest = W[d:, d:][~np.eye(W.shape[0] - d, dtype=bool)]
@@ -180,4 +169,4 @@ def weights(step: int, W: Floats, V: Floats, name: str) -> Drawing:
         f"W and V of {name} after {step:,} steps: the diagonal of W's block of encodings is {diagonal:.3g} on average, "
         f"and the other entries of the block are {float(np.sqrt((rest**2).mean())) if rest.size else 0.0:.2g}."
     )
-    return Drawing(drawn, text, columns)
+    return Drawing(drawn, text, columns_from(("step", "matrix", "row", "column", "value"), table))

@@ -14,6 +14,7 @@ from separatrix.explorer.maps import HEIGHT, along_field
 from separatrix.explorer.separate.fields import FIELDS, mechanism_named
 from separatrix.explorer.separate.probabilities import LABELS, called, make
 from separatrix.report.charts import curve
+from separatrix.report.tables import columns_from
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, Drawing, Value, figure
 from separatrix.separation.hypotheses import broken
 from separatrix.separation.results import PARTS, Probabilities
@@ -168,8 +169,7 @@ def rows(values: Mapping[str, Any], query: Query) -> Drawing:
         f"on D₀ with {name}, and {given['D₁', 'linear']} and {given['D₀', 'linear']} with linear attention."
     )
     table = [(row.data, row.mechanism, kind, row.shares[kind]) for row in rows for kind in kinds]
-    columns = dict(zip(("data", "mechanism", "keys", "share"), map(list, zip(*table, strict=True)), strict=True))
-    return Drawing(drawn, text, columns)
+    return Drawing(drawn, text, columns_from(("data", "mechanism", "keys", "share"), table))
 
 
 @dataclass(frozen=True)

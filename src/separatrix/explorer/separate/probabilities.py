@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -87,9 +87,12 @@ def look(values: Mapping[str, Any]) -> View:
         return View(setting, mechanism, softmax, setting.log10_failure(), broken)
     from separatrix.separation.outcomes import outcome  # imports torch, which softmax does not need
 
-    other = outcome(setting, mechanism_named(mechanism))
-    both = Probabilities(
-        other.fires_on_d1, softmax.lin_silent_on_d1, other.silent_on_d0, softmax.lin_silent_on_d0, other.success
+    replaced = outcome(setting, mechanism_named(mechanism))
+    both = replace(
+        softmax,
+        exp_fires_on_d1=replaced.fires_on_d1,
+        exp_silent_on_d0=replaced.silent_on_d0,
+        success=replaced.success,
     )
     return View(setting, mechanism, both, None, broken)
 

@@ -17,12 +17,13 @@ r"""The coordinates in which scores are expanded: transformations that do not ch
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.device_reads import numbers, truth
-from separatrix.attention.bounds import SLACK, InputBounds
+from separatrix.attention.bounds import SLACK, InputBounds, product_without
 from separatrix.attention.call import Call
 from separatrix.errors import SeparatrixError
 
@@ -61,12 +62,12 @@ class Frame:
     dtype: torch.dtype
     basis: Basis | None = None
 
-    @property
+    @cached_property
     def width(self) -> int:
         """d', the number of coordinates."""
         return self.largest[0].shape[-1]
 
-    @property
+    @cached_property
     def only_scales(self) -> bool:
         """Whether coordinates are entries times factors: all are kept, none is shifted, none is in another basis."""
         return self.basis is None and self.shift is None and len(self.kept) == self.dimension
@@ -107,13 +108,10 @@ def reaches(frame: Frame) -> list[Tensor]:
     """The largest derivative of a score by an entry of the query (first) and of each key set, (H,) each."""
     bounds = []
     for m in range(len(frame.largest)):
-        others = torch.ones_like(frame.largest[0])
-        for other, largest in enumerate(frame.largest):
-            if other != m:
-                others = others * largest
+        product = product_without(m, frame.largest)
         if frame.basis is not None:
-            others = (frame.basis.matrix(m).abs() * others.unsqueeze(-1)).sum(1)
-        by_entry = frame.factors[m] * others * (1.0 if m else abs(frame.scale))
+            product = (frame.basis.matrix(m).abs() * product.unsqueeze(-1)).sum(1)
+        by_entry = frame.factors[m] * product * (1.0 if m else abs(frame.scale))
         most = by_entry.amax(1) if by_entry.shape[1] else by_entry.sum(1)
         bounds.append(most * SLACK * (1 + (len(frame.largest) + 4) * torch.finfo(frame.dtype).eps))
     return bounds

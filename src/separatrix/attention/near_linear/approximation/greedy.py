@@ -55,24 +55,24 @@ def greedy_alphas(amplitudes: Sequence[float], rank: int) -> Array:
             known.append(known[-1] + min(0.0, math.log(b[order[c]] / len(known))))
         return known[power]
 
-    found: list[tuple[tuple[int, int], ...]] = [()]
+    chosen: list[tuple[tuple[int, int], ...]] = [()]
     Node = tuple[float, int, tuple[tuple[int, int], ...], float, tuple[tuple[int, int], ...], int, int]
 
     def node(before: float, rest: tuple[tuple[int, int], ...], c: int, power: int, degree: int) -> Node:
         return -(before + fall(c, power)), degree, (*rest, (c, power)), before, rest, c, power
 
     heap = [node(0.0, (), 0, 1, 1)] if len(order) else []
-    while heap and len(found) < rank:
+    while heap and len(chosen) < rank:
         weight, degree, alpha, before, rest, c, power = heapq.heappop(heap)
-        found.append(alpha)
+        chosen.append(alpha)
         heapq.heappush(heap, node(before, rest, c, power + 1, degree + 1))
         if c + 1 < len(order):
             heapq.heappush(heap, node(-weight, alpha, c + 1, 1, degree + 1))
             if power == 1:
                 heapq.heappush(heap, node(before, rest, c + 1, 1, degree))
-    alphas = np.zeros((len(found), len(b)), dtype=np.int64)
-    rows = np.repeat(np.arange(len(found)), [len(alpha) for alpha in found])
-    pairs = np.array(list(itertools.chain.from_iterable(found)), dtype=np.int64).reshape(-1, 2)
+    alphas = np.zeros((len(chosen), len(b)), dtype=np.int64)
+    rows = np.repeat(np.arange(len(chosen)), [len(alpha) for alpha in chosen])
+    pairs = np.array(list(itertools.chain.from_iterable(chosen)), dtype=np.int64).reshape(-1, 2)
     alphas[rows, order[pairs[:, 0]]] = pairs[:, 1]
     return alphas
 

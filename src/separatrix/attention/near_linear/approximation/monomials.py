@@ -53,11 +53,11 @@ class IndexSet:
     last: Array
     parents: Array
 
-    @property
+    @cached_property
     def rank(self) -> int:
         return len(self.alphas)
 
-    @property
+    @cached_property
     def degree(self) -> int:
         return len(self.levels) - 1
 
@@ -128,12 +128,12 @@ def total_degree(d: int, degree: int) -> IndexSet:
     ends = [1] * d
     for _ in range(degree):
         above = levels[-1][0]
-        made = [level[:end].copy() for end in ends]
-        for coordinate, child in enumerate(made):
+        children = [level[:end].copy() for end in ends]
+        for coordinate, child in enumerate(children):
             child[:, coordinate] += 1
             last.append(np.full(len(child), coordinate))
             parents.append(np.arange(above, above + len(child)))
-        level = np.concatenate([level[:0], *made])
+        level = np.concatenate([level[:0], *children])
         ends = np.cumsum(ends).tolist()
         rows.append(level)
         levels.append((levels[-1][1], levels[-1][1] + len(level)))

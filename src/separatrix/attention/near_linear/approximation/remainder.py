@@ -28,14 +28,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 from numpy.polynomial.chebyshev import cheb2poly
 
-from separatrix.attention.arithmetic.device_reads import number
+from separatrix.attention.arithmetic.device_reads import largest_number
 from separatrix.attention.near_linear.approximation.minimax import minimax
 from separatrix.attention.near_linear.cost import LARGEST_DEGREE
 
@@ -70,7 +70,7 @@ class Polynomial:
             return None
         return self.relative / (1 + math.sqrt(1 - self.relative**2)) * (1 + _ROUNDING)
 
-    @property
+    @cached_property
     def degree(self) -> int:
         return len(self.coefficients) - 1
 
@@ -123,8 +123,7 @@ def taylor_factor(degree: int, moment: int, radii: Tensor) -> Tensor:
     def one_plus(total: Tensor, share: float) -> Tensor:
         return ones.addcmul(total, radii, value=share)
 
-    largest = number(radii.max()) if radii.numel() else 0.0
-    return _tail(degree, moment, radii, largest, radii.new_full(radii.shape, 2.0), one_plus)
+    return _tail(degree, moment, radii, largest_number(radii), radii.new_full(radii.shape, 2.0), one_plus)
 
 
 def taylor_factor_of_number(degree: int, moment: int, radius: float) -> float:
@@ -159,6 +158,7 @@ def _tail(
     return total
 
 
+@cache
 def taylor(degree: int, beyond: bool = False) -> Polynomial:
     """The Taylor polynomial, with the largest even moment it has; if `beyond`, the power after an odd degree.
 

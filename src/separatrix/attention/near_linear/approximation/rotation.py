@@ -116,8 +116,8 @@ def _defect(B_q: Tensor, B_k: Tensor) -> Tensor:
     d = B_q.shape[2]
     size = torch.linalg.matrix_norm(B_q) * torch.linalg.matrix_norm(B_k)
     defect = torch.linalg.matrix_norm(B_q.mT @ B_k - torch.eye(d, dtype=torch.float64, device=B_q.device))
-    found: Tensor = defect + (3 * d + 16) * 2.0**-53 * size
-    return found
+    bound: Tensor = defect + (3 * d + 16) * 2.0**-53 * size
+    return bound
 
 
 def _parts(call: Call, frame: Frame, m: int) -> Iterator[Tensor]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
+from separatrix.attention.near_linear.cost import CHUNK_TOKENS
 from separatrix.attention.near_linear.expansion import Expansion
 from separatrix.attention.near_linear.triton.launch import takes
 from separatrix.attention.near_linear.triton.products import add, gradient, sums
@@ -13,9 +13,9 @@ from separatrix.attention.near_linear.triton.stream import TritonStream as strea
 
 __all__ = [
     "NAME",
+    "TOKENS_OF_A_LANE",
     "add",
     "gradient",
-    "lane_tokens",
     "one_pass",
     "scan",
     "scan_backward",
@@ -27,10 +27,7 @@ __all__ = [
     "takes",
 ]
 NAME = "triton"
-
-
-def lane_tokens(chunk: int, dtype: torch.dtype) -> int:
-    return chunk
+TOKENS_OF_A_LANE = CHUNK_TOKENS
 
 
 def one_pass(expansion: Expansion, x: Tensor, m: int, values: Tensor) -> None:

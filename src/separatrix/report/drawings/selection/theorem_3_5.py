@@ -5,7 +5,7 @@ from __future__ import annotations
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 
 from separatrix.report.charts import curve, drawing
-from separatrix.report.tables import Results, rows_of
+from separatrix.report.tables import Results, columns_from, rows_of
 from separatrix.report.theme import BLUE, GREY, RED, Drawing, Value, figure
 
 
@@ -51,4 +51,4 @@ def fully_connected_widths(results: Results) -> Drawing:
         table.append((f"trained net {label}", row["widths"][0], row["squared_error"], row["parameters"]))
     table.append(("transformer", transformer["width"], transformer["squared_error"], transformer["parameters"]))
     names = ("what", "first width", "squared error", "parameters")
-    return Drawing(drawn, text, {name: column for name, column in zip(names, zip(*table, strict=True), strict=True)})
+    return Drawing(drawn, text, columns_from(names, table))

@@ -1,0 +1,137 @@
+// The processor's instructions for bfloat16: rounding, dot products of pairs, and products of tiles.
+//
+// With SEPARATRIX_EMULATED they are the vendors' pseudo-code in plain loops (tests/emulated.hpp), so that the kernels can be
+// tested on any processor.
+//
+// By that pseudo-code both dot products and products of tiles round to nearest whatever the state of the processor, take
+// subnormal operands for 0 and write 0 for subnormal results. The kernels rely on no more than that each term of a sum of n
+// products is rounded at most n times on its way into it, in any order. In a product of tiles a term is rounded at most 15
+// times with the products before and after it that are even (or odd) as it is, once where both sums meet, and once for
+// each further 32 products: fewer than there are.
+#pragma once
+
+#include "memory.hpp"
+#include "stored.hpp"
+#include "vectors.hpp"
+
+#if defined(SEPARATRIX_EMULATED)
+#include "tests/emulated.hpp"
+#endif
+
+#if SEPARATRIX_BYTES == 64 && (defined(__AVX512BF16__) || defined(SEPARATRIX_EMULATED))
+#define SEPARATRIX_HAS_BFLOAT16
+#endif
+#if SEPARATRIX_BYTES == 64 && (defined(__AMX_BF16__) || defined(SEPARATRIX_EMULATED_TILES))
+#define SEPARATRIX_HAS_TILES
+#endif
+
+namespace separatrix {
+namespace SEPARATRIX_ARCH {
+
+#ifdef SEPARATRIX_HAS_BFLOAT16
+constexpr bool HAS_BFLOAT16 = true;
+
+// Numbers of bfloat16, two to a lane.
+typedef std::uint16_t Halves __attribute__((vector_size(SEPARATRIX_BYTES)));
+
+#if defined(SEPARATRIX_EMULATED)
+inline Halves narrowed(Floats low, Floats high) {
+    Halves to;
+    for (Index i = 0; i < WIDTH<float>; ++i)
+        to[i] = fuzz::to_bfloat16(low[i]), to[i + WIDTH<float>] = fuzz::to_bfloat16(high[i]);
+    return to;
+}
+
+inline Floats add_dots(Floats sum, Halves a, Halves b) {
+    for (Index i = 0; i < WIDTH<float>; ++i)
+        sum[i] = fuzz::dot_of_pairs(sum[i], {a[2 * i], a[2 * i + 1]}, {b[2 * i], b[2 * i + 1]});
+    return sum;
+}
+#else
+// The numbers of two vectors rounded to bfloat16, to the nearest and to the even one of two, subnormal numbers to 0.
+inline Halves narrowed(Floats low, Floats high) { return (Halves)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low); }
+
+// sum + the products of both numbers of each lane.
+inline Floats add_dots(Floats sum, Halves a, Halves b) {
+    return (Floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
+}
+#endif
+#else
+constexpr bool HAS_BFLOAT16 = false;
+#endif
+
+// A tile has 16 rows of 64 bytes, and a processor has eight of them. Of a product C + A B of tiles, C and A lie in rows, C in
+// float, A in bfloat16, and row k of B has rows 2k and 2k + 1 of the matrix, in pairs.
+constexpr int TILE_ROWS = 16;
+constexpr Index TILE_DEPTH = 32;
+
+#ifdef SEPARATRIX_HAS_TILES
+constexpr bool HAS_TILES = true;
+
+// The operand of ldtilecfg. All zeros release the tiles.
+struct alignas(64) TileConfiguration {
+    std::uint8_t palette = 0, start_row = 0, reserved[14] = {};
+    std::uint16_t row_bytes[16] = {};
+    std::uint8_t rows[16] = {};
+};
+
+#if defined(SEPARATRIX_EMULATED)
+static thread_local fuzz::EmulatedTiles emulated_tiles;
+
+inline void load_configuration(const TileConfiguration& from) { emulated_tiles.configure(&from); }
+inline void store_configuration(TileConfiguration& to) { emulated_tiles.store_configuration(&to); }
+template <int TILE> inline void zero_tile() { emulated_tiles.zero(TILE); }
+template <int TILE> inline void load_tile(const void* from, Index stride) { emulated_tiles.load(TILE, from, stride); }
+template <int TILE> inline void store_tile(void* to, Index stride) { emulated_tiles.store(TILE, to, stride); }
+template <int SUM, int A, int B> inline void add_tile_products() { emulated_tiles.add_products(SUM, A, B); }
+#else
+inline void load_configuration(const TileConfiguration& from) { asm volatile("ldtilecfg %0" : : "m"(from)); }
+inline void store_configuration(TileConfiguration& to) { asm volatile("sttilecfg %0" : "=m"(to)); }
+template <int TILE> inline void zero_tile() { asm volatile("tilezero %%tmm%c0" : : "i"(TILE)); }
+// Rows are `stride` bytes apart.
+template <int TILE> inline void load_tile(const void* from, Index stride) {
+    asm volatile("tileloadd (%1,%2,1), %%tmm%c0" : : "i"(TILE), "r"(from), "r"(stride) : "memory");
+}
+template <int TILE> inline void store_tile(void* to, Index stride) {
+    asm volatile("tilestored %%tmm%c0, (%1,%2,1)" : : "i"(TILE), "r"(to), "r"(stride) : "memory");
+}
+template <int SUM, int A, int B> inline void add_tile_products() {
+    asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "i"(SUM), "i"(A), "i"(B));
+}
+#endif
+
+// Configure the tiles of this thread; a signal handler may have configured them in another way.
+inline void configure_tiles() {
+    TileConfiguration whole;
+    whole.palette = 1;
+    for (int tile = 0; tile < 8; ++tile) whole.row_bytes[tile] = 64, whole.rows[tile] = TILE_ROWS;
+    load_configuration(whole);
+}
+
+// Configured tiles while it lives, if they are wanted, and afterwards what there was: the thread is PyTorch's, too.
+class ConfiguredTiles {
+public:
+    explicit ConfiguredTiles(bool wanted) : wanted_(wanted) {
+        if (!wanted) return;
+        store_configuration(before_);
+        configure_tiles();
+    }
+    ~ConfiguredTiles() {
+        if (wanted_) load_configuration(before_);
+    }
+
+private:
+    const bool wanted_;
+    TileConfiguration before_;
+};
+#else
+constexpr bool HAS_TILES = false;
+
+inline void configure_tiles() {}
+struct ConfiguredTiles {
+    explicit ConfiguredTiles(bool) {}
+};
+#endif
+
+}  // namespace SEPARATRIX_ARCH
+}  // namespace separatrix

@@ -51,11 +51,11 @@ class _Chunk:
 def _chunk(call: Call, expansion: Expansion, start: int, stop: int) -> _Chunk:
     """Queries [start, stop), and the keys and values at their positions; zero where there is none to attend."""
     query, keys, values, masks = _rows(call, start, stop)
-    offset, squares = call.positions.offset, expansion.squares or [None] * len(keys)
-    squares = [None if u is None else _local(u, start + offset, stop + offset) for u in squares]
+    offset, squares = call.positions.offset, expansion.squares or (None,) * len(keys)
+    here = [None if u is None else _local(u, start + offset, stop + offset) for u in squares]
     of = expansion.frame.coordinates
     x = [of(key, m + 1, masks[m]).to(torch.float64) for m, key in enumerate(keys)]
-    W = [with_ones(value, mask, torch.float64, u) for value, mask, u in zip(values, masks, squares, strict=True)]
+    W = [with_ones(value, mask, torch.float64, u) for value, mask, u in zip(values, masks, here, strict=True)]
     return _Chunk(of(query, 0).to(torch.float64), x, W, masks)
 
 

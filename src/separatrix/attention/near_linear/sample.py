@@ -132,7 +132,7 @@ class SamplePart:
         """The mean square of the largest column over the mean of the largest squares, (H, 1)."""
         if self._share is None:
             squares = product_of([away.squares(value, m, columns) for m, value in enumerate(self._values)])
-            self._share = (squares.mean(1).amax(-1) / squares.amax(-1).mean(-1)).unsqueeze(1)
+            self._share = squares.mean(1).amax(-1, keepdim=True) / self._squares(away).mean(-1)
         return self._share
 
     def output(self) -> Tensor:

@@ -298,6 +298,7 @@ def rows() -> list[Row]:
         causal_backward(256, 64, 4),
         *memory(1024, 64),
         *forward(4, 128, 16),
+        order_two(64, 16, 4),
         *(order_two(n, 64, heads) for n, heads in ((64, 4), (256, 1), (256, 4), (1024, 4))),
         *(order_two(n, 64, 4, is_causal=True) for n in (64, 1024)),
     ]

@@ -5,9 +5,7 @@
 //
 // By that pseudo-code both dot products and products of tiles round to nearest whatever the state of the processor, take
 // subnormal operands for 0 and write 0 for subnormal results. The kernels rely on no more than that each term of a sum of n
-// products is rounded at most n times on its way into it, in any order. In a product of tiles a term is rounded at most 15
-// times with the products before and after it that are even (or odd) as it is, once where both sums meet, and once for
-// each further 32 products: fewer than there are.
+// products is rounded at most n times on its way into it, in any order: see docs/derivations/exact-attention.md.
 #pragma once
 
 #include "memory.hpp"

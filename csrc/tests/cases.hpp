@@ -99,7 +99,9 @@ template <class T> struct Case {
     explicit Case(Random& random) {
         draw_shape(random);
         half = call.type;
-        if (sizeof(T) == 4 && random.chance(0.5)) half = random.chance(0.5) ? SEPARATRIX_FLOAT16 : SEPARATRIX_BFLOAT16;
+        const bool narrow = sizeof(T) == 4 && random.chance(0.25);
+        if (narrow) draw_narrow_shape(random), half = SEPARATRIX_BFLOAT16;
+        else if (sizeof(T) == 4 && random.chance(0.5)) half = random.chance(0.5) ? SEPARATRIX_FLOAT16 : SEPARATRIX_BFLOAT16;
         draw_positions(random);
         query = numbers(random, call.heads, call.query_length, call.d);
         for (Index h = 0; h < call.heads; ++h)  // a query with large scores beside one with small ones
@@ -110,7 +112,7 @@ template <class T> struct Case {
         for (Index m = 0; m < call.sets; ++m) draw_set(random, m);
         // Scores of about this size: small, of sums that need no peak, at the border of those, and beyond.
         const double sizes[] = {0.1, 3, 40, 250};
-        const double size = sizes[random.whole(0, 3)] * (sizeof(T) == 8 ? 4 : 1);
+        const double size = sizes[random.whole(0, narrow && random.chance(0.8) ? 1 : 3)] * (sizeof(T) == 8 ? 4 : 1);
         call.scale = (random.chance(0.2) ? -size : size) * std::pow(2.0, double(call.sets + 1)) / double(call.d);
         call.query = query.address();
         grad_out = numbers(random, call.heads, call.query_length, call.d_v);
@@ -173,6 +175,14 @@ private:
         }
         if (random.chance(0.02)) call.lengths[random.whole(0, call.sets - 1)] = 0;
         if (random.chance(0.01)) call.query_length = 0;
+    }
+
+    // A call for products of bfloat16: prefixes for more than one tile, and panels of inner keys.
+    void draw_narrow_shape(Random& random) {
+        call.sets = random.whole(2, 3);
+        call.query_length = random.whole(1, 5);
+        for (Index m = 0; m < call.sets; ++m) call.lengths[m] = random.whole(1, call.sets == 2 ? 40 : 6);
+        call.lengths[random.whole(0, call.sets - 1)] = random.whole(33, 300);
     }
 
     double tuples() const {

@@ -34,8 +34,9 @@ def gallery(paper: str) -> str:
         code = f"../src/separatrix/{file}"
         caption = plain(" ".join((inspect.getdoc(FIGURES[name]) or name).split("\n\n")[0].split()).removesuffix("."))
         has_thumbnail = (THUMBNAILS / f"{name}.svg").exists()
-        picture = f"![{caption}](_static/gallery/{name}.svg)" if has_thumbnail else caption
-        items.append(f"- [{picture}]({code})\n\n  {caption} (`{claim.id}`, [code]({code}))\n")
+        thumbnail = f"[![{caption}](_static/gallery/{name}.svg)]({code})"
+        picture = thumbnail if has_thumbnail else "*Drawn by the full profile.*"
+        items.append(f"- {picture}\n\n  {caption} (`{claim.id}`, [code]({code}))\n")
     return "\n".join(['<div class="gallery">', "", *items, "</div>"])
 
 

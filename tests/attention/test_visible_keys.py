@@ -126,6 +126,26 @@ def test_sinks_cost_the_tuples_that_are_attended():
     assert flops(is_causal=True, prefix=64) <= 1.05 * (flops(is_causal=True) + all_pairs * 64**2)
 
 
+@pytest.mark.parametrize("order", [3, 4])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # dynamo's own
+def test_distinct_tuples_are_compiled_in_one_graph(order):
+    """Also for queries that are computed one by one, of which there are some and not all at order 3."""
+    query, keys, values = inputs(order)
+
+    def run(*tensors: Tensor) -> Tensor:
+        options = {"distinct": True, "scale": 2.0, "is_causal": True, "key_masks": MASK}
+        out, lse = sx.tensor_attention(tensors[0], tensors[1:order], tensors[order:], return_lse=True, **options)
+        return out.sin().sum() + lse[..., order:].sum()
+
+    leaves = [x.requires_grad_() for x in (query, *keys, *values)]
+    torch._dynamo.reset()
+    compiled = torch.compile(run, backend="aot_eager", fullgraph=True)
+    results = [(total, *torch.autograd.grad(total, leaves)) for total in (run(*leaves), compiled(*leaves))]
+    torch.testing.assert_close(*results, rtol=0, atol=1e-12)
+    functional = torch.compile(torch.func.grad(run), backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(functional(*leaves).detach(), results[0][1], rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("places", [CAUSAL[0], CAUSAL[4], CAUSAL[9], {"lookahead": 2, "windows": 3}])
 def test_packed_sequences_restart_positions(places):
     query, keys, values = inputs(3)

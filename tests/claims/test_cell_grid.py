@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from separatrix.claims.cell_grid import cell_grid
+from separatrix.claims.cell_grid import cell_grid, joined
 from separatrix.errors import ArgumentError
 from separatrix.lab.registry import experiment
 
@@ -30,6 +30,12 @@ def test_fixed_parameters_and_the_seed_are_shared() -> None:
     assert list(cell_grid(volume, {"n": (1, 2)}, seed=7, d=3, scale=1.0)()) == [
         volume.cell(seed=7, n=n, d=3, scale=1.0) for n in (1, 2)
     ]
+
+
+def test_joined_grids_follow_each_other() -> None:
+    grids = [cell_grid(volume, {"n": (1, 2)}, d=d, scale=1.0) for d in (5, 4)]
+    both = joined(*grids)
+    assert list(both()) == list(both()) == [*grids[0](), *grids[1]()]
 
 
 def test_a_point_of_another_length_than_its_axis_is_an_error() -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from separatrix.errors import ArgumentError
-from separatrix.hardness.cheating_merlin import admissible_words, agreement, best_cheat, every_cheat
+from separatrix.hardness.cheating_merlin import admissible_words, agreement, best_cheat
 from separatrix.hardness.maxip import gap_maxip
 from separatrix.hardness.orthogonal_vectors import OrthogonalVectors, inner_products
 from separatrix.hardness.protocol import Protocol
@@ -28,6 +28,12 @@ def subsets(m: int, seed: int, *, disjoint: bool) -> tuple[tuple[int, ...], ...]
     if not disjoint:
         columns[draw.randrange(m)] = (1, 1, 1)
     return tuple(zip(*columns, strict=True))
+
+
+def every_cheat(protocol: Protocol, *sets: tuple[int, ...]) -> Fraction:
+    """The largest probability with which Alice accepts a word, found by trying all words that she may accept."""
+    mu = protocol.honest(*sets)
+    return Fraction(max(agreement(mu, word) for word in admissible_words(protocol)), protocol.length)
 
 
 @given(st.integers(1, 5), st.integers(0, 6), st.data())

@@ -15,7 +15,7 @@ KINDS = {
     "windows, sinks": {"windows": 3, "sinks": 3},
     "rotary, grouped": {"rotary": 100.0, "num_kv_heads": 1},
     "bounded": {"bound": 1.0},
-    "near-linear": {"bound": 1.0, "tolerance": 1e-3},
+    "near-linear": {"bound": 1.0, "tolerance": 1e-3, "method": "polynomial"},
     "pairwise, ALiBi": {"form": "pairwise", "alibi": True},
     "determinant": {"order": 2, "form": "determinant"},
     "normalised": {"qk_norm": True, "head_norm": True, "learned_scale": True},

@@ -11,21 +11,7 @@ from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_conte
 
 import separatrix as sx
 from separatrix.nn import TensorAttention
-
-KINDS = {
-    "order 2": {"order": 2},
-    "order 3": {},
-    "windows": {"windows": 3},
-    "windows, sinks": {"windows": 3, "sinks": 2},
-    "bounded": {"bound": 1.0},
-    "near-linear": {"bound": 1.0, "tolerance": 1e-3, "method": "polynomial"},
-    "lookahead": {"windows": 3, "lookahead": 2},
-    "prefix": {"windows": 3},
-    "distinct": {"distinct": True},
-    "mixed orders": {"order": [2, 3]},
-}
-CALLS: dict[str, dict[str, object]] = {"lookahead": {}, "prefix": {"is_causal": True, "prefix": 3}}
-"""The options of the calls of a kind; a call is causal if its kind is not here."""
+from tests.integration.models import CALLS, KINDS
 
 
 def early_stop(enabled: bool, layer: nn.Module, x: Tensor, **call: object) -> Tensor:
@@ -55,8 +41,7 @@ def compiled(layer: nn.Module, x: Tensor, **call: object) -> Tensor:
     def run(x: Tensor) -> Tensor:
         return checkpoint(layer, x, **call, use_reentrant=False)
 
-    # Attention to distinct tuples breaks the graph.
-    return torch.compile(run, backend="aot_eager", fullgraph=not layer.distinct)(x)
+    return torch.compile(run, backend="aot_eager", fullgraph=True)(x)
 
 
 WAYS = {
@@ -82,6 +67,9 @@ def gradients(run, layer: nn.Module, x: Tensor) -> list[Tensor]:
 def test_a_layer(kind, way):
     generator = torch.Generator().manual_seed(0)
     layer = TensorAttention(8, 2, dtype=torch.float64, generator=generator, **KINDS[kind])
+    with torch.no_grad():
+        for parameter in layer.parameters():  # of which some are zero
+            parameter.add_(torch.randn(parameter.shape, dtype=torch.float64, generator=generator), alpha=0.2)
     x = torch.randn(2, 7, 8, dtype=torch.float64, generator=generator)
     call = CALLS.get(kind, {"is_causal": True})
     expected = gradients(lambda layer, x: layer(x, **call), layer, x)

@@ -156,23 +156,10 @@ def test_a_decoder_and_its_gradients(batch_first):
 
 @both_layouts
 @pytest.mark.parametrize("training", [True, False])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"windows": 3, "sinks": 1},
-        {"distinct": True},
-        {"order": [2, 3], "key_bias": 1},
-        {"bound": 1.0, "form": "pairwise"},
-    ],
-    ids=str,
-)
-def test_order_3_in_an_encoder_layer(options, batch_first, training):
+def test_order_3_in_an_encoder_layer(batch_first, training):
     """The results of the layer alone, example by example, in PyTorch's layout."""
     encoder_layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 16, 0.0, batch_first=batch_first, dtype=torch.float64)
-    encoder_layer.self_attn = MultiheadTensorAttention(
-        WIDTH, HEADS, batch_first=batch_first, dtype=torch.float64, **options
-    )
+    encoder_layer.self_attn = MultiheadTensorAttention(WIDTH, HEADS, batch_first=batch_first, dtype=torch.float64)
     randomised(encoder_layer).train(training)
     attention = encoder_layer.self_attn.attention
     assert attention.order == 3
@@ -183,6 +170,32 @@ def test_order_3_in_an_encoder_layer(options, batch_first, training):
             y = encoder_layer.norm1(example + attention(example, is_causal=True))
             expected = encoder_layer.norm2(y + encoder_layer._ff_block(y))
             torch.testing.assert_close(out, expected, rtol=0, atol=1e-12)
+
+
+def prefix_mask(prefix: int, length: int = 5) -> Tensor:
+    mask = nn.Transformer.generate_square_subsequent_mask(length, dtype=torch.float64)
+    mask[:prefix, :prefix] = 0
+    return mask
+
+
+@pytest.mark.parametrize("options", [{}, {"windows": 2}, {"distinct": True}, {"order": [2, 3]}], ids=str)
+def test_a_mask_with_a_prefix(options):
+    """The first tokens attend each other in both directions, as with the argument `prefix` of the layer."""
+    encoder_layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 16, 0.0, batch_first=True, dtype=torch.float64)
+    layer = MultiheadTensorAttention(WIDTH, HEADS, batch_first=True, dtype=torch.float64, **options)
+    encoder_layer.self_attn, x = layer, draw(1, 3, 5, WIDTH)
+    causal = encoder_layer(x, src_mask=CAUSAL)
+    for prefix in (1, 2, 4):
+        y = encoder_layer.norm1(x + layer.attention(x, is_causal=True, prefix=prefix))
+        expected = encoder_layer.norm2(y + encoder_layer._ff_block(y))
+        for mask in (prefix_mask(prefix), prefix_mask(prefix).isinf()):
+            torch.testing.assert_close(encoder_layer(x, src_mask=mask), expected, rtol=0, atol=1e-12)
+        assert torch.allclose(expected, causal) == (prefix == 1)
+    with pytest.raises(ArgumentError, match="attn_mask: expected None or the causal mask"):
+        encoder_layer(x, src_mask=prefix_mask(3), is_causal=True)
+    torch._dynamo.reset()
+    with pytest.raises(Exception, match="attn_mask: expected is_causal=True with a mask"):
+        torch.compile(encoder_layer, backend="eager")(x, src_mask=prefix_mask(3))
 
 
 def test_compiled_with_the_hint():
@@ -212,6 +225,8 @@ def test_the_pair_without_weights():
         ("attn_mask", {"attn_mask": CAUSAL.float().T, "is_causal": True}),
         ("attn_mask", {"attn_mask": CAUSAL.float() + 0.5}),
         ("attn_mask", {"attn_mask": CAUSAL.isinf().tril()}),
+        ("attn_mask", {"attn_mask": prefix_mask(3), "is_causal": True}),
+        ("attn_mask", {"attn_mask": prefix_mask(3).masked_fill(prefix_mask(1).isinf().triu(4), 0.0)}),
         ("attn_mask", {"attn_mask": torch.zeros(6, 5, 5)}),
         ("attn_mask", {"attn_mask": torch.zeros(5, 5, dtype=torch.int64)}),
         ("attn_mask", {"attn_mask": "causal"}),

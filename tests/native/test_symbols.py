@@ -56,6 +56,16 @@ def test_architectures_share_no_code(root: Path) -> None:
         assert merged(file, name) == set()
 
 
+def test_products_of_tiles_are_compiled(root: Path) -> None:
+    """No processor at hand runs them, so the object is inspected for the instruction."""
+    objects = list((root / "build" / "native").rglob("kernels_avx512_amx.dir/kernels.cpp.o"))
+    if not objects or shutil.which("objdump") is None:
+        pytest.skip("There is no object of these kernels here, or nothing to disassemble it with.")
+    lines = subprocess.run(["objdump", "-d", *objects], capture_output=True, text=True, check=True).stdout
+    for instruction in ("ldtilecfg", "tileloadd", "tdpbf16ps", "tilestored"):
+        assert instruction in lines
+
+
 def test_shared_code_is_detected(tmp_path: Path) -> None:
     compiler = shutil.which("c++")
     if compiler is None:

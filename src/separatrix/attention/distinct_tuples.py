@@ -8,8 +8,11 @@ and the values v_1 * v_2, entry by entry, and
 The difference multiplies rounding errors by at most (1 + p) / (1 - p), which is 3 for p = 1/2. **For a query whose
 diagonal has more than half of the weight, and at orders above 3 for all queries, the tuples are computed one by one**:
 all scores of a query are materialized, with -inf for tuples that are not allowed. That takes the same number of
-multiply-adds, but is slower than the kernels, and its backward pass materializes the scores of all such queries. An
-exported program, which cannot choose by the entries of tensors, has the definition, which materializes all scores.
+multiply-adds, but is slower than the kernels, and its backward pass materializes the scores of all such queries.
+
+A compiler cannot trace a choice by the entries of tensors. Inside `torch.compile` these queries are an operator of
+their own, `separatrix::attend_one_by_one`, whose backward pass computes them again. An exported program, and
+`torch.func` inside `torch.compile`, have the definition, which materializes all scores.
 """
 
 from __future__ import annotations
@@ -17,15 +20,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.device_reads import numbers
 from separatrix.attention.call import Call, Range, check_call
-from separatrix.attention.dispatch.derivatives import forward_mode
+from separatrix.attention.dispatch.derivatives import differentiable, forward_mode
+from separatrix.attention.dispatch.registration import operator
+from separatrix.attention.exact.operators import operands, operator_call
 from separatrix.attention.reference import tensor_attention, tensor_scores
+from separatrix.errors import SeparatrixError
 
 SCORES = 2**22
 """The largest number of scores that are materialized at a time, unless a single query has more."""
@@ -50,20 +56,14 @@ def attend_distinct(
     """
     if len(keys) == 1:
         return attend(query, keys, values, **options)
-    compute: Callable[..., tuple[Tensor, Tensor]] = _attend_distinct
-    if torch.compiler.is_exporting():
-        compute = _by_definition
-    elif torch.compiler.is_compiling():
-        # With fullgraph=True, this is the message of the error.
-        torch._dynamo.graph_break(
-            "attention to distinct tuples reads the tensors' entries to choose an algorithm for each query"
-        )
-        compute = torch.compiler.disable(_attend_distinct)
-    return compute(attend, query, keys, values, options)
+    transformed = torch._C._are_functorch_transforms_active() or forward_mode()
+    if torch.compiler.is_exporting() or (torch.compiler.is_compiling() and transformed):
+        return _by_definition(query, keys, values, options)
+    return _attend_distinct(attend, query, keys, values, options, transformed)
 
 
 def _by_definition(
-    _: object, query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], options: dict[str, Any]
+    query: Tensor, keys: Sequence[Tensor], values: Sequence[Tensor], options: dict[str, Any]
 ) -> tuple[Tensor, Tensor]:
     wide = torch.promote_types(query.dtype, torch.float32)
     sets = ([x.to(wide) for x in tensors] for tensors in ([query], keys, values))
@@ -78,13 +78,16 @@ def _attend_distinct(
     keys: Sequence[Tensor],
     values: Sequence[Tensor],
     options: dict[str, Any],
+    transformed: bool,
 ) -> tuple[Tensor, Tensor]:
     call = check_call(query, keys, values, **options).to(torch.float64)
     if call.is_empty:
         return attend(query, keys, values, **options)
     heads, length = call.query.shape[:2]
     wide = torch.promote_types(query.dtype, torch.float32)
-    if len(keys) > 2 or torch._C._are_functorch_transforms_active() or forward_mode():
+    if len(keys) > 2 and torch.compiler.is_compiling():
+        out, lse = attend_one_by_one(*operands(call), call.query.new_ones(heads, length, dtype=torch.bool))
+    elif len(keys) > 2 or transformed:
         rows = torch.cartesian_prod(torch.arange(heads), torch.arange(length))
         out, lse = (x.unflatten(0, (heads, length)) for x in _one_by_one(call, rows.reshape(-1, 2).tolist()))
     else:
@@ -102,10 +105,14 @@ def _without_diagonal(
     share = (lse_of_diagonal - lse.masked_fill(empty, 0.0)).exp()
     with torch.no_grad():
         clear = (share <= 0.5) & out.isfinite().all(-1) & of_diagonal.isfinite().all(-1)
-        rows = (~clear & ~empty).nonzero()
+        remaining = ~clear & ~empty
     share = torch.where(clear, share, 0.0)
     away = torch.where(clear.unsqueeze(-1), out - of_diagonal, 0.0)
     out, lse = out + (share / (1 - share)).unsqueeze(-1) * away, lse + torch.log1p(-share)
+    if torch.compiler.is_compiling():
+        exact, exact_lse = attend_one_by_one(*operands(call), remaining)
+        return torch.where(remaining.unsqueeze(-1), exact, out), torch.where(remaining, exact_lse, lse)
+    rows = remaining.nonzero()
     if len(rows) == 0:
         return out, lse
     exact, exact_lse = _one_by_one(call, numbers(rows))
@@ -115,6 +122,7 @@ def _without_diagonal(
 def _diagonal(attend: Callable[..., tuple[Tensor, Tensor]], call: Call) -> tuple[Tensor, Tensor]:
     """The output and the log-sum-exp over the pairs (j, j) of a call of order 3."""
     length, positions = min(call.key_lengths), call.positions
+    windows = [window for window in positions.windows if window is not None]
     keys, values, masks = ([x[:, :length] for x in sets] for sets in (call.keys, call.values, call.masks))
     return attend(
         call.query,
@@ -123,7 +131,7 @@ def _diagonal(attend: Callable[..., tuple[Tensor, Tensor]], call: Call) -> tuple
         is_causal=positions.is_causal,
         query_offset=positions.offset,
         key_masks=[masks[0] & masks[1]] if masks else None,
-        windows=[min((window for window in positions.windows if window is not None), default=None)],
+        windows=[min(windows) if windows else None],
         scale=call.scale,
     )
 
@@ -145,6 +153,69 @@ def _one_by_one(call: Call, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tens
         return call.query.new_empty(0, call.values[0].shape[2]), call.query.new_empty(0)
     in_order = [results[row] for row in range(len(rows))]
     return torch.stack([out for out, _ in in_order]), torch.stack([lse for _, lse in in_order])
+
+
+def _attend_one_by_one(
+    query: Tensor,
+    keys: list[Tensor],
+    values: list[Tensor],
+    masks: list[Tensor | None],
+    is_causal: bool,
+    offset: int,
+    windows: list[int],
+    scale: float,
+    chosen: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """The output (H, L_q, d_v) and the log-sum-exp (H, L_q) of the queries in `chosen`, (H, L_q), and zeros."""
+    call = operator_call(query, keys, values, masks, is_causal, offset, windows, scale)
+    rows = chosen.nonzero()
+    out, lse = query.new_zeros(*chosen.shape, values[0].shape[-1]), query.new_zeros(chosen.shape)
+    outs, lses = _one_by_one(call, numbers(rows))
+    return out.index_put(rows.unbind(-1), outs), lse.index_put(rows.unbind(-1), lses)
+
+
+def _empty_results(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> tuple[Tensor, Tensor]:
+    return query.new_empty(*query.shape[:2], values[0].shape[2]), query.new_empty(query.shape[:2])
+
+
+def _attend_one_by_one_backward(
+    query: Tensor,
+    keys: list[Tensor],
+    values: list[Tensor],
+    masks: list[Tensor | None],
+    is_causal: bool,
+    offset: int,
+    windows: list[int],
+    scale: float,
+    chosen: Tensor,
+    grad_out: Tensor,
+    grad_lse: Tensor,
+) -> list[Tensor]:
+    """The gradients of query, keys and values, in this order, in one list."""
+    leaves = [x.detach().requires_grad_() for x in (query, *keys, *values)]
+    sets = leaves[1 : 1 + len(keys)], leaves[1 + len(keys) :]
+    with torch.enable_grad():
+        results = _attend_one_by_one(leaves[0], *sets, masks, is_causal, offset, windows, scale, chosen)
+    if not results[0].requires_grad:  # no query was chosen
+        return [torch.zeros_like(x) for x in leaves]
+    return list(torch.autograd.grad(results, leaves, [grad_out, grad_lse], materialize_grads=True))
+
+
+def _empty_gradients(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> list[Tensor]:
+    return [x.new_empty(x.shape) for x in (query, *keys, *values)]
+
+
+def _no_forward_mode(*_: object) -> NoReturn:
+    raise SeparatrixError("attention to distinct tuples has no forward mode inside this compiled function")
+
+
+attend_one_by_one = operator(_attend_one_by_one, fake=_empty_results)
+attend_one_by_one_backward = operator(_attend_one_by_one_backward, fake=_empty_gradients)
+differentiable(
+    attend_one_by_one,
+    backward=lambda arguments, _, grads: attend_one_by_one_backward(*arguments, *grads),
+    forward=_no_forward_mode,
+)
 
 
 def _query(call: Call, query: int, heads: list[int], ranges: Sequence[Range]) -> tuple[Tensor, Tensor]:

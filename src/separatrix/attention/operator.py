@@ -123,8 +123,7 @@ def tensor_attention(
             model): a query at a position below `prefix` attends all keys below it.
         distinct: Whether only tuples of pairwise different positions j_1, ..., j_{k-1} are attended. At order 3 it
             costs as much as attention to all tuples, or several times as much for queries that would attend mostly
-            pairs of equal positions; at orders above 3 all scores of a query are materialized. It causes a graph break
-            in `torch.compile`.
+            pairs of equal positions; at orders above 3 all scores of a query are materialized.
         method: "exact", "polynomial" (near-linear, needs a tolerance), or "auto" for the cheapest method that satisfies
             the tolerance.
         tolerance: An absolute error allowed on every entry of the output; None never approximates. With a tolerance

@@ -188,34 +188,17 @@ def tensor_attention(
     keys: Sequence[Tensor],
     values: Sequence[Tensor],
     *,
-    is_causal: bool = False,
-    query_offset: int = 0,
-    key_masks: Sequence[Tensor | None] | None = None,
-    windows: Sequence[int | None] | None = None,
-    scale: float | None = None,
     enable_gqa: bool = False,
-    **places: Any,
+    **options: Any,
 ) -> tuple[Tensor, Tensor]:
-    """Order-k softmax attention and its log-sum-exp (Definition 1.5), arguments as in `separatrix.tensor_attention`.
-
-    `places` are `lookahead`, `sinks`, `prefix` and `distinct` of `allowed_tuples`.
+    """Order-k softmax attention and its log-sum-exp (Definition 1.5); options as in `masked_scores`.
 
     >>> V = torch.tensor([[2.0], [4.0]])
     >>> out, lse = tensor_attention(torch.zeros(1, 1), [torch.ones(2, 1)] * 2, [V, V])
     >>> out.item(), round(lse.exp().item(), 5)  # the mean of 4, 8, 8, 16 over four tuples
     (9.0, 4.0)
     """
-    S = masked_scores(
-        query,
-        keys,
-        is_causal=is_causal,
-        query_offset=query_offset,
-        key_masks=key_masks,
-        windows=windows,
-        scale=scale,
-        enable_gqa=enable_gqa,
-        **places,
-    )
+    S = masked_scores(query, keys, enable_gqa=enable_gqa, **options)
     if enable_gqa:
         values = [value.repeat_interleave(query.shape[-3] // value.shape[-3], dim=-3) for value in values]
     # Definition 2.4 puts the first index fastest, row-major flattening the last: hence the reversal.

@@ -76,15 +76,15 @@ MEANINGS: Mapping[Verdict, str] = {
     Verdict.HOLDS_ASYMPTOTICALLY_CORRECTED: "The printed text has a misprint, which the check shows; the corrected "
     "statement holds from some size on, or in the limit, but not at every size that we looked at.",
     Verdict.FAILS_AS_PRINTED: "The check finds a case that contradicts the printed statement.",
-    Verdict.NOT_REPRODUCED: "The printed result does not come out with the settings that we chose where the paper "
-    "prints none; they are listed with the claim, and were varied. With other settings it may come out, so this is "
-    "not a misprint.",
+    Verdict.NOT_REPRODUCED: "The printed result is not reproduced with the settings that we chose because the paper "
+    "does not print them; the claim lists these settings, and we varied them. Other settings may reproduce it, so this "
+    "is not a misprint.",
     Verdict.ILLUSTRATED: "No program can decide the statement; the claim says what was run to illustrate it.",
     Verdict.UNDECIDED: "Everything that the claim needs has been run, and the evidence does not decide it: a "
     "confidence interval includes zero, or a wrong neighbour passes the check as well, or a run failed. The note of "
     "the claim says which.",
-    Verdict.NOT_RUN: "The runs that the claim needs are not in this folder of results; after a quick run, those of "
-    "the full profile are not. The recorded verdict is shown, with the date of the runs for a claim of the full "
+    Verdict.NOT_RUN: "The runs that the claim needs are not in this folder of results; after a quick run, those of the "
+    "full profile are missing. The recorded verdict is shown, with the date of the runs for a claim of the full "
     "profile.",
 }
 """What each verdict means, for every page that shows verdicts."""
@@ -126,8 +126,8 @@ RANKS: Mapping[Rank, str] = {
     Rank.STATEMENT: "Once it is corrected, a theorem, a lemma, a definition or a caption says something else: it "
     "has another hypothesis, constant or rate.",
     Rank.PROOF: "A step of a proof is wrong or missing; the statement remains true.",
-    Rank.TYPOGRAPHICAL: "A letter, an index, a sign, a shape or a reference is wrong, and the text around it makes "
-    "plain what is meant.",
+    Rank.TYPOGRAPHICAL: "A letter, an index, a sign, a shape or a reference is wrong, and the surrounding text makes "
+    "the intended meaning plain.",
 }
 """What each rank means, for every page that shows errata."""
 

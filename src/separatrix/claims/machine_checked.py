@@ -97,8 +97,8 @@ PROOFS: tuple[CheckedProof, ...] = (
         "kronecker/lemma-d.6",
         kronecker_lemma_d_6=r"The corrected statement, where $D$ and $\tilde{D}$ are row sums.",
         kronecker_lemma_d_6_refuted="The printed statement is false, even if its bound is multiplied by any factor.",
-        kronecker_lemma_d_6_free_normaliser=r"With $D$ the row sums but any $\tilde{D}$ within $\epsilon_D$ of it, the "
-        r"bound is exceeded by the factor $1 / (1 - \epsilon_D)$.",
+        kronecker_lemma_d_6_free_normaliser=r"If $D$ is the row sums but $\tilde{D}$ is arbitrary within $\epsilon_D$ "
+        r"of it, the bound is exceeded by the factor $1 / (1 - \epsilon_D)$.",
     ),
     *_proofs(
         "SharpRank.v",
@@ -113,9 +113,10 @@ PROOFS: tuple[CheckedProof, ...] = (
     *_proofs(
         "SelectionOverlap.v",
         "selection/corollary-e.16",
-        selection_corollary_e_16_isometry=r"Orthonormal encodings and one that has the inner product $c$ with each "
-        r"have the $(q, c \sqrt{2 q})$-property.",
-        selection_corollary_e_16_overlap="It has the inner product $q c$ with the code of a subset of the others.",
+        selection_corollary_e_16_isometry=r"Orthonormal encodings, together with one encoding that has the inner "
+        r"product $c$ with each of them, have the $(q, c \sqrt{2 q})$-property.",
+        selection_corollary_e_16_overlap="The last encoding has the inner product $q c$ with the code of a subset of "
+        "the others.",
         selection_corollary_e_16_code="Every subset of the orthonormal encodings has a code.",
         selection_corollary_e_16_error=r"The error on such a subset is at least $\frac{1}{q} - e^{-2 C (q c - 1)}$ "
         r"for every $\alpha$.",
@@ -126,8 +127,9 @@ PROOFS: tuple[CheckedProof, ...] = (
     *_proofs(
         "ExponentialApproximation.v",
         "",
-        exponential_float_polynomial=r"The polynomial of float has a relative error of at most $0.37 \cdot 2^{-24}$.",
-        exponential_double_polynomial=r"That of double has a relative error of at most $0.385 \cdot 2^{-53}$.",
+        exponential_float_polynomial=r"The polynomial for float has a relative error of at most $0.37 \cdot 2^{-24}$.",
+        exponential_double_polynomial=r"The polynomial for double has a relative error of at most $0.385 \cdot "
+        r"2^{-53}$.",
     ),
     *_proofs(
         "Exponential.v",

@@ -70,15 +70,6 @@ def best_cheat(protocol: Protocol, alpha: Bits, beta: Bits, gamma: Bits) -> Chea
     return Cheat(best[1], Fraction(best[0], protocol.length))
 
 
-def every_cheat(protocol: Protocol, alpha: Bits, beta: Bits, gamma: Bits) -> Fraction:
-    """The largest probability with which Alice accepts a word, found by trying all words that she may accept.
-
-    The tests compare `best_cheat` with it.
-    """
-    mu = protocol.honest(alpha, beta, gamma)
-    return Fraction(max(agreement(mu, word) for word in admissible_words(protocol)), protocol.length)
-
-
 def admissible_words(protocol: Protocol) -> list[Word]:
     """Every word of C' that vanishes at the first r places.
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
 
 from separatrix.checks import whole
 from separatrix.errors import ArgumentError
@@ -49,22 +48,6 @@ class Formula:
         if len(assignment) != self.variables:
             raise ArgumentError("assignment", expected=f"{self.variables} values", got=f"{len(assignment)}")
         return all(any(assignment[abs(literal) - 1] == (literal > 0) for literal in clause) for clause in self.clauses)
-
-
-def brute_force(formula: Formula) -> Assignment | None:
-    """The first of all 2^v assignments that satisfies the formula, or None if none does.
-
-    The tests compare the chain of reductions with it.
-
-    >>> brute_force(Formula(2, ((1, 2), (-1, 2), (-2, 1))))
-    (True, True)
-    >>> brute_force(Formula(1, ((1,), (-1,)))) is None
-    True
-    """
-    return next(
-        (assignment for assignment in product((False, True), repeat=formula.variables) if formula.holds(assignment)),
-        None,
-    )
 
 
 def random_formula(variables: int, clauses: int, width: int, seed: int) -> Formula:

@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 import torch
 from torch import Tensor, nn
 
+from separatrix.attention.arithmetic.device_reads import number
 from separatrix.checks import flag
 from separatrix.errors import ArgumentError
 from separatrix.nn.tensor_attention import TensorAttention
@@ -114,10 +115,13 @@ class MultiheadTensorAttention(nn.Module):
                 ignore and 0 for the others.
             need_weights: Has no effect: the S^(k-1) weights per query are never materialized.
             attn_mask: None or **the causal mask** (L, L) of `nn.Transformer.generate_square_subsequent_mask`, in
-                floating point or bool. Any other mask raises an error, because it masks pairs of tokens, not tuples.
+                floating point or bool, or the mask of a prefix language model: the causal mask, except that the first p
+                tokens attend all of the first p tokens. Any other mask raises an error, because it masks pairs of
+                tokens, not tuples.
             average_attn_weights: Has no effect.
             is_causal: Whether `attn_mask` is the causal mask; it may then be left out. It must be True for a mask
-                inside `torch.compile` and `torch.export`, which cannot read the entries of the mask.
+                inside `torch.compile` and `torch.export`, which cannot read the entries of the mask, so that there a
+                mask cannot have a prefix: call ``attention`` with its argument `prefix` instead.
 
         Returns:
             The output, shaped like `query`, and None.
@@ -131,14 +135,16 @@ class MultiheadTensorAttention(nn.Module):
         if node is not None:
             return node  # type: ignore[no-any-return]
         flag("is_causal", is_causal)
+        prefix = 0
         if attn_mask is not None:
-            _check_causal_mask(attn_mask, query, key, is_causal, self.batch_first)
+            prefix = _prefix_of_mask(attn_mask, query, key, is_causal, self.batch_first)
             is_causal = True
         if isinstance(key_padding_mask, Tensor) and key_padding_mask.is_floating_point():
             ignored = key_padding_mask == -torch.inf
             _require((ignored | (key_padding_mask == 0)).all(), "key_padding_mask", "entries that are 0 or -inf")
             key_padding_mask = ignored
-        return self.attention(query, key, value, key_padding_mask=key_padding_mask, is_causal=is_causal), None
+        options = {"key_padding_mask": key_padding_mask, "is_causal": is_causal, "prefix": prefix}
+        return self.attention(query, key, value, **options), None
 
 
 class _Unpacked:
@@ -152,8 +158,12 @@ class _Unpacked:
         raise TypeError("in_proj_weight of MultiheadTensorAttention is not a tensor; use its attention.q_proj")
 
 
-def _check_causal_mask(mask: Tensor, query: Tensor, key: Tensor, is_causal: bool, batch_first: bool) -> None:
-    """Raise an `ArgumentError` unless the mask is the causal mask of self-attention."""
+def _prefix_of_mask(mask: Tensor, query: Tensor, key: Tensor, is_causal: bool, batch_first: bool) -> int:
+    """The number of first tokens that attend each other in both directions by a mask, which is causal otherwise.
+
+    Raises:
+        ArgumentError: The mask is another one, or it has a prefix although `is_causal` is True.
+    """
     expected = "None or the causal mask (L, L) of nn.Transformer.generate_square_subsequent_mask"
     if not isinstance(mask, Tensor) or not (mask.is_floating_point() or mask.dtype == torch.bool):
         got = str(mask.dtype) if isinstance(mask, Tensor) else type(mask).__name__
@@ -172,7 +182,13 @@ def _check_causal_mask(mask: Tensor, query: Tensor, key: Tensor, is_causal: bool
     later = torch.ones_like(mask, dtype=torch.bool).triu(1)
     hidden = mask if mask.dtype == torch.bool else mask == -torch.inf
     attended = ~hidden if mask.dtype == torch.bool else mask == 0
+    prefix = 0 if is_causal else int(number(attended[:1].sum()))
+    if not is_causal:
+        expected += ", with or without a prefix"
+        if prefix < len(mask):  # a mask that masks nothing is not causal
+            later[:prefix, :prefix] = False
     _require(torch.where(later, hidden, attended).all(), "attn_mask", f"{expected}; use windows or key_padding_mask")
+    return prefix if prefix > 1 else 0
 
 
 def _require(condition: Tensor, argument: str, expected: str) -> None:

@@ -6,8 +6,10 @@ bound.
 
 Other score forms are the product form of mapped vectors (see `separatrix.forms`), which have D coordinates: copies of
 those of the vector, and ones. Let x be scaled such that the mean of |x_l|^k over its d coordinates is 1, and the
-factors of a bias likewise. Then the mean over the D coordinates of the mapped vector is 1 too, so that the mapped
-vector over D^(1/k) has the l_k norm 1: no mean of the D products exceeds 1. The scores of a layer with a bound are
+factors of a bias such that it is below 1. Then the mean over the D coordinates of the mapped vector is at most 1, so
+that the mapped vector over D^(1/k) has at most the l_k norm 1: no mean of the D products exceeds 1. The factors g of a
+bias of rank r are divided by (mean |g_l|^k + 1 / r)^(1/k), so that small factors stay small. The scores of a layer with
+a bound are
 
     bound * sigmoid(temperature) * form(q, k_1, ...) / D,
 
@@ -120,9 +122,14 @@ class ScoreBound:
             size: float = x.shape[-1] ** (1 / self.order)
             return normalised(x.to(wide), self.order) * size
 
+        def below_unit_mean(x: Tensor) -> Tensor:
+            size: float = x.shape[-1] ** (1 / self.order)
+            extended = torch.cat([x.to(wide), torch.ones_like(x[..., :1], dtype=wide)], -1)
+            return normalised(extended, self.order)[..., :-1] * size
+
         q, keys = MAPS[self.form](unit_mean(q), [unit_mean(key) for key in keys])
         if bias:
-            q, keys = key_bias(q, keys, [unit_mean(factors) for factors in bias], scale=1.0)
+            q, keys = key_bias(q, keys, [below_unit_mean(factors) for factors in bias], scale=1.0)
         size: float = self.factor_dim ** (-1 / self.order) * (1 - 8 * torch.finfo(wide).eps)
         q, *keys = ((x * size).to(dtype) for x in (q, *keys))
         return q, keys

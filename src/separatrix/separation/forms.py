@@ -52,7 +52,7 @@ class Exponential:
 ONE = Exponential(Fraction(0))
 
 Form = Mapping[tuple[int, Factor], Fraction]
-"""A sum, as the coefficients q of the products L^p E, by (p, E)."""
+"""A sum of terms q L^p E, stored as a mapping from (p, E) to the coefficient q."""
 
 
 def times(form: Form, q: Fraction, p: int = 0) -> dict[tuple[int, Factor], Fraction]:

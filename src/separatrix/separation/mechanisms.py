@@ -32,31 +32,15 @@ from separatrix.attention.linear import linear_attention
 from separatrix.attention.operator import tensor_attention
 from separatrix.checks import one_of, whole
 from separatrix.errors import ArgumentError
+from separatrix.separation.averages import Weighted
 from separatrix.separation.decimals import Number, exact
 from separatrix.separation.forms import ONE, Exponential, Factor, Form
 from separatrix.separation.tokens import Token, Tokens
 
-__all__ = ["MECHANISMS", "Mechanism", "Weighted", "linear", "order3", "random_features", "softmax"]
+__all__ = ["MECHANISMS", "Mechanism", "linear", "order3", "random_features", "softmax"]
 
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 Kernel = Callable[[Token, Token, Tokens], Form]
-
-
-@dataclass(frozen=True)
-class Weighted:
-    """The weight that a mechanism gives to a value.
-
-    Attributes:
-        weight: the exact weight.
-        value: the value, in units of L^unit.
-        unit: the power of L in the unit of the value.
-        count: how many keys, or pairs of keys, have this weight and this value.
-    """
-
-    weight: Form
-    value: Token
-    unit: int
-    count: int
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Half types in the kernels give the bits of the call widened to float32 and rounded, without copies of the inputs.
 
-The forward pass of the architecture avx512_bf16 has other bits in bfloat16, within its bound: see test_bfloat16.py.
+The forward passes of avx512_bf16 and avx512_amx have other bits in bfloat16, within their bound: see test_bfloat16.py.
 """
 
 from __future__ import annotations

@@ -35,8 +35,7 @@ def test_blocks_cover_every_allowed_tuple_once(query_length, lengths, heads, is_
     visits = torch.zeros(heads, query_length, *lengths, dtype=torch.int)
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(in_pytorch.SCORES, "cpu", scores)
-        patch.setattr(in_pytorch, "ROWS", 16)
-        for block in in_pytorch.blocks(call):
+        for block in in_pytorch.blocks(call, 16):
             ranges = list(block.chunk_ranges())
             assert len(ranges) == block.chunks
             for chunk in ranges:

@@ -7,7 +7,6 @@
 - `native`: the backend in C++, for the CPU.
 - `triton`: the backend in Triton, for GPUs.
 - `torch`: the backend in plain PyTorch, for every device, and the formulas of second derivatives.
-- `incoming_rows`: what the backward pass of `torch` reads for each query; the kernels do the same in C++.
 - `fused`: order 2 by PyTorch's own fused kernel, where ours are not faster, and how its output shows that it is right.
 - `guarded`: the guards around every backend, against numbers out of range and against NaN and infinity.
 - `balance`: powers of two that keep factors in range, or an error that names them.

@@ -22,12 +22,12 @@ Half types are widened to float32, which is exact, before anything is computed, 
 once, so u is 2^-24 for them too. GPUs whose matrix units compute products of half types have no bound (see
 `require_proved`).
 
-On processors with fast products of bfloat16 (vdpbf16ps, or AMX) the kernels in C++ round to bfloat16, whose unit is u'
-= 2^-8, the products of query and prefix keys, for scores that are certainly below `_LARGEST_NARROW`, and the weights.
-The former moves a score by u' min(R, `_LARGEST_NARROW`), the latter the logarithm of a weight by 1.01 u'. Both are in
-delta and not in gamma, because the same rounded weights are in numerator and denominator. The instructions round a term
-of a sum of n products at most n times, as other kernels do, and flush subnormal numbers, which is an underflow like
-others. Calls with a tolerance do not use them: they are computed in float32 or float64.
+On processors with fast products of bfloat16 (vdpbf16ps, or AMX) the kernels in C++ round to bfloat16, whose unit is
+u' = 2^-8, the products of query and prefix keys, for scores that are certainly below `_LARGEST_NARROW`, and the
+weights. The former moves a score by u' min(R, `_LARGEST_NARROW`), the latter the logarithm of a weight by 1.01 u'. Both
+are parts of delta and not of gamma, because the same rounded weights are in numerator and denominator. The instructions
+round a term of a sum of n products at most n times, as other kernels do, and flush subnormal numbers, which is an
+underflow like others. Calls with a tolerance do not use them: they are computed in float32 or float64.
 
 PyTorch's fused attention, which computes order 2, errs a little more. Its exponential in float32 is a polynomial, off
 by up to 20 units in the last place; for half types it is one of degree 3, off by 1.2 10^-4, for which 2^-12 is counted
@@ -85,13 +85,8 @@ def exact_error_bound(
     keys: Sets,
     values: Sets,
     *,
-    is_causal: bool = False,
-    query_offset: int = 0,
-    key_masks: Tensor | Sequence[Tensor | None] | None = None,
-    windows: int | Sequence[int | None] | None = None,
-    scale: float | None = None,
-    enable_gqa: bool = False,
     return_lse: bool = False,
+    **options: Unpack[CallOptions],
 ) -> Tensor | tuple[Tensor, Tensor]:
     """A bound on the error of ``tensor_attention`` without a tolerance, for the same arguments.
 
@@ -100,11 +95,13 @@ def exact_error_bound(
     worst case over all ways in which roundings could fall, so that the error itself is mostly far below it.
 
     Args:
-        query: As in `tensor_attention`; so are all arguments that are not listed here.
+        query: As in `tensor_attention`.
         keys: As in `tensor_attention`.
         values: As in `tensor_attention`.
         return_lse: Also give a bound on the error of the log-sum-exp. At order 2 it changes the first bound as well,
             because PyTorch's fused attention, which gives no log-sum-exp, is then not used.
+        **options: `is_causal`, `query_offset`, `key_masks`, `windows`, `scale` and `enable_gqa`, as in
+            `tensor_attention`.
 
     Returns:
         A float64 tensor of shape (..., L_q): no entry of the output of a query is further from the exact one than this.
@@ -123,17 +120,7 @@ def exact_error_bound(
         >>> bound.shape, bool((bound < 1e-4).all())
         (torch.Size([2, 7]), True)
     """
-    given = check_arguments(
-        query,
-        keys,
-        values,
-        is_causal=is_causal,
-        query_offset=query_offset,
-        key_masks=key_masks,
-        windows=windows,
-        scale=scale,
-        enable_gqa=enable_gqa,
-    )
+    given = check_arguments(query, keys, values, **options)
     require_ieee_arithmetic()
     with torch.no_grad():
         out, lse = _bounds(flattened(given), fused=is_fused(given) and not return_lse)

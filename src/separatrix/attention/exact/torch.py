@@ -25,11 +25,11 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.device_reads import truth
+from separatrix.attention.arithmetic.incoming import Power
 from separatrix.attention.arithmetic.rounding import Summation, block_gradient_sum, block_sum
 from separatrix.attention.bounds import pieces
 from separatrix.attention.call import Call, Changes, Gradients, Range
 from separatrix.attention.exact.balance import size_of
-from separatrix.attention.exact.incoming_rows import IncomingRows
 from separatrix.attention.reference import column_kronecker
 
 NAME = "torch"
@@ -39,6 +39,8 @@ SCORES = {"cpu": 1 << 18}
 _SCORES_ELSEWHERE = 1 << 24
 ROWS = 64
 """The largest number of queries in a block: with more, a causal mask would hide a larger part of the scores."""
+_LAUNCH = 1 << 16
+"""The number of scores that are computed in the time in which PyTorch launches the operations of a block."""
 
 __all__ = [
     "NAME",
@@ -55,7 +57,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Block:
+class QueryBlock:
     """Some queries of some heads, the range of keys of each set that they may attend, and the lengths of a chunk."""
 
     heads: slice
@@ -100,12 +102,18 @@ class Block:
         return scores
 
 
-def blocks(call: Call, most_rows: int = ROWS) -> Iterator[Block]:
+def blocks(call: Call, most_rows: int = ROWS) -> Iterator[QueryBlock]:
     """The blocks of a call, of at most this many queries: a pure function of its shapes, positions and device."""
     (heads, length, d), positions = call.query.shape, call.positions
     room = SCORES.get(call.query.device.type, _SCORES_ELSEWHERE)
-    # A window leaves a query few keys, and a block visits those of all its queries.
-    rows = min([most_rows, *(max(window, 8) for window in positions.windows if window is not None)])
+    reaches = positions.reaches(call.key_lengths)
+
+    def cost(rows: int) -> int:
+        """A window leaves a query few keys, and a block visits those of all its queries."""
+        tuples = math.prod(min(reach + rows - 1, n) for reach, n in zip(reaches, call.key_lengths, strict=True))
+        return -(-length // rows) * (_LAUNCH + rows * tuples)
+
+    rows = min((1 << power for power in range(most_rows.bit_length())), key=cost)
     for first, stop in pieces(length, rows):
         keys = tuple(
             (positions.visible(m, first, n)[0], positions.visible(m, stop - 1, n)[1])
@@ -121,7 +129,7 @@ def blocks(call: Call, most_rows: int = ROWS) -> Iterator[Block]:
             sizes.insert(0, max(1, min(end - start, left)))
             left //= max(sizes[0], d)
         for head, last in pieces(heads, together):
-            yield Block(slice(head, last), (first, stop), keys, tuple(sizes))
+            yield QueryBlock(slice(head, last), (first, stop), keys, tuple(sizes))
 
 
 def _rows(call: Call) -> int:
@@ -132,6 +140,59 @@ def _rows(call: Call) -> int:
     """
     hides = call.positions.is_causal or call.positions.has_window
     return ROWS if not hides or truth(torch.stack([x.isfinite().all() for x in call.tensors]).all()) else 1
+
+
+@dataclass(frozen=True)
+class IncomingRows:
+    """The rows of a backward pass, with incoming gradients scaled to about 1, as the kernels in C++ scale them.
+
+    The error of a query's gradient is relative to the incoming gradient of that query, even if those of other queries
+    are far larger; the errors of the gradients of keys and values are relative to the largest of their head. So there
+    are two copies of the incoming gradient: one divided by a power of two for each query, one by that of the head. With
+    P = exp(S - lse) the weights of a query, the gradients are made of
+
+        dS = P * (near (V - out)^T + near_lse),    dQ = scale dS K,    dV = P^T incoming,    dK = dS^T weighted.
+
+    Attributes:
+        lse: The log-sum-exps, (H, L_q), 0 for a query with nothing to attend.
+        near: The incoming gradients divided by each query's power of two, (H, L_q, d_v).
+        near_lse: The gradients of the log-sum-exps over the same power, (H, L_q, 1).
+        incoming: The incoming gradients over the power of their head.
+        weighted: The queries times the scale and their share of the head's power.
+        share: Each query's power of two divided by that of its head, (H, L_q); at most 1.
+
+    Heads of queries that share keys have one power: the gradients of the keys add up over all of them.
+    """
+
+    lse: Tensor
+    near: Tensor
+    near_lse: Tensor
+    incoming: Tensor
+    weighted: Tensor
+    share: Tensor
+    _own: Power
+    _head: Power
+
+    @classmethod
+    def of(cls, call: Call, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> IncomingRows:
+        """The rows for the gradients of output and log-sum-exp; a query with nothing to attend has none."""
+        empty = lse == -math.inf
+        dO, dL = grad_out.masked_fill(empty.unsqueeze(-1), 0.0), grad_lse.masked_fill(empty, 0.0)
+        both = torch.cat([dO, dL.unsqueeze(-1)], -1)
+        own = Power.next_to(both.flatten(0, 1))
+        near = own.divide(both.flatten(0, 1)).unflatten(0, lse.shape)
+        head, share = own.of_heads(
+            both.reshape(both.shape[0] // call.shared, call.shared * both.shape[1], both.shape[2])
+        )
+        shares = share.multiply(torch.ones_like(lse).flatten()).unflatten(0, lse.shape)
+        incoming = share.multiply(near[..., :-1].flatten(0, 1)).unflatten(0, lse.shape)
+        weighted = share.multiply(call.query.flatten(0, 1) * call.scale).unflatten(0, lse.shape)
+        return cls(lse.masked_fill(empty, 0.0), near[..., :-1], near[..., -1:], incoming, weighted, shares, own, head)
+
+    def gradients(self, query: Tensor, keys: list[Tensor], values: list[Tensor]) -> Gradients:
+        """The gradients of the call from those that the rows give."""
+        query = self._own.multiply(query.flatten(0, 1)).unflatten(0, self.lse.shape)
+        return query, [self._head.multiply(x) for x in keys], [self._head.multiply(x) for x in values]
 
 
 def forward(call: Call) -> tuple[Tensor, Tensor]:

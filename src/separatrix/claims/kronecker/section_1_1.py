@@ -82,8 +82,8 @@ def largest_order(cells: Sequence[CellResult], shift: int = 0, dearer: float = 1
     note = (
         "That a higher order cannot be computed quickly rests on a hypothesis, which no program decides. We counted "
         "the work of the polynomial method at the order that the rule gives and at the next order. Up to a constant, "
-        "the border of the rule is that of the theorems. At the border the polynomial method's exponent is a "
-        "constant for every order, far below k when k is large, and not 1: for near-linear time B^k must be small "
-        "compared with ln n."
+        "the rule and the theorems have the same border. At the border the polynomial method's exponent is a constant "
+        "for every order, far below k when k is large, and not 1: for near-linear time B^k must be small compared with "
+        "ln n."
     )
     return Finding(Verdict.ILLUSTRATED, numbers, note)

@@ -20,8 +20,8 @@ from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, cl
     figures=("threshold_phase_diagram",),
     neighbours=(Neighbour(r"once entries reach $0.92 (\log n)^{1/3}$", {"ratio": 0.92}),),
     history=(
-        r"Until 2026-11-17 the ratio of the entries to $(\log n)^{1/3}$ was 1.8, the last of the grid, and 0.2 in the "
-        "wrong neighbour. Since neighbours must be near and the border is between 0.92 and 0.98, the ratio is 1.",
+        r"Until 2026-11-17 the ratio of the entries to $(\log n)^{1/3}$ was 1.8, the largest of the grid, and 0.2 in "
+        "the wrong neighbour. Since neighbours must be near and the border is between 0.92 and 0.98, the ratio is 1.",
     ),
 )
 def theorem_1_3(cells: Sequence[CellResult], ratio: float = 1.0) -> Finding:

@@ -19,6 +19,7 @@ from separatrix.attention.near_linear.live_bytes import LiveBytes
 
 # Imported directly and not through the package, whose lazy import would count towards the time of a cell.
 from separatrix.attention.operator import certified_attention, plan_attention, tensor_attention
+from separatrix.claims.kronecker.definition_1_5 import draw
 from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -27,20 +28,13 @@ _COMPARED = 2.0**27
 """The largest number of scores at which the output is compared with exact attention, and exact attention is timed."""
 
 
-def _inputs(n: int, d: int, order: int, seed: int) -> tuple[Tensor, list[Tensor], list[Tensor]]:
-    """Draw a query, k - 1 key sets and k - 1 value sets with entries uniform in [-1, 1]."""
-    generator = torch.Generator().manual_seed(seed)
-    matrices = [2 * torch.rand(n, d, generator=generator, dtype=torch.float64) - 1 for _ in range(2 * order - 1)]
-    return matrices[0], matrices[1:order], matrices[order:]
-
-
 @experiment(version=5, name="kronecker.linear_growth")
 def near_linear(n: int, d: int, order: int, tolerance: float, seed: int) -> dict[str, float | int | None]:
     """Return the flops, the bytes of the states, the peak live bytes and the certified error of the polynomial method.
 
     The flops of planning, which occur at order 2 only and are linear in n too, are counted separately.
     """
-    query, keys, values = _inputs(n, d, order, seed)
+    query, keys, values = draw(order, n, d, seed)
     inputs = [x.requires_grad_() for x in (query, *keys, *values)]
     saved: dict[int, Tensor] = {}
 
@@ -78,7 +72,7 @@ def near_linear(n: int, d: int, order: int, tolerance: float, seed: int) -> dict
 @experiment(version=1, name="kronecker.wall_time")
 def attended(n: int, d: int, order: int, tolerance: float | None, seed: int) -> dict[str, float | str]:
     """Compute attention and nothing else, for the time of the cell; without a tolerance it is exact."""
-    query, keys, values = _inputs(n, d, order, seed)
+    query, keys, values = draw(order, n, d, seed)
     if tolerance is None:
         return {"timed": "exact", "largest": float(tensor_attention(query, keys, values).abs().max())}
     result = certified_attention(query, keys, values, tolerance=tolerance, method="polynomial")
@@ -109,12 +103,12 @@ def _cells() -> Iterator[Cell]:
     history=(
         "Until 2026-11-17 the counted flops also had to equal those of the plan. They still do, but comparing our "
         "count with our plan says nothing about the theorem, so that this comparison no longer decides the verdict.",
-        "The tolerance was 3e-4 until the certificate covered gradients too. Since then, this tolerance needs a "
-        "different degree at n = 128 than at larger n at order 4, which says nothing about growth. The tolerance was "
-        "changed to 2e-4 after this was seen.",
-        "The tolerance was 2e-4 until plans no longer subtracted small means of the keys. Since then, this tolerance "
-        "needs a different degree for n <= 1024 than for larger n at order 2. The tolerance was changed to 1e-4 "
-        "after this was seen.",
+        r"The tolerance was $3 \cdot 10^{-4}$ until the certificate covered gradients too. Since then, this tolerance "
+        "needs another degree at $n = 128$ than at larger $n$ at order 4, which says nothing about growth. The "
+        r"tolerance was changed to $2 \cdot 10^{-4}$ after this was seen.",
+        r"The tolerance was $2 \cdot 10^{-4}$ until plans no longer subtracted small means of the keys. Since then, "
+        r"this tolerance needs another degree for $n \le 1024$ than for larger $n$ at order 2. The tolerance was "
+        "changed to $10^{-4}$ after this was seen.",
     ),
 )
 def linear_growth(cells: Sequence[CellResult], power: float = 1.0) -> Finding:

@@ -104,7 +104,9 @@ def _sets(draw: random.Random, m: int, *, common: bool) -> tuple[tuple[int, ...]
         Neighbour("at most 1/2 from a distance of 0.01 on, as printed", {"distance": PRINTED_DISTANCE}),
         Neighbour("with probability at most 2/5", {"most": Fraction(2, 5)}),
     ),
-    history=("Until 2026-11-18 all cells had T = 2; cells with T from 3 to 5 were added. The verdict did not change.",),
+    history=(
+        "Until 2026-11-18 all cells had $T = 2$; cells with $T$ from 3 to 5 were added. The verdict did not change.",
+    ),
 )
 def theorem_4_5(
     cells: Sequence[CellResult], distance: Fraction = Fraction(1, 2), most: Fraction = Fraction(1, 2)

@@ -128,7 +128,7 @@ def _cells() -> Iterator[Cell]:
         Neighbour("for every $q$, as printed", {"every_q": True}),
     ),
     history=(
-        "On 2026-11-18 the random encodings were made wider: at the widths 1024 and 2048 their delta was 0.14 and "
+        r"On 2026-11-18 the random encodings were made wider: at the widths 1024 and 2048 their $\delta$ was 0.14 and "
         "0.12, outside the hypothesis. The verdict did not change.",
     ),
 )

@@ -199,7 +199,7 @@ def _width(cell: CellResult) -> float:
     history=(
         "Until 2026-11-18 all runs had orthogonal encodings. Runs with random encodings, and the scale that their "
         "weights need, were added after the results of the other runs had been seen.",
-        "On 2026-11-18 the random encodings were made wider: at the widths 256 and 512 their delta was 0.25 and "
+        r"On 2026-11-18 the random encodings were made wider: at the widths 256 and 512 their $\delta$ was 0.25 and "
         "0.18, outside the hypothesis. The verdict did not change.",
     ),
 )

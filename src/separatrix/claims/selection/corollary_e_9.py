@@ -91,13 +91,14 @@ OVERLAPS = unseparated(
         Neighbour(r"$O(T_2^{1.9} \epsilon / T_1^{1.9})$ with stochastic encodings", {"drawn": 1.9}),
     ),
     history=(
-        "Until 2026-11-17 T_2 went up to 10 T_1, and the rule required only a constant of at most 1, which a bound "
-        "with T_2 / T_1 in place of its square satisfies too. Longer sequences and a condition on the power were "
+        "Until 2026-11-17 $T_2$ went up to $10 T_1$, and the rule required only a constant of at most 1, which a bound "
+        "with $T_2 / T_1$ in place of its square satisfies too. Longer sequences and a condition on the power were "
         "added after results had been seen. The verdict did not change.",
-        "On 2026-11-17 the power was measured at epsilon = 1e-2, where the loss at 250 T_1 saturates: it was 1.73 "
-        "and had to be at most 2.1, which powers from 1.7 on pass. The constant had to be 1, which an O() does not "
-        "promise, and the encodings were orthogonal. The rule now is about the powers of T_2 / T_1, T_1 and epsilon "
-        "at 1e-6, and one cell has stochastic encodings. The verdict did not change.",
+        r"On 2026-11-17 the power was measured at $\epsilon = 10^{-2}$, where the loss at $250 T_1$ saturates: it was "
+        "1.73 and had to be at most 2.1, a condition that powers from 1.7 on satisfy. The constant had to be at most "
+        "1, which an $O()$ does not promise, and the encodings were orthogonal. Now the rule is about the powers of "
+        r"$T_2 / T_1$, $T_1$ and $\epsilon$ at $10^{-6}$, and one cell has stochastic encodings. The verdict did not "
+        "change.",
     ),
 )
 def corollary_e_9(

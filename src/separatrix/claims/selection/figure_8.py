@@ -75,13 +75,14 @@ _CHOSEN = (
     "the learning rates: 0.3 and, in the second half, 0.1",
 )
 _HISTORY = (
-    "Until 2026-11-17 x_query was zero in all runs, the first d columns of W were left out of the cosines, and it "
-    "was counted as an erratum that they keep their random initial values (there were two such errata, and the "
-    "verdict was 'holds corrected'). But Lemma E.7 allows any fixed token, and the paper does not print the token of "
-    "its runs: the errata were withdrawn, and all entries are counted in runs where every example has its own token.",
-    "Until 2026-11-17 there was one run, with seed 0 and a threshold of 0.2, and the neighbour with x_query = 0 was "
-    "judged on a run that was 10 to 50 times shorter, where the claim itself was rejected too. Now that run has as "
-    "many steps, and the result must be reproduced with all seeds and thresholds of the full run.",
+    r"Until 2026-11-17 $x_{\text{query}}$ was zero in all runs, the first $d$ columns of $W$ were left out of the "
+    "cosines, and it was counted as an erratum that they keep their random initial values (there were two such errata, "
+    "and the verdict was 'holds corrected'). But Lemma E.7 allows any fixed token, and the paper does not print the "
+    "token of its runs: the errata were withdrawn, and all entries are counted in runs where every example has its own "
+    "token.",
+    r"Until 2026-11-17 there was one run, with seed 0 and a threshold of 0.2, and the neighbour with $x_{\text{query}} "
+    "= 0$ was judged on a run that was 10 to 50 times shorter, on which the claim itself was rejected too. Now that "
+    "run has as many steps, and the result must be reproduced with all seeds and thresholds of the full run.",
 )
 _NEIGHBOURS = (
     Neighbour("the token block of $W$ aligns with the identity", {"truth": "cosine_tokens"}),

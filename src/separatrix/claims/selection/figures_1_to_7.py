@@ -39,8 +39,8 @@ TOGETHER = (
 """The history of the rules of Figures 1, 2 and 4."""
 _COSINES = (
     TOGETHER,
-    "Until 2026-11-17 only the cosines of W and V with the ground truth had to be above 0.99. When wrong neighbours "
-    "became required, the position block had to have a cosine above 0.99 too. The verdict did not change.",
+    "Until 2026-11-17 only the cosines of $W$ and $V$ with the ground truth had to be above 0.99. When wrong "
+    "neighbours became required, the position block had to have a cosine above 0.99 too. The verdict did not change.",
 )
 _LEVELS = (
     "The first verdict on record is 'holds', by the rule of Figure 4, lengths; from 2026-11-16 on it was 'fails as "
@@ -283,8 +283,8 @@ figure_4_lengths = claim(
     chosen=CHOSEN[:3],
     history=(
         TOGETHER,
-        "Until 2026-11-16 the mean loss of fixed encodings over the seeds had to grow with every step of q. From q "
-        "= 7 to 8 it does not, within the noise of 128 points and five seeds. Since then the slope of a fitted line "
+        "Until 2026-11-16 the mean loss of fixed encodings over the seeds had to grow with every step of $q$. From $q "
+        "= 7$ to 8 it does not, within the noise of 128 points and five seeds. Since then the slope of a fitted line "
         "must be above zero, by a confidence interval over the seeds.",
     ),
 )

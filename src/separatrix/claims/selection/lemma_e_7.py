@@ -151,14 +151,14 @@ def _cells() -> Iterator[Cell]:
     errata=UPDATES,
     neighbours=(*as_printed(UPDATES), Neighbour("the interval for $C$ has nine tenths of its width", {"share": 0.9})),
     history=(
-        "At first the loss was computed by the formula of Lemma E.3, at one size. The formula depends on alpha and "
-        "the position block alone, so that the check could say nothing about the other blocks.",
-        "Until 2026-11-17 the overlaps were 1 or 3 at three of four sizes, where the lower bound on the step of C is "
-        "not above zero, and the wrong neighbour was half of the interval, at every size. Then sizes with overlaps "
-        "below 1 and a large C were added, where the bound is nearly reached, and the neighbour is now judged where "
-        "the overlaps are below 1.",
-        "On 2026-11-18 a cell was added in which alpha is beyond (IH2) and C falls: it shows that the two bounds on "
-        "C are exchanged there. The verdict did not change.",
+        "At first the loss was computed by the formula of Lemma E.3, at one size. The formula depends only on "
+        r"$\alpha$ and the position block, so that the check could say nothing about the other blocks.",
+        "Until 2026-11-17 the overlaps were 1 or 3 at three of four sizes, for which the lower bound on the step of "
+        "$C$ is not positive, and the wrong neighbour was half of the interval, at every size. Then sizes with "
+        "overlaps below 1 and a large $C$ were added, at which the bound is nearly reached, and now the neighbour is "
+        "judged only at sizes with overlaps below 1.",
+        r"On 2026-11-18 a cell was added in which $\alpha$ exceeds the bound of (IH2) and $C$ falls: it shows that the "
+        "two bounds on $C$ are exchanged there. The verdict did not change.",
     ),
 )
 def lemma_e_7(cells: Sequence[CellResult], misprint: str = "", share: float = 1.0) -> Finding:

@@ -165,7 +165,7 @@ def _register(where: str, says: str, errata: Sequence[Erratum], encoding: int | 
     """Register a claim on shapes; `encoding` selects the encoding of a claim on the product with V."""
     exchanged = Neighbour(r"$V [E; X]$ for $V Z = V [X; E]$", {"exchanged": True})
     history = (
-        "Until 2026-11-17 the check compared the shapes of matrices of ones that it had made itself; now V, the "
+        "Until 2026-11-17 the check compared the shapes of matrices of ones that it had made itself; now $V$, the "
         "attention and the output are those of a transformer.",
     )
 

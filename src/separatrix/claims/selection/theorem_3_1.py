@@ -135,11 +135,11 @@ TOLERANCE = 0.05
         Neighbour(r"within $T^2 / (\sqrt{d} \eta \epsilon)$ steps", {"in_d": -0.5}),
     ),
     history=(
-        "Until 2026-11-17 the rule was that no time is above T^2 d / (eta epsilon) with the constant 1, also at "
-        "extreme values of the parameters that the hypotheses allow. Powers of T from 1.5 on, d^-0.5 and "
-        "epsilon^-0.7 passed as well, and a statement up to logarithmic factors promises no constant. The rule now "
-        "is that the local powers of T, 1/epsilon, d and 1/eta, where they have converged, are at most those of the "
-        "bound. The verdict did not change.",
+        r"Until 2026-11-17 the rule was that no time exceeds $T^2 d / (\eta \epsilon)$ with the constant 1, also at "
+        "extreme values of the parameters that the hypotheses allow. Powers of $T$ from 1.5 on, $d^{-0.5}$ and "
+        r"$\epsilon^{-0.7}$ passed as well, and a statement up to logarithmic factors promises no constant. Now the "
+        r"rule is that the local powers of $T$, $1/\epsilon$, $d$ and $1/\eta$, where they have converged, are at "
+        "most those of the bound. The verdict did not change.",
     ),
 )
 def theorem_3_1(

@@ -163,13 +163,14 @@ TOLERANCE = 0.03
     history=(
         "Until 2026-11-17 the bounds were computed but not compared with anything. Since then the counted times must "
         "be below the bounds and grow no faster. The verdict did not change.",
-        "On 2026-11-17 the rule was: no time above T^2 d / (eta epsilon) with the constant 1, at the width 4096, and "
-        "fitted powers at T = 32, 64, 128 of at most 2 and 1. That rule depended on the width that we chose (at 8192 "
-        "a quotient is 1.54), and the powers had not converged there. The rule now is about the local powers in T up "
-        "to 4096, 1/epsilon up to 1e4, 1/eta, d and d_e. The verdict did not change.",
-        "Until 2026-11-18 the wrong neighbours were T^0.8, d^-0.5 and the rate 3 q against q / 2. Nearer ones "
-        "replaced them after results had been seen: T^0.85 (T^0.9 was tried first, and is too near to the measured "
-        "power 0.935), d^-0.1, and 2.1 q against 1.9 q. The verdict did not change.",
+        r"On 2026-11-17 the rule was: no time above $T^2 d / (\eta \epsilon)$ with the constant 1, at the width 4096, "
+        r"and fitted powers of $T$ and $1/\epsilon$ of at most 2 and 1 at $T = 32$, 64 and 128. That rule depended on "
+        "the width that we chose (at 8192 a quotient is 1.54), and the powers had not converged there. Now the rule is "
+        r"about the local powers of $T$ up to 4096, of $1/\epsilon$ up to $10^4$, and of $1/\eta$, $d$ and $d_e$. The "
+        "verdict did not change.",
+        "Until 2026-11-18 the wrong neighbours were $T^{0.8}$, $d^{-0.5}$ and the rate $3 q$ against $q / 2$. Nearer "
+        "neighbours replaced them after results had been seen: $T^{0.85}$ ($T^{0.9}$ was tried first, and is too near "
+        "to the measured power 0.935), $d^{-0.1}$, and $2.1 q$ against $1.9 q$. The verdict did not change.",
     ),
 )
 def theorem_3_3(

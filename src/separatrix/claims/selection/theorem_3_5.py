@@ -149,9 +149,9 @@ def theorem_3_5(cells: Sequence[CellResult], more: int = 0, width: int = 1) -> F
         Neighbour("the transformer goes below a hundredth of the infimum for $T d - 1$ neurons", {"part": 0.01}),
     ),
     history=(
-        "Until 2026-11-17 the transformer was shown beside the nets but not compared with anything, and the claim "
-        "said that it has fewer parameters than all of them. It has fewer than the nets with T d - 1 neurons in the "
-        "first layer.",
+        "Until 2026-11-17 the transformer was shown beside the nets but not compared with anything, and the claim said "
+        "that it has fewer parameters than all nets. It has fewer than the nets with $T d - 1$ neurons in the first "
+        "layer.",
     ),
 )
 def theorem_3_5_trained(

@@ -170,10 +170,10 @@ def _size_cells() -> Iterator[Cell]:
         Neighbour(r"to within $\epsilon / 100$ at the same scale", {"part": 0.01}),
     ),
     history=(
-        "Until 2026-11-17 the width was 10 q log T, only at T = 512 with q up to 8, and the rejected neighbour was "
-        "10 log T; but 10 sqrt(q) log T was enough there too. Now the constant is 3, T goes up to 4096 and q up to "
-        "64, and the rejected neighbours are other powers of q and of log T that agree with the claim at T = 256, q "
-        "= 4. The verdict did not change.",
+        r"Until 2026-11-17 the width was $10 q \log T$, only at $T = 512$ with $q$ up to 8, and the rejected neighbour "
+        r"was $10 \log T$; but $10 \sqrt{q} \log T$ was enough there too. Now the constant is 3, $T$ goes up to 4096 "
+        r"and $q$ up to 64, and the rejected neighbours are other powers of $q$ and of $\log T$ that agree with the "
+        "claim at $T = 256$, $q = 4$. The verdict did not change.",
     ),
 )
 def theorem_c_3(

@@ -197,13 +197,14 @@ def _cells() -> Iterator[Cell]:
     errata=PROOF,
     neighbours=(*as_printed(PROOF), *sharper(FACTORS)),
     history=(
-        "Until 2026-11-17 the quotients of the induction were those of alpha, which are near 1 for every kappa and "
-        "eta, and only three steps had a wrong neighbour. Now each quotient compares how far a quantity moves with "
-        "how far it may move, every step has a neighbour, and the total number of steps is checked. The verdict did "
-        "not change.",
-        "Until 2026-11-18 the step across 1 / sqrt(T q) was cut off at that weight, which hid that alpha* may fall "
-        "in it; (S2) was judged below alpha* too, where it is not needed. The step is now judged against the upper "
-        "end that holds after it, and (S2) only from alpha* on. The verdict did not change.",
+        r"Until 2026-11-17 the quotients of the induction were those of $\alpha$, which are near 1 for every $\kappa$ "
+        r"and $\eta$, and only three steps had a wrong neighbour. Now each quotient divides the change of a quantity "
+        "by its largest allowed change, every step has a neighbour, and the total number of steps is checked. The "
+        "verdict did not change.",
+        r"Until 2026-11-18 the step across $1 / \sqrt{T q}$ was cut off at that weight, which hid that $\alpha^\ast$ "
+        r"may fall in it; (S2) was judged below $\alpha^\ast$ too, where it is not needed. Now the step is judged "
+        r"against the upper end that is valid after it, and (S2) only from $\alpha^\ast$ on. The verdict did not "
+        "change.",
         "On 2026-11-18 the factors in the wrong neighbours of the steps were chosen again after the quotients had "
         "been seen.",
     ),

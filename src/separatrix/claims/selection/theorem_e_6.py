@@ -88,8 +88,8 @@ PROOF = (
         shown_by="power of T on the plateau",
         printed=r"Training takes $T^{2 - 2 \delta} / \eta$ steps.",
         right=r"It takes $T^{(2 + 2 c) / (1 - c)} / \eta$ steps with $c = \delta \sqrt{q} / (1 - \delta) < 1$, the "
-        r"bound of Lemma A.3, corrected. The $T^{(2 - 2 \delta) / (1 - 3 \delta)} / \eta$ of Theorem E.6 and of "
-        r"Corollaries E.8, E.9 and E.16 is this with $\delta / (1 - 2 \delta)$, the false bound, for $c$.",
+        r"bound of Lemma A.3, corrected. Theorem E.6 and Corollaries E.8, E.9 and E.16 print $T^{(2 - 2 \delta) / (1 - "
+        r"3 \delta)} / \eta$, which is the same with the false bound $\delta / (1 - 2 \delta)$ in place of $c$.",
         why=r"The proof counts $T^{2 + 4 c / (1 - c)}$ steps, with $c$ the bound on the overlaps.",
     ),
     Erratum(
@@ -189,14 +189,14 @@ def _cells() -> Iterator[Cell]:
     errata=PROOF,
     neighbours=(*as_printed(PROOF), *sharper(FACTORS)),
     history=(
-        "Until 2026-11-17 the quotients of the induction were those of alpha, which are near 1 for every kappa and "
-        "eta, and only three steps had a wrong neighbour; c was delta / (1 - 2 delta), and epsilon was 1e-3. Now "
-        "each quotient compares how far a quantity moves with how far it may move, every step has a neighbour, c is "
-        "the right one, there are three values of epsilon, and the total number of steps is checked. The verdict did "
-        "not change.",
-        "Until 2026-11-18 the step across 1 / sqrt(T q) was cut off at that weight, and (S4) was judged below alpha* "
-        "too, at sizes up to T = 400 at which it happens to hold there. Both are errata now. The verdict did not "
-        "change.",
+        r"Until 2026-11-17 the quotients of the induction were those of $\alpha$, which are near 1 for every $\kappa$ "
+        r"and $\eta$, and only three steps had a wrong neighbour; $c$ was $\delta / (1 - 2 \delta)$, and $\epsilon$ "
+        "was $10^{-3}$. Now each quotient divides the change of a quantity by its largest allowed change, every step "
+        r"has a neighbour, $c$ is the correct bound, there are three values of $\epsilon$, and the total number of "
+        "steps is checked. The verdict did not change.",
+        r"Until 2026-11-18 the step across $1 / \sqrt{T q}$ was cut off at that weight, and (S4) was judged below "
+        r"$\alpha^\ast$ too, at sizes up to $T = 400$, at which it happens to hold. Both are errata now. The verdict "
+        "did not change.",
         "On 2026-11-18 the factors in the wrong neighbours of the steps were chosen again after the quotients had "
         "been seen.",
     ),

@@ -254,10 +254,11 @@ def _cells() -> Iterator[Cell]:
         *sharper(FACTORS),
     ),
     history=(
-        "Until 2026-11-18 the displays were evaluated with the printed 7/8, 9/8 and 45/32, and C changed at these "
-        "rates, which rest on the bound of Lemma A.3 that is too small: the verdict was that all hold as printed. "
-        "Now C changes at the largest and smallest rates that the largest overlap allows, the constants are those of "
-        "that overlap, and Phase I, the factor of the update of C and the last line of the loss are evaluated too.",
+        "Until 2026-11-18 the displays were evaluated with the printed constants $7/8$, $9/8$ and $45/32$, and $C$ "
+        "changed at these rates, which rest on the bound of Lemma A.3 that is too small: the verdict was that all "
+        "displays hold as printed. Now $C$ changes at the largest and smallest rates that the largest overlap allows, "
+        "the constants are those of that overlap, and Phase I, the factor of the update of $C$ and the last line of "
+        "the loss are evaluated too.",
     ),
 )
 def right_displays(

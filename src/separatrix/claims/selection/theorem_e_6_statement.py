@@ -155,9 +155,9 @@ OVERLAPS = (
         ),
     ),
     history=(
-        "Until 2026-11-17 the rule was that no time is above the bound with the constant 1 and without a logarithm, "
-        "at the width 4096. That rule depended on the width that we chose, because the statement promises no "
-        "constant and hides d_e. The rule now is that time / d_e grows no faster than the bound between any two "
+        "Until 2026-11-17 the rule was that no time exceeds the bound with the constant 1 and without a logarithm, at "
+        "the width 4096. That rule depended on the width that we chose, because the statement promises no constant and "
+        "hides $d_e$. Now the rule is that the time divided by $d_e$ grows no faster than the bound between any two "
         "settings that differ in one variable. The verdict did not change.",
     ),
 )

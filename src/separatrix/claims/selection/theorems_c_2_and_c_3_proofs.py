@@ -138,7 +138,7 @@ def theorem_c_2_proof(cells: Sequence[CellResult], misprint: str = "") -> Findin
     errata=MATRICES,
     neighbours=as_printed(MATRICES),
     history=(
-        "Until 2026-11-18 the numbers of two errata, on the blocks of Q and K and on tokens beyond the unit ball, "
+        "Until 2026-11-18 the numbers of two errata, on the blocks of $Q$ and $K$ and on tokens beyond the unit ball, "
         "were constants in the program; now they are computed.",
     ),
 )

@@ -206,8 +206,8 @@ theorem_e_6_induction = _register(
     r"$d_e \le T d$, overlaps below 1, $\eta \le d_e^2 / (40 d^2 T)$ and $\eta \le q / 2$, for all weights of the "
     "single encodings",
     history=(
-        "Until 2026-11-18 all encodings had the same weight, so that a step of C moved the log-odds of the mean "
-        "weight by as much. Now it may move them by twice as much, which overlaps below 1 allow, and the first two "
-        "quotients are twice as large; their neighbours had the factor 6. The verdict did not change.",
+        "Until 2026-11-18 all encodings had the same weight, so that a step of $C$ changed the log-odds of the mean "
+        "weight by the same amount. Now it may change them by twice this amount, which overlaps below 1 allow, and the "
+        "first two quotients are twice as large; their neighbours had the factor 6. The verdict did not change.",
     ),
 )

@@ -176,7 +176,7 @@ _functions(
         Neighbour(r"$m = \log(n / \delta)$ for every $C$", {"power": 0.0}),
         Neighbour(r"$m = 1.1 C \log(n / \delta)$", {"factor": 1.1}),
     ),
-    history=("Until 2026-11-18 the cells had C = 1 alone, where the definition has C > 1.",),
+    history=("Until 2026-11-18 all cells had $C = 1$, but the definition has $C > 1$.",),
 )
 def definition_3_7(cells: Sequence[CellResult], factor: float = 1.0, power: float = 1.0) -> Finding:
     """Check that signs are fair to six standard errors; fair signs fail with probability 2e-9 in each cell."""

@@ -187,9 +187,9 @@ def _judged(right: bool, refuted: bool, bounded: bool, numbers: dict[str, float 
 
 
 _HISTORY = (
-    "Until 2026-11-17 the check counted the sign vectors at n = 4, 8 and 13 whose sums exceed the bounds; but the "
-    "bounds are above 1 there, so that no sum can exceed them. {0}. Probabilities are now computed exactly, for data "
-    "that make C = 1.4 too small."
+    "Until 2026-11-17 the check counted the sign vectors at $n = 4$, 8 and 13 whose sums exceed the bounds; but there "
+    "the bounds are above 1, so that no sum can exceed them. {0}. Probabilities are now computed exactly, for data for "
+    "which $C = 1.4$ is too small."
 )
 
 
@@ -208,7 +208,7 @@ _HISTORY = (
             "with entries of at most $n^{-0.61}$ in Part 2, which the data allow to be $n^{-0.6}$", {"power": "0.61"}
         ),
     ),
-    history=(_HISTORY.format("The wrong neighbour had C = 1.2, at n up to 10^6"),),
+    history=(_HISTORY.format("The wrong neighbour had $C = 1.2$, at $n$ up to $10^6$"),),
 )
 def lemma_4_1(cells: Sequence[CellResult], C: float = 2.0, power: str = "0.6", most: str = "2") -> Finding:
     """Check the proof's bounds on entries, squares and probabilities over all data, and data that refute a small C.
@@ -260,7 +260,8 @@ def lemma_4_1(cells: Sequence[CellResult], C: float = 2.0, power: str = "0.6", m
     ),
     history=(
         _HISTORY.format(
-            "The wrong neighbours were 0.72 for 1/4, which n = 2 alone rejects, and + with probability 3/4"
+            "The wrong neighbours were $0.72$ in place of $1/4$, which $n = 2$ alone rejects, and the sign $+$ with "
+            "probability $3/4$"
         ),
     ),
 )

@@ -90,8 +90,8 @@ def judged(
 
 WIDTH = Erratum(
     printed=r"$m = O(\log(n / \delta))$.",
-    right=r"$m \ge C \log(n / \delta)$ with a constant that is large enough, as must be meant: $C \ge 1 / \log(4/3) = "
-    r"3.48$ (from the lemma's $1/10$ alone, $C \ge 9.5$ would be needed).",
+    right=r"$m \ge C \log(n / \delta)$ with a constant that is large enough, which must be the intended meaning: $C "
+    r"\ge 1 / \log(4/3) = 3.48$ (from the lemma's $1/10$ alone, $C \ge 9.5$ would be needed).",
     why=r"The value $m = 1$ is $O(\log(n / \delta))$, and then $F_{\text{exp}}$ is 0 with probability $3/4$ ($1/2$ "
     r"where $a_1$ is large); with $C = 1$ this probability is $(\delta / n)^{0.288}$, or $(\delta / n)^{0.693}$, "
     r"which is not $\delta / \text{poly}(n)$.",
@@ -223,10 +223,10 @@ def fires(
         figures=figures,
         neighbours=TOO_FEW,
         history=(
-            "Until 2026-11-17 m was 4 log(n / delta), and the probability of failure with one sign vector had to be "
-            "above 0.5. When extreme parameters were added for which this probability is 1/2, it had to be above "
-            "0.4. Since neighbours must be near, m is 3.5 log(n / delta), and the probability must equal the one "
-            "that follows from counting signs.",
+            r"Until 2026-11-17 $m$ was $4 \log(n / \delta)$, and the probability of failure with one sign vector had "
+            "to be above 0.5. When extreme parameters were added for which this probability is 1/2, it had to be above "
+            r"0.4. Since neighbours must be near, $m$ is $3.5 \log(n / \delta)$, and the probability must equal that "
+            "computed by counting signs.",
         ),
         home=home,
     )

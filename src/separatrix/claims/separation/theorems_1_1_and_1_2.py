@@ -25,9 +25,9 @@ def _exists(where: str, says: str, model: str) -> Claim:
             Neighbour(r"with a probability of failure below $\delta / n$ at $m = \log(n / \delta)$", {"power": 1.0}),
         ],
         history=[
-            "Until 2026-11-17 the rule required only a probability of failure below 10^-9 at the end of a path, "
-            "which every positive power of delta / n satisfies. The power 0.25 was set when wrong neighbours became "
-            "required, after the powers had been seen: (3/4)^m is (delta / n)^0.288."
+            "Until 2026-11-17 the rule required only a probability of failure below $10^{-9}$ at the end of a path, "
+            r"which every positive power of $\delta / n$ satisfies. The power 0.25 was set when wrong neighbours "
+            r"became required, after the powers had been seen: $(3/4)^m$ is $(\delta / n)^{0.288}$."
         ],
     )
     def check(cells: Sequence[CellResult], power: float = 0.25) -> Finding:

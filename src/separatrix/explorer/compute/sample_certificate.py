@@ -32,7 +32,7 @@ rounding error of float64 can exceed the tolerance, and every degree would be tr
 
 
 @dataclass(frozen=True)
-class Sample:
+class SampleRun:
     """The parts of the certificate of a run over `n` tokens, and the true error."""
 
     n: int
@@ -56,7 +56,7 @@ def tokens(sizes: PlanSettings) -> int:
 
 
 @lru_cache(maxsize=256)
-def sampled(sizes: PlanSettings) -> Sample:
+def sampled(sizes: PlanSettings) -> SampleRun:
     """Run the planned method on the sample; a `SeparatrixError` says why if it is too costly."""
     n, plan = tokens(sizes), planned(sizes).plan
     if plan.method == "none":
@@ -86,10 +86,10 @@ def sampled(sizes: PlanSettings) -> Sample:
     error = float((result.output - exact).abs().max())
     certificate = result.certificate
     parts = certificate.truncation, certificate.rounding, certificate.total
-    return Sample(n, result.plan.method, result.plan.rank, *parts, error)
+    return SampleRun(n, result.plan.method, result.plan.rank, *parts, error)
 
 
-def rows(samples: list[Sample]) -> list[tuple[str, list[str]]]:
+def rows(samples: list[SampleRun]) -> list[tuple[str, list[str]]]:
     """The rows of the table: a name, and a text for each sample."""
     return [
         ("tokens", [f"{sample.n:,}" for sample in samples]),

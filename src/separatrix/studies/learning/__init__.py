@@ -18,8 +18,10 @@ join             on two-hop joins
 join_converged   on two-hop joins with enough steps for two layers of order 2
 join_alike       on two-hop joins with settings chosen alike, more facts, and the import graph of a library
 join_larger      on two-hop joins of models that are trained on 16 and 32 facts
+join_stages      on two-hop joins learned in stages, of 8, 16, 32 and 64 facts
 layer_settings   on the scale and the norms of a layer of order 3, trained on joins
 layer_settings_tasks   the same on planted triples, recall and text
+further_layer_settings   on value normalisation and on heads of two orders in a layer, on all these tasks
 text             on characters of a text
 language_model   on a language model of four layers, of which one is of order 3
 polynomial       on training by the polynomial method

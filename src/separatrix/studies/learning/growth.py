@@ -124,12 +124,12 @@ def crossing(slower: CellResult, bounded: CellResult, power: int) -> float:
 
 
 _HISTORY = (
-    "Until 2026-11-17 the flops, which are counted by formula, also had to be exact powers of n, which they always "
-    "are. This rule was dropped after results had been seen. The smallest n at which a bounded layer is cheaper, "
-    "which had only been printed, was compared, and the statement has since said that memory is measured. The "
+    "Until 2026-11-17 the flops, which are counted by formula, also had to be exact powers of $n$, which they always "
+    "are. This rule was dropped after results had been seen. The smallest $n$ at which a bounded layer is cheaper, "
+    "which had only been printed, was compared instead, and since then the statement says that memory is measured. The "
     "verdict did not change.",
-    "Until 2026-11-17 the smallest n at which a bounded layer is cheaper had to grow with the bound, and the wrong "
-    "neighbour was that it doubles. Both sides of that comparison come from formulas. This n is still printed, but "
+    "Until 2026-11-17 the smallest $n$ at which a bounded layer is cheaper had to grow with the bound, and the wrong "
+    "neighbour was that it doubles. Both sides of that comparison come from formulas. This $n$ is still printed, but "
     "the verdict no longer depends on it.",
 )
 _NEIGHBOURS = (

@@ -39,11 +39,11 @@ def _cells() -> Iterator[Cell]:
     figures=("learning_curves", "learning_ends"),
     neighbours=(Neighbour("their accuracy stays below 0.99", {"turned": True, "bound": 0.99}),),
     history=(
-        "The neighbour was that the same holds after a quarter of the steps, until the runs left it undecided: the "
-        "runs of the seeds exceed 0.9 between 750 and 1,125 steps.",
+        "At first the neighbour was that the same holds after a quarter of the steps. The runs left it undecided, "
+        "because they exceed 0.9 after 750 to 1,125 steps, depending on the seed.",
         "The claim also said the same of one layer of order 3, and two more were written down with it: that order 3 "
-        "learns sooner, and that it does so with the scale 1/sqrt(d) rather than 1/d. They were withdrawn because "
-        "their runs have not been made.",
+        r"learns sooner, and that it does so with the scale $1/\sqrt{d}$ rather than $1/d$. They were withdrawn "
+        "because their runs have not been made.",
     ),
 )
 def joins_converged(cells: Sequence[CellResult], turned: bool = False, bound: float = LEARNED) -> Finding:

@@ -47,39 +47,44 @@ RATES = {
 STEPS = 600
 
 
-def _joins(seeds: Sequence[int], rates: Mapping[str, Sequence[float]]) -> Iterator[Cell]:
+def joins_of(seeds: Sequence[int], rates: Mapping[str, Sequence[float]]) -> Iterator[Cell]:
+    """The runs on joins of some layers, each with some learning rates."""
     how = {"size": [8, ENTITIES, RELATIONS], "longer": [], "steps": STEPS, "compute_steps": STEPS}
-    for name in LAYERS:
-        for lr in rates[name]:
+    for name, tried in rates.items():
+        for lr in tried:
             for seed in seeds:
                 yield joined.cell(seed=seed, attention=name, lr=lr, batch=64, points=512, **how)
 
 
-layer_rates = claim(
-    paper="beyond",
-    where="Layer settings",
-    part="learning rates",
-    says="On two-hop joins among 8 facts, with seed 0 and 600 steps, the learning rates of this study are the better "
-    "of 0.005 and 0.01 for each layer.",
-    profile="full",
-    cells=lambda: _joins([0], dict.fromkeys(LAYERS, TRIED)),
-    figures=("join_rates",),
-    neighbours=(Neighbour("the other rate is better for every layer", {"other": True}),),
-)(
-    lambda results, other=False: rates_finding(
-        results, {name: min(set(TRIED) - {rate}) if other else rate for name, rate in RATES.items()}
-    )
-)
+def rates_on_joins(part: str, rates: Mapping[str, float]) -> Claim:
+    """The claim that the rule chooses these learning rates on joins."""
+    return claim(
+        paper="beyond",
+        where="Layer settings",
+        part=part,
+        says="On two-hop joins among 8 facts, with seed 0 and 600 steps, the learning rates of this study are the "
+        "better of 0.005 and 0.01 for each layer.",
+        profile="full",
+        cells=lambda: joins_of([0], dict.fromkeys(rates, TRIED)),
+        figures=("join_rates",),
+        neighbours=(Neighbour("the other rate is better for every layer", {"other": True}),),
+    )(lambda results, other=False: rates_finding(results, other_rates(rates) if other else rates))
 
 
-def _setting(part: str, says: str, better: str, worse: str) -> Claim:
+def other_rates(rates: Mapping[str, float]) -> dict[str, float]:
+    """For each layer the rate of `TRIED` that is not its own."""
+    return {name: min(set(TRIED) - {rate}) for name, rate in rates.items()}
+
+
+def setting_on_joins(part: str, says: str, better: str, worse: str, rates: Mapping[str, float] = RATES) -> Claim:
+    """The claim that one layer becomes better than another on joins, from the runs of all layers in `rates`."""
     return claim(
         paper="beyond",
         where="Layer settings",
         part=part,
         says=f"Trained on two-hop joins among 8 facts for 600 steps, a layer of order 3 {says}.",
         profile="full",
-        cells=lambda: _joins((1, 2, 3), {name: [rate] for name, rate in RATES.items()}),
+        cells=lambda: joins_of((1, 2, 3), {name: [rate] for name, rate in rates.items()}),
         figures=("learning_curves",),
         neighbours=(TURNED, ahead_by(0.5)),
     )(
@@ -89,20 +94,25 @@ def _setting(part: str, says: str, better: str, worse: str) -> Claim:
     )
 
 
-layer_scale = _setting("scale", "with the scale $1/\\sqrt{d}$ becomes better than one with $1/d$", PLAIN, INVERSE)
-layer_qk = _setting("qk norm", "that normalises queries and keys becomes better than one without norms", QK, PLAIN)
-layer_heads = _setting(
+layer_rates = rates_on_joins("learning rates", RATES)
+layer_scale = setting_on_joins(
+    "scale", "with the scale $1/\\sqrt{d}$ becomes better than one with $1/d$", PLAIN, INVERSE
+)
+layer_qk = setting_on_joins(
+    "qk norm", "that normalises queries and keys becomes better than one without norms", QK, PLAIN
+)
+layer_heads = setting_on_joins(
     "head norm", "that normalises the outputs of its heads becomes better than one without norms", HEADS, PLAIN
 )
-layer_both = _setting(
+layer_both = setting_on_joins(
     "both norms",
     "that normalises queries, keys and the outputs of its heads becomes better than one without norms",
     BOTH_NORMS,
     PLAIN,
 )
-layer_learned = _setting(
+layer_learned = setting_on_joins(
     "learned scale", "with a learned scale for each head becomes better than one without", LEARNED_SCALE, PLAIN
 )
-layer_after = _setting(
+layer_after = setting_on_joins(
     "LayerNorm after attention", "without LayerNorm after attention becomes better than one with it", PLAIN, AFTER
 )

@@ -8,7 +8,9 @@ and 3 in one layer.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +22,7 @@ from separatrix.nn import TensorAttention
 from separatrix.nn.head_norm import normalise_heads
 
 __all__ = [
+    "FURTHER_LAYERS",
     "JOINING",
     "JOINING_ALIKE",
     "LAYERED",
@@ -30,6 +33,7 @@ __all__ = [
     "LinearAttention",
     "MixedAttention",
     "ProductAttention",
+    "ValueNormAttention",
     "layer_of",
     "mechanism",
 ]
@@ -49,8 +53,8 @@ class AttentionKind:
         rotary: The base of rotary positions in every layer; None for no rotary positions.
         form: The score form of softmax attention; "separate" stands for `ProductAttention`, "mixed" for
             `MixedAttention`.
-        norms: Those of the arguments `qk_norm`, `head_norm` and `learned_scale` of `TensorAttention` that are True, and
-            "layer_norm" for an `nn.LayerNorm` of the attention's output.
+        norms: Those of the arguments `qk_norm`, `head_norm` and `learned_scale` of `TensorAttention` that are True,
+            "value_norm" for `ValueNormAttention`, and "layer_norm" for an `nn.LayerNorm` of the attention's output.
         power: The scores of unbounded softmax attention are divided by this power of the head dimension.
     """
 
@@ -134,10 +138,16 @@ LAYERS = {
 }
 """The settings of a layer of order 3 that are compared, by name; the scale is 1/sqrt(d) where none is named."""
 
+FURTHER_LAYERS = {
+    "order 3, value_norm": AttentionKind(3, norms=("value_norm",)),
+    "orders 2 and 3 mixed": AttentionKind(3, form="mixed"),
+}
+"""Further settings that are compared with the first of `LAYERS`, by name."""
+
 SEPARATE = {"product of two order 2": AttentionKind(3, form="separate")}
 """The product of two order-2 attentions without norms, the baseline of order 3 in `MECHANISMS`."""
 
-KNOWN = MECHANISMS | LAYERED | JOINING_ALIKE | LAYERS | SEPARATE
+KNOWN = MECHANISMS | LAYERED | JOINING_ALIKE | LAYERS | FURTHER_LAYERS | SEPARATE
 """All attentions that have a name."""
 
 
@@ -165,13 +175,14 @@ def layer_of(
         return LinearAttention(width, heads, kind.features, generator=generator)
     if kind.bound is None:
         scale = (heads / width) ** kind.power
-        norms = dict.fromkeys((norm for norm in kind.norms if norm != "layer_norm"), True)
+        norms = dict.fromkeys((norm for norm in kind.norms if norm not in ("value_norm", "layer_norm")), True)
         if kind.form == "separate":
             return ProductAttention(width, heads, kind.order, scale, tuple(norms), generator=generator)
         if kind.form == "mixed":
             return MixedAttention(width, heads, scale, tuple(norms), generator=generator)
         places = {"windows": kind.windows, "rotary": kind.rotary, "form": kind.form}
-        return TensorAttention(width, heads, kind.order, scale=scale, **places, **norms, generator=generator)  # type: ignore[arg-type]
+        layer = ValueNormAttention if "value_norm" in kind.norms else TensorAttention
+        return layer(width, heads, kind.order, scale=scale, **places, **norms, generator=generator)  # type: ignore[arg-type]
     method = "auto" if tolerance is None else "polynomial"
     return TensorAttention(
         width, heads, kind.order, method=method, bound=kind.bound, tolerance=tolerance, generator=generator
@@ -249,11 +260,34 @@ class ProductAttention(nn.Module):
         return out
 
 
+class ValueNormAttention(TensorAttention):
+    """`TensorAttention` whose values are divided by their root mean square, head by head, with learned gains.
+
+    Example:
+        >>> layer = ValueNormAttention(8, 2, generator=torch.Generator().manual_seed(0))
+        >>> _, _, values = layer.project(*[torch.ones(5, 8)] * 3)
+        >>> [round(value.square().mean().item(), 4) for value in values]
+        [1.0, 1.0]
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self.v_gain = nn.ParameterList(nn.Parameter(torch.ones(self.embed_dim)) for _ in self.v_proj)
+
+    def project(
+        self, query: Tensor, key: Tensor | Sequence[Tensor], value: Tensor | Sequence[Tensor]
+    ) -> tuple[Tensor, list[Tensor], list[Tensor]]:
+        """The queries, keys and normalised values of the heads: see `TensorAttention.project`."""
+        q, keys, values = super().project(query, key, value)
+        return q, keys, [normalise_heads(value, gain) for value, gain in zip(values, self.v_gain, strict=True)]
+
+
 class MixedAttention(nn.Module):
     """Attention of which the first half of the heads is of order 2 and the other half of order 3.
 
     The second key and value sets, which order 2 does not have, are projected for the other half alone. The norms are
-    those of `TensorAttention`.
+    those of `TensorAttention`. A `TensorAttention` with a list of orders computes the same from the same weights. It
+    draws other initial weights and adds up gradients in another order, so the recorded runs would change with it.
 
     Example:
         >>> layer = MixedAttention(8, 2, 0.5, ("qk_norm",), generator=torch.Generator().manual_seed(0))

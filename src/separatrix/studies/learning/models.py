@@ -61,6 +61,7 @@ def parameter_count(task: Task, sizes: Sizes, kind: AttentionKind, hidden: int) 
         order = layer_kind.mean_order
         projections = round(2 * order * w * (w + 1)) + (sizes.heads if layer_kind.bound is not None else 0)
         gains = {"qk_norm": round(order * w), "head_norm": w, "learned_scale": sizes.heads, "layer_norm": 2 * w}
+        gains["value_norm"] = round((order - 1) * w)
         projections += sum(gains[norm] for norm in layer_kind.norms)
         blocks += projections + hidden * (2 * w + 1) + w + 2 * (2 * w)
     return task.symbols * w + blocks + 2 * w + task.classes * (w + 1)

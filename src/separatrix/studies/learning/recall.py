@@ -152,8 +152,8 @@ recall_all = claim(
     figures=("learning_curves", "learning_ends", "learning_compute"),
     neighbours=(TURNED, ahead_by(0.55)),
     history=(
-        "The six expectations of the full profile were one claim, and were split into two, unchanged, when the runs "
-        "had decided the three with R = 4 and had left the other three undecided.",
+        "The six expectations of the full profile were one claim at first, which was split into two, unchanged, when "
+        "the runs had decided the three with $R = 4$ and had left the other three undecided.",
     ),
 )(lambda cells, turned=False, by=0.0: _judged(cells, _AHEAD, turned, by))
 
@@ -169,8 +169,8 @@ recall_bounds = claim(
     figures=("learning_ends",),
     neighbours=(TURNED, ahead_by(0.4)),
     history=(
-        "The six expectations of the full profile were one claim, and were split into two, unchanged, when the runs "
-        "had decided the three with R = 4 and had left the other three undecided.",
+        "The six expectations of the full profile were one claim at first, which was split into two, unchanged, when "
+        "the runs had decided the three with $R = 4$ and had left the other three undecided.",
     ),
 )(lambda cells, turned=False, by=0.0: _judged(cells, _ALSO, turned, by))
 

@@ -72,8 +72,8 @@ text_linear = claim(
     figures=("learning_ends",),
     neighbours=(TURNED, ahead_by(0.01)),
     history=(
-        "This claim and the one on order 3 were one claim. It was split when the runs, on another text, had decided "
-        "only the part on order 3. The rule of each part did not change.",
+        "This claim and the claim on order 3 were one claim at first, which was split when the runs, on another text, "
+        "had decided only the part on order 3. The rule of each part did not change.",
     ),
 )(lambda cells, turned=False, by=0.0: _judged(cells, _LINEAR, turned, by))
 
@@ -88,10 +88,11 @@ text_bounded = claim(
     figures=("learning_ends",),
     neighbours=(TURNED, ahead_by(0.3)),
     history=(
-        "The claim itself was made after runs on another text than the recorded one had been seen; on the recorded "
-        "text it was rerun and judged again, by the same rule.",
+        "The claim was made after runs on another text had been seen; it was then rerun on the recorded text and "
+        "judged again by the same rule.",
         "Until 2026-11-18 the wrong neighbour was a lead of 0.2. Then plans of bounded layers became cheaper, so that "
-        "R = 0.5 takes more steps, and its lead is 0.13 to 0.23: a lead of 0.3 was chosen after this had been seen.",
+        "$R = 0.5$ takes more steps, and its lead is 0.13 to 0.23: the lead of 0.3 was chosen after this had been "
+        "seen.",
     ),
 )(lambda cells, turned=False, by=0.0: _judged(cells, _BOUNDED, turned, by))
 

@@ -172,8 +172,8 @@ def linear_border(
         Neighbour(r"it is $1/4$ if and only if $c > (a_1 + 0.9) / 3$", {"gap": False}),
     ),
     history=(
-        "Until 2026-11-18 the claim was about b = 0.2, c = 0.8 and a_1 < 1 alone, in eight cells and without a proof. "
-        "There the share is 1/4; at other b and c it is 3/8 or 1/2, and m is smaller.",
+        "Until 2026-11-18 the claim was only about $b = 0.2$, $c = 0.8$ and $a_1 < 1$, in eight cells and without a "
+        "proof. There the share is $1/4$; at other $b$ and $c$ it is $3/8$ or $1/2$, and $m$ is smaller.",
     ),
 )
 def width_border(

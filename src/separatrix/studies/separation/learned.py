@@ -294,7 +294,7 @@ def softmax_regression(
         Neighbour("nearer to guessing by a factor of 3.4", {"times": 3.4}),
     ),
     history=(
-        "Until 2026-11-17 the runs at n = 100 were not among the cells of the claim, and nothing was compared with "
+        "Until 2026-11-17 the runs at $n = 100$ were not among the cells of the claim, and nothing was compared with "
         "them: the rule required only that softmax be above 0.95 and linear attention below 0.75. The comparison was "
         "added after the runs had been seen. The verdict did not change.",
         "Until 2026-11-17 the means over the seeds were compared, and the neighbour had a factor of five. Now the 95% "

@@ -252,9 +252,9 @@ def widest(cell: CellResult, level: float) -> float:
         Neighbour("a margin that falls as $n^{-1.3}$", {"power": 1.3}),
     ),
     history=(
-        "Until 2026-11-17 the margin had to fall at least by a factor of 3 when n grows tenfold, which n^(-1/2) does "
-        "too, and the neighbour was 1/n^2. Now the power is measured between margins, of which there are now twelve "
-        "in each decade instead of four.",
+        "Until 2026-11-17 the margin had to fall by a factor of at least 3 when $n$ grows tenfold, which $n^{-1/2}$ "
+        "satisfies too, and the neighbour was $1/n^2$. Now the power is measured between margins, of which there are "
+        "twelve in each decade instead of four.",
     ),
 )
 def best_tau(cells: Sequence[CellResult], power: float = 1.0) -> Finding:

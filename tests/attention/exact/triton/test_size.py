@@ -12,7 +12,7 @@ from separatrix.attention.arithmetic import device_reads
 from separatrix.attention.call import Call, check_call
 from separatrix.attention.exact import guarded, triton
 from separatrix.attention.exact.balance import Magnitudes
-from separatrix.attention.exact.incoming_rows import IncomingRows
+from separatrix.attention.exact.torch import IncomingRows
 from separatrix.attention.exact.triton import launch, size
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
 

@@ -1,6 +1,6 @@
 """What a backward pass reads for each query in Triton, with incoming gradients brought near 1 by powers of two.
 
-It is what `exact.incoming_rows` computes for other backends: a query's incoming gradient is divided by a power of two
+It is what `IncomingRows` computes in plain PyTorch: a query's incoming gradient is divided by a power of two
 of its own, and the gradients of keys and values are multiplied by the largest of these powers in their head.
 """
 

@@ -10,6 +10,7 @@ from separatrix.report.tables import Results, groups_of, one_row_per_entry, rows
 from separatrix.report.theme import GREY
 from separatrix.studies.learning.join import THREE, TWO
 from separatrix.studies.learning.join_alike import MILLISECONDS, facts_of
+from separatrix.studies.learning.join_stages import FACTS, accuracies
 from separatrix.studies.learning.runs import at, by_attention
 from separatrix.studies.seeds import interval
 
@@ -108,4 +109,27 @@ def join_time(results: Results) -> Chart:
     return one_row_per_entry(curves, "seconds", "accuracy"), (
         f"Accuracy on joins among {facts_of(results[0])} facts against the CPU time of training, the mean of the "
         f"seeds: at equal CPU time {THREE} has {ends[THREE]:.3f}, and {TWO} {ends[TWO]:.3f}."
+    )
+
+
+@Curves(
+    series=Curve("mean", "{attention}", colour_of, dash=dash_of, spread=("low", "high"), spread_thickness=2),
+    by=("attention",),
+    x=Axis("facts of the stage", "facts", log=True, ticks="data"),
+    y=Axis("accuracy after the stage"),
+    height=440,
+    height_per_trace=20,
+    columns=("attention", "facts", "mean", "low", "high"),
+)
+def join_stages(results: Results) -> Chart:
+    """The accuracy of each attention after each stage, among the facts of the stage."""
+    rows = []
+    for stage, count in enumerate(FACTS):
+        for name, seeds in accuracies(results, stage, count).items():
+            bar = interval(seeds)
+            rows.append({"attention": name, "facts": count, "mean": bar.value, "low": bar.low, "high": bar.high})
+    ends = ", ".join(f"{row['attention']} {row['mean']:.2f}" for row in rows if row["facts"] == FACTS[-1])
+    return rows, (
+        "Accuracy of models that learn joins in stages of more and more facts, after each stage and among its facts, "
+        f"the mean of the seeds with its 95% interval: among {FACTS[-1]} facts {ends}."
     )

@@ -42,6 +42,8 @@ LINES = {
     "order 3, head_norm": (ORANGE, "solid"),
     "order 3, learned_scale": (PURPLE, "solid"),
     "order 3, LayerNorm after": (RED, "solid"),
+    "order 3, value_norm": (SKY, "dash"),
+    "orders 2 and 3 mixed": (GREEN, "dash"),
 }
 What = Literal["accuracy", "loss"]
 _COLUMNS = ("attention", "seed", "step", "flops", "accuracy", "loss", "parameters", "seconds of the run")

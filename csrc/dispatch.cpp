@@ -192,9 +192,10 @@ int separatrix_pass_add(const separatrix_pass* call, double* state) {
     return separatrix::guarded([&] { return chosen->kernels->pass_add[call->type][call->arithmetic](*call, state); });
 }
 
-int separatrix_pass_attend(const separatrix_pass* call, const void* M, void* out, double* denominator, double* moment) {
+int separatrix_pass_attend(const separatrix_pass* call, const void* M, void* out, double* denominator, double* moment,
+                           double* largest) {
     return separatrix::guarded([&] {
-        return chosen->kernels->pass_attend[call->type][call->arithmetic](*call, M, out, denominator, moment);
+        return chosen->kernels->pass_attend[call->type][call->arithmetic](*call, M, out, denominator, moment, largest);
     });
 }
 

@@ -22,7 +22,8 @@ struct Kernels {
     int (*products_gradient[2])(const separatrix_products& call, const void* M, void* grad_x, void* grad_W);
     // By the type of the tokens, then by that of the monomials.
     int (*pass_add[2][2])(const separatrix_pass& call, double* state);
-    int (*pass_attend[2][2])(const separatrix_pass& call, const void* M, void* out, double* denominator, double* moment);
+    int (*pass_attend[2][2])(const separatrix_pass& call, const void* M, void* out, double* denominator, double* moment,
+                             double* largest);
     int (*extremes[2])(const separatrix_tokens& tokens, double* least, double* most);
     int (*norms[2])(const separatrix_tokens& tokens, const separatrix_norm& norm);
     int (*sound)(int type, std::int64_t rows, std::int64_t columns, const void* x);

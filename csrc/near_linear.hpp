@@ -35,7 +35,7 @@ template <class T> struct Pieces {
 #else
     static constexpr int COLUMNS_OF_STATES = 5, COLUMNS_OF_SUMS = 6;
 #endif
-    static constexpr int ALPHAS = 2;                    // monomials whose products with columns are in registers
+    static constexpr int ALPHAS = 2, ALPHAS_OF_FEW = 4; // monomials whose products with columns are in registers
     static constexpr Index SHORT = COLUMNS * WIDTH<T>;  // tokens of a tile whose sums stay in registers
     static constexpr Index RANGE = 1024;                // tokens of a task of these
     static constexpr Index MANY_BLOCKS = 16;            // blocks of index sets that are tasks of their own
@@ -54,12 +54,33 @@ template <class T> struct Pieces {
     }
 };
 
+// A part of a matrix (rank, columns): monomials [first, last) and columns [column, column + columns).
+struct Window {
+    Index first, last, column, columns;
+
+    // Call f(first, last) for the monomials of a block that are in the window, if there are any.
+    template <class F> void within(const Block& block, F&& f) const {
+        const Index from = std::max(block.first, first), to = std::min(block.last, last);
+        if (from < to) f(from, to);
+    }
+};
+
+// The windows of a matrix outside of which nothing is computed.
+struct Windows {
+    Window terms, moments;
+
+    static Windows whole(Index rank, Index columns) { return {{0, rank, 0, columns}, {0, 0, columns, 0}}; }
+    template <class F> void each(F&& f) const { f(terms), f(moments); }
+};
+
 // Tokens of a head as columns: coordinate l at x + l * x.row, column c of the values at W + c * W.row.
 template <class T> class Columns {
 public:
-    explicit Columns(const separatrix_products& call) : set(*call.set), columns(call.columns), call_(call) {}
+    explicit Columns(const separatrix_products& call)
+        : set(*call.set), columns(call.columns), windows(Windows::whole(call.set->rank, call.columns)), call_(call) {}
     const separatrix_monomials& set;
     const Index columns;
+    const Windows windows;
 
     void coordinates(Index head, Index start, Index count, Tile<T>& tile) const {
         tile.fill(start_of<T>(call_.x, head) + start, call_.x.row, count);
@@ -81,12 +102,15 @@ private:
     const separatrix_products& call_;
 };
 
-// Tokens of a head as rows of numbers of type In, times factors; the values are followed by a column of ones.
+// Tokens of a head as rows of numbers of type In, times factors; the values are followed by a column of ones and by the
+// weights. Moments of monomials without a coefficient take the column of ones too, which the others have already.
 template <class In, class T> class Rows {
 public:
-    explicit Rows(const separatrix_pass& call) : set(*call.set), columns(call.d_v + 1), call_(call) {}
+    explicit Rows(const separatrix_pass& call)
+        : set(*call.set), columns(call.d_v + 1 + call.weighted), windows(windows_of(call)), call_(call) {}
     const separatrix_monomials& set;
     const Index columns;
+    const Windows windows;
 
     void coordinates(Index head, Index start, Index count, Tile<T>& tile) const {
         const In* x = start_of<In>(call_.x, head) + start * call_.x.row;
@@ -111,9 +135,22 @@ public:
                 into[c * WIDTH<T>] = counts ? static_cast<T>(v[t * call_.values.row + c]) : T(0);
             into[call_.d_v * WIDTH<T>] = counts ? T(1) : T(0);
         }
+        if (!call_.weighted) return;
+        const In* weights = start_of<In>(call_.weights, head) + start * call_.weights.row;
+        for (Index t = 0; t < size; ++t) {
+            T* into = W + t / WIDTH<T> * columns * WIDTH<T> + t % WIDTH<T> + (call_.d_v + 1) * WIDTH<T>;
+            const bool counts = t < count && !(call_.mask.data && is_hidden(head, start + t));
+            for (Index c = 0; c < call_.weighted; ++c)
+                into[c * WIDTH<T>] = counts ? static_cast<T>(weights[t * call_.weights.row + c]) : T(0);
+        }
     }
 
 private:
+    static Windows windows_of(const separatrix_pass& call) {
+        const Index ones = call.level_first < call.terms ? 0 : 1, column = call.d_v + 1 - ones;
+        return {{0, call.terms, 0, call.d_v + 1}, {call.level_first, call.level_last, column, ones + call.weighted}};
+    }
+
     bool is_hidden(Index head, Index token) const {
         return !static_cast<const unsigned char*>(call_.mask.data)[head * call_.mask.head + token * call_.mask.row];
     }
@@ -130,7 +167,8 @@ template <int MOST, class F> inline void each_block_of(Index columns, F&& f) {
     }
 }
 
-// into[place - first][column] gets the sum over some tokens, for the places of a block that begins with `first`.
+// into[place - first][column] gets the sum over some tokens, for the places of a block that begins with `first`, and 0
+// outside of the windows of the source.
 template <class T, class Source> class Adding {
 public:
     Adding(const Source& source, const Blocks& blocks, Index tile)
@@ -138,28 +176,32 @@ public:
           W_(source.columns * tile) {}
 
     void tokens(Index head, Index first, Index last, const Block& block, double* into) {
-        bool adds = false;
-        for (Index start = first; start < last; start += monomials_.size(), adds = true) {
+        fill_zeros<double>(into, 0, (block.last - block.first) * columns_);
+        for (Index start = first; start < last; start += monomials_.size()) {
             const Index count = std::min(monomials_.size(), last - start);
             source_.coordinates(head, start, count, monomials_);
             monomials_.multiply_out(block);
             source_.values(head, start, count, W_, monomials_.size());
-            each_block_of<Pieces<T>::COLUMNS_OF_STATES>(columns_, [&](auto width, Index column) {
-                constexpr int C = decltype(width)::value;
-                double* row = into + column;
-                Index place = block.first;
-                for (; place + Pieces<T>::ALPHAS <= block.last; place += Pieces<T>::ALPHAS) {
-                    product<Pieces<T>::ALPHAS, C>(place, column, adds, row);
-                    row += Pieces<T>::ALPHAS * columns_;
-                }
-                for (; place < block.last; ++place, row += columns_) product<1, C>(place, column, adds, row);
-                check_interrupt();
+            source_.windows.each([&](const Window& window) {
+                window.within(block, [&](Index from, Index to) {
+                    each_block_of<Pieces<T>::COLUMNS_OF_STATES>(window.columns, [&](auto width, Index number) {
+                        const Index column = window.column + number;
+                        add_columns<decltype(width)::value>(from, to, column, into + (from - block.first) * columns_ + column);
+                        check_interrupt();
+                    });
+                });
             });
         }
     }
 
 private:
-    template <int A, int C> void product(Index place, Index column, bool adds, double* row) const {
+    template <int C> void add_columns(Index place, Index last, Index column, double* row) const {
+        constexpr int A = C > 2 ? Pieces<T>::ALPHAS : Pieces<T>::ALPHAS_OF_FEW;
+        for (; place + A <= last; place += A, row += A * columns_) product<A, C>(place, column, row);
+        for (; place < last; ++place, row += columns_) product<1, C>(place, column, row);
+    }
+
+    template <int A, int C> void product(Index place, Index column, double* row) const {
         const Index size = monomials_.size();
         const T *left[A], *right[A], *W = W_ + column * WIDTH<T>;
         for (int a = 0; a < A; ++a) {
@@ -188,7 +230,7 @@ private:
             store(totals + group * GROUP, sums_of_lanes(lanes));
         }
         for (int a = 0; a < A; ++a, row += columns_)
-            for (int c = 0; c < C; ++c) row[c] = adds ? row[c] + totals[a * C + c] : totals[a * C + c];
+            for (int c = 0; c < C; ++c) row[c] += totals[a * C + c];
     }
 
     const Source& source_;
@@ -205,7 +247,8 @@ template <class T, class Source> int add_to_state(const Source& source, Index he
     if (!tokens || !heads) return SEPARATRIX_DONE;
     const Pieces<T> pieces(source.set, heads, tokens);
     const Index columns = source.columns, entries = source.set.rank * columns;
-    const Blocks blocks(source.set, true, columns, columns * static_cast<Index>(sizeof(double)));
+    const Window& level = source.windows.moments;
+    const Blocks blocks(source.set, true, columns, columns * static_cast<Index>(sizeof(double)), level.first, level.last);
     const Index count = static_cast<Index>(blocks.parts.size()), ranges = (tokens + pieces.range - 1) / pieces.range;
     const bool by_block = heads * count >= Pieces<T>::MANY_BLOCKS;
     const Index summands = by_block ? 1 : ranges;
@@ -265,14 +308,15 @@ template <class T, class F> int each_range(Index heads, Index tokens, F f) {
     return for_each_task(heads * ranges, work);
 }
 
-// Add to C rows `into` of SHORT sums the products of a tile's monomials, those of a block, with C columns of M. Not
-// inlined: among other loops the compiler does not keep the sums in registers.
+// Add to C rows `into` of SHORT sums the products of a tile's monomials [first, last) with C columns of M. Not inlined:
+// among other loops the compiler does not keep the sums in registers.
 template <class T, int C>
-__attribute__((noinline)) void sums_of_columns(const Block& block, const Tile<T>& tile, const T* M, Index stride, T* into) {
+__attribute__((noinline)) void sums_of_columns(Index first, Index last, const Tile<T>& tile, const T* M, Index stride,
+                                               T* into) {
     Vector<T> sum[C][COLUMNS];
     for (int c = 0; c < C; ++c)
         for (int n = 0; n < COLUMNS; ++n) sum[c][n] = load(into + c * Pieces<T>::SHORT + n * WIDTH<T>);
-    for (Index alpha = block.first; alpha < block.last; ++alpha, M += stride) {
+    for (Index alpha = first; alpha < last; ++alpha, M += stride) {
         const T *left = tile.left(alpha), *right = tile.right(alpha);
         Vector<T> monomial[COLUMNS];
         for (int n = 0; n < COLUMNS; ++n) monomial[n] = load(left + n * WIDTH<T>) * load(right + n * WIDTH<T>);
@@ -285,20 +329,27 @@ __attribute__((noinline)) void sums_of_columns(const Block& block, const Tile<T>
         for (int n = 0; n < COLUMNS; ++n) store(into + c * Pieces<T>::SHORT + n * WIDTH<T>, sum[c][n]);
 }
 
-// Add to sums (columns, SHORT) M^T Phi for a tile and the monomials of a block, with M (rank, columns).
+// Add to sums (columns, SHORT) M^T Phi for a tile and the monomials of a block, with the windows of M (rank, columns).
 template <class T>
-inline void sums_of_tile(const Block& block, Index columns, const Tile<T>& tile, const T* M, T* sums) {
-    each_block_of<Pieces<T>::COLUMNS_OF_SUMS>(columns, [&](auto width, Index column) {
-        sums_of_columns<T, decltype(width)::value>(block, tile, M + block.first * columns + column, columns,
-                                                   sums + column * Pieces<T>::SHORT);
-        check_interrupt();
+inline void sums_of_tile(const Block& block, const Windows& windows, Index columns, const Tile<T>& tile, const T* M,
+                         T* sums) {
+    windows.each([&](const Window& window) {
+        window.within(block, [&](Index first, Index last) {
+            each_block_of<Pieces<T>::COLUMNS_OF_SUMS>(window.columns, [&](auto width, Index number) {
+                const Index column = window.column + number;
+                sums_of_columns<T, decltype(width)::value>(first, last, tile, M + first * columns + column, columns,
+                                                           sums + column * Pieces<T>::SHORT);
+                check_interrupt();
+            });
+        });
     });
 }
 
-// M^T Phi for all tokens: finish(head, start, count, sums) is called with the sums (columns, SHORT) of each tile. If the
-// index set takes several blocks, each of them goes over the tiles of a range before the next.
+// M^T Phi for all tokens and the windows of M: finish(head, start, count, sums) is called with the sums (columns, SHORT)
+// of each tile. If the index set takes several blocks, each of them goes over the tiles of a range before the next.
 template <class T, class Source, class F>
-int sums_of_source(const Source& source, Index heads, Index tokens, Index columns, const T* M, F finish) {
+int sums_of_source(const Source& source, Index heads, Index tokens, Index columns, const Windows& windows, const T* M,
+                   F finish) {
     constexpr Index SHORT = Pieces<T>::SHORT;
     const Index rank = source.set.rank;
     const Blocks blocks(source.set, false, columns, (SHORT + columns) * static_cast<Index>(sizeof(T)));
@@ -313,7 +364,8 @@ int sums_of_source(const Source& source, Index heads, Index tokens, Index column
                 for (Index start = from; start < to; start += SHORT) {
                     source.coordinates(head, start, std::min(SHORT, to - start), tile);
                     tile.multiply_out(block);
-                    sums_of_tile<T>(block, columns, tile, M + head * rank * columns, sums + (start - from) * columns);
+                    sums_of_tile<T>(block, windows, columns, tile, M + head * rank * columns,
+                                    sums + (start - from) * columns);
                 }
             for (Index start = from; start < to; start += SHORT)
                 finish(head, start, std::min(SHORT, to - start), sums + (start - from) * columns);
@@ -328,27 +380,35 @@ template <class T> int products_sums(const separatrix_products& call, const void
         for (Index c = 0; c < call.columns; ++c)
             std::memcpy(into + c * call.tokens, sums + c * SHORT, static_cast<std::size_t>(count) * sizeof(T));
     };
-    return sums_of_source<T>(Columns<T>(call), call.heads, call.tokens, call.columns, static_cast<const T*>(M), finish);
+    const Columns<T> source(call);
+    return sums_of_source<T>(source, call.heads, call.tokens, call.columns, source.windows, static_cast<const T*>(M), finish);
 }
 
 // Every token of a pass as a query: the d_v numerators over the denominator, which follows them in M, and beside them
-// the denominator and the moment, which comes last.
+// the denominator, the moment, and the largest of the weighted moments, which come last.
 template <class In, class T>
-int pass_attend(const separatrix_pass& call, const void* M, void* out, double* denominator, double* moment) {
+int pass_attend(const separatrix_pass& call, const void* M, void* out, double* denominator, double* moment,
+                double* largest) {
     constexpr Index SHORT = Pieces<T>::SHORT;
     const Index d_v = call.d_v;
+    const Windows windows{{0, call.terms, 0, d_v + 1}, {call.level_first, call.level_last, d_v + 1, 1 + call.weighted}};
     auto finish = [&](Index head, Index start, Index count, const T* sums) {
         const Index token = head * call.tokens + start;
         for (Index t = 0; t < count; ++t) {
             const double total = static_cast<double>(sums[d_v * SHORT + t]);
             denominator[token + t] = total;
             moment[token + t] = static_cast<double>(sums[(d_v + 1) * SHORT + t]);
+            for (Index c = 0; c < call.weighted; ++c) {
+                const double weighted = static_cast<double>(sums[(d_v + 2 + c) * SHORT + t]);
+                largest[token + t] = c ? larger(largest[token + t], weighted) : weighted;
+            }
             In* row = static_cast<In*>(out) + (token + t) * d_v;
             for (Index c = 0; c < d_v; ++c)
                 row[c] = total == 0 ? In(0) : static_cast<In>(static_cast<double>(sums[c * SHORT + t]) / total);
         }
     };
-    return sums_of_source<T>(Rows<In, T>(call), call.heads, call.tokens, d_v + 2, static_cast<const T*>(M), finish);
+    return sums_of_source<T>(Rows<In, T>(call), call.heads, call.tokens, d_v + 2 + call.weighted, windows,
+                             static_cast<const T*>(M), finish);
 }
 
 // The gradients of x and of W. That of a monomial is <M_alpha, W_n>; it goes to its two factors at once, and from the
@@ -366,7 +426,8 @@ public:
         tile_.multiply_out();
         Tile<T>::copy_rows(start_of<T>(call_.W, head) + start, call_.W.row, call_.columns, count, W_, SHORT, SHORT);
         fill_zeros<T>(sums_, 0, call_.columns * SHORT);
-        sums_of_tile<T>(Block(0, set_.rank), call_.columns, tile_, M, sums_);
+        const Windows windows = Windows::whole(set_.rank, call_.columns);
+        sums_of_tile<T>(Block(0, set_.rank), windows, call_.columns, tile_, M, sums_);
         for (Index c = 0; c < call_.columns; ++c)
             std::memcpy(grad_W + c * call_.tokens + start, sums_ + c * SHORT,
                         static_cast<std::size_t>(count) * sizeof(T));

@@ -74,7 +74,7 @@ public:
           first(number * parts.vectors * WIDTH<double>),
           stop(std::min(scan.rank, first + parts.vectors * WIDTH<double>)),
           vectors((stop - first + WIDTH<double> - 1) / WIDTH<double>),
-          columns(scan.columns + (moments ? 1 : 0)),
+          columns(scan.columns + (moments ? 1 + scan.weighted : 0)),
           monomials(scan.rank, scan.d, scan.last, scan.parents, first, stop),
           stride(monomials.stride()),
           coefficients(padded(scan.coefficients)),
@@ -101,11 +101,11 @@ public:
             monomials.fill(count, to, features_ + factor * TILE * stride);
         }
         for (Index set = 0; set < scan.sets; ++set) {
-            const double* from = scan.values[set] + head * scan.columns * scan.length + start;
+            const double* from = scan.values[set] + head * given_columns() * scan.length + start;
             for (Index token = 0; token < count; ++token)
                 for (Index c = 0; c < columns; ++c)
                     values[(set * TILE + token) * columns + c] =
-                        from[std::min(c, scan.columns - 1) * scan.length + token];
+                        from[given(c) * scan.length + token];
         }
     }
 
@@ -119,15 +119,16 @@ public:
     // The states (heads, rank, columns) of all sets, as vectors of rows: the last column again for the moments.
     void unpack(const double* const* from, double* states) const {
         each_entry([&](Index set, Index row, Index column, Index at) {
-            const Index c = std::min(column, scan.columns - 1);
-            states[at] = row < stop ? from[set][(head * scan.rank + row) * scan.columns + c] : 0.0;
+            states[at] = row < stop ? from[set][(head * scan.rank + row) * given_columns() + given(column)] : 0.0;
         });
     }
 
-    void pack(const double* states, double* const* to) const {
+    // The last column of the vectors [from, to) is that of the moments.
+    void pack(const double* states, double* const* into, Index from = 0, Index to = 0) const {
+        const Index least = first + from * WIDTH<double>, most = first + to * WIDTH<double>;
         each_entry([&](Index set, Index row, Index column, Index at) {
-            if (row < stop && column < scan.columns)
-                to[set][(head * scan.rank + row) * scan.columns + column] = states[at];
+            if (row < stop && (column != scan.columns || (row >= least && row < most)))
+                into[set][(head * scan.rank + row) * given_columns() + given(column)] = states[at];
         });
     }
 
@@ -139,6 +140,10 @@ public:
     Array<double> values;
 
 private:
+    // The columns of values and states as they are given, and which of them a column of the part is.
+    Index given_columns() const { return scan.columns + scan.weighted; }
+    Index given(Index column) const { return column < scan.columns ? column : column - 1; }
+
     template <class F> void each_entry(F&& f) const {
         Index at = 0;
         for (Index v = 0; v < vectors; ++v)

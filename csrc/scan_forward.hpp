@@ -46,6 +46,7 @@ public:
           states_(part_.state_size()),
           sums_(TILE * part_.columns * WIDTH<double>),
           moments_(scan.moments ? part_.padded(scan.moments) : Array<double>()),
+          terms_(std::min(part_.vectors, rounded_up(std::max<Index>(scan.terms - part_.first, 0), WIDTH<double>) / WIDTH<double>)),
           weighted_(0),
           weighted_stop_(0) {
         part_.unpack(scan.before, states_);
@@ -57,11 +58,11 @@ public:
 
     const Part& part() const { return part_; }
 
-    // Write the sums (length, columns + 1), unless they are null, and the states after the last token.
+    // Write the sums (length, columns + 1 + weighted), unless they are null, and the states after the last token.
     void run(double* sums, double* const* after) {
         if (sums) attend(sums);
         else add_keys();
-        part_.pack(states_, after);
+        part_.pack(states_, after, weighted_, weighted_stop_);
     }
 
 private:
@@ -71,7 +72,7 @@ private:
             const Index count = std::min(TILE, scan.length - start);
             part_.take(start, count, false);
             with_sets(scan.sets, [&](auto sets) {
-                each_group_of<1>(scan.columns, [&](auto width, Index column) {
+                each_group_of<1>(part_.columns, [&](auto width, Index column) {
                     advance<decltype(sets)::value, decltype(width)::value>(part_, column, count, states_, states_);
                     check_interrupt();
                 });
@@ -88,14 +89,17 @@ private:
             with_sets(scan.sets, [&](auto sets) {
                 constexpr int M = decltype(sets)::value;
                 each_group_of<M>(scan.columns, [&](auto width, Index column) {
-                    sweep<M, decltype(width)::value>(part_, part_.coefficients, 0, part_.vectors, column, count,
+                    sweep<M, decltype(width)::value>(part_, part_.coefficients, 0, terms_, column, count,
                                                      states_, sums_);
                     check_interrupt();
                 });
-                sweep<M, 1>(part_, moments_, weighted_, weighted_stop_, scan.columns, count, states_, sums_);
+                each_group_of<M>(1 + scan.weighted, [&](auto width, Index column) {
+                    sweep<M, decltype(width)::value>(part_, moments_, weighted_, weighted_stop_, scan.columns + column,
+                                                     count, states_, sums_);
+                });
             });
             for (Index t = 0; t < count; ++t) {
-                double* into = sums + (start + t) * (scan.columns + 1);
+                double* into = sums + (start + t) * (scan.columns + 1 + scan.weighted);
                 into[scan.columns] = 0.0;
                 for (Index c = 0; c < part_.columns; ++c)
                     into[c] = sum_of_lanes<double>(load(sums_ + (t * part_.columns + c) * WIDTH<double>));
@@ -111,12 +115,14 @@ private:
 
     Part part_;
     Array<double> states_, sums_, moments_;
+    Index terms_;                     // how many vectors of rows have coefficients
     Index weighted_, weighted_stop_;  // the vectors of rows that have moments
 };
 
 inline int scan_forward(const separatrix_scan& scan, const separatrix_scan_results& results) {
     const Parts parts(scan);
-    const Summed sums(parts, scan.heads, results.sums ? scan.length * (scan.columns + 1) : 0, results.sums);
+    const Index count = results.sums ? scan.length * (scan.columns + 1 + scan.weighted) : 0;
+    const Summed sums(parts, scan.heads, count, results.sums);
     auto run = [&](Index task) {
         ForwardScan pass(scan, parts, task);
         pass.run(results.sums ? sums.of(pass.part()) : nullptr, results.after);

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define SEPARATRIX_INTERFACE 8
+#define SEPARATRIX_INTERFACE 9
 #define SEPARATRIX_MOST_SETS 15
 
 #define SEPARATRIX_PUBLIC __attribute__((visibility("default")))
@@ -90,20 +90,24 @@ SEPARATRIX_PUBLIC void separatrix_exact_levels(const separatrix_call* call, sepa
 
 /* A stretch of causal near-linear attention, in double throughout: token by token, the monomials of each key set's
  * token times its `values` are added to the state of the set, and the query's monomials times their coefficients meet
- * the product of the states. Row i > 0 of the index set is row parents[i] < i times coordinate last[i]; row 0 is 1. */
+ * the product of the states. Row i > 0 of the index set is row parents[i] < i times coordinate last[i]; row 0 is 1.
+ * Other coefficients, the `moments`, belong to the last of the columns and to the weighted ones, which follow. */
 typedef struct {
     int64_t heads, sets, length, d, columns, rank;
+    int64_t weighted;                             /* further columns, for moments alone: 0 without moments */
+    int64_t terms;                                /* rows from here on have the coefficient 0 */
     const int64_t *last, *parents;                /* (rank) */
     const double* coefficients;                   /* (rank) */
-    const double* moments;                        /* (rank), or null: other coefficients, for the last column alone */
+    const double* moments;                        /* (rank), or null */
     const double* query;                          /* (heads, d, length) */
     const double* keys[SEPARATRIX_MOST_SETS];     /* (heads, d, length) */
-    const double* values[SEPARATRIX_MOST_SETS];   /* (heads, columns, length) */
-    const double* before[SEPARATRIX_MOST_SETS];   /* (heads, rank, columns): the states before the first token */
+    const double* values[SEPARATRIX_MOST_SETS];   /* (heads, columns + weighted, length) */
+    const double* before[SEPARATRIX_MOST_SETS];   /* (heads, rank, columns + weighted): before the first token */
 } separatrix_scan;
 
-/* `sums` (heads, length, columns + 1): the last column is that of `moments`, 0 without them; null where the states after the
- * last token alone are wanted, and no query is read. */
+/* `sums` (heads, length, columns + 1 + weighted): behind the columns come the moments, 0 without them; null where the
+ * states after the last token alone are wanted, and no query is read. With sums, states of rows and columns of which
+ * nothing is added to a sum may stay as they were. */
 typedef struct {
     double* sums;
     double* after[SEPARATRIX_MOST_SETS];
@@ -149,18 +153,24 @@ SEPARATRIX_PUBLIC int separatrix_products_gradient(const separatrix_products* ca
  * `factors`, and monomials are of the type `arithmetic`. See near_linear.hpp. */
 typedef struct {
     int64_t type, arithmetic, heads, tokens, d_v;
+    int64_t weighted;                /* columns of `weights`: values of their own for the moments, or 0 */
+    int64_t terms;                   /* monomials [0, terms) have a coefficient, */
+    int64_t level_first, level_last; /* and these a part in the moments: all are below `terms`, or they begin there */
     const separatrix_monomials* set;
-    separatrix_tensor x, values, mask;
+    separatrix_tensor x, values, mask, weights; /* `weights` (heads, tokens, weighted), of `type` */
     const double* factors; /* (heads, d) */
 } separatrix_pass;
 
-/* Add to a state (heads, rank, d_v + 1) in double, contiguous; its last column is that of ones. */
+/* Add to a state (heads, rank, d_v + 1 + weighted) in double, contiguous: values, ones and weights. Values and ones are
+ * added for the monomials that have a coefficient, ones and weights for those of the moments; all else stays. */
 SEPARATRIX_PUBLIC int separatrix_pass_add(const separatrix_pass* call, double* state);
-/* Queries against M (heads, rank, d_v + 2) of the type `arithmetic`: out (heads, tokens, d_v) of the type of x, and in
- * double the denominators and moments (heads, tokens), which belong to the last two columns. A query of denominator 0
- * has the output 0. Values are not looked at. */
+/* Queries against M (heads, rank, d_v + 2 + weighted) of the type `arithmetic`: out (heads, tokens, d_v) of the type of
+ * x, and in double, (heads, tokens) each, the denominators, the moments, and the largest weighted moments, which may be
+ * null where there are none. The columns of M are in this order; those of moments are looked at for the monomials of the
+ * moments alone, the others for those that have a coefficient. A query of denominator 0 has the output 0. Values and
+ * weights are not looked at. */
 SEPARATRIX_PUBLIC int separatrix_pass_attend(const separatrix_pass* call, const void* M, void* out, double* denominator,
-                                             double* moment);
+                                             double* moment, double* largest);
 
 /* Tokens x (heads, length, d) of a set, and `mask` (heads, length) in bytes, not 0 for a token that may be attended;
  * null where all may. See entries.hpp. */

@@ -34,13 +34,15 @@ struct Blocks {
     std::vector<Block> parts;
 
     // Each monomial, with `columns` numbers beside it, takes `bytes` bytes of the second cache. If there are few columns,
-    // making the rows of each block again takes longer than reading the numbers from memory: there is one block.
-    Blocks(const separatrix_monomials& set, bool by_row, Index columns, Index bytes) : order(set.rank) {
+    // making the rows of each block again takes longer than reading the numbers from memory: there is one block. If
+    // monomials are sorted by rows, those of the level [first, last) stay among themselves, at the same places.
+    Blocks(const separatrix_monomials& set, bool by_row, Index columns, Index bytes, Index first = 0, Index last = 0)
+        : order(set.rank) {
         const Index most = columns < FEW ? set.rank : std::max<Index>(1, CACHE / bytes);
         const Index count = (set.rank + most - 1) / most;
-        if (by_row && count > 1)
-            sort_by_row(set);
-        else
+        if (by_row && count > 1) {
+            sort_by_row(set, 0, first), sort_by_row(set, first, last), sort_by_row(set, last, set.rank);
+        } else
             for (Index alpha = 0; alpha < set.rank; ++alpha) order[alpha] = static_cast<std::int32_t>(alpha);
         Array<char> needed(set.stored);
         for (Index block = 0; block < count; ++block) {
@@ -61,15 +63,15 @@ struct Blocks {
 private:
     static constexpr Index FEW = 24, CACHE = 1 << 19;
 
-    // Order monomials by the stored row that they are made from; those of a row stay in their order. Templates of the
-    // standard library that sort numbers would be shared with other architectures.
-    void sort_by_row(const separatrix_monomials& set) {
+    // Order the monomials [first, last) by the stored row that they are made from; those of a row stay in their order.
+    // Templates of the standard library that sort numbers would be shared with other architectures.
+    void sort_by_row(const separatrix_monomials& set, Index first, Index last) {
         Array<Index> place(set.stored + 1);
         for (Index r = 0; r <= set.stored; ++r) place[r] = 0;
-        for (Index alpha = 0; alpha < set.rank; ++alpha) ++place[set.left[alpha] + 1];
+        for (Index alpha = first; alpha < last; ++alpha) ++place[set.left[alpha] + 1];
         for (Index r = 0; r < set.stored; ++r) place[r + 1] += place[r];
-        for (Index alpha = 0; alpha < set.rank; ++alpha)
-            order[place[set.left[alpha]]++] = static_cast<std::int32_t>(alpha);
+        for (Index alpha = first; alpha < last; ++alpha)
+            order[first + place[set.left[alpha]]++] = static_cast<std::int32_t>(alpha);
     }
 };
 

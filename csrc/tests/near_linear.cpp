@@ -217,24 +217,32 @@ template <class In, class T> void passes(Random& random, const std::vector<std::
     const bool is_large = random.chance(LARGE);
     const Tree tree(random, is_large);
     const Index heads = random.whole(1, 3), tokens = random.any_size(1, !is_large && random.chance(0.2) ? 3000 : 200);
-    const Index d_v = is_large ? random.whole(23, 28) : random.any_size(1, 24), columns = d_v + 1;
+    const Index d_v = is_large ? random.whole(23, 28) : random.any_size(1, 24);
     const Index rank = tree.rank, d = tree.d;
+    // The monomials of the moments are those with a coefficient, or others.
+    const Index weighted = random.chance(0.5) ? 0 : random.any_size(1, 12), columns = d_v + 1 + weighted;
+    const Index from = random.whole(0, rank), to = random.whole(from, rank);
+    const Index terms = random.chance(0.5) ? rank : from;
     const In nothing = std::numeric_limits<In>::quiet_NaN();
     Tensor<In> x = Tensor<In>::drawn(random, heads, tokens, d, nothing);
     Tensor<In> values = Tensor<In>::drawn(random, heads, tokens, d_v, nothing);
-    scatter(random, x), scatter(random, values);
+    Tensor<In> weights = Tensor<In>::drawn(random, heads, tokens, std::max<Index>(weighted, 1), nothing);
+    scatter(random, x), scatter(random, values), scatter(random, weights);
     Tensor<unsigned char> mask;
     if (random.chance(0.5)) {
         mask = Tensor<unsigned char>::drawn(random, heads, tokens, 1, 1);
         for (Index h = 0; h < heads; ++h)
             for (Index t = 0; t < tokens; ++t) mask.at(h, t) = random.chance(0.8) ? 255 : 0;
-        if (!x.shared() && !values.shared() && !mask.shared())
+        if (!x.shared() && !values.shared() && !weights.shared() && !mask.shared())
             for (Index h = 0; h < heads; ++h)  // what is hidden may be anything
                 for (Index t = 0; t < tokens; ++t)
-                    if (!mask.at(h, t)) x.at(h, t, 0) = values.at(h, t, d_v - 1) = nothing;
+                    if (!mask.at(h, t)) x.at(h, t, 0) = values.at(h, t, d_v - 1) = weights.at(h, t, 0) = nothing;
     }
     const Buffer<double> factors = numbers<double>(random, heads * d), before = numbers<double>(random, heads * rank * columns);
-    const Buffer<T> M = numbers<T>(random, heads * rank * (columns + 1));
+    Buffer<T> M = numbers<T>(random, heads * rank * (columns + 1));
+    const auto counts = [&](Index a, Index c) { return c <= d_v ? a < terms : a >= from && a < to; };
+    for (Index i = 0; i < M.size; ++i)  // what is not looked at may be anything
+        if (!counts(i / (columns + 1) % rank, i % (columns + 1))) M[i] = std::numeric_limits<T>::quiet_NaN();
     Wides state[2], sums[2];
     for (int size = 0; size < 2; ++size) {
         const auto given = [&](Wide y) { return size ? std::fabs(y) : y; };
@@ -250,9 +258,13 @@ template <class In, class T> void passes(Random& random, const std::vector<std::
                 const Wides phi = tree.monomials(point.data());
                 for (Index a = 0; a < rank; ++a) {
                     for (Index c = 0; c < columns && !hidden; ++c)
-                        state[size][at((h * rank + a) * columns + c)] +=
-                            phi[at(a)] * (c < d_v ? given(Wide(values.at(h, t, c))) : 1);
+                        if (counts(a, c) || (c == d_v && a >= from && a < to))
+                            state[size][at((h * rank + a) * columns + c)] +=
+                                phi[at(a)] * (c < d_v   ? given(Wide(values.at(h, t, c)))
+                                              : c > d_v ? given(Wide(weights.at(h, t, c - d_v - 1)))
+                                                        : 1);
                     for (Index c = 0; c <= columns; ++c)
+                        if (counts(a, c))
                         sums[size][at((h * tokens + t) * (columns + 1) + c)] +=
                             phi[at(a)] * m[at((h * rank + a) * (columns + 1) + c)];
                 }
@@ -262,7 +274,9 @@ template <class In, class T> void passes(Random& random, const std::vector<std::
     call.type = sizeof(In) == 4 ? SEPARATRIX_FLOAT32 : SEPARATRIX_FLOAT64;
     call.arithmetic = sizeof(T) == 4 ? SEPARATRIX_FLOAT32 : SEPARATRIX_FLOAT64;
     call.heads = heads, call.tokens = tokens, call.d_v = d_v, call.set = &tree.set;
+    call.weighted = weighted, call.terms = terms, call.level_first = from, call.level_last = to;
     call.x = x.address(), call.values = values.address(), call.factors = factors.data.get();
+    if (weighted) call.weights = weights.address();
     if (mask.rows) call.mask = mask.address();
     // A coordinate is converted, its factor too, and they are multiplied: three roundings for each factor of a monomial.
     const Wide added = Wide(4 * tree.depth + tokens + 64), met = Wide(4 * tree.depth + 2 * rank + 64);
@@ -276,12 +290,13 @@ template <class In, class T> void passes(Random& random, const std::vector<std::
             finished(separatrix_pass_add(&call, one[0].data.get()));
             return one;
         });
-        Buffer<double> totals(2 * queries);
+        Buffer<double> totals(3 * queries);
         const auto outputs = with_threads([&] {
             std::vector<Buffer<In>> one(1);
             one[0] = Buffer<In>(queries * d_v);
             double* denominator = totals.data.get();
-            finished(separatrix_pass_attend(&call, M.data.get(), one[0].data.get(), denominator, denominator + queries));
+            finished(separatrix_pass_attend(&call, M.data.get(), one[0].data.get(), denominator, denominator + queries,
+                                            weighted ? denominator + 2 * queries : nullptr));
             return one;
         });
         worst[k].compare("states of a pass", states[0].data.get(), state[0], state[1], added, UNIT<T>);
@@ -297,7 +312,15 @@ template <class In, class T> void passes(Random& random, const std::vector<std::
                 sizes[at(i * (columns + 1) + c)] += 0x1p+2L * UNIT<In> / UNIT<T> * std::fabs(numerator);
             }
             found[i * (columns + 1) + d_v] = total;
-            found[i * (columns + 1) + columns] = totals[queries + i];
+            // Of the weighted moments the largest is given: it stands for the one that is the largest by definition.
+            const auto truth = sums[0].data() + i * (columns + 1);
+            for (Index c = d_v + 1; c <= columns; ++c) found[i * (columns + 1) + c] = double(truth[c]);
+            found[i * (columns + 1) + d_v + 1] = totals[queries + i];
+            if (!weighted) continue;
+            const Index most = std::max_element(truth + d_v + 2, truth + columns + 1) - truth;
+            found[i * (columns + 1) + most] = totals[2 * queries + i];
+            for (Index c = d_v + 2; c <= columns; ++c)
+                sizes[at(i * (columns + 1) + most)] = std::max(sizes[at(i * (columns + 1) + most)], sizes[at(i * (columns + 1) + c)]);
         }
         worst[k].compare("sums of a pass", found.data.get(), sums[0], sizes, met, UNIT<T>);
     }
@@ -309,7 +332,8 @@ struct Scanned {
     std::vector<Wides> after, grad_keys, grad_values, grad_before;
 
     Scanned(const Tree& tree, const separatrix_scan& scan, const separatrix_scan_gradients& given, bool magnitudes) {
-        const Index sets = scan.sets, length = scan.length, d = scan.d, C = scan.columns, rank = scan.rank;
+        const Index sets = scan.sets, length = scan.length, d = scan.d, rank = scan.rank;
+        const Index C = scan.columns + scan.weighted;
         const auto take = [&](const double* from, Index i) { return magnitudes ? std::fabs(Wide(from[i])) : Wide(from[i]); };
         sums.resize(at(scan.heads * length * (C + 1))), grad_query.resize(at(scan.heads * d * length));
         for (Index m = 0; m < sets; ++m) {
@@ -347,9 +371,9 @@ struct Scanned {
                         const Wide g = take(given.sums, (h * length + t) * C + c), one = take(scan.coefficients, a);
                         Wide product = 1;
                         for (Index m = 0; m < sets; ++m) product *= states[at(m)][at(t)][at(a * C + c)];
-                        sums[at((h * length + t) * (C + 1) + c)] += one * phi[at(a)] * product;
-                        if (scan.moments && c == C - 1)
-                            sums[at((h * length + t) * (C + 1) + C)] += take(scan.moments, a) * phi[at(a)] * product;
+                        if (c < scan.columns) sums[at((h * length + t) * (C + 1) + c)] += one * phi[at(a)] * product;
+                        if (scan.moments && c >= scan.columns - 1)
+                            sums[at((h * length + t) * (C + 1) + c + 1)] += take(scan.moments, a) * phi[at(a)] * product;
                         gradient[at(a)] += one * g * product;
                         for (Index m = 0; m < sets; ++m) {
                             Wide others = one * g * phi[at(a)];
@@ -387,24 +411,36 @@ void scans(Random& random, const std::vector<std::string>& names, std::vector<Wo
     separatrix_scan scan{};
     scan.heads = random.whole(1, 3), scan.sets = random.whole(1, 4), scan.length = random.any_size(1, 50);
     scan.d = tree.d, scan.columns = random.any_size(1, 14), scan.rank = tree.rank;
-    const Index state = scan.heads * scan.rank * scan.columns, points = scan.heads * scan.d * scan.length;
-    const Index values = scan.heads * scan.columns * scan.length, sums = scan.heads * scan.length * (scan.columns + 1);
+    const bool has_moments = random.chance(0.5);
+    scan.weighted = has_moments && random.chance(0.5) ? random.any_size(1, 12) : 0;
+    scan.terms = random.chance(0.5) ? scan.rank : random.whole(0, scan.rank);
+    const Index C = scan.columns + scan.weighted, state = scan.heads * scan.rank * C;
+    const Index points = scan.heads * scan.d * scan.length, values = scan.heads * C * scan.length;
+    const Index sums = scan.heads * scan.length * (C + 1);
     scan.parents = tree.parents.data(), scan.last = tree.last.data();
     std::vector<Buffer<double>> held;
     const auto drawn = [&](Index count) {
         held.push_back(numbers<double>(random, count));
         return held.back().data.get();
     };
-    scan.coefficients = drawn(scan.rank), scan.moments = random.chance(0.5) ? drawn(scan.rank) : nullptr;
-    scan.query = drawn(points);
+    double* const coefficients = drawn(scan.rank);
+    for (Index a = scan.terms; a < scan.rank; ++a) coefficients[a] = 0;
+    double* const moments = has_moments ? drawn(scan.rank) : nullptr;
+    if (moments)
+        for (Index a = random.whole(0, scan.rank); a > 0; --a) moments[a - 1] = 0;
+    scan.coefficients = coefficients, scan.moments = moments, scan.query = drawn(points);
     separatrix_scan_gradients given{};
-    given.sums = drawn(scan.heads * scan.length * scan.columns);
+    given.sums = drawn(scan.heads * scan.length * C);
     for (Index m = 0; m < scan.sets; ++m) {
         scan.keys[m] = drawn(points), scan.values[m] = drawn(values), scan.before[m] = drawn(state);
         given.after[m] = drawn(state);
     }
     const Scanned truth(tree, scan, given, false), size(tree, scan, given, true);
-    const Wide roundings = Wide((scan.sets + 2) * (tree.depth + scan.length + 8) + 2 * scan.rank + 2 * scan.columns + 64);
+    const Wide roundings = Wide((scan.sets + 2) * (tree.depth + scan.length + 8) + 2 * scan.rank + 2 * C + 64);
+    // Whether the states of a row and a column are part of a sum.
+    const auto counts = [&](Index a, Index c) {
+        return (c < scan.columns && a < scan.terms) || (c >= scan.columns - 1 && moments && moments[a] != 0);
+    };
     const Wide u = UNIT<double>;
     for (std::size_t k = 0; k < names.size(); ++k) {
         separatrix_choose(names[k].c_str());
@@ -422,15 +458,19 @@ void scans(Random& random, const std::vector<std::string>& names, std::vector<Wo
                 gradients.before[m] = made(state);
             }
             finished(separatrix_scan_forward(&scan, &results));
-            finished(separatrix_scan_backward(&scan, &gradients));
+            if (!scan.weighted) finished(separatrix_scan_backward(&scan, &gradients));
             return all;
         });
         Worst& here = worst[k];
         here.compare("scanned sums", found[0].data.get(), truth.sums, size.sums, roundings, u);
-        here.compare("scanned gradients", found[1].data.get(), truth.grad_query, size.grad_query, roundings, u);
+        if (!scan.weighted)
+            here.compare("scanned gradients", found[1].data.get(), truth.grad_query, size.grad_query, roundings, u);
         for (std::size_t m = 0; m < at(scan.sets); ++m) {
             const Buffer<double>* of = &found[2 + 4 * m];
+            for (Index i = 0; i < state; ++i)
+                if (!counts(i / C % scan.rank, i % C)) of[0][i] = double(truth.after[m][at(i)]);
             here.compare("states after a scan", of[0].data.get(), truth.after[m], size.after[m], roundings, u);
+            if (scan.weighted) continue;
             here.compare("scanned gradients", of[1].data.get(), truth.grad_keys[m], size.grad_keys[m], roundings, u);
             here.compare("scanned gradients", of[2].data.get(), truth.grad_values[m], size.grad_values[m], roundings, u);
             here.compare("scanned gradients", of[3].data.get(), truth.grad_before[m], size.grad_before[m], roundings, u);

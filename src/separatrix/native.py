@@ -18,7 +18,7 @@ from pathlib import Path
 from separatrix.errors import SeparatrixError
 from separatrix.torch_threads import lending_library
 
-INTERFACE = 8
+INTERFACE = 9
 """The version of the C interface that this module uses."""
 MOST_SETS = 15
 """The largest number of key sets of a call of the kernels."""
@@ -57,7 +57,7 @@ class Scan(ctypes.Structure):
     """A range of tokens of causal near-linear attention: `separatrix_scan` of the C interface."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("heads", "sets", "length", "d", "columns", "rank")),
+        *((name, ctypes.c_int64) for name in ("heads", "sets", "length", "d", "columns", "rank", "weighted", "terms")),
         *((name, ctypes.c_void_p) for name in ("last", "parents", "coefficients", "moments", "query")),
         *((name, ctypes.c_void_p * MOST_SETS) for name in ("keys", "values", "before")),
     )
@@ -136,9 +136,10 @@ class Pass(ctypes.Structure):
     """A pass over strided tokens: `separatrix_pass` of the C interface."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("type", "arithmetic", "heads", "tokens", "d_v")),
+        *((name, ctypes.c_int64) for name in ("type", "arithmetic", "heads", "tokens", "d_v", "weighted", "terms")),
+        *((name, ctypes.c_int64) for name in ("level_first", "level_last")),
         ("set", ctypes.POINTER(Monomials)),
-        *((name, TensorAddress) for name in ("x", "values", "mask")),
+        *((name, TensorAddress) for name in ("x", "values", "mask", "weights")),
         ("factors", ctypes.c_void_p),
     )
 

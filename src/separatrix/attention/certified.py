@@ -22,11 +22,11 @@ from separatrix.attention.exact.operators import exact_attention
 from separatrix.attention.near_linear.analysis import Analysis
 from separatrix.attention.near_linear.approximation.coordinates import key_mean
 from separatrix.attention.near_linear.certificate import Certificate, certify
-from separatrix.attention.near_linear.cost import AFFORDABLE, LARGEST_RANK, exact_cost, recipe_cost, weighting_cost
+from separatrix.attention.near_linear.cost import AFFORDABLE, exact_cost, recipe_cost
 from separatrix.attention.near_linear.exact_rounding import ExactRounding, exact_type
 from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.gradient_certificate import GradientCertificate
-from separatrix.attention.near_linear.plan import Plan, Recipe, Weighting
+from separatrix.attention.near_linear.plan import Plan, Recipe
 from separatrix.attention.near_linear.planner import (
     NOTHING_TO_ATTEND,
     cheapest_recipe,
@@ -36,7 +36,7 @@ from separatrix.attention.near_linear.planner import (
     polynomial_plan,
     time_limit,
 )
-from separatrix.attention.near_linear.run import PolynomialRun, differentiable, run_polynomial, weigh_deviations
+from separatrix.attention.near_linear.run import PolynomialRun, differentiable, run_polynomial
 from separatrix.errors import SeparatrixError
 
 Sets = Tensor | Sequence[Tensor]
@@ -173,21 +173,14 @@ def _exact(call: Call, rounding: ExactRounding, plan: Plan, tolerance: float) ->
     return Certified(out.to(call.query.dtype), lse, certificate, plan, tolerance)
 
 
-def _weighting(analysis: Analysis, recipe: Recipe, limit: float) -> Weighting | None:
-    """The cheapest second pass that may lower the certificate of a recipe that has no second pass yet; None if there is
-    none.
+def _takes_squares(analysis: Analysis, recipe: Recipe) -> bool:
+    """Whether squared deviations of the values may lower the certificate of a recipe that has none yet.
 
     Index sets that are not of total degree and errors that are relative to exp have no moments, and the bounds on
-    gradients do not use deviations of the values. A pass is not run if its rank is above `LARGEST_RANK`, or if it takes
-    longer than `limit`, in the unit of `cost`.
+    gradients do not use deviations of the values.
     """
-    if recipe.polynomial is None or not recipe.polynomial.weighted_levels or analysis.differentiable:
-        return None
-    level, d = recipe.polynomial.weighted_levels[0], analysis.frame.width
-    if math.comb(d + level, level) > LARGEST_RANK:
-        return None
-    cost = weighting_cost(analysis.shape, d, level, 1, recipe.dtype == torch.float64)
-    return Weighting(level, 1) if cost.time <= limit else None
+    polynomial = recipe.polynomial
+    return not (recipe.squares or analysis.differentiable or polynomial is None or polynomial.relative is not None)
 
 
 CertifiedRun = tuple[PolynomialRun, Certificate, Plan]
@@ -210,15 +203,7 @@ def _run(
     missed, limit = "", time_limit(analysis.call, analysis.shape, method)
     while recipe is not None:
         run = run_polynomial(analysis, recipe)
-        if recipe.weighting is not None:
-            run = weigh_deviations(analysis, run, recipe.weighting)
         certificate = certify(analysis, run)
-        misses = max(certificate.total, certificate.lse if with_lse else 0.0) > tolerance >= certificate.rounding
-        weighting = _weighting(analysis, recipe, limit) if misses and recipe.weighting is None else None
-        if weighting is not None:
-            recipe = replace(recipe, weighting=weighting)
-            run = weigh_deviations(analysis, run, weighting)
-            certificate = certify(analysis, run)
         run_plan = plan if recipe is plan.recipe else polynomial_plan(forecast, recipe, tolerance, exact)
         certified_run = (run, certificate, run_plan)
         error = max(certificate.total, certificate.lse if with_lse else 0.0)
@@ -232,7 +217,9 @@ def _run(
         )
         if error <= tolerance and (kept is None or kept[1].gradient.total > gradient):  # type: ignore[union-attr]
             kept = certified_run
-        if recipe.dtype == torch.float32:
+        if error > tolerance >= certificate.rounding and _takes_squares(analysis, recipe):
+            recipe = replace(recipe, squares=1)
+        elif recipe.dtype == torch.float32:
             recipe = replace(recipe, dtype=torch.float64)
         elif certificate.rounding > 0.9 * tolerance:
             break

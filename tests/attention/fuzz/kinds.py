@@ -14,9 +14,9 @@ from numpy.random import Generator
 
 from separatrix.attention import certified
 from separatrix.attention.near_linear import cost, forecast, planner, worst_case
-from separatrix.attention.near_linear.cost import Cost
+from separatrix.attention.near_linear.analysis import Analysis
 from separatrix.attention.near_linear.forecast import Forecast
-from separatrix.attention.near_linear.plan import Weighting
+from separatrix.attention.near_linear.plan import Recipe
 from separatrix.attention.near_linear.run import PolynomialRun
 from tests.attention.fuzz.backward import fuzz_gradients, fuzz_incoming
 from tests.attention.fuzz.calls import fuzz_call
@@ -54,18 +54,15 @@ LARGEST_RANK = 2000
 Replacement = tuple[Any, str, Any]
 _RELATIVE: tuple[Replacement, ...] = (
     (planner, "SMALLEST_SAVING", 0.0),
-    (Forecast, "lowest_degree", lambda *_: (None, range(0))),
+    (Forecast, "total_degree", lambda *_: None),
 )
-_PLANNED: tuple[Replacement, ...] = (
-    (planner, "WEIGHTING", 0.0),
-    (planner, "SEARCHING", 0.0),
-    (cost, "weighting_cost", lambda *_: Cost(0.0, 0.0, 0.0)),
-)
+_columns = Forecast.columns
+_SQUARES: tuple[Replacement, ...] = ((Forecast, "columns", lambda self: _columns(self)[1:] or _columns(self)),)
 _MISSED: tuple[Replacement, ...] = ((planner, "MARGIN", 100.0),)
-SEARCHES = ((), _RELATIVE, _PLANNED, _MISSED, _RELATIVE, _PLANNED, _MISSED)
+SEARCHES = ((), _RELATIVE, _SQUARES, _MISSED, _RELATIVE, _SQUARES, _MISSED)
 """Parts of the search for a polynomial that are replaced in turn: none, those that lead to relative errors, those that
-lead to second passes, and those that lead to a missed tolerance. Unpatched, the planner uses almost only Taylor and
-Chebyshev polynomials for such short calls.
+lead to squared deviations of the values, and those that lead to a missed tolerance. Unpatched, the planner uses almost
+only Taylor and Chebyshev polynomials for such short calls.
 """
 
 
@@ -77,25 +74,23 @@ def quick_plans(number: int) -> Iterator[list[str]]:
         The kinds of polynomials with which the calls of the case are computed.
     """
     used: list[str] = []
-    missed: list[Weighting] = []
-    weighting, near_linear = certified._weighting, certified._near_linear
+    missed: list[bool] = []
+    takes_squares, near_linear = certified._takes_squares, certified._near_linear
 
-    def note_miss(*arguments: Any) -> Weighting | None:
-        second_pass = weighting(*arguments)
-        missed.extend([] if second_pass is None else [second_pass])
-        return second_pass
+    def note_miss(analysis: Analysis, recipe: Recipe) -> bool:
+        missed.append(takes_squares(analysis, recipe))
+        return missed[-1]
 
     def note_recipe(run: PolynomialRun, *rest: Any) -> certified.Certified:
-        used.append(_name(run, bool(missed)))
+        used.append(_name(run, any(missed)))
         return near_linear(run, *rest)
 
     with ExitStack() as patches:
         for module, name, value in (
             *((module, "LARGEST_RANK", LARGEST_RANK) for module in (planner, forecast, cost)),
-            (certified, "LARGEST_RANK", LARGEST_RANK),
             (worst_case, "LARGEST_RANK", LARGEST_RANK),
             (worst_case, "worst_case_rank", lambda *_: math.inf),
-            (certified, "_weighting", note_miss),
+            (certified, "_takes_squares", note_miss),
             (certified, "_near_linear", note_recipe),
             *SEARCHES[number % len(SEARCHES)],
         ):
@@ -104,10 +99,10 @@ def quick_plans(number: int) -> Iterator[list[str]]:
 
 
 def _name(run: PolynomialRun, missed: bool) -> str:
-    """The kind of the polynomial of a run, or of the second pass of its certificate, as text."""
+    """The kind of the polynomial of a run, or of the squares in its certificate, as text."""
     polynomial = run.recipe.polynomial
-    if run.weighted is not None:
-        return "second pass after a miss" if missed else "second pass planned"
+    if run.recipe.squares:
+        return "squares after a miss" if missed else "squares planned"
     if polynomial is None:
         return "greedy"
     if polynomial.relative is not None:

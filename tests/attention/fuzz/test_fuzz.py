@@ -56,7 +56,7 @@ LEAST = {
     "shards": 12,
 }
 """How many cases of each kind have to be answered, so that refusals cannot make the fuzz empty."""
-RECIPES = {"Chebyshev", "Taylor", "greedy", "relative minimax", "second pass after a miss", "second pass planned"}
+RECIPES = {"Chebyshev", "Taylor", "greedy", "relative minimax", "squares after a miss", "squares planned"}
 """The kinds of polynomials, each of which has to occur among the calls."""
 GRADIENTS_ARE_PROMISED = "gradient" in {field.name for field in fields(Certificate)}
 

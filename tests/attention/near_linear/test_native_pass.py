@@ -20,8 +20,11 @@ from separatrix.native import native, runnable
 pytestmark = pytest.mark.skipif(native().library is None, reason="this installation has no kernels")
 
 
-def made(heads, lengths, d, d_v, given, computed, *, masked=False, turned=False):
-    """A call, and an expansion of degree 3 with a moment and random coefficients."""
+def made(heads, lengths, d, d_v, given, computed, *, masked=False, turned=False, columns=0, moment=2):
+    """A call, and an expansion of degree 3 with a moment, random coefficients and so many columns of squares.
+
+    A moment of 3 is beyond the coefficients.
+    """
     generator = torch.Generator().manual_seed(d + d_v)
 
     def draw(length, width):
@@ -35,14 +38,16 @@ def made(heads, lengths, d, d_v, given, computed, *, masked=False, turned=False)
     call = flattened(check_arguments(query, keys, values, key_masks=masks, scale=0.3))
     frame = analyse(call).frame
     index_set = total_degree(d, 3)
-    coefficients = torch.rand(index_set.rank, generator=generator, dtype=torch.float64)
-    return call, Expansion(replace(frame, dtype=computed), index_set, coefficients, 2)
+    coefficients = torch.rand(index_set.levels[3][1 if moment < 3 else 0], generator=generator, dtype=torch.float64)
+    squares = tuple(draw(n, columns) ** 2 for n in lengths[1:]) if columns else ()
+    return call, Expansion(replace(frame, dtype=computed), index_set, coefficients, moment, squares)
 
 
 def run(call, expansion):
     states = sums.states(call, expansion)
     output = sums.attend(call, expansion, states)
-    return [*states, output.output, output.denominator, output.moment]
+    weighted = [] if output.weighted is None else [output.weighted]
+    return [*states, output.output, output.denominator, output.moment, *weighted]
 
 
 @pytest.fixture
@@ -66,13 +71,21 @@ SHAPES = (
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("types", [("float32", "float32"), ("float32", "float64"), ("float64", "float64")])
 @pytest.mark.parametrize(("heads", "lengths", "d", "d_v"), SHAPES)
-def test_a_pass_equals_the_products_of_chunks(heads, lengths, d, d_v, types, masked, monkeypatch, taken):
+@pytest.mark.parametrize(("columns", "moment"), [(0, 2), (1, 2), (11, 3), (0, 3)])
+def test_a_pass_equals_the_products_of_chunks(
+    columns, moment, heads, lengths, d, d_v, types, masked, monkeypatch, taken
+):
     given, computed = (getattr(torch, name) for name in types)
-    call, expansion = made(heads, lengths, d, d_v, given, computed, masked=masked)
+    call, expansion = made(heads, lengths, d, d_v, given, computed, masked=masked, columns=columns, moment=moment)
     found = run(call, expansion)
+    level, terms = slice(*expansion.level), slice(expansion.terms)
     assert len(taken) == len(lengths)
     monkeypatch.setattr(kernels, "one_pass", lambda *given: None)
     wanted = run(call, expansion)
+    for i in range(len(call.keys)):  # only what is part of a sum is computed
+        for states in (found, wanted):
+            parts = states[i][:, terms, : d_v + 1], states[i][:, level, d_v:]
+            states[i] = torch.cat([part.flatten(1) for part in parts], 1)
     close = 1e-11 if computed == torch.float64 else 2e-4
     for actual, other in zip(found, wanted, strict=True):
         assert actual.dtype == other.dtype

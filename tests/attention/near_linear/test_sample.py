@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from separatrix.attention.call import Call, check_call
-from separatrix.attention.near_linear.analysis import analyse, deviation
+from separatrix.attention.near_linear.analysis import analyse, deviation, squares_of
 from separatrix.attention.near_linear.sample import draw_parts
 from tests.attention.near_linear.test_deviation import draw, literal
 
@@ -32,9 +34,20 @@ def test_the_first_queries_have_all_of_their_tuples(order, offset, masked):
         assert torch.allclose(part.mean_power(moment)[seen], (powers / totals)[seen])
         assert (part.mean_power(moment)[~seen] == 0).all()
     assert torch.allclose(part.output()[seen], ((s.exp() * attended) @ v / totals.unsqueeze(-1))[seen])
-    squares = ((v - away.centre.unsqueeze(1)) / away.scale.unsqueeze(-1)) ** 2
-    expected = (s**2 * attended) @ squares / totals.unsqueeze(-1)
-    assert torch.allclose(part.weighted_squares(2, 2, away)[seen], expected[seen], rtol=1e-5)
+    _, largest, _ = literal(replace(call, values=squares_of(call, away, 1)))
+    # Several columns: of their means over the tuples of the part, masked and later tokens among them, the largest.
+    columns, widest = torch.ones(2, dtype=torch.float64), torch.ones((), dtype=torch.float64)
+    for m, (value, index) in enumerate(zip(call.values, part._tuples, strict=True)):
+        chosen = value[0, index[0]]
+        if masked:
+            chosen = torch.where(call.masks[m][0, index[0]].unsqueeze(-1), chosen, 0.0)
+        deviations = ((chosen - away.centre[0]) / away.scales[m]) ** 2
+        columns, widest = columns * deviations, widest * deviations.amax(-1)
+    share = columns.mean(0).max() / widest.mean()
+    for moment in (0, 4):
+        expected = ((s**moment * attended) @ largest).squeeze(-1) / totals
+        assert torch.allclose(part.weighted_squares(moment, 1, away)[seen], expected[seen], rtol=1e-5)
+        assert torch.allclose(part.weighted_squares(moment, 2, away)[seen], share * expected[seen], rtol=1e-5)
 
 
 def count_parts(call: Call) -> int:

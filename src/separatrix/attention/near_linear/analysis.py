@@ -4,11 +4,11 @@ r"""The analysis of a call before it is computed: bounds on its entries and scor
 values' range. For any centre c and u_t >= (v_t - c)^2, Cauchy's inequality bounds the effect of a polynomial's error on
 an output,
 
-    sum_t |s_t|^((a + b) / 2) |v_t - c| <= sqrt(sum_t s_t^a) sqrt(sum_t s_t^b u_t),
+    sum_t s_t^m |v_t - c| <= sqrt(sum_t s_t^m) sqrt(sum_t s_t^m u_t),
 
-and the last sum is the numerator of near-linear attention by the polynomial s^b with values u. The squares are divided
-by those of `scales`, so that they are at most `LARGEST_SQUARE`, and rounded up, so that they are never too small. At
-order 2 the centre is the mean of the values; beyond it is 0, because squares have to be products over the sets. See
+and the last sum is that of level m of the expansion, with values u. The squares are divided by those of `scales`, so
+that they are at most `LARGEST_SQUARE`, and rounded up, so that they are never too small. At order 2 the centre is the
+mean of the values; beyond it is 0, because squares have to be products over the sets. See
 docs/derivations/near-linear-attention.md.
 """
 
@@ -197,11 +197,13 @@ def amplitudes(analysis: Analysis) -> Tensor:
     return product.amax(0) if product.shape[0] else product.sum(0)
 
 
-def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype) -> float:
-    """A bound on the relative error of the sums of a call, from its roundings (see `arithmetic.rounding`)."""
-    return relative_error(
-        analysis.shape, analysis.frame.width, degree, rank, summing(analysis.backend, analysis.call, rank, dtype), dtype
-    )
+def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype, made: int = 0) -> float:
+    """A bound on the relative error of the sums of a call, from its roundings (see `arithmetic.rounding`).
+
+    If more monomials are `made` than those of the sum, their number determines the chunks of tokens.
+    """
+    adds = summing(analysis.backend, analysis.call, max(rank, made), dtype)
+    return relative_error(analysis.shape, analysis.frame.width, degree, rank, adds, dtype)
 
 
 @lru_cache(maxsize=4096)
@@ -235,7 +237,7 @@ class Deviation:
     """|v_t - centre| <= prod_m scales[m] * sqrt(prod_m squares[m]) in every column.
 
     Attributes:
-        centre: What the values are compared with, (H, d_v).
+        centre: What the values are compared with, (H, d_v), which their dtype represents.
         scales: The largest deviation of each value set, (H,) each.
     """
 
@@ -253,24 +255,31 @@ class Deviation:
         With one column it is the largest of the values' columns.
         """
         scale = self.scales[m].masked_fill(self.scales[m] == 0, 1.0).reshape(-1, 1, 1)
-        away = (value - self.centre.unsqueeze(1)).abs_()  # in float64, as the centre is
+        away = self.magnitudes(value)
         if columns == 1:
             away = away.amax(-1, keepdim=True)
         away = away / scale
         return away * away * (1 + 2.0**-20) + 2.0**-60
+
+    def magnitudes(self, value: Tensor) -> Tensor:
+        """|value - centre| (H, n, d_v), rounded at most once in float32; beyond order 2 the centre is 0."""
+        if len(self.scales) > 1:
+            return value.abs()
+        dtype = torch.promote_types(value.dtype, torch.float32)
+        return (value.to(dtype) - self.centre.to(dtype).unsqueeze(1)).abs_()
 
 
 def deviation(call: Call, values: ValueRange) -> Deviation:
     """The centre and the scales of the values of a call."""
     if call.order > 2:
         return Deviation(torch.zeros_like(values.magnitude), values.ends.abs().amax((0, 3)).unbind(0))
-    centre = token_mean(call.values[0], call.mask_of_each[0])
+    centre = token_mean(call.values[0], call.mask_of_each[0]).to(call.values[0].dtype).to(torch.float64)
     least, most = values.ends[:, 0].unbind(0)
     return Deviation(centre, (torch.maximum(most - centre, centre - least).amax(1) * SLACK,))
 
 
-def deviation_call(call: Call, away: Deviation, columns: int) -> Call:
-    """The call with squared deviations in place of its values, in float32 or float64, as the values were."""
+def squares_of(call: Call, away: Deviation, columns: int) -> tuple[Tensor, ...]:
+    """The squared deviations of the values of a call, (H, L_m, columns) each, in float32 or float64, as they were."""
     squares = []
     for m, value in enumerate(call.values):
         heads, length, d_v = value.shape
@@ -278,4 +287,4 @@ def deviation_call(call: Call, away: Deviation, columns: int) -> Call:
         for start, stop in pieces_in_memory(4 * heads * d_v, length):
             into[:, start:stop] = away.squares(value[:, start:stop], m, columns)
         squares.append(into)
-    return replace(call, values=tuple(squares))
+    return tuple(squares)

@@ -24,7 +24,7 @@ from separatrix.attention.near_linear.native import NativePass
 from separatrix.attention.near_linear.triton import backend as triton
 
 Scanned = tuple[Tensor, Tensor, list[Tensor]]
-"""The sums (H, c, d_v + 1) of c tokens, their moments (H, c), and the states after them."""
+"""The sums (H, c, d_v + 1) of c tokens, their moments (H, c, 1 + columns of squares), and the states after them."""
 ScanGradients = tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]
 """The gradients of the queries' and the keys' coordinates, of values and ones, and of the states before the tokens."""
 
@@ -90,8 +90,8 @@ class NearLinearBackend(Protocol):
             expansion: The polynomial.
             query: The coordinates (H, d', c) of the queries.
             x: The coordinates (H, d', c) of each key set.
-            W: The values and ones (H, d_v + 1, c) of each key set, zero for hidden tokens.
-            Z: The states (H, rank, d_v + 1) of each key set before these tokens.
+            W: The values, ones and squares (H, columns, c) of each key set, zero for hidden tokens.
+            Z: The states (H, rank, columns) of each key set before these tokens.
         """
 
     def scan_keys(self, expansion: Expansion, x: list[Tensor], W: list[Tensor], Z: list[Tensor]) -> list[Tensor]:
@@ -147,9 +147,9 @@ def near_linear_backend(tensors: Sequence[Tensor], sets: int, value_dim: int) ->
     return next(backend for backend in BACKENDS if backend.takes(tensors, sets, value_dim + 2))
 
 
-def backend_of(call: Call) -> NearLinearBackend:
-    """The backend that computes a call."""
-    return near_linear_backend(call.tensors, len(call.keys), call.values[0].shape[2])
+def backend_of(call: Call, weighted: int = 0) -> NearLinearBackend:
+    """The backend that computes a call, with so many columns of squared deviations beside the values."""
+    return near_linear_backend(call.tensors, len(call.keys), call.values[0].shape[2] + weighted)
 
 
 def summing(backend: NearLinearBackend, call: Call, rank: int, dtype: torch.dtype) -> Summing:

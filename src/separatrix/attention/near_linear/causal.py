@@ -22,10 +22,10 @@ from separatrix.attention.near_linear.expansion import Expansion, Sums, with_one
 from separatrix.attention.near_linear.sums import IncomingGradient, key_state, state_backward
 
 
-def chunk_size(call: Call, rank: int, is_backward: bool) -> int:
-    """The number of tokens in a chunk."""
-    columns = call.values[0].shape[2] + 1
-    return backend_of(call).scan_tokens(call.query.shape[0], rank, columns, len(call.keys), is_backward)
+def chunk_size(call: Call, rank: int, is_backward: bool, weighted: int = 0) -> int:
+    """The number of tokens in a chunk, with so many columns of squares."""
+    columns = call.values[0].shape[2] + 1 + weighted
+    return backend_of(call, weighted).scan_tokens(call.query.shape[0], rank, columns, len(call.keys), is_backward)
 
 
 def _local(x: Tensor, start: int, stop: int) -> Tensor:
@@ -51,9 +51,11 @@ class _Chunk:
 def _chunk(call: Call, expansion: Expansion, start: int, stop: int) -> _Chunk:
     """Queries [start, stop), and the keys and values at their positions; zero where there is none to attend."""
     query, keys, values, masks = _rows(call, start, stop)
+    offset, squares = call.positions.offset, expansion.squares or (None,) * len(keys)
+    here = [None if u is None else _local(u, start + offset, stop + offset) for u in squares]
     of = expansion.frame.coordinates
     x = [of(key, m + 1, masks[m]).to(torch.float64) for m, key in enumerate(keys)]
-    W = [with_ones(value, mask, torch.float64) for value, mask in zip(values, masks, strict=True)]
+    W = [with_ones(value, mask, torch.float64, u) for value, mask, u in zip(values, masks, here, strict=True)]
     return _Chunk(of(query, 0).to(torch.float64), x, W, masks)
 
 
@@ -81,17 +83,22 @@ def attend_causal(call: Call, expansion: Expansion, before: Sequence[Tensor] | N
     heads, length, _ = call.query.shape
     d_v = call.values[0].shape[2]
     out = call.query.new_empty(heads, length, d_v)
-    denominator, moments = (call.query.new_empty(heads, length, dtype=torch.float64) for _ in range(2))
+    denominator, moment, weighted = (call.query.new_empty(heads, length, dtype=torch.float64) for _ in range(3))
     Z = _first_states(call, expansion, before)
-    size, backend = chunk_size(call, expansion.index_set.rank, False), backend_of(call)
+    size, backend = (
+        chunk_size(call, expansion.index_set.rank, False, expansion.weighted),
+        backend_of(call, expansion.weighted),
+    )
     for start in range(0, length, size):
         stop = min(start + size, length)
         chunk = _chunk(call, expansion, start, stop)
-        sums, moment, Z = backend.scan(expansion, chunk.query, chunk.x, chunk.W, Z)
+        sums, moments, Z = backend.scan(expansion, chunk.query, chunk.x, chunk.W, Z)
         D = denominator[:, start:stop] = sums[..., d_v]
-        moments[:, start:stop] = moment
+        moment[:, start:stop] = moments[..., 0]
+        if expansion.squares:
+            weighted[:, start:stop] = moments[..., 1:].amax(-1)
         out[:, start:stop] = sums[..., :d_v] / D.masked_fill(D == 0, math.inf).unsqueeze(-1)
-    return Sums(out, denominator, moments)
+    return Sums(out, denominator, moment, weighted if expansion.squares else None)
 
 
 def backward_causal(

@@ -16,11 +16,10 @@ Lemmas D.5 and D.6 of Alman and Song in sharp form: sums in place of maxima, and
   tau D~ (max v - min v) with tau the total variation between the weights of P and of exp;
 - other sets: see `near_linear.approximation.greedy`.
 
-Where a run has weighted deviations of the values (see `analysis`), the range max v - min v is replaced by what they
-prove: with |exp(s) - P(s)| <= |s|^((a + b) / 2) f, squares u_t >= (v_t - c)^2 and e the bound by the range,
+Where a run has squared deviations of the values (see `analysis`), the range max v - min v is replaced by what they
+prove: with |exp(s) - P(s)| <= s^m f, squares u_t >= (v_t - c)^2 and e the bound by the range,
 
-    sum_t |A_t - A~_t| |v_t - o| <= f (sqrt(M_a V_b) + (|o~ - c| + e) sqrt(M_a M_b)),
-    M_p = sum_t s_t^p,    V_p = sum_t s_t^p u_t.
+    sum_t |A_t - A~_t| |v_t - o| <= f (sqrt(M V) + (|o~ - c| + e) M),    M = sum_t s_t^m,    V = sum_t s_t^m u_t.
 
 Rounding: a sum of products errs by at most gamma times the sum of magnitudes (see `arithmetic.rounding`), and the
 magnitudes sum to at most (number of tuples) * sum_p |a_p| R^p, because R bounds scale sum_l |q_l k_1,l ...| too.
@@ -40,6 +39,7 @@ gamma, which is at least 1/2.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -57,19 +57,18 @@ from separatrix.attention.near_linear.analysis import (
     gradient_gamma,
     pieces_in_memory,
 )
-from separatrix.attention.near_linear.approximation.coordinates import reaches
+from separatrix.attention.near_linear.approximation.coordinates import Frame, reaches
 from separatrix.attention.near_linear.approximation.greedy import greedy_error
-from separatrix.attention.near_linear.approximation.remainder import Polynomial, taylor
+from separatrix.attention.near_linear.approximation.monomials import IndexSet
+from separatrix.attention.near_linear.approximation.remainder import taylor
 from separatrix.attention.near_linear.approximation.rotation import derivative_drift
-from separatrix.attention.near_linear.expansion import Expansion
+from separatrix.attention.near_linear.backend import backend_of
 from separatrix.attention.near_linear.gradient_certificate import (
     GradientCertificate,
     Weights,
     certify_gradient,
 )
-from separatrix.attention.near_linear.run import PolynomialRun, WeightedDeviations
-
-Here = tuple[slice, slice]
+from separatrix.attention.near_linear.run import PolynomialRun
 
 
 @dataclass(frozen=True)
@@ -92,18 +91,24 @@ class Certificate:
 def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
     """The certificate of the results of a run for the call of an analysis."""
     call, expansion, sums = run.call, run.expansion, run.sums
-    index_set, polynomial = expansion.index_set, run.recipe.polynomial
+    index_set, polynomial = run.recipe.index_set, run.recipe.polynomial
     values, radii, drift = analysis.values, analysis.radii, analysis.drift
     sizes = (index_set.degree, index_set.rank, expansion.dtype)
-    relative, outside = gamma(analysis, *sizes), None
+    analysis = replace(analysis, backend=backend_of(call, expansion.weighted))
+    relative, outside = gamma(analysis, *sizes, expansion.index_set.rank), None
     if run.recipe.key_powers is not None:
         outside = greedy_error(
             call.query, analysis.frame, index_set.alphas, amplitudes(analysis), run.recipe.key_powers
         )
     backward_relative = gradient_gamma(analysis, *sizes) if analysis.differentiable else None
     tuples = _attended_tuples(call)
-    underflow = _underflow(expansion, polynomial, values.low)
-    weighted = None if run.weighted is None else _WeightedSums(run.weighted)
+    frame, magnitude_of = expansion.frame, (polynomial or taylor(index_set.degree)).magnitude
+    underflow = _underflow(frame, index_set, magnitude_of, values.low)
+    level, away = None, run.deviation
+    if expansion.moment is not None:
+        whole, exponent = expansion.index_set, expansion.moment
+        of_rounding = gamma(analysis, whole.degree, whole.rank, expansion.dtype)
+        level = _Level(exponent, of_rounding, _underflow(frame, whole, lambda x: power(x, exponent), 0.0))
     width, largest = values.widest, values.largest
     out = torch.finfo(sums.output.dtype)
     per_query = torch.empty_like(sums.denominator)
@@ -127,19 +132,17 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
             rho = relative * N * magnitude + lost
             E = polynomial.relative / (1 - polynomial.relative) * (D + rho).clamp(min=0.0) * SLACK
         else:
-            most = N * power(R, polynomial.moment)
-            moment = torch.minimum(sums.moment[here] + (relative * most + lost), most).clamp_(min=0.0)
-            E = polynomial.factors(R) * moment
+            assert level is not None
+            factors, of_level = polynomial.factors(R), level.rounding(R, N)
+            moment = torch.fmin(sums.moment[here] + of_level, level.most(R, N)).clamp_(min=0.0)
+            E = factors * moment
             magnitude = polynomial.magnitude(R)
             rho = relative * N * magnitude + lost
-        if weighted is not None:
-            assert polynomial is not None, "a set that is not of total degree has no moments"
-            by_deviation = weighted.at(here, R, N, polynomial, moment)
-            E = torch.fmin(E, by_deviation.total)
         moved = None if drift is None else torch.expm1(drift[here]) * (D + E + rho) * SLACK
         by_range = E * width
         if polynomial is not None and polynomial.variation is not None:
             by_range = polynomial.variation * D * width
+        weights_error = E
         E = E if moved is None else E + moved
         empty = N == 0
         left = D * (1 - 2.0**-40) - E - rho
@@ -150,8 +153,18 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
         output = sums.output[here].abs().amax(-1).to(torch.float64)
         rounding = (2 * rho * largest / D + 2.0**-52 * largest) * SLACK + 1.01 * (out.eps / 2) * output
         rounding = rounding + out.smallest_normal * out.eps / 2
-        if weighted is not None:
-            error = torch.fmin(by_range, by_deviation.error(sums.output[here], truncation + rounding))
+        if away is not None:
+            assert sums.weighted is not None
+            squares = torch.fmin(sums.weighted[here] + LARGEST_SQUARE * of_level, LARGEST_SQUARE * moment).clamp_(
+                min=0.0
+            )
+            # Roots are taken before they are multiplied: the product of two high powers may underflow.
+            spread = factors * torch.sqrt(moment) * torch.sqrt(squares) * away.scale
+            distance = output
+            if call.order == 2:  # the subtraction is rounded once; beyond, the centre is 0
+                distance = away.magnitudes(sums.output[here]).amax(-1).to(torch.float64) * (1 + 2.0**-20)
+            by_deviation = (spread + (distance + truncation + rounding) * weights_error) * SLACK
+            error = torch.fmin(by_range, by_deviation)
             error = error if moved is None else error + moved * width
             truncation = (error / D * SLACK).masked_fill(~proved, math.inf)
         lse = ((E + rho) / left * SLACK).masked_fill(~proved, math.inf).masked_fill(empty, 0.0)
@@ -180,52 +193,20 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
     return Certificate(worst[0], worst[1], _largest(per_query), worst[2], per_query, gradient)
 
 
-class _ByDeviation(NamedTuple):
-    """Bounds on sum_t |A_t - A~_t| of queries (H, c), and on the same sum weighted by the deviations of the values.
+class _Level(NamedTuple):
+    """The level of the moment, and how its sums over tuples are rounded: relatively, and by underflow."""
 
-    `total` is the first sum, `deviation` the second with |v_t - centre| as weights.
-    """
+    exponent: int
+    relative: float
+    underflow: _Underflow
 
-    total: Tensor
-    deviation: Tensor
-    centre: Tensor
+    def most(self, R: Tensor, N: Tensor) -> Tensor:
+        """The sum of s^exponent over N scores of size R."""
+        return N * power(R, self.exponent)
 
-    def error(self, output: Tensor, error: Tensor) -> Tensor:
-        """A bound on sum_t |A_t - A~_t| |v_t - o|, for outputs (H, c, d_v) that are within `error` of o."""
-        away = (output - self.centre.unsqueeze(1)).abs_().amax(-1) + error  # computed in float64, like the centre
-        return (self.deviation + away * self.total) * SLACK
-
-
-class _WeightedSums:
-    """Bounds on the sums of weighted deviations, from the results and the roundings of a pass.
-
-    Args:
-        weighted: The pass.
-    """
-
-    def __init__(self, weighted: WeightedDeviations) -> None:
-        expansion = weighted.run.expansion
-        self._deviation, self._sums = weighted.deviation, weighted.run.sums
-        self._level = expansion.index_set.degree
-        self._relative = gamma(weighted.analysis, self._level, expansion.index_set.rank, expansion.dtype)
-        self._underflow = _underflow(expansion, weighted.run.recipe.polynomial, 0.0)
-
-    def at(self, here: Here, R: Tensor, N: Tensor, polynomial: Polynomial, moment: Tensor) -> _ByDeviation:
-        """The bounds for some of the queries, given those on their scores and on their sums of s^moment."""
-        level, computed = self._level, self._sums.denominator[here]
-        most = N * power(R, level)
-        rho = self._relative * most + self._underflow.total(N)
-        powers = torch.fmin(computed + rho, most).clamp_(min=0.0)
-        quotient = self._sums.output[here].to(torch.float64) * computed.sign().unsqueeze(-1)
-        out = torch.finfo(self._sums.output.dtype)
-        largest = quotient.amax(-1).clamp(min=0.0) * (1 + 4 * out.eps) + out.smallest_normal
-        squares = torch.fmin(computed.abs() * largest + LARGEST_SQUARE * rho, LARGEST_SQUARE * powers)
-        partner = polynomial.partner(level)
-        # Roots are taken before they are multiplied: the product of two high powers may underflow.
-        root = torch.sqrt(powers if partner == level else moment) * SLACK
-        shared = polynomial.factors(R, (partner + level) // 2) * root
-        deviation = shared * torch.sqrt(squares) * self._deviation.scale
-        return _ByDeviation(shared * torch.sqrt(powers), deviation, self._deviation.centre)
+    def rounding(self, R: Tensor, N: Tensor) -> Tensor:
+        """A bound on the error of the computed sum, and of that with weights up to 1."""
+        return self.relative * self.most(R, N) + self.underflow.total(N)
 
 
 class _Underflow(NamedTuple):
@@ -238,8 +219,8 @@ class _Underflow(NamedTuple):
         return self.each * tuples + self.once
 
 
-def _underflow(expansion: Expansion, polynomial: Polynomial | None, low: float) -> _Underflow:
-    r"""A bound on what underflow takes from sum_t P(s_t) v_t, relative to the largest value.
+def _underflow(frame: Frame, index_set: IndexSet, magnitude: Callable[[Tensor], Tensor], low: float) -> _Underflow:
+    r"""A bound on what underflow takes from sum_t P(s_t) v_t, relative to the largest value; P has this magnitude.
 
     A product that underflows loses at most t, the smallest normal number, and what comes after it multiplies the loss
     by factors of which those above 1 matter. Let b_ml be the largest magnitude of coordinate l in set m, and b+ the
@@ -253,14 +234,13 @@ def _underflow(expansion: Expansion, polynomial: Polynomial | None, low: float) 
     times this, once for all tuples. Values below 1 make the loss relative to them larger: `low` is the logarithm to
     base 2 of the smallest product of largest magnitudes.
     """
-    frame, degree = expansion.frame, expansion.index_set.degree
+    degree = index_set.degree
     above = [x.clamp(min=1.0) for x in frame.largest]
     products = torch.stack(above).prod(0).sum(-1, keepdim=True)
-    magnitude = (polynomial or taylor(degree)).magnitude(products)
     query = above[0].amax(-1, keepdim=True) if above[0].shape[-1] else torch.ones_like(products)
-    unit = 4 * torch.finfo(expansion.dtype).tiny * 2.0 ** -min(low, 0.0)
-    each = unit * 2 * len(above) * max(degree, 1) * magnitude
-    once = unit * expansion.index_set.rank * torch.exp(degree * torch.log(query) + 2.0**-20)
+    unit = 4 * torch.finfo(frame.dtype).tiny * 2.0 ** -min(low, 0.0)
+    each = unit * 2 * len(above) * max(degree, 1) * magnitude(products)
+    once = unit * index_set.rank * torch.exp(degree * torch.log(query) + 2.0**-20)
     return _Underflow(each, once)
 
 

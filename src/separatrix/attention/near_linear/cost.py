@@ -11,7 +11,7 @@ an Intel Xeon); only their ratios matter.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from separatrix.native import MOST_SETS, native
@@ -48,13 +48,13 @@ START = 3e5
 PLANNING, CERTIFYING = 1.5e6, 7e5
 """The time that it takes to plan a call, beyond that for the bounds on its entries, which exact attention needs too;
 and then to certify it, however short the sequence is."""
-WEIGHTING, SEARCHING = 5e5, 4e6
-"""The time that it takes to start a second pass for the certificate, and to look for a plan that has one."""
 WORTH_PLANNING = 2.0
 """How many times as long as planning exact attention takes where a plan is made: if it finds nothing cheaper, the time
 is lost, which is then at most half of exact attention's own."""
 TOKEN_ENTRY = 4.0
 """The time that it takes to read an entry of query, keys and values for a plan and for a certificate."""
+SQUARED_ENTRY = 2.0
+"""The time that it takes to find the deviation of an entry of the values, and half of that to square one."""
 SAMPLED_ENTRY, BASIS_ENTRY = 4.0, 5.0
 """The time that planning takes for a coordinate of a sampled tuple, and for each of d^3 steps of a change of basis."""
 ORDER_2_COORDINATE, CAUSAL_ORDER_2_COORDINATE = 3e5, 9e5
@@ -159,20 +159,37 @@ def affordable_rank(shape: Shape, limit: float) -> float:
 
 
 def recipe_cost(shape: Shape, recipe: Recipe) -> Cost:
-    """The cost of a recipe, including the passes of its certificate."""
-    wide, weighting = recipe.dtype.itemsize == 8, recipe.weighting
-    cost = certified_cost(shape, recipe.index_set.rank, wide)
-    if weighting is None:
+    """The cost of a recipe, including the sums of its certificate."""
+    wide, polynomial, index_set = recipe.dtype.itemsize == 8, recipe.polynomial, recipe.index_set
+    cost = certified_cost(shape, index_set.rank, wide)
+    if polynomial is None or polynomial.relative is not None:
         return cost
-    extra = weighting_cost(shape, recipe.index_set.dimension, weighting.level, weighting.columns, wide)
+    beyond, d = polynomial.moment > index_set.degree, index_set.dimension
+    monomials = math.comb(d + polynomial.moment - 1, polynomial.moment) if d else 1
+    extra = _moment_cost(shape, monomials, recipe.squares, beyond, wide)
     return Cost(cost.flops + extra.flops, cost.bytes + extra.bytes, cost.time + extra.time)
 
 
-def weighting_cost(shape: Shape, d: int, level: int, columns: int, wide: bool) -> Cost:
-    """What a second pass with `columns` columns of squared deviations, and monomials of d coordinates, adds."""
-    cost = polynomial_cost(replace(shape, d_v=columns), math.comb(d + level, level), wide)
-    held = 8.0 * shape.heads * sum(shape.key_lengths) * columns
-    return Cost(cost.flops, cost.bytes + held, cost.time + WEIGHTING + 0.5 * _looking(shape))
+def _moment_cost(shape: Shape, monomials: int, columns: int, beyond: bool, wide: bool) -> Cost:
+    """What columns of squared deviations, and a moment of this many monomials, add to a run.
+
+    If the moment is `beyond` the degree, the monomials are made for it alone, and their column of ones too. Plain
+    PyTorch multiplies them with all columns.
+    """
+    width, scanned = shape.d_v + 1, native().library is not None
+    keys, queries = float(shape.heads * sum(shape.key_lengths)), float(shape.heads * shape.query_length)
+    of_keys = columns + beyond if scanned else columns + beyond * width
+    of_queries = columns + beyond if scanned else columns + beyond * (width + 1)
+    flops = 2.0 * monomials * (of_keys * keys + of_queries * queries)
+    made = beyond * monomials * (keys + queries)
+    if shape.is_causal:
+        rates = KERNELS if scanned else PYTORCH
+        time = monomials * of_keys * (keys + queries) * rates.scanned + made * rates.scanned_monomial
+    else:
+        time = (_rates().flop * flops + _rates().monomial * made) * (1.5 if wide else 1.0)
+    squares = SQUARED_ENTRY * keys * (shape.d_v + 2 * columns) if columns else 0.0
+    held = 8.0 * (keys * columns + shape.heads * monomials * width * beyond)
+    return Cost(flops, held, time + squares)
 
 
 def planning_time(shape: Shape) -> float:

@@ -17,14 +17,37 @@ class Expansion:
     """sum over alpha in `index_set` of coefficients[alpha] q^alpha k_1^alpha ..., in the coordinates of `frame`.
 
     The coefficients are in float64 whatever the dtype of the coordinates: 1 / alpha! is below the range of float32 from
-    degree 34 on, where its terms may still be large. `moment` is the level whose sum over tuples, sum_t s_t^moment, is
-    computed in addition to the output; None for no such level.
+    degree 34 on, where its terms may still be large. They may end before the last level, which is then there for the
+    moment alone.
+
+    Attributes:
+        frame: The coordinates.
+        index_set: The multi-indices.
+        coefficients: Their coefficients, (terms,).
+        moment: The level whose sum over tuples, sum_t s_t^moment, is computed in addition to the output; None for none.
+        squares: For each key set u_m (H, L_m, columns), of which sum_t s_t^moment prod_m u_m is computed too; or none.
     """
 
     frame: Frame
     index_set: IndexSet
     coefficients: Tensor
     moment: int | None
+    squares: tuple[Tensor, ...] = ()
+
+    @property
+    def terms(self) -> int:
+        """The number of multi-indices that have a coefficient, the first ones of the index set."""
+        return self.coefficients.shape[0]
+
+    @property
+    def weighted(self) -> int:
+        """The number of columns of `squares`."""
+        return self.squares[0].shape[2] if self.squares else 0
+
+    @property
+    def level(self) -> tuple[int, int]:
+        """The half-open range of the rows of the moment's level."""
+        return (0, 0) if self.moment is None else self.index_set.levels[self.moment]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -45,28 +68,41 @@ class Expansion:
         pieces = max(-(-length // most), min(2, length // 2048), 1)
         return min(-(-length // (64 * pieces)) * 64, most, length)
 
+    def all_coefficients(self) -> Tensor:
+        """The coefficients (rank,), with zeros for the multi-indices that have none."""
+        return torch.nn.functional.pad(self.coefficients, (0, self.index_set.rank - self.terms))
+
     def moment_weights(self) -> Tensor:
         """The weights (rank,) that make the sums of a level those of s^moment; zero for the other levels."""
-        weights = torch.zeros_like(self.coefficients)
-        if self.moment is not None:
-            level = slice(*self.index_set.levels[self.moment])
-            weights[level] = torch.from_numpy(self.index_set.multinomials[level]).to(weights)
+        weights, level = self.coefficients.new_zeros(self.index_set.rank), slice(*self.level)
+        weights[level] = torch.from_numpy(self.index_set.multinomials[level]).to(weights)
         return weights
+
+    def of_set(self, m: int, here: slice) -> Tensor | None:
+        """The squares of some tokens of key set m, if there are any."""
+        return self.squares[m][:, here] if self.squares else None
 
 
 @dataclass(frozen=True)
 class Sums:
-    """For each query: the output (H, L_q, d_v), the denominator and the moment (H, L_q) in float64."""
+    """For each query: the output (H, L_q, d_v), the denominator and the moment (H, L_q) in float64.
+
+    `weighted` (H, L_q) is the largest sum_t s_t^moment u_t over the columns u of the squares; None without squares.
+    """
 
     output: Tensor
     denominator: Tensor
     moment: Tensor
+    weighted: Tensor | None = None
 
 
-def with_ones(value: Tensor, mask: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """[V, 1]^T (H, d_v + 1, c), with zeros for hidden tokens."""
+def with_ones(value: Tensor, mask: Tensor | None, dtype: torch.dtype, squares: Tensor | None = None) -> Tensor:
+    """[V, 1, squares]^T (H, d_v + 1 + columns, c), with zeros for hidden tokens."""
     heads, length, d_v = value.shape
-    widened = value.new_empty(heads, d_v + 1, length, dtype=dtype)
+    columns = 0 if squares is None else squares.shape[2]
+    widened = value.new_empty(heads, d_v + 1 + columns, length, dtype=dtype)
     widened[:, :d_v] = value.mT
     widened[:, d_v] = 1.0
+    if squares is not None:
+        widened[:, d_v + 1 :] = squares.mT
     return widened if mask is None else widened.masked_fill_(~mask.unsqueeze(1), 0.0)

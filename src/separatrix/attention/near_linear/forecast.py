@@ -37,9 +37,10 @@ from separatrix.attention.near_linear.approximation.remainder import (
     least_chebyshev,
     relative_minimax,
     taylor,
+    taylor_factor_of_number,
 )
-from separatrix.attention.near_linear.cost import LARGEST_DEGREE, LARGEST_RANK
-from separatrix.attention.near_linear.plan import Recipe, Weighting
+from separatrix.attention.near_linear.cost import LARGEST_DEGREE, LARGEST_RANK, affordable_rank, recipe_cost
+from separatrix.attention.near_linear.plan import Recipe
 from separatrix.attention.near_linear.sample import Sample
 from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, largest_relative_error
 
@@ -60,7 +61,7 @@ class Forecast:
 
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
-        self._last: tuple[Polynomial, Weighting | None, tuple[Tensor, Tensor, Tensor]] | None = None
+        self._last: tuple[Polynomial, int, tuple[Tensor, Tensor, Tensor]] | None = None
 
     @cached_property
     def sample(self) -> Sample:
@@ -71,48 +72,53 @@ class Forecast:
         """The rank of the polynomials of a degree."""
         return math.comb(self.analysis.frame.width + degree, degree)
 
-    def lowest_degree(
-        self, least: int, largest_rank: float, target: float, output_only: bool
-    ) -> tuple[Recipe | None, range]:
-        """The first recipe of total degree whose forecast keeps the target, and the degrees below it that do not.
+    def total_degree(self, least: int, limit: float, target: float, output_only: bool) -> Recipe | None:
+        """The cheapest recipe of total degree whose forecast keeps the target; None if there is none.
 
         Args:
             least: The lowest degree that is tried.
-            largest_rank: The largest rank that is tried.
+            limit: The longest time that degrees which are tried may take, in the unit of `cost`.
             target: The largest forecast that is allowed.
             output_only: Whether the forecast for gradients may be above the target.
         """
-        degree = least
-        while self._may_keep(degree, largest_rank, target):
-            for polynomial in self._polynomials(degree, target, output_only):
-                recipe = self._recipe(polynomial, None, target, output_only)
-                if recipe is not None:
-                    return recipe, range(least, degree)
+        shape, degree = self.analysis.shape, least
+        best: Recipe | None = None
+        while self._may_keep(degree, affordable_rank(shape, limit), target):
+            if _LESS * self._least_error(degree) <= target:
+                for recipe in self._recipes(degree, target, output_only):
+                    time = recipe_cost(shape, recipe).time
+                    if best is None or time < limit:
+                        best, limit = recipe, min(time, limit)
             degree += 1
-        return None, range(least, degree)
+        return best
 
-    def weighted(self, degree: int, target: float) -> list[Recipe]:
-        """Recipes of a degree that keep the target with a second pass for their certificate: as narrow as they can be.
+    def _recipes(self, degree: int, target: float, output_only: bool) -> Iterator[Recipe]:
+        """The recipes of a degree that keep the target, with as few columns of squared deviations as they need."""
+        for columns in self.columns():
+            for polynomial in self._polynomials(degree, target, output_only, columns):
+                recipe = self._recipe(polynomial, columns, target, output_only)
+                if recipe is None:
+                    continue
+                yield recipe
+                if polynomial.moment <= degree:
+                    return
+                break  # a column of squares may cost less than a moment beyond the degree
 
-        The largest of d_v squares is at most their sum, so that a column for each of them lowers the forecast by
-        sqrt(d_v) at most, at order 2. Where that is not enough, such a pass is not forecast, which takes milliseconds.
-        """
-        d_v, within = self.analysis.shape.d_v, target * math.sqrt(self.analysis.shape.d_v)
-        for columns in sorted({1, d_v}):
-            if columns > 1:
-                best = taylor(degree)
-                error = self.error(best, torch.float64, True, Weighting(best.weighted_levels[-1], 1))
-                if error > within and not self.moments_in_reach(degree, within, True, 1):
-                    break
-            recipes = [
-                self._recipe(polynomial, Weighting(level, columns), target, True)
-                for polynomial in self._polynomials(degree, target, True, columns)
-                for level in polynomial.weighted_levels
-                if self.rank(level) <= LARGEST_RANK
-            ]
-            if kept := [recipe for recipe in recipes if recipe is not None]:
-                return kept
-        return []
+    def columns(self) -> list[int]:
+        """The numbers of columns of squared deviations to try, in increasing order; gradients do not use them."""
+        return [0] if self.analysis.differentiable else sorted({0, 1, self.analysis.shape.d_v})
+
+    def _least_error(self, degree: int) -> float:
+        """A lower bound on the forecasts of all polynomials of a degree, from those of single queries."""
+        radius, columns = self.analysis.radius, self.columns()[-1]
+        taylors = {polynomial.moment for polynomial in self._taylors(degree)}
+        errors = []
+        for moment in taylors:
+            spread, bound = self.sample.largest_spread(moment, columns)
+            errors.append(spread * taylor_factor_of_number(degree, moment, bound))
+        for moment in range(0, degree, 2) if radius >= _SMALL_RADIUS else ():
+            errors.append(self.sample.largest_spread(moment, columns)[0] * least_chebyshev(degree, moment, radius)[0])
+        return min(errors)
 
     def relative(self, least: int, largest_rank: float, target: float) -> Recipe | None:
         """The recipe of lowest degree whose error is relative to exp and keeps the target; None if there is none."""
@@ -123,7 +129,7 @@ class Forecast:
             polynomial = relative_minimax(degree, self.analysis.radius, largest_error)
             if polynomial is not None and polynomial.relative is not None:
                 if polynomial.relative <= largest_error:
-                    return self._recipe(polynomial, None, target, True)
+                    return self._recipe(polynomial, 0, target, True)
                 if polynomial.relative > 2 * largest_error:
                     break  # because the coefficients are rounded, which a higher degree does not change
             degree += 1
@@ -171,25 +177,30 @@ class Forecast:
         """The largest value over the mean of exp(s), for the query in the sample where that is largest."""
         return largest_number(self._share * self.analysis.values.largest)
 
-    def _polynomials(
-        self, degree: int, target: float, output_only: bool, columns: int | None = None
-    ) -> Iterator[Polynomial]:
-        """Taylor's polynomial, and Chebyshev's with even weights, except those whose error exceeds the target."""
-        yield taylor(degree)
+    def _polynomials(self, degree: int, target: float, output_only: bool, columns: int) -> Iterator[Polynomial]:
+        """Taylor's polynomial, Chebyshev's with even weights, except those whose error exceeds the target, and Taylor's
+        with a moment beyond its degree.
+        """
+        inside, *beyond = self._taylors(degree)
+        yield inside
         for moment in self.moments_in_reach(degree, target, output_only, columns):
             yield chebyshev(degree, moment, self.analysis.radius)
+        yield from beyond
 
-    def _recipe(
-        self, polynomial: Polynomial, weighting: Weighting | None, target: float, output_only: bool
-    ) -> Recipe | None:
+    def _taylors(self, degree: int) -> list[Polynomial]:
+        """Taylor's polynomial, with a moment up to its degree and, unless there are gradients, with one beyond."""
+        beyond = degree % 2 and not self.analysis.differentiable and self.rank(degree + 1) <= LARGEST_RANK
+        return [taylor(degree), taylor(degree, beyond=True)] if beyond else [taylor(degree)]
+
+    def _recipe(self, polynomial: Polynomial, columns: int, target: float, output_only: bool) -> Recipe | None:
         """The recipe of a polynomial in the narrowest dtype whose forecast keeps the target; None if none does."""
-        if self.error(polynomial, torch.float64, output_only, weighting) > target:
+        if self.error(polynomial, torch.float64, output_only, columns) > target:
             return None
         dtype = torch.float64
         if not self.analysis.shape.is_causal:  # causal sums are always in float64, see `near_linear/causal`
-            dtype = self._dtype(self.error(polynomial, torch.float32, output_only, weighting), target)
+            dtype = self._dtype(self.error(polynomial, torch.float32, output_only, columns), target)
         index_set = total_degree(self.analysis.frame.width, polynomial.degree)
-        return Recipe(index_set, polynomial, dtype, weighting=weighting)
+        return Recipe(index_set, polynomial, dtype, squares=columns)
 
     def _dtype(self, narrow: float, target: float) -> torch.dtype:
         """float32 if its forecast is within the target and nothing overflows or underflows, otherwise float64."""
@@ -202,14 +213,14 @@ class Forecast:
         polynomial: Polynomial,
         dtype: torch.dtype,
         output_only: bool = False,
-        weighting: Weighting | None = None,
+        columns: int = 0,
     ) -> float:
-        """Forecast the certificate's total for a total-degree set; with a weighting, the total after the second pass.
+        """Forecast the certificate's total for a total-degree set, with columns of squared deviations or without.
 
         If gradients will be taken, it is the larger of the forecasts for output and gradients, unless `output_only`.
         """
         degree, R = polynomial.degree, self.sample.radii
-        truncation, error, magnitude = self._truncation(polynomial, weighting)
+        truncation, error, magnitude = self._truncation(polynomial, columns)
         output = self._output_error(error, magnitude, degree, self.rank(degree), dtype)
         if output_only or not self.analysis.differentiable:
             return largest_number(output)
@@ -219,24 +230,21 @@ class Forecast:
         slope_magnitude = polynomial.derivative_magnitude(R)
         return largest_number(self._gradient_error(output, truncation, magnitude, slope, slope_magnitude, rounding))
 
-    def _truncation(self, polynomial: Polynomial, weighting: Weighting | None) -> tuple[Tensor, Tensor, Tensor]:
+    def _truncation(self, polynomial: Polynomial, columns: int) -> tuple[Tensor, Tensor, Tensor]:
         """The truncation errors of the weights and of the outputs, and the magnitude of the sums, in the sample.
 
         They are the same for all dtypes, and are cached for the most recent polynomial.
         """
-        if self._last is None or self._last[:2] != (polynomial, weighting):
-            R = self.sample.radii
-            if weighting is not None:
-                partner = polynomial.partner(weighting.level)
-                truncation = polynomial.factors(R, (weighting.level + partner) // 2)
-                error = truncation * self.sample.spread(weighting, partner)
+        if self._last is None or self._last[:2] != (polynomial, columns):
+            R, moment = self.sample.radii, polynomial.moment
+            if polynomial.relative is None:
+                factors = polynomial.factors(R)
+                truncation = factors * self.sample.mean_power(moment)
+                error = factors * self.sample.spread(moment, columns)
             else:
-                if polynomial.relative is None:
-                    truncation = polynomial.factors(R) * self.sample.mean_power(polynomial.moment)
-                else:
-                    truncation = R.new_full((), polynomial.variation)  # type: ignore[arg-type]
+                truncation = R.new_full((), polynomial.variation)  # type: ignore[arg-type]
                 error = truncation * self.analysis.values.widest
-            self._last = (polynomial, weighting, (truncation, error, polynomial.magnitude(R)))
+            self._last = (polynomial, columns, (truncation, error, polynomial.magnitude(R)))
         return self._last[2]
 
     @cached_property
@@ -255,14 +263,11 @@ class Forecast:
         magnitude = torch.exp(self.sample.radii)
         return largest_number(self._output_error(error, magnitude, int(alphas.sum(1).max()), len(alphas), dtype))
 
-    def moments_in_reach(
-        self, degree: int, target: float, output_only: bool = False, columns: int | None = None
-    ) -> list[int]:
+    def moments_in_reach(self, degree: int, target: float, output_only: bool = False, columns: int = 0) -> list[int]:
         """The moments of the Chebyshev polynomials of a degree that may keep the target in float64.
 
         All others are certain to have a forecast above the target. They are even moments below the degree; if scores
-        are so small that no moment can lower the bound, there are none. If a number of columns of squared deviations is
-        given, the forecast is `error` with a weighting by these columns.
+        are so small that no moment can lower the bound, there are none.
         """
         analysis, sample, R, rank = self.analysis, self.sample, self.sample.radii, self.rank(degree)
         moments = list(range(0, degree, 2)) if analysis.radius >= _SMALL_RADIUS else []
@@ -272,16 +277,11 @@ class Forecast:
         def column_of(numbers: Sequence[float]) -> Tensor:
             return torch.tensor(numbers, dtype=R.dtype, device=R.device).reshape(-1, 1, 1)
 
-        widest = analysis.values.widest
         least = [least_chebyshev(degree, m, analysis.radius) for m in moments]
         factors, slopes = (column_of(bounds) for bounds in zip(*least, strict=True))
-        if columns is None:
-            power = torch.stack([sample.mean_power(m) for m in moments])
-            allowed = target / (widest * power)  # the largest factor within the target, or infinity
-            error = factors * power * widest
-        else:
-            power = torch.stack([sample.spread(Weighting(m, columns), m) for m in moments])
-            allowed, error = target / power, factors * power
+        power = torch.stack([sample.mean_power(m) for m in moments])
+        spread = torch.stack([sample.spread(m, columns) for m in moments])
+        allowed, error = target / spread, factors * spread  # the largest factor within the target, or infinity
         exponents = column_of(moments)
         powers, e_R = R**exponents, torch.exp(R)
         terms = torch.cumprod(torch.stack([torch.ones_like(R), *(R / p for p in range(1, degree))]), 0).cumsum(0)

@@ -126,33 +126,39 @@ class NativePass:
     """A pass over tokens (H, L, d) of set m of an expansion, 0 for the queries."""
 
     def __init__(self, expansion: Expansion, x: Tensor, m: int, d_v: int) -> None:
-        frame, index_set = expansion.frame, expansion.index_set
+        frame, index_set, weighted = expansion.frame, expansion.index_set, expansion.weighted
         self._x, self._arithmetic = x, frame.dtype
         self._factors = (frame.factors[m] * (1.0 if m else frame.scale)).contiguous()
-        self._shape = (x.shape[0], index_set.rank, d_v + 1)
-        self._call = Pass(TYPES[x.dtype], TYPES[frame.dtype], x.shape[0], x.shape[1], d_v)
+        self._shape = (x.shape[0], index_set.rank, d_v + 1 + weighted)
+        sizes = (*x.shape[:2], d_v, weighted, expansion.terms, *expansion.level)
+        self._call = Pass(TYPES[x.dtype], TYPES[frame.dtype], *sizes)
         self._table = native_monomials(index_set)  # held here: the calls of other threads may evict it from the cache
         self._call.set = ctypes.pointer(self._table.monomials)
         self._call.factors = self._factors.data_ptr()
         put(self._call.x, x)
 
-    def state(self, values: Tensor, mask: Tensor | None) -> Tensor:
-        """The state (H, rank, d_v + 1) of the tokens with their values (H, L, d_v), in float64."""
+    def state(self, values: Tensor, mask: Tensor | None, squares: Tensor | None = None) -> Tensor:
+        """The state (H, rank, d_v + 1 + columns) of the tokens with values (H, L, d_v) and squares, in float64."""
         put(self._call.values, values)
+        if squares is not None:
+            put(self._call.weights, squares)
         if mask is not None:
             put(self._call.mask, mask)
         state = values.new_zeros(self._shape, dtype=torch.float64)
         done(function("separatrix_pass_add", 2)(ctypes.byref(self._call), _pointer(state)))
         return state
 
-    def attend(self, M: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The tokens as queries against M (H, rank, d_v + 2): output (H, L, d_v), denominator and moment (H, L)."""
+    def attend(self, M: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """The results of `Sums` for the tokens as queries against M (H, rank, d_v + 2 + columns of squares)."""
         M = M.to(self._arithmetic).contiguous()
         out = self._x.new_empty(*self._x.shape[:2], self._call.d_v)
-        denominator, moment = (self._x.new_empty(self._x.shape[:2], dtype=torch.float64) for _ in range(2))
-        results = (_pointer(x) for x in (M, out, denominator, moment))
-        done(function("separatrix_pass_attend", 5)(ctypes.byref(self._call), *results))
-        return out, denominator, moment
+        sums = [
+            self._x.new_empty(self._x.shape[:2], dtype=torch.float64) for _ in range(3 if self._call.weighted else 2)
+        ]
+        results = [_pointer(x) for x in (M, out, *sums)]
+        results += [ctypes.c_void_p()] * (5 - len(results))
+        done(function("separatrix_pass_attend", 6)(ctypes.byref(self._call), *results))
+        return out, sums[0], sums[1], sums[2] if self._call.weighted else None
 
 
 def one_pass(expansion: Expansion, x: Tensor, m: int, values: Tensor) -> NativePass | None:
@@ -178,11 +184,11 @@ def scan(
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     given = _ScanCall(expansion, query, x, W, Z)
     heads, columns, length = W[0].shape
-    totals = query.new_empty(heads, length, columns + 1)
+    totals, columns = query.new_empty(heads, length, columns + 1), columns - expansion.weighted
     after = [torch.empty_like(z) for z in given.Z]
     results = ScanResults(totals.data_ptr(), addresses(after))
     done(function("separatrix_scan_forward", 2)(ctypes.byref(given.call), ctypes.byref(results)))
-    return totals[..., :columns], totals[..., columns], after
+    return totals[..., :columns], totals[..., columns:], after
 
 
 def scan_keys(expansion: Expansion, x: list[Tensor], W: list[Tensor], Z: list[Tensor]) -> list[Tensor]:
@@ -228,11 +234,12 @@ class _ScanCall:
         self.query = None if query is None else query.contiguous()
         self.x, self.W, self.Z = ([y.contiguous() for y in tensors] for tensors in (x, W, Z))
         self._last, self._parents = (torch.from_numpy(a).contiguous() for a in (index_set.last, index_set.parents))
-        self._coefficients = expansion.coefficients.contiguous()
+        terms, weighted = expansion.terms, expansion.weighted
+        self._coefficients = expansion.all_coefficients().contiguous()
         self._moments = None if expansion.moment is None else expansion.moment_weights()
         heads, columns, length = W[0].shape
         self.call = Scan(
-            *(heads, len(W), length, index_set.dimension, columns, index_set.rank),
+            *(heads, len(W), length, index_set.dimension, columns - weighted, index_set.rank, weighted, terms),
             *(self._last.data_ptr(), self._parents.data_ptr(), self._coefficients.data_ptr()),
             *(None if y is None else y.data_ptr() for y in (self._moments, self.query)),
             *(addresses(tensors) for tensors in (self.x, self.W, self.Z)),

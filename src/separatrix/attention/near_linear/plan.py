@@ -17,19 +17,6 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Weighting:
-    """The sums of a second pass, of squared deviations of the values, that lower a certificate (see `analysis`).
-
-    Attributes:
-        level: The even power of the scores that deviations are weighted by.
-        columns: The number of columns of squared deviations: 1, or as many as the values have.
-    """
-
-    level: int
-    columns: int
-
-
-@dataclass(frozen=True)
 class Recipe:
     """The polynomial that near-linear attention expands.
 
@@ -38,14 +25,15 @@ class Recipe:
         polynomial: The polynomial of the scores; None if the index set is not of total degree.
         dtype: The dtype in which monomials are computed.
         key_powers: Sums of powers of the keys, for the error of an index set that is not of total degree.
-        weighting: The second pass that the certificate is expected to need; None for none.
+        squares: The number of columns of squared deviations of the values, whose sums lower the certificate (see
+            `analysis`): 0, 1, or as many as the values have.
     """
 
     index_set: IndexSet = field(repr=False)
     polynomial: Polynomial | None
     dtype: torch.dtype
     key_powers: dict[int, Tensor] | None = field(default=None, repr=False, compare=False)
-    weighting: Weighting | None = None
+    squares: int = 0
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,11 @@ from separatrix.attention.near_linear.analysis import Analysis, analyse, sizes_o
 from separatrix.attention.near_linear.cost import (
     AFFORDABLE,
     LARGEST_RANK,
-    SEARCHING,
-    WEIGHTING,
     WORTH_PLANNING,
     Cost,
     Shape,
     affordable_rank,
     basis_time,
-    certified_cost,
     exact_cost,
     planning_time,
     recipe_cost,
@@ -108,22 +105,13 @@ def cheapest_recipe(
     if not analysis.radius <= LARGEST_RADIUS or not analysis.values.in_range(torch.float64):
         return None
     target, shape = MARGIN * tolerance, analysis.shape
+    # A constant keeps a tolerance where scores are small, and has no gradient.
+    least = max(least_degree, 1) if analysis.differentiable else least_degree
+    candidate = forecast.total_degree(least, time_limit, target, output_only)
     if analysis.differentiable:
-        # A constant keeps a tolerance where scores are small, and has no gradient.
-        rank = affordable_rank(shape, time_limit)
-        candidate, _ = forecast.lowest_degree(max(least_degree, 1), rank, target, output_only)
         forecast.sample.forget_tuples()
         return candidate
-    candidate, lower = forecast.lowest_degree(least_degree, affordable_rank(shape, time_limit), target, output_only)
     time = time_limit if candidate is None else recipe_cost(shape, candidate).time
-    if time > certified_cost(shape, 1, False).time + WEIGHTING + SEARCHING:
-        for degree in reversed(lower):
-            weighted = forecast.weighted(degree, target)
-            if not weighted:
-                break
-            cheapest = min(weighted, key=lambda recipe: recipe_cost(shape, recipe).time)
-            if recipe_cost(shape, cheapest).time <= time:
-                candidate, time = cheapest, recipe_cost(shape, cheapest).time
     if time > SMALLEST_SAVING:
         relative = forecast.relative(least_degree, affordable_rank(shape, time), target)
         if relative is not None and recipe_cost(shape, relative).time < time:
@@ -145,7 +133,7 @@ def polynomial_plan(forecast: Forecast, recipe: Recipe, tolerance: float, exact:
         series = "Taylor" if recipe.polynomial.factor is None else f"Chebyshev, weight s^{recipe.polynomial.moment}"
         series = series if recipe.polynomial.relative is None else "minimax, relative to exp"
         kind = f"total degree {index_set.degree} ({series})"
-        error = forecast.error(recipe.polynomial, recipe.dtype, True, recipe.weighting)
+        error = forecast.error(recipe.polynomial, recipe.dtype, True, recipe.squares)
     forecast.sample.forget_tuples()
     fewer = exact.flops / cost.flops
     beside = f"{fewer:.3g} times fewer" if fewer >= 1 else f"{1 / fewer:.3g} times more"

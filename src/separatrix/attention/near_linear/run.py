@@ -13,13 +13,11 @@ from torch import Tensor
 from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.call import Call
 from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
-from separatrix.attention.near_linear.analysis import Analysis, Deviation, deviation, deviation_call
+from separatrix.attention.near_linear.analysis import Analysis, Deviation, deviation, squares_of
 from separatrix.attention.near_linear.approximation.monomials import total_degree
-from separatrix.attention.near_linear.approximation.remainder import power_of_scores
-from separatrix.attention.near_linear.backend import backend_of
 from separatrix.attention.near_linear.causal import attend_causal, backward_causal
 from separatrix.attention.near_linear.expansion import Expansion, Sums
-from separatrix.attention.near_linear.plan import Recipe, Weighting
+from separatrix.attention.near_linear.plan import Recipe
 from separatrix.attention.near_linear.sums import attend, backward, states
 
 
@@ -27,7 +25,7 @@ from separatrix.attention.near_linear.sums import attend, backward, states
 class PolynomialRun:
     """The results of near-linear attention by a recipe, with what the certificate and the backward pass need.
 
-    `weighted` are sums that lower the certificate, and are computed where it would miss the tolerance without them.
+    `deviation` is the centre and the scales of the values, of a recipe with squares of their deviations.
     """
 
     call: Call
@@ -35,31 +33,19 @@ class PolynomialRun:
     expansion: Expansion
     states: list[Tensor]
     sums: Sums
-    weighted: WeightedDeviations | None = None
-
-
-@dataclass(frozen=True)
-class WeightedDeviations:
-    """Squared deviations of the values, weighted by an even power of the scores and summed, query by query.
-
-    Attributes:
-        deviation: The centre and the scales of the values.
-        analysis: The analysis of the call with squared deviations in place of its values.
-        run: Near-linear attention of that call by the power of the scores, the degree of its index set.
-    """
-
-    deviation: Deviation
-    analysis: Analysis
-    run: PolynomialRun
+    deviation: Deviation | None = None
 
 
 def run_polynomial(analysis: Analysis, recipe: Recipe) -> PolynomialRun:
     """Attend by the polynomial of a recipe, in the coordinates of an analysis."""
-    call, expansion = analysis.call, expand(analysis, recipe)
+    call, expansion, away = analysis.call, expand(analysis, recipe), None
+    if recipe.squares:
+        away = deviation(call, analysis.values)
+        expansion = replace(expansion, squares=squares_of(call, away, recipe.squares))
     if call.positions.is_causal:
-        return PolynomialRun(call, recipe, expansion, [], attend_causal(call, expansion))
+        return PolynomialRun(call, recipe, expansion, [], attend_causal(call, expansion), away)
     key_states = states(call, expansion)
-    return PolynomialRun(call, recipe, expansion, key_states, attend(call, expansion, key_states))
+    return PolynomialRun(call, recipe, expansion, key_states, attend(call, expansion, key_states), away)
 
 
 def expand(analysis: Analysis, recipe: Recipe) -> Expansion:
@@ -71,19 +57,12 @@ def expand(analysis: Analysis, recipe: Recipe) -> Expansion:
         series = torch.tensor(polynomial.coefficients, dtype=torch.float64)
     weights, degrees = torch.from_numpy(index_set.multinomials), torch.from_numpy(index_set.degrees)
     coefficients = (series[degrees] * weights).to(analysis.call.query.device)
-    moment = None if polynomial is None else polynomial.moment
+    if polynomial is None or polynomial.relative is not None:
+        moment = None
+    else:
+        moment, degree = polynomial.moment, max(polynomial.moment, polynomial.degree)
+        index_set = total_degree(index_set.dimension, degree)
     return Expansion(replace(analysis.frame, dtype=recipe.dtype), index_set, coefficients, moment)
-
-
-def weigh_deviations(analysis: Analysis, run: PolynomialRun, weighting: Weighting) -> PolynomialRun:
-    """The run with the sums that bound its error by deviations of the values in place of their range."""
-    away = deviation(analysis.call, analysis.values)
-    call = deviation_call(analysis.call, away, weighting.columns)
-    shape = replace(analysis.shape, d_v=weighting.columns)
-    of_squares = replace(analysis, call=call, shape=shape, backend=backend_of(call))
-    index_set = total_degree(analysis.frame.width, weighting.level)
-    recipe = Recipe(index_set, power_of_scores(weighting.level), run.recipe.dtype)
-    return replace(run, weighted=WeightedDeviations(away, of_squares, run_polynomial(of_squares, recipe)))
 
 
 class _Polynomial(torch.autograd.Function):

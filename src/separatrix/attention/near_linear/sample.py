@@ -13,10 +13,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from separatrix.attention.arithmetic.device_reads import numbers
 from separatrix.attention.bounds import product_of
 from separatrix.attention.near_linear.analysis import Analysis, Deviation, deviation
 from separatrix.attention.near_linear.cost import sampled_queries, sampled_tuples
-from separatrix.attention.near_linear.plan import Weighting
 
 
 class Sample:
@@ -30,7 +30,7 @@ class Sample:
     def __init__(self, analysis: Analysis) -> None:
         self._analysis = analysis
         self._means: dict[int, Tensor] = {}
-        self._spreads: dict[tuple[Weighting, int], Tensor] = {}
+        self._spreads: dict[tuple[int, int], Tensor] = {}
         self.queries = torch.cat([part.queries for part in self._parts], 1)
         self.radii = torch.gather(analysis.radii, 1, self.queries)
 
@@ -48,20 +48,29 @@ class Sample:
             self._means[moment] = torch.cat([part.mean_power(moment) for part in self._parts], 1)
         return self._means[moment]
 
-    def spread(self, weighting: Weighting, partner: int) -> Tensor:
-        """Forecast sum_t |s_t|^p |v_t - o| over sum_t exp(s_t), as the certificate bounds it.
+    def spread(self, moment: int, columns: int) -> Tensor:
+        """Forecast sum_t s_t^moment |v_t - o| over sum_t exp(s_t), as the certificate bounds it.
 
-        p is the mean of the level of the weighting and of its partner (see `Polynomial.partner`).
+        It is bounded by the range of the values, and by columns of squared deviations unless their number is 0.
         """
-        key = (weighting, partner)
-        if key not in self._spreads:
-            away, level = self._deviation, weighting.level
-            by_part = [part.weighted_squares(level, weighting.columns, away) for part in self._parts]
-            squares = torch.cat(by_part, 1).amax(-1)
-            total = torch.sqrt(self.mean_power(partner) * self.mean_power(level))
-            spread = torch.sqrt(self.mean_power(partner) * squares) * away.scale + total * self._distance
-            self._spreads[key] = torch.minimum(spread, total * self._analysis.values.widest)
-        return self._spreads[key]
+        if (moment, columns) not in self._spreads:
+            power = self.mean_power(moment)
+            spread = power * self._analysis.values.widest
+            if columns:
+                away = self._deviation
+                squares = torch.cat([part.weighted_squares(moment, columns, away) for part in self._parts], 1)
+                spread = torch.minimum(spread, torch.sqrt(power * squares) * away.scale + power * self._distance)
+            self._spreads[moment, columns] = spread
+        return self._spreads[moment, columns]
+
+    def largest_spread(self, moment: int, columns: int) -> tuple[float, float]:
+        """The largest spread over the queries of all heads, and the bound on the scores of its query."""
+        spread = self.spread(moment, columns).flatten()
+        if not spread.numel():
+            return 0.0, 0.0
+        at = spread.argmax()
+        most, radius = numbers(torch.stack([spread[at], self.radii.flatten()[at]]))
+        return most, radius
 
     @cached_property
     def _deviation(self) -> Deviation:
@@ -98,6 +107,7 @@ class SamplePart:
         self._weights = self._shown(torch.exp(self._scores))
         totals = self._weights.sum(-1)
         self._totals = totals.masked_fill(totals == 0, torch.inf)  # a query with nothing to attend has means of 0
+        self._share: Tensor | None = None
         self._sums: dict[bool, list[Tensor]] = {False: [], True: []}
         self._terms: dict[bool, Tensor] = {}
 
@@ -110,12 +120,20 @@ class SamplePart:
         return self._sum(moment, None)
 
     def weighted_squares(self, moment: int, columns: int, away: Deviation) -> Tensor:
-        """The sum of s^moment times squared deviations over the sum of exp(s), (H, queries, columns)."""
-        if columns == 1:
-            return self._sum(moment, away).unsqueeze(-1)
-        power = self._shown(self._scores**moment)
-        sums = [(power * squares).sum(-1) for squares in self._squares(columns, away)]
-        return torch.stack(sums, -1) / self._totals.unsqueeze(-1)
+        """The largest sum of s^moment times a column of squared deviations over the sum of exp(s), (H, queries).
+
+        The sums of several columns are not computed: their largest is taken to be the same part of the sum of the
+        largest squares for every power as for s^0.
+        """
+        sums = self._sum(moment, away)
+        return sums if columns == 1 else sums * self._largest_share(columns, away)
+
+    def _largest_share(self, columns: int, away: Deviation) -> Tensor:
+        """The mean square of the largest column over the mean of the largest squares, (H, 1)."""
+        if self._share is None:
+            squares = product_of([away.squares(value, m, columns) for m, value in enumerate(self._values)])
+            self._share = squares.mean(1).amax(-1, keepdim=True) / self._squares(away).mean(-1)
+        return self._share
 
     def output(self) -> Tensor:
         """The outputs (H, queries, d_v)."""
@@ -135,10 +153,9 @@ class SamplePart:
     def _squared_scores(self) -> Tensor:
         return self._scores * self._scores
 
-    def _squares(self, columns: int, away: Deviation) -> Sequence[Tensor]:
-        """The squared deviations of the values, (H, 1, tuples) for each column."""
-        squares = product_of([away.squares(value, m, columns) for m, value in enumerate(self._values)])
-        return squares.unsqueeze(1).unbind(-1)
+    def _squares(self, away: Deviation) -> Tensor:
+        """The largest squared deviations of the values, (H, 1, tuples)."""
+        return product_of([away.squares(value, m, 1) for m, value in enumerate(self._values)]).mT
 
     def _sum(self, moment: int, away: Deviation | None) -> Tensor:
         """The sum of s^moment over the sum of exp(s), (H, queries), weighted by squared deviations if `away` is given.
@@ -151,7 +168,7 @@ class SamplePart:
             if sums:
                 terms = self._terms[weighted] * self._squared_scores
             else:
-                weights = self._scores.new_ones(()) if away is None else self._squares(1, away)[0]
+                weights = self._scores.new_ones(()) if away is None else self._squares(away)
                 terms = self._shown(weights.expand_as(self._scores))
             self._terms[weighted] = terms
             sums.append(terms.sum(-1) / self._totals)

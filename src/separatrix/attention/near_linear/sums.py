@@ -4,7 +4,8 @@ With monomials Phi(x)_alpha = x^alpha over an index set A and coefficients c_alp
 
     sum_t P(s_t) [v_t, 1] = sum_alpha c_alpha q^alpha prod_m Z_m,alpha,    Z_m = Phi(K_m)^T [V_m, 1],
 
-because a sum over tuples of products is the product of the sums (Lemma C.3). The *states* Z_m cost one pass over each
+because a sum over tuples of products is the product of the sums (Lemma C.3). With squared deviations u_m of the values
+the states have further columns, Phi(K_m)^T u_m. The *states* Z_m cost one pass over each
 key set; their Hadamard product Z is multiplied by Phi(Q) in one pass over the queries. Steps 1-6 of the algorithm are
 `states` (1, 2, 4), `attend` (3, 5, 6).
 """
@@ -26,7 +27,7 @@ from separatrix.attention.near_linear.expansion import Expansion, Sums, with_one
 
 
 def states(call: Call, expansion: Expansion) -> list[Tensor]:
-    """Z_m (H, rank, d_v + 1) for each key set, in float64."""
+    """Z_m (H, rank, d_v + 1 + columns of squares) for each key set, in float64."""
     return [key_state(call, expansion, m, 0, key.shape[1]) for m, key in enumerate(call.keys)]
 
 
@@ -34,32 +35,32 @@ def key_state(call: Call, expansion: Expansion, m: int, start: int, stop: int) -
     """The state of the tokens in [start, stop) of key set m."""
     key, value, mask = call.keys[m], call.values[m], call.masks[m] if call.masks else None
     here = slice(start, stop)
-    backend = backend_of(call)
+    backend = backend_of(call, expansion.weighted)
     one_pass = backend.one_pass(expansion, key[:, here], m + 1, value[:, here])
     if one_pass is not None:
-        return one_pass.state(value[:, here], None if mask is None else mask[:, here])
+        return one_pass.state(value[:, here], None if mask is None else mask[:, here], expansion.of_set(m, here))
     heads, _, d_v = value.shape
-    size = expansion.even_chunk(heads, stop - start)
-    state = value.new_zeros(heads, expansion.index_set.rank, d_v + 1, dtype=torch.float64)
+    size, columns = expansion.even_chunk(heads, stop - start), d_v + 1 + expansion.weighted
+    state = value.new_zeros(heads, expansion.index_set.rank, columns, dtype=torch.float64)
     for first in range(start, stop, size):
         here = slice(first, min(first + size, stop))
         seen = None if mask is None else mask[:, here]
         x = expansion.frame.coordinates(key[:, here], m + 1, seen)
-        backend.add(expansion.index_set, state, x, with_ones(value[:, here], seen, expansion.dtype))
+        W = with_ones(value[:, here], seen, expansion.dtype, expansion.of_set(m, here))
+        backend.add(expansion.index_set, state, x, W)
     return state
 
 
 def contraction(Z: Sequence[Tensor], expansion: Expansion) -> Tensor:
-    """The factor of Phi(Q): c Z (H, rank, d_v + 1), and a last column for the moment."""
-    product = Z[0]
+    """The factor of Phi(Q): c Z (H, rank, d_v + 1), and behind it the columns of the moment and of the squares."""
+    product, weighted = Z[0], expansion.weighted
     for z in Z[1:]:
         product = product * z
-    weighted = product * expansion.coefficients.unsqueeze(-1)
-    moments = torch.zeros_like(weighted[..., :1])
-    if expansion.moment is not None:
-        level = slice(*expansion.index_set.levels[expansion.moment])
-        moments[:, level, 0] = product[:, level, -1] * expansion.moment_weights()[level]
-    return torch.cat([weighted, moments], -1)
+    of_terms = product[..., : product.shape[-1] - weighted] * expansion.all_coefficients().unsqueeze(-1)
+    of_moments, level = torch.zeros_like(product[..., : weighted + 1]), slice(*expansion.level)
+    weights = expansion.moment_weights()[level].unsqueeze(-1)
+    of_moments[:, level] = product[:, level, product.shape[-1] - weighted - 1 :] * weights
+    return torch.cat([of_terms, of_moments], -1)
 
 
 def attend(call: Call, expansion: Expansion, Z: list[Tensor]) -> Sums:
@@ -67,20 +68,22 @@ def attend(call: Call, expansion: Expansion, Z: list[Tensor]) -> Sums:
     query = call.query
     heads, length, _ = query.shape
     d_v = call.values[0].shape[2]
-    backend, M = backend_of(call), contraction(Z, expansion)
+    backend, M = backend_of(call, expansion.weighted), contraction(Z, expansion)
     one_pass = backend.one_pass(expansion, query, 0, call.values[0])
     if one_pass is not None:
         return Sums(*one_pass.attend(M))
     size, M = expansion.even_chunk(heads, length), M.to(expansion.dtype).contiguous()
     out = query.new_empty(heads, length, d_v)
-    denominator, moment = (query.new_empty(heads, length, dtype=torch.float64) for _ in range(2))
+    denominator, moment, weighted = (query.new_empty(heads, length, dtype=torch.float64) for _ in range(3))
     for start, stop in pieces(length, size):
         x = expansion.frame.coordinates(query[:, start:stop], 0)
         sums = backend.sums(expansion.index_set, x, M).to(torch.float64)
         D = denominator[:, start:stop] = sums[:, d_v]
         moment[:, start:stop] = sums[:, d_v + 1]
+        if expansion.squares:
+            weighted[:, start:stop] = sums[:, d_v + 2 :].amax(1)
         out[:, start:stop] = (sums[:, :d_v] / D.masked_fill(D == 0, math.inf).unsqueeze(1)).mT
-    return Sums(out, denominator, moment)
+    return Sums(out, denominator, moment, weighted if expansion.squares else None)
 
 
 def backward(

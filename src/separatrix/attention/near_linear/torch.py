@@ -77,15 +77,14 @@ def scan(
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
     index_set = expansion.index_set
     states = [_running(index_set, *key_set).states for key_set in zip(x, W, Z, strict=True)]
-    product = product_of(states)
-    features = monomials(query, index_set).mT
-    totals = torch.einsum("hcr,hcrv->hcv", features * expansion.coefficients, product)
-    moment = features.new_zeros(features.shape[:2])
-    if expansion.moment is not None:
-        level = slice(*index_set.levels[expansion.moment])
-        weighted = features[..., level] * expansion.moment_weights()[level]
-        moment = torch.einsum("hcr,hcr->hc", weighted, product[:, :, level, -1])
-    return totals, moment, [running[:, -1] for running in states]
+    product, terms, level = product_of(states), slice(expansion.terms), slice(*expansion.level)
+    features, columns = monomials(query, index_set).mT, product.shape[-1] - expansion.weighted
+    totals = torch.einsum(
+        "hcr,hcrv->hcv", features[..., terms] * expansion.coefficients, product[:, :, terms, :columns]
+    )
+    weights = features[..., level] * expansion.moment_weights()[level]
+    moments = torch.einsum("hcr,hcrv->hcv", weights, product[:, :, level, columns - 1 :])
+    return totals, moments, [running[:, -1] for running in states]
 
 
 def scan_keys(expansion: Expansion, x: list[Tensor], W: list[Tensor], Z: list[Tensor]) -> list[Tensor]:

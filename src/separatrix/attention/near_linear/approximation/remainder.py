@@ -5,9 +5,8 @@ polynomial w of degree g - m. Then for every |s| <= R
 
     |exp(s) - P(s)| <= s^m * factor(R),    factor(R) >= max_{|s| <= R} |h(s) - w(s)|,
 
-and the sum of s^m over all key tuples is a number the method has computed already. Two families of polynomials use this
-bound:
-- Taylor: w is h truncated, for every m, and factor(R) = sum_{p>g} R^(p-m) / p!, for any R;
+and the sum of s^m over all key tuples is a number the method computes too. Two families of polynomials use this bound:
+- Taylor: w is h truncated, for every m, and factor(R) = sum_{p>g} R^(p-m) / p!, for any R; here w may be 0, m = g + 1;
 - Chebyshev of moment m: w is the truncated Chebyshev series of h on [-R, R]; m = 0 is near-minimax approximation of
   exp itself (what Alman and Song's Corollary D.2 asks for), a larger m trades it against scores that are mostly small.
 
@@ -75,35 +74,18 @@ class Polynomial:
     def degree(self) -> int:
         return len(self.coefficients) - 1
 
-    def factors(self, radii: Tensor, exponent: int | None = None) -> Tensor:
-        """A bound on |exp(s) - P(s)| / |s|^exponent for |s| <= radii, entry by entry.
-
-        The exponent is the moment, or for the Taylor polynomial any up to its degree + 1.
-        """
+    def factors(self, radii: Tensor) -> Tensor:
+        """A bound on |exp(s) - P(s)| / s^moment for |s| <= radii, entry by entry."""
         assert self.relative is None, "the error is relative to exp"
-        exponent = self.moment if exponent is None else exponent
         if self.factor is not None:
-            assert exponent == self.moment, "the factor is that of the moment"
             return radii.new_full(radii.shape, self.factor)
-        return taylor_factor(self.degree, exponent, radii)
-
-    @property
-    def weighted_levels(self) -> tuple[int, ...]:
-        """The even powers b of the scores that deviations may be weighted by, from the lowest; see `analysis.py`."""
-        if self.relative is not None:
-            return ()
-        if self.factor is not None or self.degree == 0:
-            return (self.moment,)
-        return (self.degree + 1,) if self.degree % 2 else (self.degree, self.degree + 2)
-
-    def partner(self, level: int) -> int:
-        """The even power a that belongs to a level b: the error is at most |s|^((a + b) / 2) times a factor."""
-        return level if level <= self.degree + 1 else self.moment
+        return taylor_factor(self.degree, self.moment, radii)
 
     def derivative_error(self, radii: Tensor, power: Tensor, tuples: Tensor) -> Tensor:
         """A bound on sum_t |exp(s_t) - P'(s_t)|, for `tuples` scores up to radii with sum_t s_t^moment <= power."""
         assert self.relative is None, "gradients rest on errors that are weighted by a moment"
         if self.factor is None or self.slope is None:
+            assert self.moment <= self.degree, "P' is a polynomial of one degree less"
             return taylor_factor(self.degree - 1, self.moment, radii) * power
         if self.moment == 0:
             return self.slope * tuples
@@ -177,13 +159,16 @@ def _tail(
 
 
 @cache
-def taylor(degree: int) -> Polynomial:
-    """The Taylor polynomial, with the largest even moment it has.
+def taylor(degree: int, beyond: bool = False) -> Polynomial:
+    """The Taylor polynomial, with the largest even moment it has; if `beyond`, the power after an odd degree.
 
     >>> taylor(3).coefficients
     (1.0, 1.0, 0.5, 0.16666666666666666)
+    >>> [taylor(3).moment, taylor(3, beyond=True).moment, taylor(4, beyond=True).moment]
+    [2, 4, 4]
     """
-    return Polynomial(tuple(1 / math.factorial(p) for p in range(degree + 1)), degree - degree % 2, math.inf, None)
+    moment = degree + degree % 2 if beyond else degree - degree % 2
+    return Polynomial(tuple(1 / math.factorial(p) for p in range(degree + 1)), moment, math.inf, None)
 
 
 def relative_minimax(degree: int, radius: float, largest_error: float) -> Polynomial | None:
@@ -197,15 +182,6 @@ def relative_minimax(degree: int, radius: float, largest_error: float) -> Polyno
     """
     best = minimax(degree, math.ceil(64 * radius) / 64, largest_error)
     return None if best is None else Polynomial(best.coefficients, 0, best.radius, None, relative=best.error)
-
-
-def power_of_scores(exponent: int) -> Polynomial:
-    """The monomial s^exponent, whose expansion gives the weights of deviations in certificates.
-
-    >>> power_of_scores(2).coefficients
-    (0.0, 0.0, 1.0)
-    """
-    return Polynomial((*(0.0,) * exponent, 1.0), exponent, math.inf, None)
 
 
 @lru_cache(maxsize=64)

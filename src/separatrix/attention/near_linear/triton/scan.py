@@ -7,6 +7,8 @@ the number of tokens of a piece plus the number of pieces: `Summing` counts that
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -69,7 +71,7 @@ class _Stretch:
         """The sums (H, c, d_v + 2) of the queries, the last column being the moments."""
         out = self.x.new_empty(self.heads, self.n, self.columns + 1)
         moments = expansion.moment_weights()
-        given = (self.x, self.tables.factors, self.W, self.before, expansion.coefficients.contiguous(), moments, out)
+        given = (self.x, self.tables.factors, self.W, self.before, expansion.all_coefficients(), moments, out)
         self._launch("scan", self.heads, given)
         return out
 
@@ -99,9 +101,16 @@ class _Stretch:
 def scan(
     expansion: Expansion, query: Tensor, x: list[Tensor], W: list[Tensor], Z: list[Tensor]
 ) -> tuple[Tensor, Tensor, list[Tensor]]:
-    stretch = _Stretch(expansion, [query, *x], W, Z)
+    columns = W[0].shape[1] - expansion.weighted
+    stretch = _Stretch(expansion, [query, *x], [w[:, :columns] for w in W], [z[..., :columns] for z in Z])
     sums = stretch.scan(expansion)
-    return sums[..., :-1], sums[..., -1], stretch.after
+    if not expansion.squares:
+        return sums[..., :-1], sums[..., -1:], stretch.after
+    of_level = replace(expansion, coefficients=expansion.moment_weights())
+    weighted = _Stretch(of_level, [query, *x], [w[:, columns:] for w in W], [z[..., columns:] for z in Z])
+    moments = torch.cat([sums[..., -1:], weighted.scan(of_level)[..., :-1]], -1)
+    after = [torch.cat(states, -1) for states in zip(stretch.after, weighted.after, strict=True)]
+    return sums[..., :-1], moments, after
 
 
 def scan_keys(expansion: Expansion, x: list[Tensor], W: list[Tensor], Z: list[Tensor]) -> list[Tensor]:

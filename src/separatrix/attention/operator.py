@@ -16,7 +16,15 @@ from separatrix.attention.exact.operators import exact_attention, fused_attentio
 from separatrix.attention.exact.plain_tuples import plain_tuples
 from separatrix.attention.near_linear.plan import Plan
 from separatrix.attention.near_linear.planner import plan_call
-from separatrix.attention.packed import Lengths, Packing, attend_packed, certify_packed, merge_plans, pack
+from separatrix.attention.packed import (
+    Lengths,
+    Packing,
+    attend_at_once,
+    attend_packed,
+    certify_packed,
+    merge_plans,
+    pack,
+)
 from separatrix.attention.visible_keys import Places, attend_places
 from separatrix.checks import positive
 from separatrix.errors import ArgumentError
@@ -173,7 +181,8 @@ def tensor_attention(
             result = tensor_attention(q, key_sets, value_sets, **options, **tuples, **places, **run)
             return result if return_lse else (result,)
 
-        results = attend_packed(packing, attend)
+        at_once = None if tolerance is not None or any(tuples.values()) else attend_at_once(packing, **options)
+        results = at_once or attend_packed(packing, attend)
         return (results[0], results[1]) if return_lse else results[0]
     if lookahead or sinks or prefix or distinct:
         places = Places(lookahead, sinks, prefix, distinct)

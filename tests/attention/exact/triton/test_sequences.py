@@ -43,14 +43,15 @@ def stops(*lengths):
     return torch.tensor([0, *lengths]).cumsum(0)
 
 
-def results(query_stops, key_stops, heads, shared, dtype, masked=False, **options):
-    """Output, log-sum-exp, and the gradients of query, keys and values."""
-    queries, keys = int(query_stops[-1]), int(key_stops[-1])
-    leaves = [draw(0, heads * shared, queries, 5), *(draw(m, heads, keys, 5 if m < 3 else 3) for m in range(1, 5))]
+def results(query_stops, key_stops, heads, shared, dtype, masked=False, prefix_stops=None, **options):
+    """Output, log-sum-exp, and the gradients of query, keys and values; the first set may have other lengths."""
+    cu = [query_stops, key_stops if prefix_stops is None else prefix_stops, key_stops]
+    queries, prefixes, keys = (int(ends[-1]) for ends in cu)
+    sizes = (queries, 5), (prefixes, 5), (keys, 5), (prefixes, 3), (keys, 3)
+    leaves = [draw(m, heads if m else heads * shared, *size) for m, size in enumerate(sizes)]
     leaves = [x.to(dtype).requires_grad_() for x in leaves]
     if masked:
         options["key_masks"] = [draw(8 + m, heads * shared, 1, keys)[:, 0] < 0.5 for m in range(2)]
-    cu = [query_stops, key_stops, key_stops]
     out, lse = sx.tensor_attention(
         leaves[0], leaves[1:3], leaves[3:], cu_seqlens=cu, enable_gqa=shared > 1, return_lse=True, **options
     )
@@ -83,7 +84,7 @@ def looped(*shape, **options):
 
 def packed_agree():
     """The results of query heads that share keys are those of a loop."""
-    shape, options = (SMALL, SMALL, 1, 2, torch.float64), {"windows": [2, 20]}
+    shape, options = (SMALL, SMALL, 1, 2, torch.float64), {"windows": [2, 20], "prefix_stops": stops(2, 19)}
     assert all(map(torch.equal, results(*shape, **options), looped(*shape, **options)))
 
 

@@ -39,7 +39,7 @@ def attend_sequences(call: Call, stops: Stops, offsets: Sequence[int]) -> tuple[
         return None
     if not takes_sequences(call, stops, offsets):
         return None
-    out, lse = _AttendSequences.apply(call, stops, offsets, *call.tensors)
+    out, lse = _AttendSequences.apply(call, stops, offsets, *call.tensors)  # type: ignore[no-untyped-call]
     return None if out is None else (call.shaped(out), call.shaped(lse))
 
 

@@ -286,6 +286,72 @@ def test_one_configuration_compiles_to_its_row_of_the_table(run, root, tmp_path)
     assert in_logarithm == 0
 
 
+LAUNCHED = """
+import sys
+import torch, triton
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+sys.path.insert(0, sys.argv[1])
+from benchmarks.gpu import compiled
+from separatrix.attention.call import check_call
+from separatrix.attention.dispatch import gpu
+from separatrix.attention.exact import triton as backend
+from separatrix.attention.exact.triton.sequences import packed_call
+
+class Driver:
+    get_current_target = lambda self: GPUTarget("cuda", 90, 32)
+    get_current_device = lambda self: 0
+    get_current_stream = lambda self, device: 0
+
+launched = {}
+def record(*, fn, compile, **_):
+    kernel = [x.fn.__name__ for x in compile["constants"].values() if hasattr(x, "fn")]
+    launched[kernel[0] if kernel else fn.name] = compile["signature"], compile["constants"], compile["configs"][0]
+    return True  # nothing is compiled
+
+driver.set_active(Driver())
+triton.knobs.runtime.jit_cache_hook = record
+gpu.DEVICES, gpu.blocks_of = {"cpu"}, lambda device: "sm_90"
+def value(x):
+    return getattr(x, "value", x)
+def compare(signature, expected, constants, known, path=()):
+    if isinstance(expected, tuple):
+        assert len(signature) == len(expected), path
+        for m, pair in enumerate(zip(signature, expected)):
+            compare(*pair, constants, known, (*path, m))
+    elif expected == "i32" and signature == "constexpr":
+        assert value(constants[path]) == 1, path  # a number that may be 1, and is
+    else:
+        assert signature == expected, (path, signature, expected)
+        assert expected != "constexpr" or value(constants[path]) == value(known[path]), path
+for way, kind, kernels in (
+    ("causal, windows", torch.bfloat16, ("attend", "query_prefix_gradient", "inner_gradient")),
+    ("around others", torch.float32, ("largest", "incoming_rows", "add_partials")),
+):
+    query, *sets = torch.zeros(5, 2, 40, 128, dtype=kind)
+    masks = [torch.ones(40, dtype=torch.bool)] * 2 if way == "around others" else None
+    call = check_call(query, sets[:2], sets[2:], is_causal=True, windows=[3, 20], key_masks=masks)
+    call = packed_call(call, [[0, 10, 40]] * 3, [0, 0])
+    out, lse = torch.zeros_like(query), torch.zeros(2, 40)
+    backend.size_of(call)
+    backend.forward(call)
+    backend.backward(call, out, lse, out, lse)
+    for kernel in kernels:
+        source = compiled.source_of("sm_90", kernel, str(kind).removeprefix("torch."), 128, f"{way}, sequences")
+        signature, constants, aligned = launched[kernel]
+        compare(tuple(signature.values()), tuple(source.signature.values()), constants, source.constants)
+        assert all(aligned[path] == flags for path, flags in source.aligned.items()), kernel
+    assert launched["check_range"]
+"""
+
+
+@needs_triton
+def test_kernels_on_packed_sequences_are_compiled_as_they_are_launched(run, root):
+    """Signatures, constants and alignments of a launch are those of the table; a stand-in for the driver launches."""
+    done = run(LAUNCHED, str(root), TRITON_INTERPRET="0")
+    assert done.returncode == 0, done.stderr
+
+
 def simplicial(query, *given):
     """The results of FBGEMM's kernels by the definition; tensors are (batch, length, heads, columns)."""
     *sets, first, second = given

@@ -40,8 +40,11 @@ from separatrix.attention.exact.triton.configurations import (
     FUSED_ON,
     KERNELS,
     LIKE,
+    MASKED_WIDE,
     SHIPPED,
+    SHIPPED_WIDE,
     WARPS_AROUND,
+    WIDE,
     WIDTHS,
     Configuration,
     configuration,
@@ -50,6 +53,7 @@ from separatrix.attention.exact.triton.configurations import (
     peels,
     rows_around,
 )
+from separatrix.attention.exact.triton.sequences import COLUMNS, LENGTHS, column_of
 from separatrix.attention.near_linear.triton import launch as near_linear
 
 HERE = Path(__file__).resolve().parents[1]
@@ -113,6 +117,7 @@ class Way(NamedTuple):
         masked: Whether there are masks. Only kernels without masks have loops without comparisons.
         alone: Whether tiles are packed with query heads that share keys, and all rows of a tile have the same position.
         split: Whether tiles are packed, with several positions, and several programs divide the steps of a tile.
+        sequences: Whether there are packed sequences, on each of which the kernel is run by `of_sequence`.
     """
 
     order: int
@@ -120,6 +125,7 @@ class Way(NamedTuple):
     masked: bool
     alone: bool = False
     split: bool = False
+    sequences: bool = False
 
 
 PACKED, SPLIT = "causal, windows, packed heads", "everything hidden, packed heads, split"
@@ -132,9 +138,17 @@ WAYS = {
     "around others": Way(3, True, True),
     PACKED: Way(3, True, False, alone=True),
     SPLIT: Way(3, True, True, split=True),
+    "causal, windows, sequences": Way(3, True, False, sequences=True),
+    "everything hidden, sequences": Way(3, True, True, sequences=True),
+    "around others, sequences": Way(3, True, True, sequences=True),
 }
-"""What kernels are compiled for: the kernels `AROUND` for one way; the last two are ways of `attend`, and the last but
-one of the fused kernel."""
+"""What kernels are compiled for: the kernels `AROUND` for one way; `SPLIT` is a way of `attend`, and `PACKED` of
+`attend` and the fused kernel. The last three are for packed sequences."""
+AXIS_OF = {
+    **{"inner_gradient": "inners", "prefix_gradient": "prefixes", "add_partials": "prefixes"},
+    **{"largest": "blocks", "incoming_rows": "count"},
+}
+"""The rows of a sequence that a kernel's programs divide, of kernels for which it is not the queries."""
 WAYS_OF = {
     "bfloat16": tuple(WAYS)[:5],
     "float16": ("everything hidden",),
@@ -146,6 +160,8 @@ WAYS_OF = {
 kernel has all the code that it has with less hidden, but for the loops without comparisons of half types and TF32."""
 COSTED = "causal, windows"
 """The way that costs of a score are published for, in bfloat16 on `FULL` targets."""
+SEQUENCES = f"{COSTED}, sequences"
+"""The same on packed sequences."""
 FULL = ("sm_80", "sm_90", "gfx942")
 """Targets for which everything that ships is compiled: with everything hidden and as costs are published for every
 width, and else the widest two."""
@@ -156,16 +172,16 @@ WIDEST = WIDTHS[2:]
 target that is in neither list is what certificates are given for, float32 and float64, and bfloat16, with everything
 hidden."""
 CHOSEN: dict[tuple[str, str], dict[int, float]] = {
-    ("sm_90", "attend"): {64: 10.0, 128: 10.0},
+    ("sm_90", "attend"): {64: 10.0, 128: 10.0, 256: 36.5},
     ("sm_90", "query_gradient"): {64: 8.0, 128: 11.0},
     ("sm_90", "inner_gradient"): {64: 16.0, 128: 21.0},
     ("sm_90", "prefix_gradient"): {64: 10.0, 128: 16.0},
     ("sm_90", "query_prefix_gradient"): {64: 9.0, 128: 14.0},
-    ("sm_80", "attend"): {64: 12.0, 128: 16.0},
-    ("sm_80", "query_gradient"): {64: 11.0, 128: 18.0},
+    ("sm_80", "attend"): {64: 12.0, 128: 16.0, 256: 36.5},
+    ("sm_80", "query_gradient"): {64: 11.0, 128: 18.0, 256: 36.5},
     ("sm_80", "inner_gradient"): {64: 21.5, 128: 30.0},
-    ("sm_80", "prefix_gradient"): {64: 16.0, 128: 27.0},
-    ("sm_80", "query_prefix_gradient"): {64: 15.0, 128: 26.0},
+    ("sm_80", "prefix_gradient"): {64: 16.0, 128: 27.0, 256: 46.0},
+    ("sm_80", "query_prefix_gradient"): {64: 15.0, 128: 26.0, 256: 41.5},
     ("sm_100", "attend"): {64: 11.5, 128: 10.5},
     ("sm_100", "query_gradient"): {64: 8.5, 128: 11.5},
     ("sm_100", "inner_gradient"): {64: 20.0, 128: 22.0},
@@ -178,9 +194,19 @@ LIMITS_OF = {"sm_86": "sm_80", "sm_89": "sm_80", "sm_120": "sm_80", "sm_103": "s
 """Targets that have the limits of another."""
 MOST_LOCAL, MOST_LOCAL_MASKED = 4, 10
 """So many instructions of the innermost loop, of some three hundred, may read or write local memory: in loops without
-comparisons, and with masks in half types where blocks were chosen by what a score costs."""
+comparisons, and with masks or packed sequences in half types where blocks were chosen by what a score costs."""
 TENSORS = 5
 """The queries, keys and values of a call of order 3."""
+SETS_OF = {
+    "factors": ("first query", "first prefix", "first inner", "first prefix", "first inner"),
+    "masks": ("first prefix", "first inner"),
+}
+"""The columns of the numbers of a sequence by which arguments of `largest` are moved, for a window on the first set."""
+SEVERAL_IN_A_ROW = (
+    *("left", "incoming", "near", "out", "out_gradient", "gradient", "_gradient", "key_gradient", "value_gradient"),
+    *("prefix_keys", "prefix_values", "inner_keys", "inner_values", "key_partials", "value_partials", "factors"),
+)
+"""Arguments whose rows have several columns, so that a multiple of 16 entries moves them by a row."""
 NUMBERS_OF_A_CALL = 16
 """The numbers that `prepare` writes for a call of order 3."""
 PER_SET = {
@@ -295,6 +321,23 @@ def configurations() -> Iterator[tuple[str, str, str, int, str]]:
                 yield name, FUSED, kind, width, PACKED
         if _ships(name, kind, 3):
             yield name, "attend", kind, width, SPLIT
+    for name, kernel in product((*FULL, *BLACKWELL), KERNELS):
+        kind, way = ("float32", "everything hidden") if name in BLACKWELL else ("bfloat16", COSTED)
+        yield name, kernel, kind, WIDTHS[-1], f"{way}, sequences"
+    for name, kernel in product(FULL, ("largest", "check_range", "incoming_rows", "add_partials")):
+        yield name, kernel, "float32", WIDTHS[-1], "around others, sequences"
+    for name in sorted({key[0] for key in SHIPPED_WIDE}):
+        for kernel in KERNELS:
+            yield name, kernel, "bfloat16", WIDE, COSTED
+            if name in MASKED_WIDE:
+                yield name, kernel, "bfloat16", WIDE, "everything hidden"
+            yield name, kernel, "float32", WIDE, "everything hidden"
+        for kernel in ("attend", FUSED):
+            yield name, kernel, "bfloat16", WIDE, PACKED
+        for kind in ("bfloat16", "float32"):
+            yield name, "attend", kind, WIDE, SPLIT
+        for kernel in ("largest", "check_range", "merge_splits", "incoming_rows", "add_partials"):
+            yield name, kernel, "float32", WIDE, "around others"
     for name, kernel, kind in product(TARGETS, AROUND, ("bfloat16", "float32", "float64")):
         runs = kernel not in OF_ANY_KIND and (kernel != "add_partials" or name in FUSED_ON)
         if runs and (name in FULL or kind == "float32") and _ships(name, kind, 3):
@@ -368,7 +411,7 @@ def constants_of(target: Target, kernel: str, kind: str, width: int, way: str) -
             },
         }[kernel]
     if kernel not in NEAR_LINEAR:
-        order, hidden, masked, alone, split = WAYS[way]
+        order, hidden, masked, alone, split, _ = WAYS[way]
         packing = {"attend": {"PACKED": alone or split, "ALONE": alone, "SPLIT": split}, FUSED: {"ALONE": alone}}
         return {
             **dict.fromkeys(("CAUSAL", "PREFIX_WINDOW", "INNER_WINDOW"), hidden),
@@ -429,7 +472,60 @@ def source_of(name: str, kernel: str, kind: str, width: int, way: str) -> Source
             places = [(at, m) for m in range(count)] if several else [(at,)]
             aligned |= {place: [["tt.divisibility", 16]] for place in places}
     options = {"num_warps": block.warps, "num_stages": block.stages, **OPTIONS[target.vendor]}
-    return Source(program, signature, constants, aligned, options)
+    source = Source(program, signature, constants, aligned, options)
+    of_sequences = way in WAYS and WAYS[way].sequences
+    return _on_sequences(source, kernel, block, masked=WAYS[way].masked) if of_sequences else source
+
+
+def _on_sequences(source: Source, kernel: str, block: Configuration, *, masked: bool) -> Source:
+    """The input of the compiler for a kernel that is run on packed sequences, as `sequences.launch` launches it."""
+    from triton.language import constexpr
+
+    from separatrix.attention.exact.triton.programs.of_sequence import of_sequence
+
+    at = {name: place for place, name in enumerate(of_sequence.arg_names)}
+    constants: dict[tuple[int, ...], Any] = {}
+    aligned: dict[tuple[int, ...], Any] = {(0,): [["tt.divisibility", 16]]}
+
+    def constant(*path: int, of: Any) -> str:
+        constants[path] = constexpr(of)
+        return "constexpr"
+
+    def argument(path: tuple[int, ...], name: str, kind: str, column: str | None) -> tuple[str, ...]:
+        last = constant(*path, 2, of=-1 if column is None else COLUMNS[column])
+        if column in LENGTHS or kind == "constexpr":
+            of = None if column in LENGTHS else source.constants[name]
+            return constant(*path, 0, of=of), constant(*path, 1, of=None), last
+        if kind[0] == "*":
+            aligned[*path, 0] = [["tt.divisibility", 16]]
+        if column is None:
+            return kind, constant(*path, 1, of=None), last
+        if name in SEVERAL_IN_A_ROW:
+            aligned[*path, 1] = [["tt.divisibility", 16]]
+        return kind, "i32", last
+
+    given = [name for name in source.program.arg_names if name not in source.constants or name == "sets"]
+    tuples = tuple(
+        tuple(argument((at["tuples"], m, n), name, kind, column) for n, (kind, column) in enumerate(columns))
+        for m, (name, columns) in enumerate(
+            (name, zip(source.signature[name], SETS_OF[name], strict=True)) for name in given if name in SETS_OF
+        )
+    )
+    alone = [name for name in given if name not in SETS_OF]
+    arguments = tuple(
+        argument((at["arguments"], m), name, source.signature[name], column_of(kernel, name, masked=masked))
+        for m, name in enumerate(alone)
+    )
+    flags = [source.constants[name] for name in source.program.arg_names if name not in given]
+    signature: dict[str, Any] = {"sequences": "*i32", "width": "i32", "heads": "i32"}
+    signature |= {"tuples": tuples, "arguments": arguments}
+    signature["flags"] = tuple(constant(at["flags"], m, of=flag) for m, flag in enumerate(flags))
+    axis = AXIS_OF.get(kernel, "queries")
+    rows = {"inner_gradient": block.keys, "prefix_gradient": 1, "largest": 1}.get(kernel, block.queries)
+    numbers = {"LENGTH": COLUMNS[axis], "PER_ROW": 1, "BLOCK": rows}
+    for name, number in {"KERNEL": source.program, **numbers}.items():
+        constants[(at[name],)], signature[name] = number, "constexpr"
+    return Source(of_sequence, signature, constants, aligned, source.options)
 
 
 def make(name: str, kernel: str, kind: str, width: int, way: str) -> Any:
@@ -613,6 +709,9 @@ def digest(name: str, kernel: str, kind: str, width: int, way: str) -> str:
     """
     source = source_of(name, kernel, kind, width, way)
     parts = (version("triton"), name, kernel, kind, width, way, *_counting(), *code_of(source.program))
+    for constant in source.constants.values():
+        if hasattr(constant, "fn"):
+            parts += code_of(constant)
     if way == PACKED:
         parts += (_parsed(inspect.getsource(compile_row)),)
     arguments = (source.signature, source.constants, source.aligned, source.options)
@@ -686,11 +785,12 @@ def faults(rows: list[Compiled]) -> list[str]:
         if row.spilled and row.local_memory_in_loop is None:
             sentences.append(f"{what}: {row.spilled} bytes spilled.")
         masked = MOST_LOCAL_MASKED if limit is not None and row.kind in HALF else 0
+        peeled = peeled and row.way != SEQUENCES
         if (row.local_memory_in_loop or 0) > (MOST_LOCAL if peeled else masked):
             sentences.append(f"{what}: {row.local_memory_in_loop} instructions for local memory in the innermost loop.")
         if row.shared_bytes > TARGETS[row.target].shared:
             sentences.append(f"{what}: {row.shared_bytes} bytes of shared memory, of {TARGETS[row.target].shared}.")
-        if limit is not None and row.way in (COSTED, PACKED):
+        if limit is not None and row.way in (COSTED, PACKED, SEQUENCES):
             # On Blackwell the code does not show the sizes of matrix products, so repeated work is counted by
             # exponentials.
             repeated = row.exponentials_per_score if row.target in BLACKWELL else row.replication

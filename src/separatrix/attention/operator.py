@@ -17,7 +17,14 @@ from separatrix.attention.exact.operators import exact_attention
 from separatrix.attention.exact.plain_tuples import plain_tuples
 from separatrix.attention.near_linear.plan import Plan
 from separatrix.attention.near_linear.planner import NOTHING_TO_ATTEND, plan_call
-from separatrix.attention.packed import Lengths, attend_packed, certify_packed, merge_plans, pack
+from separatrix.attention.packed import (
+    Lengths,
+    attend_at_once,
+    attend_packed,
+    certify_packed,
+    merge_plans,
+    pack,
+)
 from separatrix.attention.visible_keys import Places, attend_places
 from separatrix.checks import positive
 from separatrix.errors import ArgumentError
@@ -173,7 +180,8 @@ def tensor_attention(
             result = tensor_attention(q, key_sets, value_sets, **options, **tuples, **places, **run)
             return result if return_lse else (result,)
 
-        results = attend_packed(packing, attend)
+        at_once = None if tolerance is not None or any(tuples.values()) else attend_at_once(packing, **options)
+        results = at_once or attend_packed(packing, attend)
         return (results[0], results[1]) if return_lse else results[0]
     options["query_offset"], options["key_masks"] = query_offset, key_masks
     if lookahead or sinks or prefix or distinct:

@@ -3,9 +3,10 @@ r"""Packed sequences: several sequences concatenated in one tensor, each attende
     out = sx.tensor_attention(query, keys, values, cu_seqlens=torch.tensor([0, 5, 12, 17]), is_causal=True)
 
 `cu_seqlens` are cumulative lengths, as in flash-attention: sequence s has the tokens cu_seqlens[s] up to
-cu_seqlens[s + 1]. A call is split at these boundaries, and sequences of equal lengths are attended in one call, as a
-batch. So the cost is that of the tuples that may be attended, positions (causality, windows, rotary, biases) start at 0
-in each sequence, and every algorithm supports packed sequences. The boundaries are read on the host.
+cu_seqlens[s + 1]. On a GPU, one launch of each Triton kernel computes exact attention of order 3 over all sequences.
+Every other call is split at these boundaries, and sequences of equal lengths are attended in one call, as a batch. So
+the cost is that of the tuples that may be attended, positions (causality, windows, rotary, biases) start at 0 in each
+sequence, and every algorithm supports packed sequences. The boundaries are read on the host.
 """
 
 from __future__ import annotations
@@ -18,9 +19,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from separatrix.attention.arguments import check_tensor
+from separatrix.attention.arguments import check_arguments, check_tensor
 from separatrix.attention.arithmetic.device_reads import numbers
+from separatrix.attention.call import grouped
 from separatrix.attention.certified import Certified, Sets
+from separatrix.attention.dispatch import gpu
+from separatrix.attention.exact.sequences import attend_sequences
 from separatrix.attention.near_linear.certificate import Certificate
 from separatrix.attention.near_linear.gradient_certificate import GradientCertificate
 from separatrix.attention.near_linear.plan import Plan
@@ -174,6 +178,21 @@ def attend_packed(packing: Packing, attend: Callable[..., tuple[Tensor, ...]]) -
     if not groups:  # there is no sequence, and no token
         return attend(packing.query, packing.keys, packing.values, query_offset=0, key_masks=None)
     return tuple(packing.joined(groups, parts, axis) for axis, parts in enumerate(zip(*results, strict=True), -2))
+
+
+def attend_at_once(packing: Packing, **options: Any) -> tuple[Tensor, Tensor] | None:
+    """The output and the log-sum-exp of exact attention by one launch for all sequences; None if that is not supported.
+
+    Args:
+        packing: The call.
+        options: `is_causal`, `windows`, `scale` and `enable_gqa` of `tensor_attention`.
+    """
+    is_causal = options.pop("is_causal")
+    if type(is_causal) is not bool or packing.query.device.type not in gpu.DEVICES:
+        return None
+    call = grouped(check_arguments(packing.query, packing.keys, packing.values, key_masks=packing.key_masks, **options))
+    call = replace(call, positions=replace(call.positions, is_causal=is_causal))
+    return attend_sequences(call, packing.boundaries, packing.offsets)
 
 
 def certify_packed(packing: Packing, certify: Callable[..., Certified]) -> Certified:

@@ -90,14 +90,16 @@ def unchecked(device: torch.device) -> str | None:
     )
 
 
-def launch(program: Any, programs: int, device: torch.device, *arguments: Any, **options: Any) -> None:
-    """Launch `program` on `programs` programs, on the device of its tensors; do nothing for 0.
+def launch(
+    program: Any, programs: int, device: torch.device, *arguments: Any, sequences: int = 1, **options: Any
+) -> None:
+    """Launch `program` on `programs` programs for each of some sequences, on the device of its tensors.
 
-    Triton launches on the current device, whichever device its tensors are on.
+    Do nothing for 0 programs. Triton launches on the current device, whichever device its tensors are on.
     """
     if programs:
         with torch.cuda.device(device if device.type == "cuda" else -1):
-            program[(programs,)](*arguments, **options, **OPTIONS[vendor()])
+            program[(programs, sequences)](*arguments, **options, **OPTIONS[vendor()])
 
 
 def padded(columns: int) -> int:

@@ -3,6 +3,7 @@
 - `operators`: exact attention as PyTorch operators, with their derivatives of any order and their form in standard
   operators for exporters; callers begin here.
 - `plain_tuples`: calls of order 3 and above that need no dispatcher: plain tensors that are not broadcast.
+- `sequences`: packed sequences, by one launch of each kernel in Triton.
 - `backend`: what a backend provides, and the rule that chooses one.
 - `native`: the backend in C++, for the CPU.
 - `triton`: the backend in Triton, for GPUs.

@@ -11,9 +11,10 @@ import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.arithmetic import device_reads
 from separatrix.attention.call import check_call
+from separatrix.attention.dispatch import gpu
 from separatrix.attention.exact import triton
 from separatrix.attention.exact.backend import exact_backend
-from separatrix.attention.exact.triton import launch
+from separatrix.attention.exact.triton import engine, launch
 from tests.attention.arithmetic.test_precision import precision_of
 from tests.contracts.attention_contract import AttentionContract, draw, inputs
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
@@ -88,6 +89,44 @@ def test_tf32_is_used_if_requested_and_for_float32_alone(order, monkeypatch):
 def test_rows_of_up_to_128_columns_are_taken(d):
     assert triton.takes(check_call(*inputs(3, 2, [2, 2], d=d))) == (d == 128)
     assert triton.takes(check_call(*inputs(3, 2, [2, 2], d_v=d))) == (d == 128)
+
+
+@pytest.mark.parametrize("of", ["sm_80", "sm_90", "sm_100"])
+def test_rows_of_up_to_256_columns_are_taken_where_they_fit(of, monkeypatch):
+    """At order 3, not in float64, and in half types with masks on sm_80 alone; and without TF32."""
+    monkeypatch.setattr(gpu, "blocks_of", lambda device: of)
+
+    def taken(dtype, order=3, d=192, **options):
+        query, keys, values = inputs(order, 2, [2] * (order - 1), d=d)
+        sets = [[x.to(dtype) for x in tensors] for tensors in (keys, values)]
+        return triton.takes(check_call(query.to(dtype), *sets, **options))
+
+    masks = [torch.ones(2, dtype=torch.bool)] * 2
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        assert taken(dtype) == taken(dtype, d=256) == (of != "sm_100")
+        assert taken(dtype, key_masks=masks) == (of == "sm_80" or (of == "sm_90" and dtype == torch.float32))
+        assert not taken(dtype, d=257)
+        assert not taken(dtype, order=4)
+    assert not taken(torch.float64)
+    call = check_call(*inputs(3, 2, [2, 2], d=192)).to(torch.float32)
+    with precision_of(torch.backends.cuda.matmul, "tf32"):
+        assert engine._precision(call) == "ieee"
+    assert launch.farthest_of(call) == 1 << 22
+
+
+def test_192_and_130_columns_are_those_of_the_definition(monkeypatch):
+    """Float32 has blocks of 16, so that there are two of inner keys."""
+    monkeypatch.setattr(gpu, "blocks_of", lambda device: "sm_90")
+    query, keys, values = inputs(3, 2, [2, 18], d=192, d_v=130, batch=(1,))
+    leaves = [x.float().requires_grad_() for x in (query, *keys, *values)]
+    call = check_call(leaves[0], leaves[1:3], leaves[3:])
+    assert exact_backend(call) is triton
+    out = sx.tensor_attention(leaves[0], leaves[1:3], leaves[3:])
+    wide = [x.detach().double().requires_grad_() for x in leaves]
+    expected = reference.tensor_attention(wide[0], wide[1:3], wide[3:])[0]
+    results = out, *torch.autograd.grad(out.square().sum(), leaves)
+    for x, y in zip(results, (expected, *torch.autograd.grad(expected.square().sum(), wide)), strict=True):
+        torch.testing.assert_close(x.double(), y, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("options", [{}, {"windows": [3, 20]}], ids=["all", "windows"])

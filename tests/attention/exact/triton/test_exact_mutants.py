@@ -26,6 +26,7 @@ from tests.attention.exact.triton.test_programs import (
     test_heads_that_share_keys,
     transposed_agree,
 )
+from tests.attention.exact.triton.test_sequences import packed_agree as sequences
 from tests.attention.exact.triton.test_size import bounds_agree, rows_agree
 from tests.attention.exact.triton.test_size import test_bfloat16_out_of_range_is_nan as check_limits
 from tests.contracts.interpreter import PROGRAMS, interpreted, needs_triton  # noqa: F401
@@ -127,6 +128,7 @@ CHECKS = (
     split,
     outweighs,
     packed_gradients,
+    sequences,
 )
 TABLE = "tl.load(table + 3 * m), tl.load(table + 3 * m + 1), tl.load(table + 3 * m + 2)"
 PLANTED = {
@@ -276,6 +278,11 @@ PLANTED = {
     "packed partial sums of the first key head": Planted(
         "add_partials", "(own * queries + block)", "block", packed_gradients
     ),
+    "the first sequence": Planted("of_sequence", "tl.program_id(1)", "(tl.program_id(1) * 0)", sequences),
+    "blocks of shared heads": Planted(
+        "of_sequence", "tl.load(row + LENGTH) * PER_ROW", "tl.load(row + LENGTH)", sequences
+    ),
+    "rows of one head": Planted("of_sequence", ".to(tl.int64) * argument[1]", ".to(tl.int64)", sequences),
     "the heads that share keys": Planted("inner_gradient", "own * shared + member", "own * shared", shared),
 }
 

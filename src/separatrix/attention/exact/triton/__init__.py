@@ -2,6 +2,7 @@
 
 - `programs`: the kernels, forward and backward, which are compiled when they are first launched.
 - `launch`: a call as the kernels take it, and their launches.
+- `sequences`: packed sequences, of which one launch computes all.
 - `configurations`: the blocks that the kernels are compiled for.
 - `engine`: what `exact.backend` asks of a backend.
 - `size`: whether the factors of a call may be multiplied without scaling.

@@ -29,7 +29,9 @@ LIKE = {"sm_86": "sm_80", "sm_89": "sm_80", "sm_120": "sm_80", "sm_100": "sm_90"
 ONCE_ON = ("sm_80", "sm_86", "sm_89", "sm_120")
 """Architectures on which `inner_gradient` computes factors once: matrix units take both from registers of a warp."""
 WIDTHS = (16, 32, 64, 128)
-"""The padded numbers of columns of keys and values, the larger of which counts."""
+"""The padded numbers of columns of keys and values, the larger of which counts, that all architectures have."""
+WIDE = 256
+"""A further width, which the architectures of `SHIPPED_WIDE` have at order 3."""
 
 
 ORDERS = (3, 4)
@@ -87,7 +89,7 @@ def configuration(
     Args:
         kernel: One of `KERNELS`.
         dtype: The type of the tensors.
-        width: One of `WIDTHS`.
+        width: One of `WIDTHS`, or `WIDE`.
         of: The architecture or the vendor, None for the vendor of this build of PyTorch.
         precision: How products of float32 are computed, "ieee" or "tf32".
         order: The order of the call, 3 at the least.
@@ -100,6 +102,8 @@ def configuration(
     """
     what = ("prefix_gradient" if kernel == FUSED else kernel, kind_of(dtype, precision), min(order, ORDERS[-1]))
     of = of or vendor()
+    if width == WIDE:
+        return SHIPPED_WIDE[(of, *what[:2])]
     own = LIKE.get(of, of)
     blocks = SHIPPED_PACKED.get((own, *what)) if packed else None
     blocks = blocks or SHIPPED.get((own, *what)) or SHIPPED["hip" if of.startswith(("hip", "gfx")) else "cuda", *what]
@@ -136,6 +140,18 @@ def kernels_of(architecture: str) -> tuple[str, ...]:
     return tuple(kernel for kernel in KERNELS if kernel != FUSED or architecture in FUSED_ON)
 
 
+def ships_width(dtype: torch.dtype, order: int, width: int, of: str, *, masked: bool) -> bool:
+    """Whether there are configurations for a padded width, if there are for the type, the order and the vendor.
+
+    >>> [ships_width(torch.bfloat16, order, 256, "sm_90", masked=False) for order in (3, 4)]
+    [True, False]
+    """
+    if width <= WIDTHS[-1]:
+        return True
+    fits = not masked or dtype.itemsize > 2 or of in MASKED_WIDE
+    return fits and width == WIDE and order == 3 and (of, KERNELS[0], kind_of(dtype, "ieee")) in SHIPPED_WIDE
+
+
 def ships(dtype: torch.dtype, order: int, of: str | None = None) -> bool:
     """Whether there are configurations for a type and an order, on the GPUs of a vendor.
 
@@ -158,6 +174,25 @@ def _each(*blocks: tuple[int, int, int, int]) -> tuple[Configuration, ...]:
     return tuple(Configuration(*block) for block in blocks)
 
 
+SHIPPED_WIDE = {
+    ("sm_90", "attend", "16 bits"): Configuration(32, 64, 4, 1),
+    ("sm_90", "query_gradient", "16 bits"): Configuration(64, 64, 8, 1),
+    ("sm_90", "inner_gradient", "16 bits"): Configuration(16, 64, 8, 1),
+    ("sm_90", "prefix_gradient", "16 bits"): Configuration(32, 32, 8, 1),
+    ("sm_80", "attend", "16 bits"): Configuration(32, 64, 4, 1),
+    ("sm_80", "query_gradient", "16 bits"): Configuration(64, 64, 8, 1),
+    ("sm_80", "inner_gradient", "16 bits"): Configuration(32, 32, 8, 1),
+    ("sm_80", "prefix_gradient", "16 bits"): Configuration(64, 64, 8, 1),
+    **{
+        (of, kernel, "32 bits"): Configuration(16, 16, 8, 1)
+        for of in ("sm_80", "sm_90")
+        for kernel in KERNELS
+        if kernel != FUSED
+    },
+}
+"""Blocks of `WIDE` columns, at order 3, for architectures on which they fit into registers and shared memory."""
+MASKED_WIDE = ("sm_80",)
+"""Architectures on which they fit in half types with masks too; on sm_90 `inner_gradient` would spill in its loop."""
 SHIPPED_PACKED = {("sm_90", "attend", "16 bits", 3): _each(*[(64, 128, 4, 1)] * 4)}
 """Blocks of tiles that are packed with query heads, where they differ: 64 rows, so that 64 and 128 query heads that
 share keys fill whole tiles, and long blocks of keys, because few tiles have masked scores."""

@@ -12,6 +12,8 @@ is refused.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -20,22 +22,46 @@ from separatrix.attention.arithmetic.rounding import Summation, tile_gradient_su
 from separatrix.attention.call import Call, Gradients
 from separatrix.attention.dispatch import gpu
 from separatrix.attention.exact.triton import launch
-from separatrix.attention.exact.triton.configurations import WIDTHS, ships
+from separatrix.attention.exact.triton.configurations import WIDTHS, ships, ships_width, width_of
 from separatrix.attention.exact.triton.size import left_of, spare
+
+MOST_SEQUENCES = (1 << 16) - 1
+"""The largest second coordinate of a grid on NVIDIA's GPUs."""
 
 
 def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
     """Whether there are kernels for a call in a dtype; by default the dtype of the call.
 
     They are for GPUs, need Triton, and take orders from 3 on in float32 and the half types, and in float64 on
-    NVIDIA's, with at most 128 columns, and offsets and strides that fit into 32 bits.
+    NVIDIA's, with at most 128 columns, or 256 where `ships_width` says so, and offsets and strides that fit into 32
+    bits.
     """
     if call.query.device.type not in gpu.DEVICES or call.is_empty or not gpu.installed():
         return False
     farthest = max(call.query.shape[1], sum(call.key_lengths), abs(call.positions.offset))
-    widest = max(call.query.shape[2], call.values[0].shape[2])
-    fits = widest <= WIDTHS[-1] and farthest <= launch.FARTHEST and launch.steps_of(call) <= launch.MOST_STEPS
-    return fits and ships(dtype or call.query.dtype, call.order)
+    dtype, of = dtype or call.query.dtype, gpu.blocks_of(call.query.device)
+    if farthest > launch.farthest_of(call) or launch.steps_of(call) > launch.MOST_STEPS:
+        return False
+    width, masked = width_of(call), bool(call.masks)
+    return ships(dtype, call.order) and ships_width(dtype, call.order, width, of, masked=masked)
+
+
+def takes_sequences(call: Call, stops: Sequence[Sequence[int]], offsets: Sequence[int]) -> bool:
+    """Whether the kernels take packed sequences at once, if they take a call with the tokens of all of them.
+
+    They are for order 3, and for sequences that are not empty in one of the sets only. Calls that are invalid for some
+    sequence are not taken: the loop over sequences raises the error.
+    """
+    if call.order != 3 or not 1 < len(offsets) <= MOST_SEQUENCES:
+        return False
+    lengths = zip(*([stop - start for start, stop in pairwise(ends)] for ends in stops), strict=True)
+    for (queries, *keys), offset in zip(lengths, offsets, strict=True):
+        needs_offset = call.positions.is_causal and any(length != queries for length in keys)
+        if type(offset) is not int or abs(offset) > launch.farthest_of(call) or (offset == 0 and needs_offset):
+            return False
+        if 0 in (queries, *keys) and any((queries, *keys)):
+            return False
+    return True
 
 
 def forward(call: Call) -> tuple[Tensor, Tensor]:
@@ -93,7 +119,10 @@ def _whole(length: int, block: int) -> int:
 
 
 def _precision(call: Call) -> str:
-    """The precision of float32 products: IEEE float32, unless PyTorch is set to TF32 and the kernels support TF32."""
+    """The precision of float32 products: IEEE float32, unless PyTorch is set to TF32 and the kernels support TF32.
+
+    They do so in at most 128 columns, on NVIDIA's GPUs.
+    """
     asked = torch.backends.cuda.matmul.fp32_precision == "tf32"
-    takes_it = call.query.dtype == torch.float32 and torch.version.hip is None
+    takes_it = call.query.dtype == torch.float32 and torch.version.hip is None and width_of(call) <= WIDTHS[-1]
     return "tf32" if asked and takes_it else "ieee"

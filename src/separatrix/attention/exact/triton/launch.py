@@ -26,6 +26,7 @@ from separatrix.attention.exact.triton.configurations import (
     FUSED_BLOCKS,
     LARGEST,
     WARPS_AROUND,
+    WIDTHS,
     Configuration,
     configuration,
     flags_of,
@@ -34,10 +35,20 @@ from separatrix.attention.exact.triton.configurations import (
     rows_around,
     width_of,
 )
+from separatrix.attention.exact.triton.sequences import (
+    SIZES,
+    TABLE,
+    PackedCall,
+    Programs,
+    numbers_of_sequences,
+    place_partials,
+)
+from separatrix.attention.exact.triton.sequences import launch as launch_sequences
 
 LOG2_E = 1.4426950408889634
 FARTHEST = 1 << 23
-"""Lengths and offsets up to here fit the kernels' 32-bit numbers, and so do places in a head of 128 columns."""
+"""Lengths and offsets up to here fit the kernels' 32-bit numbers, and so do places in a head of 128 columns;
+see `farthest_of`."""
 
 MOST_ENTRIES = 256
 """No launch of `prepare` writes more numbers, which are arguments of the kernel; orders up to 9 need one."""
@@ -83,6 +94,11 @@ def steps_of(call: Call) -> int:
     lengths, windows = call.key_lengths, call.positions.windows
     # A window is a range of distances, and the queries of a block may have more distances than there are keys.
     return math.prod(min(windows[m] or lengths[m], lengths[m] + LARGEST) for m in prefixes_of(call))
+
+
+def farthest_of(call: Call) -> int:
+    """The largest length or offset of a call of this width whose places in a head fit into 32 bits."""
+    return FARTHEST * WIDTHS[-1] // max(width_of(call), WIDTHS[-1])
 
 
 def contiguous(call: Call) -> tuple[Tensor, ...]:
@@ -197,17 +213,26 @@ def _sees_inner_keys(call: Call) -> bool:
 
     Otherwise a block of queries may have no inner keys, and kernels without comparisons would make some up.
     """
-    positions, inner = call.positions, inner_of(call)
-    window, length = positions.windows[inner], call.key_lengths[inner]
+    inner = inner_of(call)
+    window = call.positions.windows[inner]
     if window is None:
-        return not positions.is_causal or positions.offset >= 0
-    return positions.offset >= 0 and call.query.shape[1] + positions.offset - window < length
+        return not call.positions.is_causal or min(_offsets(call)) >= 0
+    if isinstance(call, PackedCall):
+        lengths = zip(call.offsets, call.lengths(0), call.lengths(1 + inner), strict=True)
+    else:
+        lengths = zip(_offsets(call), [call.query.shape[1]], [call.key_lengths[inner]], strict=True)
+    return all(offset >= 0 and queries + offset - window < length for offset, queries, length in lengths)
 
 
 def _is_seen(call: Call) -> bool:
     """Whether a query may attend the first inner key by its position, or comes before it; see `_sees_inner_keys`."""
     window = call.positions.windows[inner_of(call)]
-    return window is None or call.positions.offset < window
+    return window is None or max(_offsets(call)) < window
+
+
+def _offsets(call: Call) -> tuple[int, ...]:
+    """The offset of a call, or those of its sequences."""
+    return call.offsets if isinstance(call, PackedCall) else (call.positions.offset,)
 
 
 def _together(sets: list[Tensor]) -> Tensor:
@@ -222,16 +247,20 @@ class Numbers(NamedTuple):
         sizes: For each tensor, its rows and columns, where queries that share a head of keys are the rows of one head.
         tables: For each prefix set, the table of the kernels that has this set first.
         bounds: The bounds that `check_range` increases from 0, followed by the exponents of `largest`.
+        sequences: The numbers of packed sequences, of which sizes and tables are columns, on the CPU and on the device.
     """
 
     sizes: Tensor
     tables: dict[int, Tensor]
     bounds: Tensor
+    sequences: tuple[Tensor, Tensor] | None = None
 
 
 def numbers_of(call: Call) -> Numbers:
     """The numbers of a call, written by one launch for all passes over it."""
     numbers: Numbers | None = call.kept.get("numbers")
+    if numbers is None and isinstance(call, PackedCall):
+        numbers = call.kept["numbers"] = _numbers_of_sequences(call)
     if numbers is None:
         heads, width = call.keys[0].shape[0], width_of(call)
         entries = [call.query.shape[0] // heads * call.query.shape[1], call.query.shape[2]]
@@ -261,6 +290,17 @@ def numbers_of(call: Call) -> Numbers:
         numbers = Numbers(parts[0], dict(zip(prefixes_of(call), parts[1:], strict=True)), bounds)
         call.kept["numbers"] = numbers
     return numbers
+
+
+def _numbers_of_sequences(call: PackedCall) -> Numbers:
+    """The numbers of packed sequences, copied from the host: their number is not known when kernels are compiled."""
+    inner, (prefix,), width, heads = inner_of(call), prefixes_of(call), width_of(call), call.keys[0].shape[0]
+    window = min(call.positions.windows[prefix] or 0, 2 * FARTHEST)
+    on_host = numbers_of_sequences(call, inner, window, rows_around(width))
+    numbers = on_host.to(call.query.device)
+    zeros = BOUNDS + len(call.offsets) * len(call.tensors) * heads * width
+    bounds = torch.zeros(zeros, dtype=torch.int32, device=call.query.device)
+    return Numbers(numbers[:, SIZES:], {prefix: numbers[:, TABLE:]}, bounds, (on_host, numbers))
 
 
 def table_of(call: Call, first: int | None = None) -> Tensor:
@@ -311,7 +351,8 @@ def forward(call: Call, precision: str, left: Tensor) -> tuple[Tensor, Tensor]:
         sums = out.new_empty(splits, heads, queries, d_v, dtype=wide)
         results = sums, out.new_empty(2, splits, heads, queries, dtype=wide)
     flags = {"PACKED": packed, "ALONE": packed and call.shared % block.queries == 0, "SPLIT": splits > 1}
-    _launch("attend", call, precision, groups, length, left, results, splits=splits, flags=flags)
+    programs = Programs(groups * splits, "queries", queries, length // queries, block.queries)
+    _launch("attend", call, precision, programs, left, results, splits=splits, flags=flags)
     if splits > 1:
         count = rows_around(padded(d_v))
         launch_around(
@@ -332,14 +373,16 @@ def is_packed(call: Call) -> bool:
     That needs masks that these heads share too, and rows that 32-bit numbers hold.
     """
     own_masks = bool(call.masks) and mask_heads(call) != call.keys[0].shape[0]
-    return call.shared > 1 and not own_masks and call.query.shape[1] * call.shared <= FARTHEST
+    return call.shared > 1 and not own_masks and call.query.shape[1] * call.shared <= farthest_of(call)
 
 
 def splits_of(call: Call, programs: int) -> int:
     """The number of programs that share the steps of a query block, in a forward pass of `programs` blocks.
 
-    It depends only on the shapes, and so do the results.
+    It depends only on the shapes, and so do the results. Packed sequences have enough programs together.
     """
+    if isinstance(call, PackedCall):
+        return 1
     reaches = call.positions.reaches(call.key_lengths)
     inner = inner_of(call)
     steps = math.prod(reach for m, reach in enumerate(reaches) if m != inner)
@@ -351,17 +394,17 @@ def incoming_rows(
 ) -> tuple[Tensor, ...]:
     """The inputs of the backward kernels for each query, and the exponents of the heads; see `programs`."""
     heads, wide = call.keys[0].shape[0], call.computed_in
-    count, d_v = call.query.shape[0] // heads * call.query.shape[1], out.shape[2]
+    count, d_v = call.shared * call.query.shape[1], out.shape[2]
     near = torch.empty_like(out, dtype=wide, memory_format=torch.contiguous_format)
     shift, delta = (torch.empty_like(lse, memory_format=torch.contiguous_format) for _ in range(2))
     own = torch.empty_like(shift, dtype=torch.int32)
-    top = torch.zeros(heads, dtype=torch.int32, device=out.device)
+    top = torch.zeros(len(_offsets(call)), heads, dtype=torch.int32, device=out.device)
     block = rows_around(padded(d_v))
     given = (grad_out, grad_lse, out, lse)
-    launch_around(
+    run_around(
         "incoming_rows",
-        heads * -(-count // block),
-        call.query.device,
+        call,
+        Programs(heads, "count", count, 1, block),
         *(x.contiguous() for x in given),
         *(near, shift, delta, own, top, count, up),
         d_v=d_v,
@@ -391,12 +434,17 @@ def gradients(call: Call, precision: str, left: Tensor, rows: tuple[Tensor, ...]
     if fused:
         _fused_gradients(call, precision, left, rows, query, keys[1 - inner], values[1 - inner])
     else:
-        tensors = (*rows, query, query)
-        _launch("query_gradient", call, precision, call.query.shape[0], call.query.shape[1], left, tensors)
+        block = block_of("query_gradient", call, call.query.dtype, precision)
+        programs = Programs(call.query.shape[0], "queries", call.query.shape[1], 1, block.queries)
+        _launch("query_gradient", call, precision, programs, left, (*rows, query, query))
     for m in range(len(keys)):
-        if m == inner or not fused:
-            kernel = "inner_gradient" if m == inner else "prefix_gradient"
-            _launch(kernel, call, precision, heads, lengths[m], left, (*rows, keys[m], values[m]), m)
+        if m == inner:
+            block = block_of("inner_gradient", call, call.query.dtype, precision)
+            programs = Programs(heads, "inners", lengths[m], 1, block.keys)
+            _launch("inner_gradient", call, precision, programs, left, (*rows, keys[m], values[m]))
+        elif not fused:
+            programs = Programs(heads, "prefixes", lengths[m])
+            _launch("prefix_gradient", call, precision, programs, left, (*rows, keys[m], values[m]), m)
     return query, keys, values
 
 
@@ -427,17 +475,20 @@ def _fused_gradients(
     d_v, prefixes, window = value_gradient.shape[2], call.key_lengths[prefix], call.positions.windows[prefix] or 0
     block = block_of(FUSED, call, call.query.dtype, precision).queries
     alone = is_packed(call) and call.shared % block == 0
-    groups, length = (heads // call.shared, queries * call.shared) if alone else (heads, queries)
-    positions = 1 if alone else block
-    partials = groups * -(-length // block), min(prefixes, positions + window - 1)
-    of_keys, of_values = (call.query.new_empty(*partials, columns, dtype=call.computed_in) for columns in (d, d_v))
+    shared, positions = (call.shared, 1) if alone else (1, block)
+    programs = Programs(heads // shared, "queries", queries, shared, block)
+    if sequences := numbers_of(call).sequences:
+        partials = place_partials(sequences, programs, positions + window - 1)
+    else:
+        partials = programs.of(queries) * min(prefixes, positions + window - 1)
+    of_keys, of_values = (call.query.new_empty(partials, columns, dtype=call.computed_in) for columns in (d, d_v))
     tensors = (*rows, query_gradient, of_keys, of_values)
-    _launch(FUSED, call, precision, groups, length, left, tensors, flags={"ALONE": alone})
+    _launch(FUSED, call, precision, programs, left, tensors, flags={"ALONE": alone})
     count = rows_around(padded(max(d, d_v)))
-    launch_around(
+    run_around(
         "add_partials",
-        key_gradient.shape[0] * -(-prefixes // count),
-        call.query.device,
+        call,
+        Programs(key_gradient.shape[0], "prefixes", prefixes, 1, count),
         *(of_keys, of_values, *rows[4:], key_gradient, value_gradient),
         *(queries, prefixes, call.positions.offset, window, call.shared),
         d=d,
@@ -455,12 +506,26 @@ def launch_around(kernel: str, programs: int, device: torch.device, *arguments: 
     gpu.launch(_program(kernel), programs, device, *arguments, **constants, num_warps=WARPS_AROUND, num_stages=1)
 
 
+def run_around(kernel: str, call: Call, programs: Programs, *arguments: Any, **constants: Any) -> None:
+    """Run one of the kernels around the others that packed sequences need, on each sequence."""
+    _run(kernel, call, programs, *arguments, **constants, num_warps=WARPS_AROUND, num_stages=1)
+
+
+def _run(kernel: str, call: Call, programs: Programs, *arguments: Any, **options: Any) -> None:
+    """Launch a kernel, on each of packed sequences if the call has these."""
+    if isinstance(call, PackedCall):
+        sequences, kernels = numbers_of(call).sequences, (_program("of_sequence"), _program(kernel))
+        assert sequences is not None
+        launch_sequences(call, inner_of(call), sequences, kernels, programs, arguments, options)
+    else:
+        gpu.launch(_program(kernel), programs.of(programs.rows), call.query.device, *arguments, **options)
+
+
 def _launch(
     kernel: str,
     call: Call,
     precision: str,
-    heads: int,
-    length: int,
+    programs: Programs,
     left: Tensor,
     tensors: tuple[Tensor, ...],
     first: int | None = None,
@@ -468,14 +533,13 @@ def _launch(
     splits: int | None = None,
     flags: dict[str, bool] | None = None,
 ) -> None:
-    """Launch a kernel over all heads and blocks of its result, which has `length` rows for each head.
+    """Launch a kernel of `KERNELS`.
 
     Args:
         kernel: The kernel.
         call: The call.
         precision: How products of float32 are computed.
-        heads: The number of heads of the kernel's result; for `PACKED` tiles, the number of key heads.
-        length: Rows of each.
+        programs: The programs.
         left: The queries times the scale and log2(e).
         tensors: What the kernel reads and writes in addition to the tensors of the call.
         first: The prefix set that comes first.
@@ -483,14 +547,13 @@ def _launch(
         flags: Compile-time flags of this kernel.
     """
     description, block = described(call, precision), block_of(kernel, call, call.query.dtype, precision)
-    rows = {"inner_gradient": block.keys, "prefix_gradient": 1}.get(kernel, block.queries)
     own_flags = dict(flags or {})
     if kernel == "inner_gradient":
         own_flags["PEELED"] = description.flags["PEELED"] and _is_seen(call)
-    gpu.launch(
-        _program(kernel),
-        heads * -(-length // rows) * (splits or 1),
-        call.query.device,
+    _run(
+        kernel,
+        call,
+        programs,
         left,
         *description.tensors,
         *tensors,

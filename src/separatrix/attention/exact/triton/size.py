@@ -24,15 +24,17 @@ from separatrix.attention.call import Call
 from separatrix.attention.exact.balance import NEAR, Size, log2_abs, room
 from separatrix.attention.exact.triton.configurations import BOUNDS, ORIGIN, rows_around, width_of
 from separatrix.attention.exact.triton.launch import (
+    FARTHEST,
     LOG2_E,
     contiguous,
     inner_of,
-    launch_around,
     mask_heads,
     numbers_of,
+    run_around,
     scales_of,
     wide_masks,
 )
+from separatrix.attention.exact.triton.sequences import PackedCall, Programs, of_rows
 
 _MOST = 15.0
 """The logarithm to base 2 of the largest operand of float16."""
@@ -93,6 +95,8 @@ def left_of(call: Call, *, backward: bool) -> Tensor:
         query, factor = contiguous(call)[0], scales_of(call)[:1]
         if call.query.dtype == torch.bfloat16:
             factor = _check_range(call, _limits(call, backward), writes=True)[1]
+            if isinstance(call, PackedCall):
+                factor = of_rows(call, factor)
             query = query.view(factor.shape[0], -1, query.shape[2])
         # If a factor is not a zero-dimensional tensor, the product has its dtype and takes one kernel.
         left = call.kept[key] = (query * factor).view(call.query.shape)
@@ -109,6 +113,8 @@ def spare(call: Call) -> int:
 def _check_range(call: Call, limits: tuple[int, int, int, int, int], *, writes: bool) -> tuple[Tensor, Tensor]:
     """The bounds of a call as `check_range` writes them, and what the queries (heads, 1, 1) are multiplied by.
 
+    Packed sequences have a factor for each head of each sequence.
+
     Args:
         call: The call.
         limits: The limits of the kernel's signature.
@@ -116,27 +122,30 @@ def _check_range(call: Call, limits: tuple[int, int, int, int, int], *, writes: 
     """
     tensors, device = contiguous(call), call.query.device
     heads, sets = call.keys[0].shape[0], len(call.keys)
-    columns, queries = width_of(call), call.query.shape[0] // heads * call.query.shape[1]
-    blocks = -(-max(queries, *call.key_lengths) // rows_around(columns))
+    columns, count = width_of(call), call.shared * call.query.shape[1]
+    blocks = -(-max(count, *call.key_lengths) // rows_around(columns))
+    sequences = len(call.offsets) if isinstance(call, PackedCall) else 1
     # A second pass over the call raises the bounds and exponents to what they are: its tensors are the same.
-    table, _, found = numbers_of(call)
-    factors = torch.empty(heads, 1, 1, dtype=torch.float32, device=device) if writes else found
+    table, _, found, _ = numbers_of(call)
+    exponents = found[BOUNDS:].view(sequences, -1)
+    shape = (sequences * heads if writes else sequences, 1, 1)
+    factors = torch.empty(shape, dtype=torch.float32, device=device)
     masks = wide_masks(call) or (table,) * sets
-    launch_around(
+    run_around(
         "largest",
-        len(tensors) * heads * blocks,
-        device,
-        *(tensors, masks, table, found[BOUNDS:], heads, blocks, max(mask_heads(call) // heads, 1)),
+        call,
+        Programs(len(tensors) * heads, "blocks", blocks),
+        *(tensors, masks, table, exponents, heads, blocks, max(mask_heads(call) // heads, 1)),
         MASKED=bool(call.masks),
         SETS=sets,
         ROWS=rows_around(columns),
         COLUMNS=columns,
     )
-    launch_around(
+    run_around(
         "check_range",
-        heads,
-        device,
-        *(found[BOUNDS:], found, scales_of(call), factors, heads, inner_of(call), *limits),
+        call,
+        Programs(heads, "queries", 1, 1, 2 * FARTHEST),
+        *(exponents, found, scales_of(call), factors.view(sequences, -1), heads, inner_of(call), *limits),
         WRITES=writes,
         SETS=sets,
         COLUMNS=columns,

@@ -11,4 +11,5 @@
 - `prefix_gradient`: the gradients of those that are visited one by one.
 - `query_prefix_gradient`, `add_partials`: the gradients of queries and of windowed prefix keys and values, at order 3,
   in one kernel, and the sums of its partial sums.
+- `of_sequence`: any of these on one of several packed sequences.
 """

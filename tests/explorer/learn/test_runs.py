@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -82,6 +83,8 @@ def test_a_run_is_that_of_the_command(starter: Starter, tmp_path: Path) -> None:
     done = CliRunner().invoke(command_line, [*shlex.split(SMALL.command())[1:], "--store", str(own)])
     assert done.exit_code == 0
     assert contents(own) == contents(tmp_path)
+    context = SimpleNamespace(store=own)
+    assert run_panel.status_of(context, name, read_run(own, name)).word == "finished"
     assert listed(own) == listed(tmp_path) == {name: "T = 8, q = 2, stochastic, sgd, seed 3"}
     step, W, V = found.at(10**6)
     assert (step, W.shape, V.shape) == (100, (18, 18), (2, 18))

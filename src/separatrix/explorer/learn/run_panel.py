@@ -20,7 +20,7 @@ from separatrix.explorer.learn.run_choices import CHECKPOINTS
 from separatrix.explorer.learn.run_fields import BESIDE, NEW, RUN, STEP, asked, beside_names
 from separatrix.explorer.learn.training_runs import TrainingRun, known, listed, read_run
 from separatrix.explorer.learn.training_start import Starter
-from separatrix.explorer.learn.training_state import RunStatus, run_status
+from separatrix.explorer.learn.training_state import FINISHED, RunStatus, run_status
 
 TAB = "learn"
 TICK_MILLISECONDS = 1000
@@ -140,8 +140,8 @@ def register(app: Dash, context: Context) -> None:
         name = RUN.read(name or "")
         if not name:
             return {**unchanged(outputs), "status": html.P("There are no runs yet: start one.", className="note")}
-        stands = _stands(context, name)
         run = read_run(context.store, name)
+        stands = status_of(context, name, run)
         answer = {
             **unchanged(outputs),
             "status": status(run, stands),
@@ -236,8 +236,13 @@ def _beyond(at: object, steps: int) -> bool:
         return False
 
 
-def _stands(context: Context, name: str) -> RunStatus:
-    return run_status(context.store, known(context.store, name)) if name.startswith("run-") else RunStatus("saved", "")
+def status_of(context: Context, name: str, run: TrainingRun) -> RunStatus:
+    """The status of a run by its name; it is finished if its last step is recorded, whichever command trained it."""
+    if not name.startswith("run-"):
+        return RunStatus("saved", "")
+    noted = run_status(context.store, known(context.store, name))
+    all_done = bool(run.step) and run.step[-1] == run.steps
+    return FINISHED if all_done and not noted.alive else noted
 
 
 def status(run: TrainingRun, stands: RunStatus) -> Component:

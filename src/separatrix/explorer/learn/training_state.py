@@ -38,6 +38,9 @@ class RunStatus:
     resumable: bool = False
 
 
+FINISHED = RunStatus("finished", "All steps are done.")
+
+
 def alive(store: Path) -> str | None:
     """The name of the run that is alive, or None."""
     lock = store / TRAINING / LOCK
@@ -56,7 +59,7 @@ def run_status(store: Path, name: str) -> RunStatus:
         return RunStatus("running", "The run is in progress on this machine.", alive=True)
     match (read_json(folder / END) or {}).get("how"):
         case "finished":
-            return RunStatus("finished", "All steps are done.")
+            return FINISHED
         case "stopped":
             return RunStatus(
                 "stopped", "The run was stopped; it can be resumed from its last checkpoint.", resumable=True

@@ -231,7 +231,7 @@ def test_sets_shaped_by_amplitudes_save_rank():
     exact, _ = reference.tensor_attention(x[0], [x[1], x[2]], [x[3], x[4]], scale=0.5)
     assert "amplitudes" in result.plan.index_set
     assert (result.output - exact).abs().max() <= result.certificate.total <= 1e-6
-    recipe, _ = forecast_of(x).lowest_degree(0, math.inf, 0.9e-6, False)
+    recipe = forecast_of(x).total_degree(0, math.inf, 0.9e-6, False)
     assert result.plan.rank * 2 < recipe.index_set.rank
 
 

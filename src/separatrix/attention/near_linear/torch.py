@@ -82,8 +82,10 @@ def scan(
     totals = torch.einsum(
         "hcr,hcrv->hcv", features[..., terms] * expansion.coefficients, product[:, :, terms, :columns]
     )
-    weights = features[..., level] * expansion.moment_weights()[level]
-    moments = torch.einsum("hcr,hcrv->hcv", weights, product[:, :, level, columns - 1 :])
+    moments = features.new_zeros(*features.shape[:2], 1)
+    if expansion.moment is not None:
+        weights = features[..., level] * expansion.moment_weights()[level]
+        moments = torch.einsum("hcr,hcrv->hcv", weights, product[:, :, level, columns - 1 :])
     return totals, moments, [running[:, -1] for running in states]
 
 

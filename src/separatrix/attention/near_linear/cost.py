@@ -53,8 +53,12 @@ WORTH_PLANNING = 2.0
 is lost, which is then at most half of exact attention's own."""
 TOKEN_ENTRY = 4.0
 """The time that it takes to read an entry of query, keys and values for a plan and for a certificate."""
-SQUARED_ENTRY = 2.0
-"""The time that it takes to find the deviation of an entry of the values, and half of that to square one."""
+SQUARED_ENTRY, SQUARED_QUERY = 3.0, 80.0
+"""The time that it takes to find the deviation of an entry of the values, and half of that to square one; and that of
+the certificate for a query with squares. Like `SEARCHING`, half of what was measured on two cores of an Intel Xeon
+(Cascade Lake), which takes about twice as long as the machines of the other numbers."""
+SEARCHING = 1.5e6
+"""The time that it takes to search for a polynomial with squared deviations."""
 SAMPLED_ENTRY, BASIS_ENTRY = 4.0, 5.0
 """The time that planning takes for a coordinate of a sampled tuple, and for each of d^3 steps of a change of basis."""
 ORDER_2_COORDINATE, CAUSAL_ORDER_2_COORDINATE = 3e5, 9e5
@@ -187,9 +191,20 @@ def _moment_cost(shape: Shape, monomials: int, columns: int, beyond: bool, wide:
         time = monomials * of_keys * (keys + queries) * rates.scanned + made * rates.scanned_monomial
     else:
         time = (_rates().flop * flops + _rates().monomial * made) * (1.5 if wide else 1.0)
-    squares = SQUARED_ENTRY * keys * (shape.d_v + 2 * columns) if columns else 0.0
+    squares = _squares_time(shape, columns) if columns else 0.0
     held = 8.0 * (keys * columns + shape.heads * monomials * width * beyond)
     return Cost(flops, held, time + squares)
+
+
+def _squares_time(shape: Shape, columns: int) -> float:
+    """The time of squaring deviations of the values, and of a certificate with their sums."""
+    keys, queries = float(shape.heads * sum(shape.key_lengths)), float(shape.heads * shape.query_length)
+    return SQUARED_ENTRY * keys * (shape.d_v + 2 * columns) + SQUARED_QUERY * queries
+
+
+def squares_may_pay(shape: Shape, limit: float) -> bool:
+    """Whether a polynomial of rank 1 with squared deviations, and the search for it, take less time than the limit."""
+    return certified_cost(shape, 1, False).time + _squares_time(shape, 1) + SEARCHING < limit
 
 
 def planning_time(shape: Shape) -> float:

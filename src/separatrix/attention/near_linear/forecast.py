@@ -39,7 +39,13 @@ from separatrix.attention.near_linear.approximation.remainder import (
     taylor,
     taylor_factor_of_number,
 )
-from separatrix.attention.near_linear.cost import LARGEST_DEGREE, LARGEST_RANK, affordable_rank, recipe_cost
+from separatrix.attention.near_linear.cost import (
+    LARGEST_DEGREE,
+    LARGEST_RANK,
+    affordable_rank,
+    recipe_cost,
+    squares_may_pay,
+)
 from separatrix.attention.near_linear.plan import Recipe
 from separatrix.attention.near_linear.sample import Sample
 from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, largest_relative_error
@@ -81,20 +87,24 @@ class Forecast:
             target: The largest forecast that is allowed.
             output_only: Whether the forecast for gradients may be above the target.
         """
-        shape, degree = self.analysis.shape, least
+        shape = self.analysis.shape
         best: Recipe | None = None
-        while self._may_keep(degree, affordable_rank(shape, limit), target):
-            if _LESS * self._least_error(degree) <= target:
-                for recipe in self._recipes(degree, target, output_only):
-                    time = recipe_cost(shape, recipe).time
-                    if best is None or time < limit:
-                        best, limit = recipe, min(time, limit)
-            degree += 1
+        for columns in self._numbers_of_columns():
+            if columns != [0] and not squares_may_pay(shape, limit):
+                break
+            degree = least
+            while self._may_keep(degree, affordable_rank(shape, limit), target):
+                if _LESS * self._least_error(degree, columns[-1]) <= target:
+                    for recipe in self._recipes(degree, target, output_only, columns):
+                        time = recipe_cost(shape, recipe).time
+                        if best is None or time < limit:
+                            best, limit = recipe, min(time, limit)
+                degree += 1
         return best
 
-    def _recipes(self, degree: int, target: float, output_only: bool) -> Iterator[Recipe]:
+    def _recipes(self, degree: int, target: float, output_only: bool, choices: Sequence[int]) -> Iterator[Recipe]:
         """The recipes of a degree that keep the target, with as few columns of squared deviations as they need."""
-        for columns in self.columns():
+        for columns in choices:
             for polynomial in self._polynomials(degree, target, output_only, columns):
                 recipe = self._recipe(polynomial, columns, target, output_only)
                 if recipe is None:
@@ -104,13 +114,13 @@ class Forecast:
                     return
                 break  # a column of squares may cost less than a moment beyond the degree
 
-    def columns(self) -> list[int]:
-        """The numbers of columns of squared deviations to try, in increasing order; gradients do not use them."""
-        return [0] if self.analysis.differentiable else sorted({0, 1, self.analysis.shape.d_v})
+    def _numbers_of_columns(self) -> list[list[int]]:
+        """The numbers of columns of squared deviations that are searched first, and then; gradients do not use them."""
+        return [[0]] if self.analysis.differentiable else [[0], sorted({1, self.analysis.shape.d_v})]
 
-    def _least_error(self, degree: int) -> float:
+    def _least_error(self, degree: int, columns: int) -> float:
         """A lower bound on the forecasts of all polynomials of a degree, from those of single queries."""
-        radius, columns = self.analysis.radius, self.columns()[-1]
+        radius = self.analysis.radius
         taylors = {polynomial.moment for polynomial in self._taylors(degree)}
         errors = []
         for moment in taylors:

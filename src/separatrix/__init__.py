@@ -84,7 +84,7 @@ _MODULES = {"forms": "attention.forms"}
 
 
 def __getattr__(name: str) -> object:
-    """Load a public name when it is first used, so that `import separatrix` brings no torch (PEP 562)."""
+    """Load each public name on first use, so that `import separatrix` does not import torch (PEP 562)."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     home = _import_module(f"{__name__}.{_HOMES.get(name, _MODULES.get(name, name))}")

@@ -1,4 +1,4 @@
-"""`python -m separatrix` is the command `separatrix`."""
+"""`python -m separatrix` runs the command `separatrix`."""
 
 from separatrix.commands.main import main
 

@@ -1,6 +1,6 @@
 """Checks of arguments: integers, positive numbers, flags, names out of a list.
 
-A check returns the value that it accepts and raises an `ArgumentError` for any other. `True` is never a number.
+A check returns the value that it accepts and raises an `ArgumentError` for any other value. `True` is never a number.
 
 >>> whole("q", 3, low=1, high=5)
 3

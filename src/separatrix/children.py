@@ -23,7 +23,7 @@ def python_command(module: str, *words: str) -> list[str]:
 
 
 def safe_environment() -> dict[str, str]:
-    """The environment variables of a child."""
+    """The environment variables of a child process."""
     return {**os.environ, **SAFE_PATH}
 
 

@@ -284,7 +284,7 @@ class SelfCheck:
 
     @property
     def passed(self) -> bool:
-        """Whether the error is small; a NaN is not."""
+        """Whether the error is small; False if it is NaN."""
         return self.error <= self.tolerance
 
 

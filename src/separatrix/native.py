@@ -232,7 +232,7 @@ def native() -> Native:
     _share_interpreter(library)
     os.register_at_fork(
         after_in_child=lambda: _share_interpreter(library)
-    )  # the main thread may be a different one there
+    )  # the main thread of a child process may be a different one
     if wanted and library.separatrix_choose(wanted.encode()) != 0:
         raise SeparatrixError(
             f"SEPARATRIX_ISA: expected 'none' or one of {runnable(library)}, which this processor runs; got {wanted!r}."

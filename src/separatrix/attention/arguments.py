@@ -1,6 +1,6 @@
 """The constraints on the arguments of the attention operators, each declared once, and the checked arguments.
 
-`check_tensor` checks a tensor by itself, here and wherever else a tensor is an argument. Constraints between arguments
+`check_tensor` checks a single tensor, here and for the tensor arguments of other modules. Constraints between arguments
 are data: the argument, what is expected, and a function that finds violations. All messages are built from these data,
 and the tests violate each constraint.
 """

@@ -129,7 +129,7 @@ def _plain_extremes(x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
         if mask is not None:
             hidden = ~mask[:, start:stop].unsqueeze(-1)
             low, high = part.masked_fill(hidden, math.inf), part.masked_fill(hidden, -math.inf)
-        if (stop - start) % 64 == 0:  # 64 tokens side by side: a reduction over long rows is many times faster
+        if (stop - start) % 64 == 0:  # 64 tokens side by side, because a reduction over long rows is many times faster
             low, high = (y.reshape(heads, -1, 64 * d) for y in (low, high))
         low, high = (y.reshape(heads, -1, d) for y in (low.amin(1), high.amax(1)))
         least, most = torch.minimum(least, low.amin(1)), torch.maximum(most, high.amax(1))

@@ -173,8 +173,8 @@ class Call:
         return replace(self, keys=keys, values=values, masks=masks)
 
     def widened(self) -> Call:
-        """The call with one key head for each query head, in the dtype of its arithmetic, with zeros in place of masked
-        keys and values, even NaN.
+        """The call with one key head for each query head, in the dtype of its arithmetic, and with masked keys and
+        values replaced by zeros, even if they are NaN.
         """
         call = self.spread().to(self.computed_in)
         if not call.masks:
@@ -224,7 +224,7 @@ def grouped(given: CallArguments) -> Call:
     batch = given.query.shape[:-2]
     shapes = [_times(x.shape[:-2], shared) for x in sets]
     if any(shape != batch for shape in shapes):
-        batch = torch.broadcast_shapes(batch, *shapes)  # this imports sympy in half a second
+        batch = torch.broadcast_shapes(batch, *shapes)  # imports sympy, which takes half a second
     count, own = math.prod(batch), (*batch[:-1], batch[-1] // shared) if shared > 1 else batch
 
     def flat(x: Tensor, batch: Sequence[int]) -> Tensor:

@@ -54,9 +54,9 @@ class Certified:
 
     @property
     def keeps(self) -> tuple[str, ...]:
-        """The results that are certified to keep the tolerance: ("output",), or ("output", "gradient").
+        """Which results are certified to satisfy the tolerance: ("output",), or ("output", "gradient").
 
-        For gradients it is the `total` of ``certificate.gradient`` that is at most the tolerance.
+        For gradients, the `total` of ``certificate.gradient`` is compared with the tolerance.
         """
         gradient = self.certificate.gradient
         return ("output", "gradient") if gradient is not None and gradient.total <= self.tolerance else ("output",)
@@ -80,12 +80,12 @@ class Certified:
 def certify_call(call: Call, tolerance: float, method: str, with_lse: bool = False) -> Certified:
     """Compute `certified_attention` of a checked call; if `with_lse`, the log-sum-exp satisfies the tolerance as well.
 
-    Which algorithm runs depends on the entries, so a compiled graph is interrupted here. A decorator would do that too,
-    but it imports the compiler, which takes seconds, also for users who compile nothing.
+    The algorithm depends on the tensor entries, so a compiled graph breaks here. A decorator would do that too, but it
+    imports the compiler, which takes seconds, also for users who compile nothing.
     """
     compute: Callable[[Call, float, str, bool], Certified] = _certify_call
     if torch.compiler.is_compiling():
-        # With fullgraph=True, this is the message of the error.
+        # With fullgraph=True, the error has this message.
         torch._dynamo.graph_break("attention with a certificate reads the tensors' entries to choose an algorithm")
         compute = torch.compiler.disable(_certify_call)
     with no_autocast(call.query.device.type):
@@ -144,7 +144,7 @@ def _lse_rounding(lse: Tensor) -> float:
     if not lse.numel():
         return 0.0
     largest = number(lse.detach().abs().max())
-    if largest == math.inf:  # -inf is that of a query without keys to attend, and is exact
+    if largest == math.inf:  # a query without keys to attend has the log-sum-exp -inf, which is exact
         if truth(torch.isposinf(lse).any()):
             return math.inf  # the log-sum-exp exceeds the range of the type
         largest = number(lse.detach().masked_fill(torch.isinf(lse), 0.0).abs().max())

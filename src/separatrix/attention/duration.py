@@ -25,7 +25,7 @@ def shape_of(call: Call) -> Shape:
 
 
 def estimated_seconds(call: Call) -> float:
-    """The estimated seconds of the forward pass on two cores with AVX-512, from constants in the source.
+    """The estimated time of the forward pass in seconds, on two cores with AVX-512, from constants in the source.
 
     >>> x = torch.empty(1, 20_000, 64, device="meta")
     >>> from separatrix.attention.call import Positions

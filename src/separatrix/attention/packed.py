@@ -175,7 +175,7 @@ def attend_packed(packing: Packing, attend: Callable[..., tuple[Tensor, ...]]) -
     for group in packing.groups():
         groups.append(group.sequences)
         results.append(attend(group.query, group.keys, group.values, **group.places))
-    if not groups:  # there is no sequence, and no token
+    if not groups:  # without tokens there is no sequence
         return attend(packing.query, packing.keys, packing.values, query_offset=0, key_masks=None)
     return tuple(packing.joined(groups, parts, axis) for axis, parts in enumerate(zip(*results, strict=True), -2))
 

@@ -16,7 +16,8 @@ from pkgutil import iter_modules
 class Paper:
     """A paper, and the short name by which claims and commands call it.
 
-    `version` is the one that was read: where and when it appeared, as far as its text or one that cites it says so.
+    `version` is the version that was read: where and when it appeared, according to its text or to a text that cites
+    it.
     """
 
     name: str

@@ -1,6 +1,6 @@
 r"""Texts with formulas: what is between two dollar signs is LaTeX.
 
-Pages typeset the formulas, and a terminal gets them as readable text:
+Pages typeset the formulas, and a terminal shows them as readable text:
 
 >>> print(readable(r"At most $\frac{\delta \sqrt{q}}{1 - \delta}$, where $n^{1 + a_1} \le \tilde{t}$."))
 At most (δ √q)/(1 - δ), where n^(1 + a_1) ≤ t̃.

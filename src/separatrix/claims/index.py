@@ -1,8 +1,8 @@
 """The index of the ledger: the declarations of all claims, without the code that checks them.
 
-`separatrix claims` lists recorded verdicts from it, so that it need not import the modules of the claims, nor torch and
-scipy, which they compute with. `python -m tests.docs.refresh --made` writes it from the ledger, and a test compares the
-two.
+`separatrix claims` lists recorded verdicts from the index, so that it need not import the modules of the claims, nor
+torch and scipy, which these import. `python -m tests.docs.refresh --made` writes it from the ledger, and a test
+compares the two.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ class Neighbour:
 class CellResult:
     """The result of one cell of a claim, with its parameters and its seed; arrays are loaded.
 
-    `seconds` is the running time: a figure may draw it, but a check never receives it.
+    `seconds` is the running time: a figure may draw it, but checks never receive it.
     """
 
     parameters: Mapping[str, Any]
@@ -212,14 +212,14 @@ def holds_if(
 class Claim:
     """One checkable statement of a paper.
 
-    `says` is in our own words. `profile` is the smallest one that runs its cells. `figures` are names that the report
-    knows. `check` judges the corrected statement, `judged` the printed one; `errata` are the misprints by which the two
-    differ. `home` is the module that declares the claim, and is named after the place.
+    `says` is in our own words. `profile` is the smallest profile that runs its cells. `figures` are names that the
+    report knows. `check` judges the corrected statement, `judged` the printed one; `errata` are the misprints by which
+    the two differ. `home` is the module that declares the claim, which is named after the place.
 
     `neighbours` are wrong statements that the check rejects; `alone` says why there are none. `proof` is the heading of
     the proof in the documents, if there is one. `defines` lists the full names of the library's objects that implement
-    a definition. `chosen` are the settings that the paper does not print: what we took, and how it was varied.
-    `history` are the earlier rules of the check that were changed after results had been seen, the oldest
+    a definition. `chosen` are the settings that the paper does not print: the values that we chose, and how they were
+    varied. `history` are the earlier rules of the check that were changed after results had been seen, the oldest
     first: what the rule was, and why it was changed.
     """
 
@@ -276,8 +276,8 @@ class Claim:
     def accepts(self, neighbour: Neighbour, cells: Sequence[CellResult], verdict: Verdict = Verdict.HOLDS) -> bool:
         """Whether the check fails to reject a neighbour on the evidence that gave the claim its verdict.
 
-        A neighbour is rejected by failing. If the claim is only illustrated, an undecided neighbour counts as rejected
-        too.
+        A neighbour is rejected if the check fails on it. If the claim is only illustrated, an undecided neighbour
+        counts as rejected too.
         """
         rejecting = (*_REJECTS, Verdict.UNDECIDED) if verdict is Verdict.ILLUSTRATED else _REJECTS
         return self.check(cells, **neighbour.constants).verdict not in rejecting
@@ -385,7 +385,7 @@ def identity(paper: str, where: str, part: str = "") -> str:
 def claims(paper: str | None = None, only: Sequence[str] = ()) -> list[Claim]:
     """The registered claims, or those of one paper, or those named.
 
-    They come in the order of the papers, of the places, and of the modules that declare them.
+    They are ordered by paper, by place, and by the modules that declare them.
     """
     if paper is not None:
         one_of("--paper", paper, PAPERS)
@@ -405,7 +405,7 @@ def claims(paper: str | None = None, only: Sequence[str] = ()) -> list[Claim]:
 
 
 def place(where: str) -> tuple[int, str, tuple[int, ...]]:
-    """A key that sorts places as a reader meets them: the text by its numbers, then figures, then appendices by letter.
+    """A sort key that puts places in reading order: the text by its numbers, then figures, then appendices by letter.
 
     >>> sorted(["Lemma D.10", "Figure 4", "Lemma D.9", "Theorem 3.5", "Theorem 1.4"], key=place)
     ['Theorem 1.4', 'Theorem 3.5', 'Figure 4', 'Lemma D.9', 'Lemma D.10']

@@ -112,7 +112,7 @@ def _count(kind: str, paper: str | None) -> int:
 
 
 def unseen(lists: Overlap) -> Interval:
-    """How many slips are in neither list: Chapman's estimate, with Chao's log-normal interval.
+    """An estimate of the number of slips in neither list: Chapman's estimate, with Chao's log-normal interval.
 
     Args:
         lists: the sizes of the two lists and of their overlap.

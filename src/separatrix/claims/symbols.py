@@ -89,10 +89,10 @@ FUNCTIONS = frozenset({"exp", "log", "ln", "max", "min", "Pr", "gcd", "lim", "su
 """Functions whose names are written upright."""
 
 ACCENTS = {"tilde": "\u0303", "hat": "\u0302", "bar": "\u0304"}
-"""The accents, as signs that combine with the letter before them."""
+"""The accents, as combining characters for the preceding letter."""
 
 DELIMITERS = {name: sign for name, (sign, kind) in SYMBOLS.items() if kind in (Kind.OPEN, Kind.CLOSE)}
-"""Brackets that may follow ``left`` and ``right``, beside round and square ones."""
+"""Brackets that may follow ``left`` and ``right``, in addition to round and square brackets."""
 
 _ALPHABETS = {"mathbb": "DOUBLE-STRUCK", "mathcal": "SCRIPT", "mathbf": "MATHEMATICAL BOLD"}
 ALPHABETS = frozenset(_ALPHABETS)

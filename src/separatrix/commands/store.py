@@ -169,8 +169,9 @@ def gc(
     cleared = clear(store, damaged=damaged)
     if cleared.aside is not None:
         typer.echo(
-            f"The file of the store was damaged, and is kept as {cleared.aside}. The new one has the "
-            f"{many(cleared.salvaged, 'cell')} of it that could be read. Arrays that no cell names are kept until the "
+            f"The file of the store was damaged, and is kept as {cleared.aside}. The new file has the "
+            f"{many(cleared.salvaged, 'cell')} that could be read from it. Arrays that no cell names are kept until "
+            f"the "
             "next `separatrix store gc`."
         )
     removed = f"{many(cleared.files, 'file')} of {many(cleared.bytes, 'byte')}"

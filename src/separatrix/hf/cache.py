@@ -1,7 +1,7 @@
-"""The caches of a model's layers of `separatrix.nn` as one `Cache` of `transformers`, which `generate` keeps.
+"""The caches of a model's layers of `separatrix.nn` as one `Cache` of `transformers`, which `generate` passes on.
 
 A `Cache` of `transformers` takes new keys and values and returns those of all tokens. A layer of `separatrix.nn` has
-several sets of both, or sums of them, and decodes with a cache of its own: this `Cache` has one of these for each
+several sets of both, or sums over them, and decodes with its own cache: this `Cache` contains one of these for each
 layer, and `generate` counts, reorders and crops them.
 """
 
@@ -22,15 +22,16 @@ from separatrix.nn.tensor_attention import TensorAttention
 class LayerCache(Cache):
     """The tokens that each `nn.TensorAttention` of a model has decoded so far, as `past_key_values` of `transformers`.
 
-    A model makes it in its ``forward`` and decodes with it (`separatrix.hf.TensorAttentionForCausalLM` is an example):
+    A model creates it in its ``forward`` and decodes with it (`separatrix.hf.TensorAttentionForCausalLM` is an
+    example):
 
         cache = LayerCache.of(past_key_values)
         padding = key_padding_mask(attention_mask, hidden.shape[1])
         for index, layer in enumerate(self.layers):
             hidden = hidden + cache.decode(layer, hidden, index, key_padding_mask=padding)
 
-    `generate` then counts its tokens, reorders it for a beam search and takes tokens back in assisted generation. The
-    last is possible for layers that store all tokens, but not for layers with a tolerance, which store sums.
+    `generate` then counts its tokens, reorders it for a beam search and removes tokens in assisted generation. Removing
+    tokens is possible for layers that store all tokens, but not for layers with a tolerance, which store sums.
 
     Example:
         >>> layer = TensorAttention(8, 2, generator=torch.Generator().manual_seed(0))
@@ -69,7 +70,7 @@ class LayerCache(Cache):
         Args:
             layer: The layer.
             x: The new tokens, (batch, L, embed_dim), or (L, batch, embed_dim) if the layer is not ``batch_first``.
-            layer_idx: The number of the layer in its model, from 0; layers are called in this order at first.
+            layer_idx: The index of the layer in its model, from 0; the first calls must be in this order.
             key_padding_mask: As in `nn.TensorAttention.decode`: (batch, L), True for padding.
         """
         if not isinstance(layer, TensorAttention):
@@ -102,7 +103,7 @@ class _DecodedTokens(CacheLayerMixin):
 
     @property
     def is_croppable(self) -> bool:  # type: ignore[override]
-        """Whether `crop` can take back any number of tokens."""
+        """Whether `crop` can remove any number of tokens."""
         return isinstance(self.tokens, TokenCache) and all(window is None for window in self.tokens.windows)
 
     def get_seq_length(self) -> int:
@@ -114,7 +115,7 @@ class _DecodedTokens(CacheLayerMixin):
     def get_max_length(self) -> int:
         return -1
 
-    get_max_cache_shape = get_max_length  # its name in transformers 5.4
+    get_max_cache_shape = get_max_length  # the name in transformers 5.4
 
     def crop(self, count: int) -> None:
         """Remove the last -count tokens; a positive count, in transformers 5.4, is the number of tokens to keep."""
@@ -151,12 +152,12 @@ def key_padding_mask(attention_mask: Tensor | None, length: int) -> Tensor | Non
     """The padding among the last `length` tokens, as `nn.TensorAttention` takes it; None if there is none.
 
     Args:
-        attention_mask: The mask that tokenizers and `generate` give, (batch, tokens so far): 1 or True for a token,
-            0 or False for padding.
+        attention_mask: The mask that tokenizers and `generate` return, (batch, tokens so far): 1 or True for a token, 0
+            or False for padding.
         length: The number of new tokens.
 
     Returns:
-        A bool tensor (batch, length), True for padding, or None, with which layers take less time.
+        A bool tensor (batch, length), True for padding; or None, with which layers are faster.
 
     Example:
         >>> key_padding_mask(torch.tensor([[0, 1, 1], [1, 1, 1]]), 3)

@@ -50,7 +50,7 @@ class Layer:
 
     @property
     def groups(self) -> int:
-        """How many query heads share one key head."""
+        """The number of query heads that share one key head."""
         return self.query.shape[1] // self.key.shape[1]
 
     @property
@@ -87,7 +87,7 @@ def read_layer(
         query: the queries, of shape (batch, heads, L_q, d).
         key: the keys, of shape (batch, key heads, L_k, d).
         value: the values, of shape (batch, key heads, L_k, d_v).
-        attention_mask: a bool mask, True where a key may be attended; None if `is_causal` says it all.
+        attention_mask: a bool mask, True where a key may be attended; None if `is_causal` describes the mask.
         dropout: must be 0.
         scaling: the factor of the scores; None stands for 1 / sqrt(d).
         is_causal: whether a call without a mask is causal; None reads `module.is_causal`.
@@ -160,7 +160,7 @@ def _certified_head(layer: Layer, h: int, tolerance: float, prefer: str) -> Tens
 
 
 def near_linear(call: Call, tolerance: float) -> tuple[Analysis, Certified | None]:
-    """Near-linear attention with a certified error within the tolerance, whatever it costs; None if there is none.
+    """Near-linear attention with a certified error within the tolerance, at any cost; None if there is none.
 
     The analysis is that of the call in the basis of the polynomial, or in the given basis if no polynomial was found.
     """
@@ -178,7 +178,7 @@ def near_linear(call: Call, tolerance: float) -> tuple[Analysis, Certified | Non
         return analysis, certify_call(call, tolerance, "polynomial")
     except ArgumentError:
         raise
-    except SeparatrixError:  # the error was larger than forecast, at every degree that could be tried
+    except SeparatrixError:  # the error was larger than the forecast, at every degree that could be tried
         return analysis, None
 
 

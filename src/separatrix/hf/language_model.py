@@ -1,7 +1,7 @@
 """A small causal language model of `transformers` whose layers are `nn.TensorAttention`: for `generate` and `Trainer`.
 
-It is an example to copy from, and complete: it is saved and loaded by ``save_pretrained`` and ``from_pretrained``, the
-``Auto`` classes know it, and it decodes with a `LayerCache`.
+It is an example to copy from, and complete: it can be saved and loaded by ``save_pretrained`` and ``from_pretrained``,
+is registered with the ``Auto`` classes, and decodes with a `LayerCache`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Which keys a query may attend: the mask that `transformers` makes, and the pattern that it was made from.
+"""Which keys a query may attend: the mask that `transformers` makes, and the pattern from which it was made.
 
 `transformers` passes an attention function one bool for each query and key. Near-linear attention must not read that
 many numbers for each head, and needs to know why a key is hidden, so the mask is decomposed into
 
     mask[i, j]  =  seen[j]  and  j <= i + offset  and  j > i + offset - window,
 
-padding, causality and a sliding window, each of which may be absent. The mask of the pattern that was found is compared
-with the given one: a mask of any other form (packed sequences, blocks that attend each other) is an error.
+that is, into padding, causality and a sliding window, each of which may be absent. The mask of the resulting pattern is
+compared with the given mask: a mask of any other form (packed sequences, blocks that attend each other) is an error.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def read_mask(mask: Tensor, queries: int, keys: int) -> Pattern:
         keys: L_k.
 
     Raises:
-        ArgumentError: if the mask is not made of padding, causality and one sliding window.
+        ArgumentError: if the mask does not consist of padding, causality and one sliding window.
 
     Example:
         >>> causal = torch.ones(3, 5, dtype=torch.bool).tril(diagonal=2)

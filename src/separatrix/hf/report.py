@@ -164,7 +164,8 @@ def _span(layer: Layer, h: int) -> float:
 
 
 def _faster_from(shape: Shape, plan: Plan, most: int = 1 << 30) -> int | None:
-    """The least power of two n at which the plan costs less than exact attention; None if none up to `most` does."""
+    """The smallest power of two n at which the plan costs less than exact attention; None if there is none up to
+    `most`."""
     assert plan.recipe is not None
     n = 1
     while n <= most:

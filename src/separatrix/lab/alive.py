@@ -1,4 +1,4 @@
-"""Whether a run is still alive, decided by a lock and a counter and not by the clock, which may jump.
+"""Whether a run is alive, decided by a lock and a counter instead of the clock, which may jump.
 
 A run holds the lock of its own file in ``runs/``, which the system releases when the process ends in any way. The run
 also increases a counter in that file. If a process is suspended, or a lock on a network folder is not released, the
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[0-9a-f]{32}")
 
 
 def lock_path(folder: Path, run: str) -> Path:
-    """The path of the file whose lock a run holds while it lives."""
+    """The path of the file whose lock a run holds while it is alive."""
     return folder / "runs" / f"{run}.lock"
 
 
@@ -35,7 +35,7 @@ def living(folder: Path) -> list[str]:
 
 
 def locks(folder: Path) -> Iterator[Path]:
-    """The lock files of all runs, those that live and those that were killed; none if ``runs`` is a symlink."""
+    """The lock files of all runs, alive or killed; none if ``runs`` is a symlink."""
     if (folder / "runs").is_symlink():
         return iter(())
     return iter(sorted(file for file in (folder / "runs").glob("*.lock") if _NAME.fullmatch(file.stem)))

@@ -28,7 +28,8 @@ class Mark:
 
 
 def checked_mark(mark: Any) -> Mark:
-    """The mark of an array in the text of a result; a ValueError if it is not one that `results.encode` makes."""
+    """The mark of an array in the text of a result; a ValueError if it does not have the form that `results.encode`
+    writes."""
     match mark:
         case {"sha256": str(digest), "dtype": str(dtype), "shape": list(shape), **rest} if not rest:
             if _DIGEST.fullmatch(digest) and all(is_whole(size, low=0) for size in shape):
@@ -101,7 +102,7 @@ def named_in(result: str) -> list[str]:
 def files(folder: Path) -> Iterator[Path]:
     """The arrays in the folder, and files that a killed run left incomplete.
 
-    Only names that `put` makes count, and symlinks are not followed: anything else in the folder is not ours.
+    Only names that `put` makes count, and symlinks are not followed; other files in the folder are ignored.
     """
     if folder.is_symlink() or not folder.is_dir():
         return

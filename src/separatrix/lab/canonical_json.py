@@ -28,7 +28,7 @@ _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=Fal
 
 
 def quoted(value: Any, spell: Callable[[Any], str] = repr) -> str:
-    """A value as an error quotes it, cut off after 80 characters; `spell` converts it to text.
+    """A value as an error quotes it, truncated to 80 characters; `spell` converts it to text.
 
     >>> quoted([1, 2]), len(quoted("x" * 10**6))
     ('[1, 2]', 80)
@@ -41,7 +41,7 @@ def quoted(value: Any, spell: Callable[[Any], str] = repr) -> str:
 
 
 def refuse(value: Any, name: str) -> Plain:
-    """Raise the error that a value is not plain; the error names the value by `name`."""
+    """Raise the error for a value that is not plain; the message calls the value `name`."""
     raise ArgumentError(
         name, expected="None, a bool, a number, a string, or a list or dict of these", got=quoted(value)
     )
@@ -88,10 +88,10 @@ def unmarked(table: dict[str, Plain]) -> Plain:
 
 
 def fitted(value: Plain, hint: Any, name: str) -> Plain:
-    """The value as the type that a hint says.
+    """The value converted to the type of a hint.
 
-    An integer fits `float` and becomes one, so that `1` and `1.0` are the same cell where a float is meant. A NaN fits
-    no type: it does not equal itself, so the store could not find the cell again.
+    An integer is accepted for `float` and converted, so that `1` and `1.0` are the same cell if the parameter is a
+    float. A NaN is accepted for no type: it does not equal itself, so the store could not find the cell again.
 
     Args:
         value: the value.

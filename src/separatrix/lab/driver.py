@@ -90,8 +90,8 @@ class _GridRun:
     """The state of one run.
 
     A cell goes from `source` to `fresh`, is taken in the store, and is submitted to a pool. Then its outcome is
-    written, or it goes to `suspects` if a worker died while it ran the cell, or to `again` if it was lost otherwise.
-    Cells that another run has taken wait in `held`.
+    written, or it goes to `suspects` if a worker died while it ran the cell, or to `again` if it was lost for another
+    reason. Cells that another run has taken wait in `held`.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class _GridRun:
         self.suspects: deque[_Task] = deque()
         self.held: list[_Task] = []
         self.pools: list[_Pool] = []
-        self.losses = 0  # executors lost since a cell last finished, for reasons that no cell caused
+        self.losses = 0  # executors lost since the last finished cell, for reasons that no cell caused
 
     def go(self) -> None:
         """Run until every cell is done, failed or skipped."""
@@ -162,7 +162,7 @@ class _GridRun:
         return True
 
     def sort(self, task: _Task, status: str | None, unless_running: deque[_Task] | list[_Task]) -> None:
-        """Put a cell that this run has not taken where it belongs by its status in the store."""
+        """Put a cell that this run has not taken into the queue for its status in the store."""
         if status == "done":
             self.tally.skipped += 1
         elif status == "failed" and not self.retry_failed:

@@ -16,7 +16,7 @@ class StoreError(SeparatrixError):
 
 
 class DamagedError(StoreError):
-    """A store, or an array of one, is not as it was written."""
+    """A store or one of its arrays does not match its checksums."""
 
 
 _FULL = (

@@ -24,7 +24,8 @@ INTERRUPTED = 130
 
 
 class OfCommand:
-    """A handler of SIGINT for a command: it raises `KeyboardInterrupt` in the command's body, and else ends at once."""
+    """A handler of SIGINT for a command: it raises `KeyboardInterrupt` in the command's body, and otherwise ends the
+    process at once."""
 
     def __init__(self) -> None:
         self.in_body = False
@@ -101,7 +102,7 @@ class Noted:
             raise KeyboardInterrupt
 
     def check(self) -> None:
-        """Raise `KeyboardInterrupt` if Ctrl-C has come."""
+        """Raise `KeyboardInterrupt` if Ctrl-C was pressed."""
         if self.came:
             raise KeyboardInterrupt
 

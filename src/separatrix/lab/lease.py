@@ -96,7 +96,8 @@ class Lease:
             for run in runs:
                 connection.execute("DELETE FROM cells WHERE run = ? AND status = 'running'", [run])
                 if run != self.id:
-                    # Before the commit: a suspended run that continues finds its file gone, and takes no more cells.
+                    # Before the commit: a suspended run that continues finds that its file is gone, and takes no more
+                    # cells.
                     forget(self.store.folder, run)
 
     def take(self, cells: Sequence[tuple[str, Cell]], *, failed_too: bool) -> dict[str, str]:
@@ -128,7 +129,7 @@ class Lease:
             arrays.put(self.store.arrays, name, data)
         with self.store.transaction() as connection:
             for name, data in files.items():
-                if not arrays.place(self.store.arrays, name).exists():  # removed by `gc` before any row named it
+                if not arrays.place(self.store.arrays, name).exists():  # removed by `gc` before any row referenced it
                     arrays.put(self.store.arrays, name, data)
             done = self.store.statuses([key for key, _, _ in outcomes])
             for key, cell, outcome in outcomes:

@@ -79,7 +79,7 @@ def spread(table: dict[str, Any], field: str) -> list[int] | list[float]:
         raise ArgumentError(f"{field}.to", expected=expected, got=quoted(as_float(table["to"])))
     whole = all(isinstance(value, int) for value in table.values())
     try:
-        return [a // b for a, b in values] if whole else [a / b for a, b in values]  # exact, or rounded once
+        return [a // b for a, b in values] if whole else [a / b for a, b in values]  # exact, or rounded only once
     except OverflowError:
         raise ArgumentError(field, expected="numbers that float64 can represent", got="larger ones") from None
 
@@ -95,7 +95,8 @@ def _steps(first: Fraction, last: Fraction, step: Fraction) -> list[tuple[int, i
 
 
 def _powers(first: Fraction, last: Fraction, factor: Fraction) -> list[tuple[int, int]]:
-    """The values from `first` to `last`, each `factor` times the one before, as fractions; none if `last` is not one.
+    """The values from `first` to `last`, each `factor` times the previous one, as fractions; none if `last` is not one
+    of them.
 
     In each of the values, the exponent of a prime lies between its exponents in the two ends. So if the product of
     numerator and denominator of a value exceeds the product of those of both ends, `last` is not reached.

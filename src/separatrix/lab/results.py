@@ -44,7 +44,7 @@ def encode(result: Mapping[str, Any]) -> tuple[str, dict[str, bytes]]:
 
     def other(value: Any, name: str) -> canonical_json.Plain:
         if isinstance(value, np.generic) and value.dtype.kind in "biuf" and value.dtype.name in _DTYPES:
-            number = value.item()  # this is exact, because every narrower float is a float64
+            number = value.item()  # exact, because every narrower float is a float64
             return number if np.isfinite(value) else {"$float": repr(number)}
         array = _of_tensor(value, name) if _is_tensor(value) else value
         if not isinstance(array, np.ndarray):

@@ -36,8 +36,8 @@ _ORIGINS = f"SELECT rowid, facts FROM origins {_RANGE}"
 def salvage(folder: Path) -> tuple[Path, int]:
     """Replace the damaged file of a store by a new one with its readable rows, and keep the damaged file aside.
 
-    Another process finds the old file or the new one. The write-ahead log of the old file is renamed first, because
-    SQLite would take it for the log of the new file.
+    Another process finds either the old file or the new one. The write-ahead log of the old file is renamed first,
+    because SQLite would take it for the log of the new file.
 
     Returns:
         The path under which the damaged file is kept, and the number of cells in the new file.
@@ -48,7 +48,7 @@ def salvage(folder: Path) -> tuple[Path, int]:
     path = folder / "store.sqlite"
     with plainly(path), draft_folder(folder / "salvaged") as draft, open(open_regular(path, os.O_RDWR), "r+b") as file:
         _lock_out_others(file, path)
-        # To open the file again and close it would release the lock, so a copy is read.
+        # Opening the file again and closing it would release the lock, so a copy is read.
         with (draft / "damaged.sqlite").open("wb") as copy:
             shutil.copyfileobj(file, copy)
         log = path.with_name(f"{path.name}-wal")
@@ -68,7 +68,7 @@ def salvage(folder: Path) -> tuple[Path, int]:
 
 
 def _free_name(folder: Path) -> Path:
-    """A path in the folder of a store, which no file has, to keep a damaged file of the store under."""
+    """A path in the folder of a store that no file has, under which a damaged file of the store is kept."""
     names = (folder / f"store.damaged-{number}.sqlite" for number in range(1, 10**9))
     return next(name for name in names if not os.path.lexists(name))
 
@@ -110,7 +110,8 @@ def _by_ranges(connection: sqlite3.Connection, path: Path, query: str) -> Iterat
 
 
 def _lock_out_others(file: BinaryIO, path: Path) -> None:
-    """Lock the file against other SQLite processes until it is closed; raise an error if another has it open."""
+    """Lock the file against other SQLite processes until it is closed; raise an error if another process has it
+    open."""
     try:
         hold_bytes(file, _FIRST_SHARED_BYTE, _SHARED_BYTES)
     except Held:

@@ -1,12 +1,11 @@
 """The SQLite file of a store: its tables, how it is opened, and which files raise an error.
 
-A file is a store if the definitions of its tables are exactly those of its schema below; if any other fixed property of
-it is wrong then, it is damaged. A file of another schema raises an error, and a database of another program is not
-changed.
+A file is a store if the definitions of its tables are exactly those of its schema below; if any other fixed property is
+wrong, the file is damaged. A file of another schema raises an error, and a database of another program is not changed.
 
 A file may come from an untrusted source. Its views, triggers and generated columns never run, because the tables are
 compared before they are read; SQLite checks every page, and a query that takes more steps than a file of its size can
-need is ended.
+need is interrupted.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from separatrix.files import open_regular
 from separatrix.lab.faults import StoreError, damaged
 
 SCHEMA = 2
-"""The version of the tables; a change that an older reader would misread increases it by one."""
+"""The version of the tables, increased by each change that an older reader would misread."""
 
 WAIT_SECONDS = 60.0
 _APPLICATION = 0x53455058  # "SEPX", the application id of the file in SQLite's header
@@ -123,8 +122,8 @@ def make(connection: sqlite3.Connection, path: Path) -> None:
 def check_writable(connection: sqlite3.Connection, path: Path) -> None:
     """Raise a `DamagedError` if SQLite refuses to write a store's file although this user may write it.
 
-    Two bytes of the file are the versions of its format. If damage makes one of them a version that SQLite does not
-    know, it refuses to write: sometimes when a transaction begins, and sometimes only when something is written.
+    Two bytes of the file are the versions of its format. If damage turns one of them into a version that SQLite does
+    not support, it refuses to write: sometimes when a transaction begins, and sometimes only when something is written.
     """
     try:
         connection.execute("BEGIN IMMEDIATE")
@@ -172,7 +171,7 @@ def check(connection: sqlite3.Connection, path: Path) -> bool:
         raise damaged(path, f"SQLite: {error}") from error
     if tables == _MADE:
         if (schema, application, encoding) != (SCHEMA, _APPLICATION, "UTF-8"):
-            raise damaged(path, "its first bytes are not those that were written")
+            raise damaged(path, "its first bytes were modified")
         return True
     if application == _APPLICATION and schema > 0 and schema != SCHEMA:
         age = "a newer" if schema > SCHEMA else "an older"
@@ -182,7 +181,7 @@ def check(connection: sqlite3.Connection, path: Path) -> bool:
         )
     ours = {name for _, name, *_ in _MADE} & {name for _, name, *_ in tables}
     if application == _APPLICATION or ours:
-        raise damaged(path, "its tables are not those that were made")
+        raise damaged(path, "its tables differ from those of the schema")
     if application or schema or tables:
         raise StoreError(f"{path} is a database of another program. Choose another folder with --store.")
     return False

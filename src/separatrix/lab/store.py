@@ -2,7 +2,7 @@
 
 With SQLite's write-ahead log and ``synchronous=FULL``, a commit is complete or absent after a kill or a power cut, and
 other processes can read during a run. Every row is checked against its checksum whenever it is read: the cell of a
-damaged row counts as not run. Nothing is ever deleted to make an error go away.
+damaged row counts as not run. Data are never deleted to make an error disappear.
 
 >>> from tempfile import TemporaryDirectory
 >>> with TemporaryDirectory() as folder, Store.create(folder) as store:

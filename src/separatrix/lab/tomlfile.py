@@ -27,7 +27,7 @@ def load(path: Path, parse_float: Callable[[str], Any] = float) -> dict[str, Any
     """The table in a file; `parse_float` converts the text of its floats.
 
     Raises:
-        SeparatrixError: if the file cannot be read, or is refused.
+        SeparatrixError: if the file cannot be read, or violates one of these limits.
     """
     try:
         data = read_at_most(path, LARGEST_FILE + 1)
@@ -54,7 +54,7 @@ def load(path: Path, parse_float: Callable[[str], Any] = float) -> dict[str, Any
 
 
 class Unreadable(SeparatrixError):
-    """The text is TOML, but is refused."""
+    """The text is valid TOML, but violates one of the limits."""
 
 
 def parse(text: str, parse_float: Callable[[str], Any] = float) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def parse(text: str, parse_float: Callable[[str], Any] = float) -> dict[str, Any
 
     Raises:
         tomllib.TOMLDecodeError: if the text is not TOML.
-        Unreadable: if the text is refused.
+        Unreadable: if the text violates one of the limits.
     """
     if long_key := _LONG_KEY.search(text):
         line = text.count("\n", 0, long_key.start()) + 1

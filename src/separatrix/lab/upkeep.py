@@ -18,7 +18,7 @@ from separatrix.lab.wording import printable
 
 @dataclass(frozen=True)
 class Damage:
-    """Something in a store that is not as it was written.
+    """A part of a store that does not match its checksum.
 
     Attributes:
         what: what is wrong.
@@ -80,12 +80,12 @@ def gc(folder: Path, *, damaged: bool = False) -> Cleared:
 
     Args:
         folder: the folder of the store.
-        damaged: whether to remove the cells too that `verify` finds damaged; the next run does them again. If the file
-            itself is damaged, it is kept under another name, and a new file is made from the readable rows. Then arrays
-            that no result names are kept too, because rows of the damaged file may name them.
+        damaged: whether to remove the cells that `verify` finds damaged as well; the next run recomputes them. If the
+            file itself is damaged, it is kept under another name, and a new file is made from the readable rows. Then
+            arrays that no result names are kept too, because rows of the damaged file may name them.
 
     Raises:
-        StoreError: if a run is going on. Then nothing is removed.
+        StoreError: if a run is in progress. Nothing is removed in this case.
         DamagedError: if rows are damaged and `damaged` is False, since it is not known which arrays they need.
     """
     file_in(folder)

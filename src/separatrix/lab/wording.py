@@ -8,7 +8,7 @@ from __future__ import annotations
 
 
 def many(count: int, word: str, words: str | None = None) -> str:
-    """Format a count of things; `words` is the plural if it is not the word and an s.
+    """Format a count of things; `words` is the plural, by default the word with an s.
 
     >>> many(1, "cell"), many(1200, "cell"), many(2, "erratum", "errata")
     ('1 cell', '1,200 cells', '2 errata')
@@ -32,7 +32,7 @@ def duration(seconds: float) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""Escape the characters that a terminal would obey or hide, such as control characters and lone surrogates.
+    r"""Escape the characters that a terminal would interpret or hide, such as control characters and lone surrogates.
 
     Args:
         text: a text that may come from an untrusted source.

@@ -1,4 +1,4 @@
-"""What a worker does: it runs one cell with one thread and returns text and bytes. It never uses the store."""
+"""Runs one cell with one thread in a worker process, and returns text and bytes. It never uses the store."""
 
 from __future__ import annotations
 

@@ -11,12 +11,13 @@ from torch import Tensor
 from torch.nn.functional import rms_norm
 
 EPSILON = 1e-16
-"""Added to the mean square. At the start the outputs of heads of order k over n tokens have a mean square of about
-n^(1 - k): the epsilon of `nn.RMSNorm`, 1.2e-7 in float32, would leave those of order 4 over 1,000 tokens small."""
+"""Added to the mean square. Initially the outputs of heads of order k over n tokens have a mean square of about n^(1 -
+k): the epsilon of `nn.RMSNorm`, 1.2e-7 in float32, would leave those of order 4 over 1,000 tokens small."""
 
 
 def normalise_heads(x: Tensor, gain: Tensor) -> Tensor:
-    """Each vector of x (..., heads, length, head_dim) over its root mean square, times the gain of its head.
+    """Each vector of x (..., heads, length, head_dim) divided by its root mean square and multiplied by the gain of its
+    head.
 
     A vector of zeros stays zero.
 

@@ -103,7 +103,7 @@ def check_norms(qk_norm: bool, learned_scale: bool, form: str, bound: float | No
     if bound is not None and learned_scale:
         raise ArgumentError("learned_scale", expected="False for a layer with a bound, which learns it", got=True)
     if form == "pairwise" and learned_scale:
-        expected = "False for form='pairwise': a factor of the queries leaves its products of two keys as they are"
+        expected = "False for form='pairwise': a factor of the queries does not change its products of two keys"
         raise ArgumentError("learned_scale", expected=expected, got=True)
 
 

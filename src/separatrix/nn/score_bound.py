@@ -51,7 +51,7 @@ class ScoreBound:
         rank: The rank of the bias of key sets; 0 for none.
     """
 
-    form, rank = "product", 0  # of layers that earlier versions have pickled
+    form, rank = "product", 0  # missing in layers that earlier versions pickled
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class ScoreBound:
     ) -> tuple[Tensor, list[Tensor]]:
         """The mapped vectors, whose l_k norms exceed 1 by no more than those of `normalised` at dimension D.
 
-        The factors d^(1/k) and D^(-1/k) bring further roundings, at most 16 u: by so much the vectors are shrunk.
+        The factors d^(1/k) and D^(-1/k) add roundings of at most 16 u, so the vectors are shrunk by this amount.
         """
         wide = torch.promote_types(dtype, torch.float32)
 

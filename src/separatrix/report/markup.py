@@ -22,7 +22,7 @@ class Html(str):
 
 
 def tag(name: str, /, *children: str | None, **attributes: str | int | bool | None) -> Html:
-    """An element. A child that is no `Html` is escaped; an attribute that is None or False is left out.
+    """An element. A child that is not `Html` is escaped; an attribute that is None or False is omitted.
 
     Underscores in the name of an attribute become dashes; one at the end, as in ``class_``, is removed.
     """

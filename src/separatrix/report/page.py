@@ -42,7 +42,7 @@ def write_report(judgements: Sequence[Judgement], store: Store, part: str | None
         judgements: The claims of the page, with their verdicts.
         store: The store whose cells are drawn; the page is written into its folder, whole or not at all.
         part: None if the judgements are of all claims, which gives ``report.html``. Otherwise the page is called
-            ``report-PART.html``, so that it does not replace the page of all claims; a paper's name is such a part.
+            ``report-PART.html``, so that it does not replace the page of all claims; `part` may be the name of a paper.
     """
     from separatrix.report.figures import FIGURES
     from separatrix.report.theme import THEME

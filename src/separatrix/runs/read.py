@@ -67,7 +67,7 @@ def _is_piece(record: StoredRecord) -> bool:
 
 
 def is_result(record: StoredRecord) -> bool:
-    """Whether a record has a result as `cells.came_out` makes it."""
+    """Whether a record has a result in the form that `cells.came_out` returns."""
     match canonical_json.read(record.result or "{}"):
         case {"records": list(lines), "state": dict() | None, "step": int() | None}:
             return all(isinstance(line, dict) and _is_line(line) for line in lines)

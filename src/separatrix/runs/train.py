@@ -97,7 +97,7 @@ def trained(
             if cell.arguments["until"] <= start.step and start.state is not None:
                 continue
             held = lease.take([(cell.key, cell)], failed_too=True).get(cell.key)
-            if held not in (None, "done"):  # a finished piece follows a damaged piece
+            if held not in (None, "done"):  # a finished piece that follows a damaged piece
                 folder = lease.store.folder
                 raise SeparatrixError(f"Another command is training this run in {folder}: wait for it, or stop it.")
             started = time.perf_counter()

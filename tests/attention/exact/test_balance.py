@@ -141,7 +141,7 @@ def test_scores_that_overflow_every_dtype_are_refused(order, dtype, return_lse):
     keys = [key, *[torch.ones_like(key)] * (order - 2)]
     expected = (
         r"^query \(up to 2\^100\), keys\[0\] \(up to 2\^100\): the scores are made of products that reach 2\^199, and "
-        r"exact attention in torch.float32 takes no more than 2\^\d\d\. Divide one of them, or pass float64\.$"
+        r"exact attention in torch.float32 accepts at most 2\^\d\d\. Divide one of them, or pass float64\.$"
     )
     with pytest.raises(sx.SeparatrixError, match=expected):
         sx.tensor_attention(query, keys, [value] * (order - 1), scale=1.0, return_lse=return_lse)
@@ -158,7 +158,7 @@ def test_a_scale_that_is_too_large_is_named_first():
 def test_outputs_that_overflow_every_dtype_are_refused(dtype, size, order):
     x = torch.ones(2, 5, 3, dtype=dtype)
     with pytest.raises(
-        sx.SeparatrixError, match=r"^values: their products reach 2\^[\d.]+, and an output is beyond .* ends"
+        sx.SeparatrixError, match=r"^values: their products reach 2\^[\d.]+, and an output exceeds .* number of"
     ):
         sx.tensor_attention(x, [x] * (order - 1), [size * x] * (order - 1))
     signs = torch.tensor([1.0, -1.0, 1.0, -1.0, 0.0], dtype=dtype).view(5, 1) * x
@@ -329,7 +329,7 @@ def test_pairs_in_graphs_are_refused_where_the_kernel_fails(transform):
         call(query, key, torch.full_like(value, 3e38))
     value[0, 0, 5, 2] = math.nan
     assert transform == "grad" or torch.isnan(call(query, key, value)).any()
-    with pytest.raises(sx.SeparatrixError, match=r"^keys or values: NaN or infinity, .* hidden from by is_causal"):
+    with pytest.raises(sx.SeparatrixError, match=r"^keys or values: NaN or infinity, .* which is_causal hides"):
         causal(query, key, value)
 
 

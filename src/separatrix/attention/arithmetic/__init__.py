@@ -1,4 +1,5 @@
-"""Floating-point arithmetic: what certificates assume of it, whether this machine satisfies that, and rounding errors.
+"""Floating-point arithmetic: the assumptions of the certificates, whether this machine satisfies them, and rounding
+errors.
 
 - `assumptions`: each assumption as a number and a sentence.
 - `measured`: measures whether this machine satisfies the assumptions; `separatrix doctor` shows it.

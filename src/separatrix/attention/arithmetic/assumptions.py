@@ -1,4 +1,4 @@
-"""What the certificates assume of floating-point arithmetic: each assumption as a number and a sentence.
+"""The assumptions of the certificates about floating-point arithmetic: each is a number and a sentence.
 
 Errors are relative and in units u, half the distance from 1 to the next number of a type: a correctly rounded result
 has an error of at most 1 u. `measured` measures them on a machine; docs/derivations/assumptions.md says where each
@@ -39,7 +39,7 @@ ASSUMPTIONS = (
     Assumption(
         "not finite",
         0,
-        "No overflow and no invalid operation returns a finite number, or passes a test for finiteness.",
+        "Overflow and invalid operations return infinity or NaN, which the tests for finiteness detect.",
     ),
     Assumption("operations", ROUNDED, "A sum, a product or a quotient has an error of at most 1 u."),
     Assumption(

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 _MOST = 1100
-"""The largest exponent of a power of two: enough to scale every float64 number near 1."""
+"""The largest exponent of a power of two, large enough to scale every float64 number to about 1."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Measures whether the arithmetic of this machine satisfies the assumptions of the certificates (see `assumptions`).
 
 PyTorch's results are compared with 60 decimal digits from Python's `decimal`: on random and special arguments, in
-float32 and float64, in long rows, which vector instructions compute, and one by one. That is a sample and not a proof;
-a proof would have to analyse the mathematics library. The exponential of the C++ kernels is measured too; its error is
+float32 and float64, in long rows, which vector instructions compute, and one by one. This is a sample, not a proof; a
+proof would have to analyse the mathematics library. The exponential of the C++ kernels is measured too; its error is
 proved in tests/native/test_exponential.py.
 """
 
@@ -39,7 +39,7 @@ class Measurement:
 
     @property
     def holds(self) -> bool:
-        """Whether the error is within the limit of the assumption; NaN is not."""
+        """Whether the error is within the limit of the assumption; False if the error is NaN."""
         return self.error <= self.assumption.limit
 
 
@@ -232,7 +232,7 @@ def _generator(seed: int) -> torch.Generator:
 def _between(low: float, high: float, dtype: torch.dtype, device: str, seed: int) -> Tensor:
     """Random numbers between two ends, with the ends themselves, multiples of log(2) / 2 and numbers near 0."""
     drawn = low + (high - low) * torch.rand(_SAMPLE, dtype=torch.float64, generator=_generator(seed))
-    halves = [math.log(2.0) * j / 2 for j in range(-8, 9)]  # where an exponential's argument is reduced
+    halves = [math.log(2.0) * j / 2 for j in range(-8, 9)]  # multiples of log(2) / 2, where exp reduces its argument
     small = [sign * 2.0**-j for j in (0, 1, 8, 23, 24, 52) for sign in (-1, 1)]
     inside = torch.tensor([x for x in (low, high, *halves, *small) if low <= x <= high], dtype=torch.float64)
     return torch.cat([drawn, inside]).clamp(low, high).to(device, dtype)

@@ -73,7 +73,7 @@ def require_ieee_arithmetic() -> None:
     another rounding mode returns 7 for one of them, and a thread that flushes to zero returns 0.
     """
     if torch._C._len_torch_dispatch_stack():
-        # A mode, for example of fake tensors, applies to the user's call and not to this check.
+        # Dispatch modes, for example of fake tensors, apply to the user's call and not to this check.
         with _disable_current_modes():
             return require_ieee_arithmetic()
     rows, weight, expected = _rows(torch.get_num_threads())

@@ -11,9 +11,10 @@ where the sums over tokens are balls (see `moments`). For an odd degree g and m 
 
 and E = exp(R) sum_t s_t^m / m! is a sum of the same kind, of even powers, so that no terms cancel. By Hoelder's
 inequality one can take R = prod_m max_j (sum_l |rho_l| |x_m,j,l|^(k-1))^(1/(k-1)). Let D~ and N~ be the sums of the
-polynomial over the tuples and over their values, c any number, and h >= |v_t - c| for all tuples. Then
+polynomial over the tuples, without and with the values as factors, c any number, and h >= |v_t - c| for all tuples.
+Then
 
-    sum_t exp(s_t) lies within E of D~,    out = c + (N~ - c D~ + something within E h) / (D~ + something within E).
+    Then sum_t exp(s_t) is within E of D~, and out = c + (N~ - c D~ + x) / (D~ + y) for some |x| <= E h and |y| <= E.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def attend_expansion(head: Head, queries: Sequence[QueryRanges], degree: int) ->
 
 @dataclass(frozen=True)
 class _Set:
-    """A key set and its values divided by powers of two, with these exponents, and their sums up to each boundary.
+    """A key set and its values divided by powers of two, the exponents of these powers, and the sums up to each
+    boundary.
 
     `first` is the token at which the sums begin.
     """

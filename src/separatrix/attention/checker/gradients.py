@@ -8,10 +8,10 @@ With weights p_t = exp(s_t) / sum_t exp(s_t), outputs o = sum_t p_t v_t and an i
     dL/dk_m,j = sum over queries and tuples t with t_m = j of  dL/ds_t scale q * (product of the other sets' keys)
 
 where * is entrywise. The certificate of gradients states: let n_i = max(||g_i||_1, 2^-32 max ||g_i'||_1), the
-maximum over the queries i' of the same head. The error of every entry of query i's gradient is at most `query`[i] n_i,
-that of every entry of the gradient of keys[m] at most `keys`[m] times the sum of n_i over the queries of the heads
-that have these keys, and the same for values. The smallest positive number of the gradients' dtype is added to each
-bound, once for each head.
+maximum over the queries i' of the same head. The error of every entry of the gradient of query i is at most `query`[i]
+n_i. The error of every entry of the gradient of keys[m] is at most `keys`[m] times the sum of n_i over the queries of
+the heads that have these keys, and likewise for values. The smallest positive number of the gradients' dtype is added
+to each bound, once for each head.
 """
 
 from __future__ import annotations

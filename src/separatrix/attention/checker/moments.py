@@ -129,7 +129,7 @@ class MomentSums:
     chunks: int
 
     def balls(self, before: MomentSums, split: Split, tokens: int) -> tuple[list[list[arb]], list[list[arb]]]:
-        """The sums over the `tokens` tokens after those of `before`, row by row."""
+        """The sums over the `tokens` tokens that follow those of `before`, row by row."""
         unit, u = balls.power_of_two(-self.bits), balls.power_of_two(-53)
         roundings = TOKENS + split.degree + 4
         relative = roundings * u / (1 - roundings * u) + balls.power_of_two(-1000)

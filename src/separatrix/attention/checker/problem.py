@@ -1,4 +1,5 @@
-r"""The tokens of each set that the chosen queries of a call attend to, by position and by mask, as exact numbers.
+r"""The tokens of each set that the chosen queries of a call attend to, according to positions and masks, as exact
+numbers.
 
 Query i of a call attends every tuple (j_1, ..., j_{k-1}) whose entries are allowed one by one, so that all its tuples
 are a product of k - 1 sets of tokens. Set m allows j if its mask does, if j <= i + offset (causal, or with a window),
@@ -50,7 +51,7 @@ class Head:
         return keys, values
 
     def counts(self, spans: Sequence[Span]) -> list[int]:
-        """The number of tokens of each set that such a query attends to."""
+        """The number of tokens of each set that a query with these spans attends to."""
         return [int(seen[start:stop].sum()) for seen, (start, stop) in zip(self.seen, spans, strict=True)]
 
 

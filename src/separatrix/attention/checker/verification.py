@@ -1,4 +1,4 @@
-r"""Checks a certificate: chosen queries of a call are recomputed in ball arithmetic and compared with its results.
+r"""Checks a certificate: recomputes chosen queries of a call in ball arithmetic and compares them with its results.
 
 A packed call is checked sequence by sequence, and the verdicts are combined.
 """

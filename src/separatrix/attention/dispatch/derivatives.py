@@ -1,8 +1,8 @@
 """Registers derivatives of our operators with PyTorch's dispatcher, in reverse and in forward mode.
 
-Every kind of differentiation goes through the dispatcher: autograd, every level of `torch.func`, and the compiler,
-which traces a derivative as it traces any other operator. `torch.library.register_autograd` does the same for autograd
-and the compiler, but not for `torch.func`, and has no forward mode.
+The dispatcher handles every kind of differentiation: autograd, every level of `torch.func`, and the compiler, which
+traces a derivative as it traces any other operator. `torch.library.register_autograd` does the same for autograd and
+the compiler, but not for `torch.func`, and has no forward mode.
 
 A *level* is one transform of `torch.func`, or autograd below all of them. The dispatcher calls an operator once for
 each level, from the innermost out, and a derivative that is taken at one level is an operator call at the next.
@@ -140,7 +140,7 @@ def _recorded(
 
         @staticmethod
         def backward(ctx: Any, *grads: Tensor) -> tuple[Any, ...]:
-            saved = ctx.saved_tensors  # read once: gradient checkpointing unpacks each tensor only once
+            saved = ctx.saved_tensors  # read once, because gradient checkpointing unpacks each tensor only once
             arguments = _filled(ctx.emptied, saved[: ctx.count])
             gradients = backward(arguments, list(saved[ctx.count :]), list(grads[:results]))
             return None, None, *gradients, *[None] * (ctx.count - len(gradients))
@@ -159,7 +159,8 @@ def _recorded(
                 tangents_of_results = tangents(*arguments)
             return *tangents_of_results, *[None] * (len(results) - len(tangents_of_results))
 
-    # `torch.autograd.Function.apply` would go through the levels of torch.func, which the dispatcher has done already.
+    # `torch.autograd.Function.apply` would go through the levels of torch.func again, which the dispatcher has already
+    # done.
     apply: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, RecordedOperator).apply
     as_returned = list if len(operator._schema.returns) == 1 else tuple
 

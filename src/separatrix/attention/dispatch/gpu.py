@@ -75,7 +75,8 @@ def blocks_of(device: torch.device) -> str:
 
 @cache
 def unchecked(device: torch.device) -> str | None:
-    """Why the error bounds are not proved on a device: its architecture is not in `ARCHITECTURES`. None if they are.
+    """Why the error bounds are not proved on a device: its architecture is not in `ARCHITECTURES`. None if they are
+    proved.
 
     Fake tensors of a GPU that this machine does not have are accepted: nothing is computed with them.
     """

@@ -33,7 +33,7 @@ def only_first_derivatives(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Decorates the `backward` of a `torch.autograd.Function` that cannot be differentiated again.
 
     `torch.autograd.function.once_differentiable` has another message, and treats a gradient as a constant if the
-    incoming gradient is one: a second derivative of a sum would then silently lack this function's part.
+    incoming gradient is a constant: a second derivative of a sum would then silently lack this function's part.
     """
 
     @wraps(backward)

@@ -1,4 +1,4 @@
-"""Exact attention: all tuples are visited, and an output that would not be right is refused.
+"""Exact attention: computed over all tuples, with an error for outputs that would be wrong.
 
 - `operators`: exact attention as PyTorch operators, with their derivatives of any order and their form in standard
   operators for exporters; callers begin here.

@@ -21,35 +21,37 @@ from separatrix.errors import SeparatrixError
 
 
 class ExactBackend(Protocol):
-    """A module with these names, or an object."""
+    """A module or an object with these attributes."""
 
     NAME: str
     TAKES_AS_GIVEN: bool
-    """Whether it takes half types, heads that share keys, and anything under a mask; else a call has to be widened."""
+    """Whether the backend supports half types, heads that share keys, and masked entries of any value; otherwise
+    `guarded` widens the call first."""
 
     def takes(self, call: Call, dtype: torch.dtype | None = None) -> bool:
         """Whether the backend supports a call in a dtype; by default the dtype of the call."""
 
     def size_of(self, call: Call) -> Size:
-        """Whether the factors of a call are of a size that needs no balancing."""
+        """Whether the factors of a call need no balancing."""
 
     def forward(self, call: Call) -> tuple[Tensor, Tensor]:
         """The output (H, L_q, d_v) in the type of the call, and the log-sum-exp (H, L_q) in that of the arithmetic."""
 
     def backward(self, call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
-        """The gradients of query, keys and values, from those of the output and of the log-sum-exp."""
+        """The gradients of query, keys and values, given the gradients of the output and of the log-sum-exp."""
 
     def tangents(self, call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Tensor, Tensor]:
-        """The changes of output and log-sum-exp, from those of query, keys and values."""
+        """The tangents of output and log-sum-exp, given the tangents of query, keys and values."""
 
     def summation(self, call: Call, dtype: torch.dtype) -> Summation:
-        """The summation of the forward pass over the weights of a query, in a dtype."""
+        """The summation of the weights of a query in the forward pass, in a dtype."""
 
     def gradient_summation(self, call: Call, dtype: torch.dtype) -> Summation:
         """The summation of the backward pass in a dtype."""
 
     def unproved(self, call: Call, dtype: torch.dtype) -> str | None:
-        """Which assumption of the bounds is not proved for tensors of a type on the call's device; None if all are."""
+        """The assumption of the error bounds that is not proved for tensors of a dtype on the call's device; None if
+        all are proved."""
 
 
 BACKENDS: tuple[ExactBackend, ...] = (native_backend, triton, torch_backend)
@@ -65,10 +67,10 @@ def exact_backend(call: Call, dtype: torch.dtype | None = None) -> ExactBackend:
 
 
 def require_proved(call: Call, dtype: torch.dtype) -> None:
-    """Raise a `SeparatrixError` if no bound on the error is proved for a call that is computed in a dtype.
+    """Raise a `SeparatrixError` if no error bound is proved for a call that is computed in a dtype.
 
     Args:
-        call: The call; its tensors may be of another type.
+        call: The call, whose tensors may have another dtype.
         dtype: The dtype of the tensors that are passed to the backend.
     """
     missing = exact_backend(call, dtype).unproved(call, dtype)

@@ -3,24 +3,25 @@ r"""Powers of two that keep the factors of exact attention inside the range of i
     s = scale * sum_l q_l k_1,l ... k_{k-1},l,        v = v_1 * ... * v_{k-1}
 
 An intermediate product may overflow or underflow although the score or value is well within the range: 10^30 times
-10^30 overflows in float32, whatever the scale. Where that could count, each coordinate of each factor is divided by the
-power of two next to its largest magnitude, which is exact. The powers of query and keys are multiplied into the scale,
-those of the values into the output. Nothing that is left can overflow, and an underflow loses at most the smallest
-normal number times the new scale.
+10^30 overflows in float32, whatever the scale. If this could matter, each coordinate of each factor is divided by the
+power of two next to its largest magnitude, which is exact. The powers of the query and the keys are multiplied into the
+scale, and the powers of the values into the output. After that no intermediate product overflows, and an underflow
+changes a score by at most the smallest normal number times the new scale.
 
-*Where it could count*: a score is the sum of d products of k + 1 factors. Each of at most 2 k d multiplications that
-underflow loses at most the smallest normal number, times the factors still to come, of which those above 1 matter. That
-must be below 2^-10 eps, so that it is small against the rounding of exp(s) itself. A scale that is beyond its type's
-range, and so becomes 0 or infinite, is one of these factors. Values are left as they are while no product of
-magnitudes above 1 reaches 2^46 in float32 (2^480 in float64), and while the largest product over a column, against
-which their errors are measured, is at least the reciprocal of that.
+*When it could matter*: a score is the sum of d products of k + 1 factors. Each of at most 2 k d multiplications that
+underflow has an error of at most the smallest normal number, times those of the remaining factors that exceed 1. This
+error must be below 2^-10 eps, so that it is small compared with the rounding error of exp(s). A scale beyond the range
+of its dtype, which becomes 0 or infinite, counts as one of these factors. Values are not balanced if no product of
+magnitudes above 1 reaches 2^46 in float32 (2^480 in float64), and if the largest product over a column, relative to
+which the errors of the values are measured, is at least the reciprocal of this limit.
 
-Gradients ask for more. That of a key is a sum of products of all factors but this key, and of the incoming gradient; it
-is measured against the largest of such products, however small these are, and against the incoming gradient of its
-head, whatever those of other heads are. So in a backward pass factors are left as they are only while all these
-products are within 2^16 of 1 (2^200 in float64). Where they are balanced, no column's scale is made smaller than
-2^-60 (2^-400): a score changes by no more than d times that. And no column of the incoming gradient is made smaller
-than 2^-60 of the largest. What was kept larger is made up for in the gradients, with all other powers, in one step.
+Gradients need a stricter condition. The gradient of a key is a sum of products of all factors except this key, and of
+the incoming gradient. Its error is measured relative to the largest of these products, however small they are, and to
+the incoming gradient of its head, however large those of other heads are. So a backward pass uses the factors without
+balancing only if all these products are within a factor of 2^16 of 1 (2^200 in float64). If factors are balanced, no
+column is scaled below 2^-60 (2^-400), which changes a score by at most d times this number. No column of the incoming
+gradient is scaled below 2^-60 of the largest. The gradients are corrected for these limits and for all other powers in
+one step.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ def log2_abs(x: float) -> float:
 
 @dataclass(frozen=True)
 class Magnitudes:
-    """The largest magnitude in each coordinate of each factor, in float64; NaN or inf where the input has any.
+    """The largest magnitude in each coordinate of each factor, in float64; NaN or inf if the input contains any.
 
-    `scores` is (k, H, d) for the query and the keys, `values` (k - 1, H, d_v), and `dtype` the type of the call.
+    `scores` is (k, H, d) for the query and the keys, `values` is (k - 1, H, d_v), and `dtype` is the dtype of the call.
     """
 
     scores: Tensor
@@ -62,9 +63,9 @@ class Magnitudes:
 
     @classmethod
     def of(cls, call: Call) -> Magnitudes:
-        """The magnitudes of a call, none of whose sets is empty, of keys and values that some query may attend.
+        """The magnitudes of the keys and values that some query may attend, for a call without empty sets.
 
-        Heads of queries that share keys count as one.
+        Query heads that share keys count as one head.
         """
         heads = call.keys[0].shape[0]
         query = call.query.reshape(heads, -1, call.query.shape[2])
@@ -81,14 +82,15 @@ class Magnitudes:
 
     @property
     def multiplications(self) -> float:
-        """The logarithm to base 2 of 2 k d."""
+        """The base-2 logarithm of 2 k d."""
         return math.log2(2 * self.scores.shape[0] * self.scores.shape[2])
 
     def finite(self) -> bool:
         return truth(torch.isfinite(self.scores).all() & torch.isfinite(self.values).all())
 
     def moderate(self) -> bool:
-        """Whether all is finite, and no product of some of the factors leaves the range where that could count."""
+        """Whether all magnitudes are finite, and no product of some of the factors leaves the range in a way that could
+        matter."""
         return truth(self._moderate())
 
     def _moderate(self) -> Tensor:
@@ -100,7 +102,7 @@ class Magnitudes:
         return small & near_one & ((products >= -limit / 2) | (products == -math.inf)).all()
 
     def _near_one(self) -> Tensor:
-        """Whether the largest products of all factors but one are near 1, for each of them, if all is moderate."""
+        """Whether the factors are moderate, and, for each factor, the largest product of all the others is near 1."""
         limit = NEAR[self.dtype]
         factors = (self.scores.log2(), self.values.log2())
         others = torch.stack([_without(x, m).sum(0).amax(-1) for x in factors for m in range(len(x))])
@@ -113,7 +115,7 @@ class Magnitudes:
         return self.size_and(())[0]
 
     def size_and(self, others: Sequence[Tensor]) -> tuple[Size, list[float]]:
-        """The size of the factors and some other numbers, tensors without dimensions, read in one look."""
+        """The magnitudes of the factors and some zero-dimensional tensors, read from the device in one transfer."""
         moderate = self._moderate()
         scalars = (moderate, moderate & self._near_one(), self.values.log2().sum(0).max(), *others)
         small, near_one, log_output, *rest = numbers(torch.stack([x.to(torch.float64) for x in scalars]))
@@ -126,7 +128,7 @@ class Size(NamedTuple):
     Attributes:
         moderate: In a forward pass.
         near_one: In a backward pass.
-        log_output: The logarithm to base 2 of the largest magnitude that an output may have, rounding aside.
+        log_output: The base-2 logarithm of the largest magnitude that an output may have, apart from rounding.
     """
 
     moderate: bool
@@ -135,7 +137,7 @@ class Size(NamedTuple):
 
 
 def size_of(call: Call) -> Size:
-    """Whether the factors of a call are of a size that needs no balancing, by plain PyTorch."""
+    """Whether the factors of a call need no balancing, computed by plain PyTorch."""
     return Magnitudes.of(call).size()
 
 
@@ -145,11 +147,11 @@ def _without(x: Tensor, m: int) -> Tensor:
 
 @dataclass(frozen=True)
 class Balance:
-    """A call with factors near 1, and how to get from its results to those of the call it stands for.
+    """A call with factors near 1, and the powers of two that convert its results to those of the original call.
 
-    The factors were divided by two to the `exponents`, (H, 1, d) for the query and each key set and (H, 1, d_v) for
-    each value set; the query was also multiplied by `fraction` and by two to `scale`, (H, 1, d), and the scale of the
-    balanced call is 1. `scale` is `kept` more than it should be, where it would be very small.
+    The factors were divided by two to the power of `exponents`, (H, 1, d) for the query and each key set and (H, 1,
+    d_v) for each value set. The query was also multiplied by `fraction` and by two to the power of `scale`, (H, 1, d),
+    and the scale of the balanced call is 1. Where `scale` would be very small, it is increased by `kept`.
     """
 
     call: Call
@@ -160,7 +162,7 @@ class Balance:
 
     @classmethod
     def of(cls, call: Call, magnitudes: Magnitudes, *, backward: bool = False) -> Balance:
-        """Balance a call with finite factors; an error that names them if scores or outputs are out of range."""
+        """Balance a call with finite factors; raise an error that names them if scores or outputs are out of range."""
         scores, values = (torch.frexp(x).exponent for x in (magnitudes.scores, magnitudes.values))
         fraction, exponent = math.frexp(call.scale)
         total = scores.sum(0) + exponent
@@ -198,21 +200,22 @@ class Balance:
         return torch.stack(self.exponents[len(self.call.keys) + 1 :]).sum(0)
 
     def output(self, out: Tensor) -> Tensor:
-        """The output (H, L_q, d_v) from that of the balanced call; infinite where it leaves the type's range."""
+        """The output (H, L_q, d_v) of the call from that of the balanced call; infinite if it exceeds the range of the
+        dtype."""
         return times_power(out, self._of_output)
 
     def balanced_output(self, out: Tensor) -> Tensor:
         return times_power(out, -self._of_output)
 
     def balanced_tangents(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """The tangents of the balanced call's query, keys and values from those of the call's."""
+        """The tangents of query, keys and values of the balanced call, from the tangents of the call."""
         query, *sets = tensors
         by_query, *by_sets = self.exponents
         query = times_power(query * self.fraction.to(query.dtype), self.scale - by_query)
         return [query, *(times_power(x, -by) for x, by in zip(sets, by_sets, strict=True))]
 
     def incoming(self, grad_out: Tensor, grad_lse: Tensor) -> Incoming:
-        """The incoming gradients of the balanced call, near 1 in each head, from those of the call."""
+        """The incoming gradients of the balanced call, near 1 in each head, from the incoming gradients of the call."""
         columns = self._of_output
         kept = (columns.amax(-1, keepdim=True) - _LEAST[grad_out.dtype] - columns).clamp(min=0)
         columns = columns + kept
@@ -224,7 +227,7 @@ class Balance:
         return Incoming(times_power(grad_out, columns - power), times_power(grad_lse, -power.squeeze(-1)), power, kept)
 
     def gradients(self, grads: Sequence[Tensor], incoming: Incoming) -> list[Tensor]:
-        """The gradients of query, keys and values from those that the balanced call has for incoming ones."""
+        """The gradients of query, keys and values, from the gradients of the balanced call."""
         count = len(self.call.keys)
         by_query, *by_sets = self.exponents
         query = times_power(
@@ -242,7 +245,8 @@ class Balance:
 
 
 class Incoming(NamedTuple):
-    """Incoming gradients of a balanced call: divided by two to `power`, and columns too large by two to `kept`."""
+    """Incoming gradients of a balanced call: they were divided by two to `power`, and their columns are too large by a
+    factor of two to `kept`."""
 
     output: Tensor
     lse: Tensor
@@ -251,22 +255,23 @@ class Incoming(NamedTuple):
 
 
 NEAR = {torch.float32: 16.0, torch.float64: 200.0}
-"""The logarithms to base 2 of products that need no scaling in a backward pass."""
+"""The largest magnitude of the base-2 logarithms of products that need no scaling in a backward pass."""
 _LEAST = {torch.float32: 60, torch.float64: 400}
-"""The logarithms to base 2 below which columns are not made smaller in a backward pass."""
+"""The base-2 logarithms of the smallest column scales in a backward pass."""
 
 
 _MOST = 2000
-"""A power of two with an exponent up to here is made of two numbers that float64 can hold."""
+"""Powers of two with exponents up to this one are products of two float64 numbers."""
 
 
 def _power(exponents: Tensor) -> Tensor:
-    """Two to the exponents, of -1022 to 1023, in float64: put together from its bits, and so exact."""
+    """Two to the power of exponents from -1022 to 1023, in float64, assembled from bits and therefore exact."""
     return ((exponents.to(torch.int64) + 1023) << 52).view(torch.float64)
 
 
 def times_power(x: Tensor, exponents: Tensor) -> Tensor:
-    """x times two to the exponents, exact unless it leaves the range of x's type; exponents end at 2000 either way.
+    """x times two to the power of exponents, exact unless the product leaves the range of x's dtype; exponents are
+    clamped to 2000 in magnitude.
 
     Multiply in float64 and in two steps: the power may be out of range although the product is not.
     """
@@ -283,7 +288,7 @@ def _scores_out_of_range(magnitudes: Magnitudes) -> SeparatrixError:
     limit = room(magnitudes.dtype) - magnitudes.multiplications
     return SeparatrixError(
         f"{_listed(sizes)}: the scores are made of products that reach 2^{products:.0f}, and exact attention in "
-        f"{magnitudes.dtype} takes no more than 2^{limit:.0f}. Divide one of them{_or_widen(magnitudes.dtype)}."
+        f"{magnitudes.dtype} accepts at most 2^{limit:.0f}. Divide one of them{_or_widen(magnitudes.dtype)}."
     )
 
 

@@ -1,7 +1,8 @@
-r"""How far exact attention can be from the truth: a bound that is known before it is computed.
+r"""A bound on the error of exact attention that is known before attention is computed.
 
-Let the weights as computed be e^(s_t + eta_t) with |eta_t| <= delta, and let each be off by a relative gamma once it is
-in a sum. An average of numbers in an interval of length w whose weights are multiplied by e^eta_t moves by at most
+Let the computed weights be e^(s_t + eta_t) with |eta_t| <= delta, and let each have a further relative error of at most
+gamma in a sum. Multiplying the weights of an average of numbers in an interval of length w by e^eta_t changes the
+average by at most
 
     w max_p (p e^delta / (p e^delta + (1 - p) e^-delta) - p) = w tanh(delta / 2)
 
@@ -10,12 +11,12 @@ denominator add 2 gamma |v|_max / (1 - gamma). So with w = max v - min v
 
     |out - exact| <= tanh(delta / 2) (max v - min v) + 2 gamma |v|_max / (1 - gamma) + rounding of the quotient.
 
-That is never much more than max v - min v: if scores are so large that no digit of a weight is known, the bound only
-says that the output is some average of the values. A log-sum-exp moves by delta at most.
+The first term never exceeds max v - min v: if scores are so large that no digit of a weight is known, the bound only
+says that the output is some average of the values. A log-sum-exp changes by at most delta.
 
-- *delta*: a score is a sum of d products of k + 1 factors. It errs by (d + k + 2) u R at most, R_i a bound on the sum
-  of magnitudes of its terms; maxima subtracted from it, now and each time they change, add 4 u R; then come the error
-  of the exponential and what underflows (see `balance`), which is less than that.
+- *delta*: a score is a sum of d products of k + 1 factors. Its error is at most (d + k + 2) u R, where R bounds the sum
+  of the magnitudes of its terms. Subtracting the maximum, now and whenever it changes, adds 4 u R; the error of the
+  exponential and the smaller error of underflow (see `balance`) are added as well.
 - *gamma* = n u / (1 - n u) for n roundings, which the `summation` of an `ExactBackend` counts.
 
 Half types are widened to float32, which is exact, before anything is computed, and the output is rounded to its type
@@ -24,15 +25,17 @@ once, so u is 2^-24 for them too. GPUs whose matrix units compute products of ha
 
 On processors with fast products of bfloat16 (vdpbf16ps, or AMX) the kernels in C++ round to bfloat16, whose unit is
 u' = 2^-8, the products of query and prefix keys, for scores that are certainly below `_LARGEST_NARROW`, and the
-weights. The former moves a score by u' min(R, `_LARGEST_NARROW`), the latter the logarithm of a weight by 1.01 u'. Both
-are parts of delta and not of gamma, because the same rounded weights are in numerator and denominator. The instructions
-round a term of a sum of n products at most n times, as other kernels do, and flush subnormal numbers, which is an
-underflow like others. Calls with a tolerance do not use them: they are computed in float32 or float64.
+weights. Rounding the products changes a score by at most u' min(R, `_LARGEST_NARROW`), and rounding a weight changes
+its logarithm by at most 1.01 u'. Both belong to delta and not to gamma, because numerator and denominator have the same
+rounded weights. The instructions round a term of a sum of n products at most n times, as other kernels do, and flush
+subnormal numbers, which is an underflow like others. Calls with a tolerance do not use them: they are computed in
+float32 or float64.
 
-PyTorch's fused attention, which computes order 2, errs a little more. Its exponential in float32 is a polynomial, off
-by up to 20 units in the last place; for half types it is one of degree 3, off by 1.2 10^-4, for which 2^-12 is counted
-here. And it rounds weights to a half type before they meet the values, but not where they are added up: a relative u'
-more, and in float16, whose smallest number is 2^-24, for each key 2^-25 of the largest weight.
+PyTorch's fused attention, which computes order 2, has a slightly larger error. Its exponential in float32 is a
+polynomial with an error of up to 20 units in the last place; for half types it is a polynomial of degree 3 with an
+error of 1.2 10^-4, counted here as 2^-12. It rounds weights to a half type before it multiplies them by the values, but
+not before it sums them: this adds a relative error of u', and in float16, whose smallest positive number is 2^-24, up
+to 2^-25 of the largest weight for each key.
 """
 
 from __future__ import annotations
@@ -90,28 +93,28 @@ def exact_error_bound(
 ) -> Tensor | tuple[Tensor, Tensor]:
     """A bound on the error of ``tensor_attention`` without a tolerance, for the same arguments.
 
-    Exact attention is computed in floating point, so its output is off by a little, and by more the larger the scores
-    are. The bound holds for every input that `tensor_attention` answers, and takes time linear in the lengths. It is a
-    worst case over all ways in which roundings could fall, so that the error itself is mostly far below it.
+    Exact attention is computed in floating point, so that its output has a rounding error, which grows with the scores.
+    The bound holds for every input for which `tensor_attention` returns an output, and takes time linear in the
+    lengths. It is a worst case over all possible roundings, so that the actual error is usually much smaller.
 
     Args:
         query: As in `tensor_attention`.
         keys: As in `tensor_attention`.
         values: As in `tensor_attention`.
-        return_lse: Also give a bound on the error of the log-sum-exp. At order 2 it changes the first bound as well,
-            because PyTorch's fused attention, which gives no log-sum-exp, is then not used.
+        return_lse: Whether to return a bound on the error of the log-sum-exp as well. At order 2 this changes the first
+            bound too, because PyTorch's fused attention, which returns no log-sum-exp, is then not used.
         **options: `is_causal`, `query_offset`, `key_masks`, `windows`, `scale` and `enable_gqa`, as in
             `tensor_attention`.
 
     Returns:
-        A float64 tensor of shape (..., L_q): no entry of the output of a query is further from the exact one than this.
-        With ``return_lse``, a pair of two such tensors.
+        A float64 tensor of shape (..., L_q) that bounds the error of every entry of a query's output. With
+        ``return_lse``, a pair of two such tensors.
 
     Raises:
-        SeparatrixError: If an entry is NaN or infinite, so that no bound holds; if numbers are not rounded to the
-            nearest, or tiny ones are flushed to zero; if PyTorch is set to compute products of float32 with fewer
-            digits; for a fused kernel of which no bound is known, on devices other than the CPU; or for half types on
-            a GPU whose matrix units compute them, because no vendor documents their order of summation.
+        SeparatrixError: If an entry is NaN or infinite; if a thread does not round to nearest or flushes subnormal
+            numbers to zero; if PyTorch is set to compute float32 products with fewer digits; for a fused kernel without
+            a known bound, on devices other than the CPU; or for half types on a GPU whose matrix units compute them,
+            because no vendor documents their order of summation.
 
     Example:
         >>> import torch
@@ -151,10 +154,12 @@ def _bounds(call: Call, fused: bool) -> tuple[Tensor, Tensor]:
 
 
 def score_radii(call: Call) -> Tensor:
-    """R_i (H, L_q), an upper bound on the sums of magnitudes of the terms of a query's scores; nonfinite input raises.
+    """R_i (H, L_q), an upper bound on the sum of the magnitudes of the terms of a query's scores; an error if the input
+    is not finite.
 
-    The smaller of |scale| sum_l |q_l| prod_m max_j |k_m,jl| and |scale| ||q||_k prod_m max_j ||k_m,j||_k. They are made
-    of logarithms: a product of some of the factors may be out of the range of float64 where the bound is not.
+    R_i is the smaller of |scale| sum_l |q_l| prod_m max_j |k_m,jl| and |scale| ||q||_k prod_m max_j ||k_m,j||_k. It is
+    computed from logarithms, because a product of some of the factors may leave the range of float64 although the bound
+    does not.
     """
     largest_magnitudes("query", call.query, None)
     query = call.query.to(torch.float64).abs()
@@ -168,14 +173,14 @@ def score_radii(call: Call) -> Tensor:
 
 
 def _log_norms(x: Tensor, k: int) -> Tensor:
-    """log2 ||x||_k of rows (H, L, d) of numbers that are not negative, relative to their largest on the way."""
+    """log2 ||x||_k of rows (H, L, d) of nonnegative numbers, computed relative to the largest number."""
     largest = x.amax(-1, keepdim=True)
     x = x / largest.masked_fill(largest == 0, 1.0)
     return torch.log2((x**k).sum(-1)) / k + largest.squeeze(-1).log2()
 
 
 class Ends(NamedTuple):
-    """The width max v - min v and the largest |v| of the products of values, (H, 1), the largest of all columns."""
+    """The width max v - min v and the largest |v| of the products of values, (H, 1), maxima over the columns."""
 
     width: Tensor
     largest: Tensor
@@ -214,9 +219,9 @@ def backend_bounds(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) ->
 
 
 def relative_bound(call: Call, radius: float, dtype: torch.dtype) -> float:
-    """A bound on the error of exact attention in `dtype`, divided by |v|_max, for any data with scores up to `radius`.
+    """A bound on the error of exact attention in `dtype`, divided by |v|_max, for all data with scores up to `radius`.
 
-    It is that of an output before it is rounded to its own type; values then are within 2 |v|_max of each other.
+    The bound is for an output before it is rounded to its own dtype; values then differ by at most 2 |v|_max.
     """
     require_proved(call, dtype)
     sums, u, narrow = _rounding(call, dtype)
@@ -229,7 +234,8 @@ _LARGEST_NARROW = 90.0
 
 
 def _rounding(call: Call, dtype: torch.dtype) -> tuple[float, float, float]:
-    """The relative error of sums for tensors of a dtype, the unit roundoff of the arithmetic and that of operands."""
+    """The relative error of the sums for tensors of a dtype, and the unit roundoffs of the arithmetic and of the
+    operands."""
     backend, computed_in = exact_backend(call, dtype), torch.float64 if dtype == torch.float64 else torch.float32
     summation = backend.summation(call, dtype if backend.TAKES_AS_GIVEN else computed_in)
     u = torch.finfo(computed_in).eps / 2
@@ -237,7 +243,8 @@ def _rounding(call: Call, dtype: torch.dtype) -> tuple[float, float, float]:
 
 
 def _score_error(call: Call, u: float, radii: Radius) -> Radius:
-    """delta, the error of a score and of its exponential, where the terms of a score have magnitudes up to `radii`."""
+    """delta, the error of a score and of its exponential, if the magnitudes of the terms of a score sum to at most
+    `radii`."""
     return 1.01 * (call.query.shape[2] + call.order + 8) * u * radii + (EXP + 4) * u
 
 
@@ -255,13 +262,14 @@ def _fused_bound(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> T
 
 
 def _relative(count: int, u: float) -> float:
-    """gamma / (1 - gamma) for so many roundings; infinite if they may leave no digit."""
+    """gamma / (1 - gamma) for a number of roundings; infinite if no digit may be correct."""
     gamma = count * u / (1 - count * u) if count * u < 0.25 else math.inf
     return gamma / (1 - gamma) if gamma < math.inf else math.inf
 
 
 def _of_average(delta: Tensor, relative: float, ends: Ends, dtype: torch.dtype) -> Tensor:
-    """The error of an average in `dtype`, of scores off by delta and sums by `relative`; infinite if beyond float64."""
+    """The error of an average in `dtype` whose scores have an error of delta and whose sums have the relative error
+    `relative`; infinite if beyond float64."""
     error = torch.tanh(delta / 2) * ends.width + (relative * ends.largest).masked_fill(ends.largest == 0, 0.0)
     out = torch.finfo(dtype)
     error = 1.01 * (error + (ends.largest + error) * out.eps / 2) + out.smallest_normal * out.eps

@@ -1,14 +1,14 @@
-"""How many floating-point operations exact attention takes, for `torch.utils.flop_counter.FlopCounterMode`.
+"""The number of floating-point operations of exact attention, for `torch.utils.flop_counter.FlopCounterMode`.
 
-As PyTorch does for ordinary attention, the matrix products of the tuples are counted, with a product and a sum as two
-operations: for T allowed tuples of a query and k - 1 keys
+As for ordinary attention in PyTorch, the matrix products over the tuples are counted, where a product and a sum are two
+operations. For T allowed tuples of a query and k - 1
 
     forward:   2 T (d + d_v)                  scores, output
     backward:  2 T ((k + 1) d + k d_v)        scores and the gradients of query and keys; those of weights and values
 
-**Only tuples that causality and windows allow are counted**, while key masks are not looked at. Order 2 without windows
-and masks is PyTorch's own operator, for which PyTorch has formulas of its own: they count all pairs, and there is none
-for its kernel for CPUs. Near-linear attention is not counted.
+**Only tuples that causality and windows allow are counted**; key masks are ignored. Order 2 without windows and masks
+is PyTorch's own operator, for which PyTorch has its own formulas: they count all pairs, and there is no formula for its
+CPU kernel. Near-linear attention is not counted.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def _backward(query: Shape, keys: Sequence[Shape], values: Sequence[Shape], *res
 
 
 def register_flop_formulas() -> None:
-    """Give the formulas to the flop counters that are active, and to those that are made later.
+    """Register the formulas with the active flop counters and with those created later.
 
-    PyTorch's module of flop counters imports Triton where it is installed, so it is not imported for this. A counter
-    copies the registered formulas when it is made.
+    PyTorch's module of flop counters imports Triton if it is installed, so it is not imported just for this. A counter
+    copies the registered formulas when it is created.
     """
     module: Any = sys.modules.get("torch.utils.flop_counter")
     if module is None:

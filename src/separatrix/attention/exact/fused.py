@@ -1,24 +1,25 @@
-r"""Ordinary attention by PyTorch's fused kernel, and how to tell from its output that nothing went wrong in it.
+r"""Ordinary attention by PyTorch's fused kernel, and the check that its output is correct.
 
-The kernel has no guard of its own. Products q . k that overflow and a scale beyond float32 give NaN, or zeros that look
-like an answer; a NaN in the input may come out as zeros, and one in a value that causality hides spreads to all rows.
-Its output tells, for a scale between 2^-40 and 2^40 in magnitude:
+The kernel does not check its inputs. Products q . k that overflow and a scale beyond float32 give NaN, or zeros that
+look like a valid output; a NaN in the input may give zeros, and a NaN in a value that causality hides spreads to all
+rows. The output shows such errors if the magnitude of the scale is between 2^-40 and 2^40:
 
-- What underflows in q . k changes a score by less than 2^-80 d, which is small against the rounding of exp.
-- Where a sum of magnitudes |q_l k_l| overflows, scores are bounded by no less than 2^88, none of their digits after the
-  point is certain, and the bound on the error (see `error_bound`) promises some average of the values and no more. The
-  kernel divides a sum of values, with weights that are not negative, by the sum of the weights. So what it gives is
-  such an average, or it is not finite, or all weights are zero and it gives a row of zeros.
+- An underflow in q . k changes a score by less than 2^-80 d, which is small compared with the rounding error of exp.
+- If a sum of magnitudes |q_l k_l| overflows, scores are bounded by 2^88 or more, none of their digits after the point
+  is certain, and the error bound (see `error_bound`) only guarantees some average of the values. The kernel divides a
+  sum of values, with weights that are not negative, by the sum of the weights. So its result is such an average, or it
+  is not finite, or all weights are zero and the result is a row of zeros.
 - Values whose sums overflow give outputs that are not finite.
 
-So a finite output without a zero in its first column is sound. For other outputs, and with other scales, the largest
-magnitudes a, b and c of query, key and value decide. All is well if
+So a finite output without a zero in its first column is correct within the error bound. For other outputs and scales,
+the largest magnitudes a, b and c of query, key and value decide. The output is correct if
 
-- max(1, |scale|) max(1, a) max(1, b) 4 d is within the `room` of the type: then no product on the way to a score
-  overflows and what underflows is small, whether the kernel multiplies by the scale or both factors by its square root;
-- L_k c is finite, and c well below the largest number of the output's type.
+- max(1, |scale|) max(1, a) max(1, b) 4 d is within the `room` of the dtype: then no intermediate product of a score
+  overflows and the error of underflow is small, whether the kernel multiplies by the scale or both factors by its
+  square root;
+- L_k c is finite, and c well below the largest number of the output's dtype.
 
-Otherwise `exact` attends by blocks instead, as it does from `SHORTEST` tokens on, where our kernels are faster. In a
+Otherwise `exact` computes attention by blocks, as it does from `SHORTEST` tokens on, where our kernels are faster. In a
 compiled graph and under transforms such as `torch.func.grad` the choice cannot depend on tensor entries; there an
 operator checks the entries and raises an error.
 
@@ -47,12 +48,12 @@ from separatrix.errors import SeparatrixError
 from separatrix.native import native
 
 SHORTEST = 256
-"""The least number of queries and of keys with which our kernels compute order 2."""
+"""The smallest number of queries and keys for which our kernels compute order 2."""
 WIDEST = {"avx512": 128, "avx512_bf16": 128, "avx512_amx": 128, "avx2": 32}
-"""The largest head dimension with which our kernels compute order 2, by architecture. Up to it they took 0.2 to 0.8 of
+"""The largest head dimension for which our kernels compute order 2, by architecture. Up to it they took 0.2 to 0.8 of
 the time of PyTorch's kernel on an AMD EPYC (Zen 5), and up to 1.0 with AVX2, forward and with gradients."""
 _USUAL = (2.0**-40, 2.0**40)
-"""The magnitudes of a scale with which the output tells whether it is sound."""
+"""The range of magnitudes of a scale for which the output shows whether it is correct."""
 
 
 def plain_attention(query: object, key: object, value: object, is_causal: bool, scale: object) -> Tensor | None:
@@ -118,7 +119,7 @@ def fused_attention(given: CallArguments) -> Tensor | None:
 
 
 def attend_pairs(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float) -> Tensor | None:
-    """Attention of (B, H, L, d) tensors, none of them empty; None where the kernel cannot be trusted with them."""
+    """Attention of (B, H, L, d) tensors, none of them empty; None if the result of the kernel may be wrong."""
     if is_causal and scale < torch.finfo(_computed_in(query)).tiny:
         return None
     out = scaled_dot_product_attention(query, key, value, is_causal=is_causal, scale=scale)
@@ -135,7 +136,7 @@ def attend_pairs(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, sca
 def kernels_are_faster(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether our kernels compute order 2: outside of graphs and transforms, on the CPU, where they are faster."""
     if torch.compiler.is_compiling() or query.shape[-2] < SHORTEST or key.shape[-2] < SHORTEST:
-        return False  # a compiler cannot trace the rest, which takes as long as attention of short heads
+        return False  # a compiler cannot trace the rest, and the checks take as long as attention of short heads
     return (
         query.is_cpu
         and query.dtype in (torch.float32, torch.float64)
@@ -145,7 +146,8 @@ def kernels_are_faster(query: Tensor, key: Tensor, value: Tensor) -> bool:
 
 
 def _readable(x: Tensor) -> bool:
-    """Whether a number of the tensor can decide what is run: not in a graph, nor in a transform of `torch.func`."""
+    """Whether entries of the tensor can be read: not while a graph is traced, nor inside a transform of
+    `torch.func`."""
     return (
         not torch.compiler.is_compiling()
         and type(x) in (Tensor, torch.nn.Parameter)
@@ -158,18 +160,18 @@ def _computed_in(x: Tensor) -> torch.dtype:
 
 
 def _largest(x: Tensor) -> float:
-    """The largest magnitude; NaN if there is one."""
+    """The largest magnitude; NaN if an entry is NaN."""
     least, most = x.detach().aminmax()
     return max(-number(least), number(most))
 
 
 def _is_sound(out: Tensor, scale: float) -> bool:
-    """Whether the output alone shows that nothing went wrong."""
+    """Whether the output alone shows that the result is correct."""
     return _USUAL[0] <= abs(scale) <= _USUAL[1] and is_sound(out)
 
 
 def _fits(sizes: Sequence[float], query: Tensor, key: Tensor, scale: float) -> bool:
-    """Whether the largest magnitudes of query, key and value show that nothing can go wrong."""
+    """Whether the largest magnitudes of query, key and value show that the result is correct."""
     a, b, c = sizes
     dtype = _computed_in(query)
     product = max(1.0, a) * max(1.0, b) * max(1.0, abs(scale)) * 4 * query.shape[-1]
@@ -186,7 +188,7 @@ def _fits(sizes: Sequence[float], query: Tensor, key: Tensor, scale: float) -> b
 def _refuse_pairs(
     out: Tensor, query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float
 ) -> list[Tensor]:
-    """Zeros (B,), or an error where the kernel cannot be trusted with (B, H, L, d) tensors, for which it gave `out`."""
+    """Zeros (B,), or an error if the output `out` of the kernel for (B, H, L, d) tensors may be wrong."""
     if not _is_sound(out, scale):
         _look_at(query, key, value, is_causal, scale)
     return [query.new_zeros(query.shape[0], dtype=torch.bool)]
@@ -204,8 +206,8 @@ def _look_at(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: 
             )
     elif is_causal and not (math.isfinite(sizes["keys"]) and math.isfinite(sizes["values"])):
         raise SeparatrixError(
-            "keys or values: NaN or infinity, which PyTorch's fused attention lets reach queries that it is hidden "
-            "from by is_causal. Call outside of torch.compile and torch.func, where it does not."
+            "keys or values: NaN or infinity, which PyTorch's fused attention propagates to queries from which "
+            "is_causal hides them. Call outside of torch.compile and torch.func, where this does not happen."
         )
 
 

@@ -1,8 +1,8 @@
-r"""Exact attention by a `backend` with guards against numbers out of range, and against NaN and infinity.
+r"""Exact attention by a `backend`, with guards against overflow and underflow, NaN and infinity.
 
-- Factors that are too large or too small for their products are balanced by powers of two, or refused: see `balance`.
-  An output that its type cannot hold is refused.
-- A call whose tuples cannot be counted in 64 bits is refused.
+- Factors that are too large or too small for their products are balanced by powers of two, or raise an error: see
+  `balance`. An output that its dtype cannot represent raises an error.
+- A call whose tuples cannot be counted in 64 bits raises an error.
 - A NaN or an infinity in a key or a value changes the outputs of the queries that may attend this token, and no other
   output. A backend alone would change the results of other queries: it multiplies tokens hidden by the causal mask or a
   window by a weight of zero, and zero times NaN is NaN. So the other queries are recomputed with zeros in place of such
@@ -63,10 +63,11 @@ def _forward_widened(call: Call, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
 
 
 def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
-    """The gradients of query, keys and values in the type of a call, given those of the output and the log-sum-exp.
+    """The gradients of query, keys and values in the dtype of a call, given the gradients of the output and the
+    log-sum-exp.
 
-    They are rounded to a half type once. Heads that share keys add up their gradients before that: in the backend if it
-    supports the call directly, and by PyTorch if the call is widened.
+    They are rounded to a half type once. Before that, the gradients of heads that share keys are summed: by the backend
+    if it supports the call directly, and by PyTorch if the call is widened.
     """
     check_countable(call)
     backend = exact_backend(call)
@@ -90,7 +91,7 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
 
 
 def _backward_widened(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
-    """The gradients of a widened call, in its type."""
+    """The gradients of a widened call, in its dtype."""
     if call.is_empty or exact_backend(call).size_of(call).near_one:
         return exact_backend(call).backward(call, out, lse, grad_out, grad_lse)
     magnitudes = Magnitudes.of(call)
@@ -106,7 +107,7 @@ def _backward_widened(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, gr
 
 
 def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Tensor, Tensor]:
-    """The changes of output and log-sum-exp, given those of query, keys and values; see `tangents`.
+    """The tangents of output and log-sum-exp, given the tangents of query, keys and values; see `tangents`.
 
     If an entry is not finite, the tangent of any query may be NaN, because forward mode has no second guard.
     """
@@ -121,7 +122,8 @@ def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Te
 
 
 def check_countable(call: Call) -> None:
-    """Refuse a call with 2^62 tuples or more: backends count them in 64 bits, and no machine visits that many."""
+    """Raise an error for a call with 2^62 tuples or more: backends count them in 64 bits, and no machine visits that
+    many."""
     queries = call.query.shape[1]
     tuples = queries * math.prod(call.positions.reaches(call.key_lengths))
     if tuples >= _MOST_TUPLES:
@@ -133,12 +135,13 @@ def check_countable(call: Call) -> None:
 
 
 def _representable(out: Tensor, size: Size) -> Tensor:
-    """The output, or an error if its type cannot hold it; entries are read only if the values are that large."""
+    """The output, or an error if its dtype cannot represent it; entries are read only if the values are large enough
+    for this."""
     most, reach = torch.finfo(out.dtype).max, size.log_output
     if reach > math.log2(most) - 0.5 and not truth(torch.isfinite(out).all()):
         raise SeparatrixError(
-            f"values: their products reach 2^{reach:.1f}, and an output is beyond {most:.3g}, where {out.dtype} ends. "
-            "Divide a value set by a power of two, or pass a wider type."
+            f"values: their products reach 2^{reach:.1f}, and an output exceeds {most:.3g}, the largest number of "
+            f"{out.dtype}. Divide a value set by a power of two, or pass a wider type."
         )
     return out
 
@@ -158,7 +161,7 @@ def _forward_not_finite(call: Call, dtype: torch.dtype) -> tuple[Tensor, Tensor]
 def _backward_not_finite(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
     touched, clean = _cleaned(call)
     rows = touched.unsqueeze(-1)
-    # A log-sum-exp of -inf is that of a query with nothing to attend, which has no gradient.
+    # A query with nothing to attend has a log-sum-exp of -inf and no gradient.
     query, keys, values = _backward_widened(
         clean,
         out.masked_fill(rows, 0.0),
@@ -184,9 +187,11 @@ def _backward_not_finite(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor,
 
 
 def _cleaned(call: Call) -> tuple[Tensor, Call]:
-    """The queries (H, L_q) that something not finite takes part in, and the call with zeros in its place.
+    """The queries (H, L_q) that depend on an entry that is not finite, and the call with zeros in place of such
+    entries.
 
-    It takes part in a query of which an entry is not finite, and in one that may attend a tuple with such a token.
+    A query depends on such an entry if it is an entry of the query itself, or of a token in a tuple that the query may
+    attend.
     """
     bad_query = _not_finite(call.query)
     bad = [_not_finite(key) | _not_finite(value) for key, value in zip(call.keys, call.values, strict=True)]

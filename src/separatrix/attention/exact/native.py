@@ -3,8 +3,8 @@
 csrc/exact_sets.hpp describes the kernels. They read tensors in place, in any dtype, and write results in the same
 dtype: half types are widened and rounded row by row (csrc/stored.hpp). Query heads that share keys and values read the
 same memory; the gradients of shared keys and values are summed in float32 over the heads before they are rounded. Only
-a tensor with non-contiguous columns is copied. The tangents of forward mode, which training does not need, are those of
-the backend `torch`.
+a tensor with non-contiguous columns is copied. The tangents of forward mode, which training does not need, are computed
+by the backend `torch`.
 
 float16 is computed in float32 and takes as long. So is bfloat16, except for the forward pass of order 3 and higher on
 processors with fast dot products of bfloat16 (vdpbf16ps: the architecture ``avx512_bf16``, chosen on AMD's Zen 4 and
@@ -65,7 +65,7 @@ __all__ = [
 
 
 def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
-    """Whether there are kernels for a call: on the CPU, where the library is installed, unless the call is empty."""
+    """Whether the kernels support a call: on the CPU, if the library is installed and the call is not empty."""
     return call.query.device.type == "cpu" and has_kernels(len(call.keys)) and not call.is_empty
 
 
@@ -92,9 +92,9 @@ def _limits(dtype: torch.dtype) -> bytes:
 
 
 class PlainCall(NamedTuple):
-    """A call of tensors with any leading dimensions, of which keys and values may have fewer heads than the query.
+    """A call of tensors with any leading dimensions; keys and values may have fewer heads than the query.
 
-    A `Call` has its heads in one dimension, and making a `Call` takes as long as the attention of a few short heads.
+    A `Call` has its heads in one dimension, and constructing a `Call` takes as long as attention of a few short heads.
 
     Attributes:
         tensors: The query, the keys and the values.
@@ -113,7 +113,7 @@ class PlainCall(NamedTuple):
     mask_shared: int
 
     def _described(self) -> tuple[ExactCall, list[Tensor]]:
-        """The call for the kernels, and the tensors whose memory it names."""
+        """The kernel call, and the tensors to whose memory it points."""
         positions, sets = self.positions, len(self.masks)
         shapes = [x.shape for x in self.tensors]
         *leading, length, d = shapes[0]
@@ -213,7 +213,8 @@ def gradient_summation(call: Call, dtype: torch.dtype) -> Summation:
 
 
 def unproved(call: Call, dtype: torch.dtype) -> str | None:
-    """None: every rounding of the kernels is in their source; `summation` says whether they round to bfloat16."""
+    """None: every rounding of the kernels is visible in their source; `summation` says whether they round to
+    bfloat16."""
     return None
 
 
@@ -247,7 +248,8 @@ def _sizes(
     windows: tuple[int | None, ...],
     scale: float,
 ) -> bytes:
-    """The bytes of a call without its tensors: to write them takes as long as attention of a few short heads."""
+    """The bytes of a call without its tensors, cached because writing them takes as long as attention of a few short
+    heads."""
     described = ExactCall()
     described.type, described.sets = (TYPES | HALF_TYPES)[dtype], len(lengths)
     described.heads, described.query_length, described.d, described.d_v, described.shared, described.mask_shared = sizes
@@ -258,13 +260,15 @@ def _sizes(
 
 
 def _check_type(name: str, x: Tensor, dtype: torch.dtype) -> None:
-    """Refuse a tensor of another type than the kernels would read it in: that would give any numbers."""
+    """Raise an error for a tensor whose dtype differs from the one that the kernels would read: the result would be
+    arbitrary."""
     if x.dtype != dtype:
         raise ArgumentError(name, expected=f"{dtype}, by the type of the query", got=x.dtype)
 
 
 def _described(call: Call) -> ExactCall:
-    """The call as the kernels' structure, made once; the memory to which it points lives as long as the call."""
+    """The call as the structure that the kernels read, created once; the memory to which it points lives as long as the
+    call."""
     described_before: ExactCall | None = call.kept.get("described")
     if described_before is not None:
         return described_before
@@ -293,12 +297,12 @@ def _offsets(sets: int) -> tuple[int, ...]:
 
 
 def _put(described: ExactCall, offset: int, tensors: Sequence[Tensor]) -> None:
-    """Write down where tensors lie, from a byte of the structure on: as `put` does, in a fourth of the time."""
+    """Write the addresses of tensors from a byte of the structure on, as `put` does, in a quarter of the time."""
     for x in tensors:
         _ADDRESS.pack_into(described, offset, x.data_ptr(), *x.stride()[:2])
         offset += _ADDRESS.size
 
 
 def _side_by_side(x: Tensor) -> Tensor:
-    """The tensor, or a copy where its columns do not lie side by side."""
+    """The tensor, or a copy if its columns are not contiguous."""
     return x if x.stride(-1) == 1 else x.contiguous()

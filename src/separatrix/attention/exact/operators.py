@@ -1,9 +1,9 @@
 r"""Exact order-k attention as PyTorch operators: what autograd, `torch.compile` and `torch.func` see of the backends.
 
-`separatrix::attend` takes heads in one leading dimension, query (H, L_q, d), with keys and values for each of them or
-for each group of as many that follow each other. It returns the output and the log-sum-exp.
-`separatrix::attend_backward` is its gradient and `separatrix::attend_tangents` its derivative in forward mode, both
-recomputed block by block. There is a mask for every key set, or None for every one of them: AOTInductor cannot pass an
+`separatrix::attend` takes heads in one leading dimension, query (H, L_q, d), with a key and value head for each query
+head or for each group of consecutive query heads. It returns the output and the log-sum-exp.
+`separatrix::attend_backward` is its gradient and `separatrix::attend_tangents` its derivative in forward mode; both
+recompute the weights block by block. Either every key set has a mask, or all masks are None: AOTInductor cannot pass an
 empty list to an operator, and `vmap` does not see tensors in a list that may be None.
 
 Each operator has a twin in PyTorch's own functions, which holds the whole attention tensor and is for small sizes: that
@@ -61,12 +61,12 @@ def operands(call: Call) -> tuple[Any, ...]:
 
 
 def needs_numbers_alone(tensors: Sequence[Tensor]) -> bool:
-    """Whether no transform, compiler or dispatch mode has to see a computation with plain tensors.
+    """Whether no transform, compiler or dispatch mode needs to see a computation with plain tensors.
 
     PyTorch's dispatcher takes as long as attention of a few short heads.
     """
     return (
-        not torch.compiler.is_compiling()  # first: a compiler cannot trace the rest
+        not torch.compiler.is_compiling()  # checked first, because a compiler cannot trace the rest
         and all(type(x) in (Tensor, torch.nn.Parameter) for x in tensors)
         and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._functorch.peek_interpreter_stack() is None
@@ -84,7 +84,7 @@ def operator_call(
     windows: Sequence[int],
     scale: float,
 ) -> Call:
-    """The call that the arguments of an operator make; a window of 0 means no window.
+    """The call for the arguments of an operator; a window of 0 means no window.
 
     Raises:
         ArgumentError: Some key sets have a mask and others have None.

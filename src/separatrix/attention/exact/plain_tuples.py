@@ -1,7 +1,8 @@
 """Exact attention by our kernels on plain tensors of the CPU: checked once, and computed without the dispatcher.
 
 PyTorch's dispatcher, checks with messages and autograd's records of reshaped inputs take several times as long as
-attention of a few short heads. A call that may need any of them is left to `operators`, whose results are the same.
+attention of a few short heads. Calls that may need any of these are left to `operators`, which returns the same
+results.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from separatrix.attention.exact.native import PlainCall
 from separatrix.attention.exact.operators import attend_backward, needs_numbers_alone, operands
 
 FEW_PRODUCTS = 5 * 10**11
-"""Calls with more multiply-adds run for seconds, so that the time of all checks is small, and may need a warning."""
+"""Calls with more multiply-adds run for seconds, so that the time of the checks is negligible, and they may need a
+warning."""
 LONGEST_WINDOW = 2**63 - 1
 """The longest window that the operators and the kernels represent."""
 _PLAIN = (Tensor, torch.nn.Parameter)
@@ -42,8 +44,8 @@ def plain_tuples(
 ) -> tuple[Tensor, Tensor] | None:
     """The output and the log-sum-exp if the arguments need no further check; None if they may.
 
-    Leading dimensions of keys and values are not broadcast, except for heads with `enable_gqa`. Those of masks are
-    broadcast.
+    Leading dimensions of keys and values are not broadcast, except for heads with `enable_gqa`. The leading dimensions
+    of masks are broadcast.
     """
     if type(keys) in _PLAIN and type(values) in _PLAIN:
         keys, values = (keys,), (values,)
@@ -79,7 +81,7 @@ def plain_tuples(
 def _sharing_heads(tensors: tuple[Any, ...], sets: int, equal_lengths: bool = False, enable_gqa: bool = False) -> int:
     """The number of query heads that share a key head; 0 unless the tensors are plain and have matching shapes.
 
-    They are then of the CPU, of one dtype, with the same leading dimensions except for shared heads, and not empty.
+    They are then on the CPU and not empty, and have one dtype and the same leading dimensions except for shared heads.
     """
     query, value = tensors[0], tensors[-1]
     dtype, dims = getattr(query, "dtype", None), getattr(query, "ndim", 0)
@@ -119,7 +121,8 @@ def _windows(windows: object, sets: int) -> tuple[int | None, ...] | None:
 
 
 def _masks(key_masks: object, tensors: tuple[Tensor, ...], sets: int, shared: int) -> tuple[Masks | None, int]:
-    """The masks as `PlainCall` takes them, or None unless they fit, and how many query heads share a head of masks."""
+    """The masks as `PlainCall` takes them, and how many query heads share a head of masks; None if the masks do not
+    have this form."""
     given = (key_masks,) * sets if isinstance(key_masks, Tensor) else key_masks
     if not isinstance(given, (list, tuple)) or len(given) != sets:
         return None, shared

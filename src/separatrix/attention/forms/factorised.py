@@ -40,7 +40,7 @@ from separatrix.attention.forms.maps import Keys, pairwise
 from separatrix.attention.near_linear.cost import PYTORCH
 
 QUERIES = 128
-"""The number of queries of a block."""
+"""The number of queries in a block."""
 ENTRIES = 2**18
 """The number of entries of the largest matrix of a block, unless a single row has more."""
 LEAST_KEYS = 128
@@ -132,7 +132,7 @@ def _estimated_seconds(call: Call) -> float:
 
 
 class _QueryBlock(NamedTuple):
-    """Heads and queries that are computed together, and the keys of both sets that any of them may attend."""
+    """Heads and queries that are computed together, and the keys of both sets that any of these queries may attend."""
 
     heads: slice
     queries: Range

@@ -356,10 +356,10 @@ def rotary(
 ) -> Factors:
     r"""Queries and keys with rotary positions, such that scores depend only on the distances between tokens.
 
-    It comes **before** the map of the form: ``determinant(*rotary(query, keys, form="determinant"))``. What is rotated
-    depends on the form: with "product" each plane belongs to one key set, with "pairwise" all vectors are rotated as
-    at order 2, with "determinant" all vectors are rotated in blocks of k coordinates, around an axis if k is odd. See
-    `nn.rotary`, which does the same for one tensor.
+    It is applied **before** the map of the form: ``determinant(*rotary(query, keys, form="determinant"))``. What is
+    rotated depends on the form: with "product" each plane belongs to one key set, with "pairwise" all vectors are
+    rotated as at order 2, with "determinant" all vectors are rotated in blocks of k coordinates, around an axis if k is
+    odd. See `nn.rotary`, which does the same for one tensor.
 
     Jianlin Su, Yu Lu, Shengfeng Pan, Ahmed Murtadha, Bo Wen and Yunfeng Liu, "RoFormer: Enhanced Transformer with
     Rotary Position Embedding", has it for order 2.

@@ -7,7 +7,7 @@ A certified call takes four steps, each a function of the previous step:
 2. `planner`: the `plan` with the lowest cost that keeps the tolerance. `cost` limits the rank, the `forecast` finds the
    polynomials whose errors keep the tolerance by a `sample` of the scores, and the cheapest of them is chosen.
 3. `run`: the polynomial of the plan, computed and differentiable.
-4. `certificate`: a bound on the error of what was computed, with `gradient_certificate` for gradients.
+4. `certificate`: a bound on the error of the computed output, with `gradient_certificate` for gradients.
 
 What the steps use:
 

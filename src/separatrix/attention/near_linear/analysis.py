@@ -94,9 +94,9 @@ def analyse(call: Call, differentiable: bool = False, bounds: InputBounds | None
 
 
 def in_float32(analysis: Analysis) -> bool:
-    """Whether no number of consequence leaves the range of float32.
+    """Whether no relevant number leaves the range of float32.
 
-    Gradients multiply values, keys and incoming gradients of very different sizes: for them sizes have to be moderate.
+    Gradients multiply values, keys and incoming gradients of very different sizes, so these need moderate sizes.
     """
     if not analysis.values.in_range(torch.float32):
         return False
@@ -117,14 +117,14 @@ _LEFT_OUT = 1 / 64
 def turned(analysis: Analysis, tolerance: float) -> Analysis | None:
     """The analysis in a better basis; None if no basis lowers the rank, or if any would change scores.
 
-    Beyond order 2 scores depend on the basis, and a causal call may not look at the keys that come later.
+    Beyond order 2 scores depend on the basis, and a causal call may not depend on later keys.
     """
     call, frame = analysis.call, analysis.frame
     if call.order > 2 or analysis.shape.is_causal or frame.width < 2 or 0 in call.query.shape:
         return None
     width = number(analysis.values.width.max())
     slack = _LEFT_OUT * tolerance / width if width else 0.0
-    centred = replace(frame, shift=key_mean(call)[..., frame.kept])  # in another basis a shift has no extra cost
+    centred = replace(frame, shift=key_mean(call)[..., frame.kept])  # in another basis a shift has no additional cost
     basis = rotated(call, centred, None if analysis.differentiable else slack)
     if basis is None:
         return None
@@ -136,7 +136,7 @@ def _analyse(call: Call, frame: Frame, values: ValueRange, differentiable: bool)
     radii = query_radii(call, frame, norms)
     shape = sizes_of(call)
     moved = None if frame.basis is None else drift(call, frame)
-    if moved is not None:  # coordinates computed again, in other chunks, are rounded otherwise
+    if moved is not None:  # coordinates that are recomputed in other chunks may be rounded differently
         radii = radii + 2 * moved
     radius = largest_number(radii)
     return Analysis(call, shape, frame, norms, radii, radius, values, moved, differentiable, backend_of(call))
@@ -168,7 +168,7 @@ def key_norms(call: Call, frame: Frame) -> Tensor:
 
 
 def _power_sum(x: Tensor, k: int) -> Tensor:
-    """sum_l |x_l|^k of (H, d', c), from above: what can underflow in a power is added."""
+    """An upper bound on sum_l |x_l|^k of (H, d', c): the largest error by underflow of the powers is added."""
     return power(x.abs(), k).sum(1) + x.shape[1] * 2.0**-1000
 
 
@@ -224,12 +224,12 @@ def gradient_gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtyp
 
 
 def pieces_in_memory(rows: int, length: int) -> Iterator[Piece]:
-    """Cut `length` columns so that what `rows` of them hold at once is some `PIECE` entries."""
+    """Split `length` columns into pieces, so that `rows` of a piece have about `PIECE` entries."""
     return pieces(length, max(PIECE // max(rows, 1), 1))
 
 
 LARGEST_SQUARE = 1.01
-"""A bound on every product over the value sets of squares: at most 63 factors of at most 1 + 2^-19."""
+"""A bound on all products of squares over the value sets: at most 63 factors of at most 1 + 2^-19."""
 
 
 @dataclass(frozen=True)
@@ -246,11 +246,12 @@ class Deviation:
 
     @property
     def scale(self) -> Tensor:
-        """The product of the scales, from above, (H, 1)."""
+        """An upper bound on the product of the scales, (H, 1)."""
         return product_of(self.scales).unsqueeze(1) * SLACK
 
     def squares(self, value: Tensor, m: int, columns: int) -> Tensor:
-        """The squared deviations (H, n, columns) of values (H, n, d_v) of set m, over those of its scale, from above.
+        """An upper bound on the squared deviations (H, n, columns) of values (H, n, d_v) of set m, divided by the
+        square of the set's scale.
 
         With one column it is the largest of the values' columns.
         """

@@ -2,7 +2,7 @@
 
 A backend multiplies monomials with values and with sums. Everything else is the same for all: coordinates, chunks of
 tokens, the passes over a call (`sums`, `causal`), certificates. To add a backend, write a module with the names of
-`NearLinearBackend` and put it into `BACKENDS`, before those that are slower on its device.
+`NearLinearBackend` and insert it into `BACKENDS` before the backends that are slower on its device.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ ScanGradients = tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]
 
 
 class StreamKernels(Protocol):
-    """Appends a few tokens to the states of a stream, and attends them with a few queries, all heads in one call."""
+    """Appends a few tokens to the states of a stream, and attends to the states with a few queries, all heads in one
+    call."""
 
     ONE_BY_ONE: bool
     """Whether causal attention of a few tokens is faster token by token."""
@@ -52,10 +53,11 @@ class StreamKernels(Protocol):
 
 
 class NearLinearBackend(Protocol):
-    """A module with these names. H is the number of heads, d' that of coordinates, c the number of columns.
+    """A module or an object with these attributes. H is the number of heads, d' the number of coordinates, c the number
+    of columns.
 
-    The products are those of the form B(x; M, W) = sum_n sum_alpha x_n^alpha <M_alpha, W_n>, with coordinates
-    x (H, d', n), columns W (H, c, n) and M (H, rank, c), all in one dtype.
+    The products have the form B(x; M, W) = sum_n sum_alpha x_n^alpha <M_alpha, W_n>, with coordinates x (H, d', n),
+    columns W (H, c, n) and M (H, rank, c), all in one dtype.
     """
 
     NAME: str
@@ -75,7 +77,7 @@ class NearLinearBackend(Protocol):
         """dB/dx (H, d', n) and dB/dW (H, c, n)."""
 
     def one_pass(self, expansion: Expansion, x: Tensor, m: int, values: Tensor) -> NativePass | None:
-        """A pass over tokens (H, L, d) of set m as they are in memory; None if they must be cut into chunks."""
+        """A pass over the tokens (H, L, d) of set m in place; None if they must be split into chunks."""
 
     def scan_tokens(self, heads: int, rank: int, columns: int, sets: int, is_backward: bool) -> int:
         """The number of tokens in a chunk of the causal scan, or of its backward pass."""
@@ -123,8 +125,8 @@ class NearLinearBackend(Protocol):
 
         Args:
             index_set: The monomials.
-            coefficients: Their coefficients (rank,), on the device of the states.
-            factors: What entries of the queries, and of the keys of each set, are multiplied with.
+            coefficients: The coefficients (rank,) of the monomials, on the device of the states.
+            factors: The factors of the entries of the queries, and of the keys of each set.
             heads: The number of heads.
             value_dim: The dimension of the values.
             most: The largest entry of a token, or its largest norm.
@@ -133,16 +135,16 @@ class NearLinearBackend(Protocol):
 
 
 BACKENDS: tuple[NearLinearBackend, ...] = (native, triton, in_pytorch)
-"""From the first to the last choice; plain PyTorch takes everything."""
+"""The backends, from the first choice to the last; plain PyTorch supports every call."""
 
 
 def near_linear_backend(tensors: Sequence[Tensor], sets: int, value_dim: int) -> NearLinearBackend:
     """The backend for these tensors; it depends only on their device, the sizes and the installed packages.
 
     Args:
-        tensors: The tensors that it computes with.
+        tensors: The tensors of the computation.
         sets: The number of key sets.
-        value_dim: The dimension of the values: an output, a denominator and a moment have two more columns.
+        value_dim: The dimension of the values; an output, a denominator and a moment take two more columns.
     """
     return next(backend for backend in BACKENDS if backend.takes(tensors, sets, value_dim + 2))
 

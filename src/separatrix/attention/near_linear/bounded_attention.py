@@ -39,18 +39,19 @@ from separatrix.errors import SeparatrixError
 
 
 def bounded_attention(plan: BoundedPlan, call: Call, *, may_be_exact: bool = True) -> Tensor:
-    """The output (..., L_q, d_v) of a call without windows by a plan that bounds its scores, or exactly where cheaper.
+    """The output (..., L_q, d_v) of a call without windows, by a plan that bounds its scores, or by exact attention if
+    that is cheaper.
 
-    The caller makes sure, by normalising queries and keys, that the scores are within the plan's radius. This file
-    checks that the plan's error bound holds for the number of tokens, that products of the values do not overflow
-    float64, and that the outputs do not overflow their dtype.
+    The caller ensures, by normalising queries and keys, that the scores are within the plan's radius. This file checks
+    that the plan's error bound holds for the number of tokens, that products of the values do not overflow float64, and
+    that the outputs do not overflow their dtype.
 
     Args:
         plan: The plan.
         call: The call.
-        may_be_exact: Whether exact attention may compute it where that is cheaper.
+        may_be_exact: Whether exact attention may compute the call if that is cheaper.
     """
-    # A graph may be compiled for several lengths, and leaves the choice to the operator, which sees that of each call.
+    # A graph may be compiled for several lengths, so the operator chooses for each call.
     if may_be_exact and not torch.compiler.is_compiling():
         may_be_exact = exact_dtype(plan, call) is not None
     positions, sets = call.positions, (list(call.keys), list(call.values), list(call.mask_of_each))
@@ -150,7 +151,7 @@ attend_within_bound = operator_of_heads(_attend_within_bound, fake=_attended, sc
 
 
 def _decomposed(*arguments: Any) -> list[Tensor]:
-    """The results by exact attention in PyTorch's own operators, whose output is within any tolerance."""
+    """The results of exact attention in PyTorch's own operators, whose output is within any tolerance."""
     out, lse = exact.attend_by_reference(*exact.operands(_BoundedCall.of(*arguments).call))
     return [out, lse.to(torch.float64), *(torch.zeros_like(z) for z in _attended(*arguments)[2:])]
 

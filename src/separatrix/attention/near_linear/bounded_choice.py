@@ -1,4 +1,4 @@
-"""Exact attention computes a bounded call if it is cheaper than the polynomial and has a smaller error bound."""
+"""Exact attention computes a bounded call if it is cheaper than the polynomial and has no larger error bound."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from separatrix.attention.near_linear.cost import Shape, exact_cost, polynomial_
 
 
 def exact_dtype(plan: BoundedPlan, call: Call) -> torch.dtype | None:
-    """The type in which exact attention computes a call whose scores are within the plan's radius; None if it does not.
+    """The dtype in which exact attention computes a call whose scores are within the plan's radius; None if the
+    polynomial computes it.
 
     The choice depends only on shapes and dtypes. The plan's certificate for the polynomial then also holds for exact
     attention: its error is at most as large, whatever the data, and its output is rounded to the same type.
@@ -45,10 +46,11 @@ def _is_exact(plan: BoundedPlan, shape: Shape, dtype: torch.dtype, device: torch
 
 
 def crossover(plan: BoundedPlan, heads: int, is_causal: bool, device: torch.device) -> int:
-    """The length from which on a call of a plan, as many queries as keys, is near-linear; below it is exact.
+    """The length from which a call of a plan, with as many queries as keys, is near-linear; shorter calls use exact
+    attention.
 
-    Exact attention's share of the work grows with the length, so that there is one such length; it is found by
-    bisection.
+    The cost of exact attention relative to the polynomial grows with the length, so that there is one such length; it
+    is found by bisection.
     """
 
     def is_exact(length: int) -> bool:

@@ -1,19 +1,19 @@
-r"""The polynomial method planned from a bound R on the scores, independent of the data.
+r"""Plans of the polynomial method from a bound R on the scores, independent of the data.
 
 For |s| <= R let |P(s) - exp(s)| <= e exp(s), with e < 1 (see `minimax`). Then P > 0, the ratio of the two weights of a
 tuple lies in [1 - e, 1 + e], and the two distributions over tuples differ in total variation by at most
-tau = e / (1 + sqrt(1 - e^2)). Every one of N tuples weighs at least (1 - e) exp(-R). So, relative to the product
+tau = e / (1 + sqrt(1 - e^2)). The weight of each of N tuples is at least (1 - e) exp(-R). So, relative to the product
 |v|_max of the values' largest magnitudes,
 
     |output - exact| / |v|_max <= 2 tau + 2 rho M / ((1 - e) exp(-R) - rho M),    M = sum_p |a_p| R^p,
 
-rho the relative rounding of a sum over the tokens seen and the monomials (docs/derivations/bounded-attention.md). It
-depends on R, d, the tolerance and, through rho, on the number of tokens and of summation steps, but not on the data. R
-has to bound the sum of magnitudes scale sum_l |q_l k_1,l ...| too, as bounds on entries and Hoelder's inequality do.
+where rho is the relative rounding of a sum over the tokens and the monomials (docs/derivations/bounded-attention.md).
+It depends on R, d, the tolerance and, through rho, on the number of tokens and of summation steps, but not on the data.
+R has to bound the sum of magnitudes scale sum_l |q_l k_1,l ...| as well; bounds on entries and Hoelder's inequality do.
 
-All of this is computed in float64, and the output is then rounded to its type, by u (1 + the above) of |v|_max, u half
-the distance from 1 to the next number of the type. The output satisfies the tolerance including this rounding;
-otherwise planning raises an error.
+All of this is computed in float64, and the output is then rounded to its dtype, which adds an error of u (1 + the
+above) |v|_max, where u is half the distance from 1 to the next number of the dtype. The output satisfies the tolerance
+including this rounding; otherwise planning raises an error.
 """
 
 from __future__ import annotations
@@ -45,14 +45,15 @@ Number = TypeVar("Number", float, Tensor)
 """One number, or a tensor of them."""
 
 _TRUNCATION = 0.9
-"""The part of the tolerance that truncation may take; the rest is left to rounding."""
+"""The part of the tolerance that truncation may use; the rest is for rounding."""
 _ROUNDINGS = 1 << 15
-"""How many roundings on the way into a state a plan allows for: some 10^8 tokens at once, or so many one by one."""
+"""The number of roundings of a token in a state for which a plan allows: some 10^8 tokens at once, or this number one
+by one."""
 
 
 @dataclass(frozen=True)
 class BoundedPlan:
-    """Which polynomial keeps `tolerance`, relative to the values' magnitude, for all scores up to `radius`.
+    """The polynomial that satisfies `tolerance`, relative to the values' magnitude, for all scores up to `radius`.
 
     `dtype` is the type of the outputs. The error of the polynomial is relative to exp.
     """
@@ -78,21 +79,21 @@ class BoundedPlan:
 
     @cached_property
     def roundings(self) -> float:
-        """The relative rounding of a sum over tokens that the plan allows for, not knowing how many there will be."""
+        """The relative rounding error of a sum over tokens for which the plan allows, whatever the number of tokens."""
         return self.rounding(_ROUNDINGS)
 
     def rounding(self, of_tokens: int) -> float:
-        """The relative rounding of a sum whose tokens go through so many roundings on their way into the states."""
+        """The relative rounding error of a sum whose tokens go through the given number of roundings in the states."""
         tokens = RoundingStep("the tokens are added up", of_tokens)
         return Summation((tokens, RoundingStep("all else", self._without_tokens))).gamma(torch.float64)
 
     @cached_property
     def _without_tokens(self) -> int:
-        """How many roundings there are besides those of the tokens."""
+        """The number of roundings in addition to those of the tokens."""
         return self.summation(Summation(())).count()
 
     def summation(self, tokens: Summation) -> Summation:
-        """How key tuples and monomials are added up, `tokens` being how tokens are."""
+        """The summation of key tuples and monomials; `tokens` is the summation of tokens."""
         return expanded_sum(tokens, self.order - 1, self.d, self.degree, self.rank)
 
     def crossover(self, heads: int = 1, *, is_causal: bool = False, device: torch.device | str = "cpu") -> int:
@@ -103,9 +104,9 @@ class BoundedPlan:
         are near-linear at every length.
 
         Args:
-            heads: How many heads are attended at once: those of the layer, times the size of the batch.
+            heads: The number of heads that are attended at once: those of the layer, times the batch size.
             is_causal: Whether the calls are causal.
-            device: Where they are computed.
+            device: The device of the calls.
 
         Example:
             >>> plan = plan_bounded(3, 4, 1.0, 1e-3)
@@ -131,9 +132,10 @@ class BoundedPlan:
         return self.polynomial.magnitude(self.radius)
 
     def relative_error(self, roundings: float) -> tuple[float, float]:
-        """Truncation and rounding errors divided by |v|_max, for this relative rounding; infinite without a bound.
+        """Truncation and rounding errors divided by |v|_max, for this relative rounding error; infinite if there is no
+        bound.
 
-        Both are those of float64, before the output is rounded to its type.
+        Both are errors in float64, before the output is rounded to its dtype.
         """
         error, rho = self.polynomial.error, roundings * self._magnitude * (1 + 2.0**-30)
         left = (1 - error) * math.exp(-self.radius) * (1 - 2.0**-30) - rho
@@ -148,10 +150,10 @@ class BoundedPlan:
         return error + output_unit(self.dtype) * (1 + error)
 
     def certificate(self, roundings: float, magnitude: Tensor) -> Certificate:
-        """The error bound for values whose magnitudes multiply to `magnitude`, of the same shape as `per_query`.
+        """The error bound for values the product of whose magnitudes is `magnitude`, with the shape of `per_query`.
 
-        Outputs below the smallest normal number of their type are rounded to multiples of the smallest positive one,
-        however small the values are: that is added to the relative error.
+        Outputs below the smallest normal number of their dtype are rounded to multiples of the smallest positive
+        number, however small the values are; this is added to the relative error.
         """
         relative = self.relative_error(roundings)
         truncation, rounding, reached = self._errors(relative, magnitude)
@@ -168,7 +170,7 @@ class BoundedPlan:
         return Certificate(truncation, rounding, total, sum(relative) * (1 + 2.0**-30), per_query)
 
     def _errors(self, relative: tuple[float, float], magnitude: Number) -> tuple[Number, Number, Number]:
-        """Truncation, rounding with that of the output, and what outputs reach, for values of a magnitude."""
+        """Truncation, rounding with that of the output, and the largest possible output, for values of a magnitude."""
         truncation, rounding = (part * magnitude if part < math.inf else magnitude + math.inf for part in relative)
         info = torch.finfo(self.dtype)
         reached = magnitude + truncation + rounding
@@ -188,10 +190,10 @@ def output_unit(dtype: torch.dtype) -> float:
 def plan_bounded(
     order: int, d: int, radius: float, tolerance: float, dtype: torch.dtype = torch.float64
 ) -> BoundedPlan:
-    """The lowest degree that keeps a relative tolerance for every score up to `radius`, with outputs in `dtype`.
+    """The lowest degree that satisfies a relative tolerance for every score up to `radius`, with outputs in `dtype`.
 
     Raises:
-        SeparatrixError: The outputs' type has too few digits for the tolerance, or no degree keeps it.
+        SeparatrixError: The dtype of the outputs has too few digits for the tolerance, or no degree satisfies it.
 
     Example:
         >>> plan = plan_bounded(3, 8, 1.0, 1e-3)
@@ -224,15 +226,15 @@ def plan_bounded(
             break
     raise SeparatrixError(
         f"bound: scores up to {radius:.4g} at d = {d} need more than the largest rank of {LARGEST_RANK}, or more "
-        f"digits than float64 has, to keep a relative tolerance of {tolerance:.3g} whatever the data, of which outputs "
-        f"in {dtype} take {unit:.3g}: lower the bound, the dimension or the precision."
+        f"digits than float64 has, to keep a relative tolerance of {tolerance:.3g} for all data, of which the rounding "
+        f"of outputs to {dtype} takes {unit:.3g}: lower the bound, the dimension or the precision."
     )
 
 
 def normalised(x: Tensor, order: int) -> Tensor:
-    """x over the l_k norm of its last dimension, k = `order`: (sum_l |x_l|^k)^(1/k). A zero vector stays zero.
+    """x divided by the l_k norm of its last dimension, k = `order`: (sum_l |x_l|^k)^(1/k). A zero vector stays zero.
 
-    Of k vectors so normalised the sum of products is at most 1 in magnitude, by Hoelder's inequality.
+    For k vectors normalised in this way the magnitude of the sum of products is at most 1, by Hoelder's inequality.
 
     >>> normalised(torch.tensor([[3.0, 4.0], [0.0, 0.0]]), 2)
     tensor([[0.6000, 0.8000],
@@ -249,8 +251,9 @@ def normalised(x: Tensor, order: int) -> Tensor:
 def norm_slack(order: int, d: int, dtype: torch.dtype) -> float:
     """A bound on the excess over 1 of the l_k norm of a vector that was divided by its norm and rounded.
 
-    The relative error of the k-th powers is `POWER` u, their sum adds d u, and its root has a k-th of that plus `POWER`
-    u; the two divisions and the rounding to `dtype` add three roundings. Twice that is allowed for, in eps = 2 u.
+    The relative error of the k-th powers is `POWER` u, their sum adds d u, and the k-th root divides this by k and adds
+    `POWER` u; the two divisions and the rounding to `dtype` add three roundings. The bound allows for twice that, in
+    eps = 2 u.
     """
     narrow, wide = torch.finfo(dtype).eps, torch.finfo(torch.promote_types(dtype, torch.float32)).eps
     return 2 * narrow + ((d + POWER) / order + POWER + 2) * wide
@@ -259,7 +262,8 @@ def norm_slack(order: int, d: int, dtype: torch.dtype) -> float:
 def largest_token(order: int, d: int, bound: float, norm: str, dtype: torch.dtype) -> float:
     """The largest allowed entry (norm "entries") or l_k norm (norm "order") of a token, for the bound in `dtype`.
 
-    The bound itself, rounded to the type, is not beyond it; nor is a vector that was normalised to it.
+    The bound itself, rounded to the dtype, does not exceed this limit, nor does a vector that was normalised to the
+    bound.
     """
     return bound * (1 + (norm_slack(order, d, dtype) if norm == "order" else torch.finfo(dtype).eps))
 
@@ -271,7 +275,7 @@ def score_radius(order: int, d: int, bound: float, scale: float, norm: str, dtyp
 
 
 def expansion(plan: BoundedPlan, heads: int, scale: float, device: torch.device, bound: float = 1.0) -> Expansion:
-    """The plan's polynomial in coordinates up to `bound`, brought together by powers of two; scale in the query's."""
+    """The plan's polynomial in coordinates up to `bound`, balanced by powers of two; the scale is in the query's."""
     exponents = balanced_exponents(plan.order, bound, scale)
     ones = torch.ones(heads, plan.d, dtype=torch.float64, device=device)
     factors = tuple(ones * 2.0**exponent for exponent in exponents)
@@ -282,9 +286,10 @@ def expansion(plan: BoundedPlan, heads: int, scale: float, device: torch.device,
 
 
 def balanced_exponents(order: int, bound: float, scale: float) -> list[int]:
-    """The exponents of the powers of two that query and keys are multiplied by; they sum to 0, so no score changes.
+    """The exponents of the powers of two by which query and keys are multiplied; they sum to 0, so that no score
+    changes.
 
-    They are computed in integer arithmetic, since queries on one machine may attend to states made on another.
+    They are computed in integer arithmetic, because queries on one machine may attend to states computed on another.
 
     >>> balanced_exponents(3, 1.0, 0.125), balanced_exponents(2, 1e10, 4e-20)
     ([2, -1, -1], [32, -32])
@@ -318,7 +323,7 @@ def refuse_values(values: ValueRange) -> None:
 
 
 def check_reached(dtype: torch.dtype, reached: float) -> None:
-    """Raise a `SeparatrixError` if outputs reach beyond the range of their type."""
+    """Raise a `SeparatrixError` if outputs exceed the range of their dtype."""
     most = torch.finfo(dtype).max
     if not reached <= most:
         raise SeparatrixError(

@@ -1,9 +1,9 @@
-r"""The polynomial method where query i attends j_m <= i + offset only: prefix states, chunk by chunk.
+r"""The polynomial method if query i attends j_m <= i + offset only: prefix states, chunk by chunk.
 
 The states of the keys up to a position are prefix sums, and the Hadamard product of prefix states is the state of
-all tuples up to there. At order >= 3 it is not linear in any one of them, so a query needs the product of *its own*
-prefixes: within a chunk of c tokens they are c running sums (c, rank, d_v + 1) a key set, which is the memory the
-chunk takes; between chunks one state per key set is passed on.
+all tuples up to there. At order >= 3 it is not linear in any one of them, so that each query needs the product of *its
+own* prefix states: within a chunk of c tokens these are c running sums (c, rank, d_v + 1) per key set, which determine
+the memory of the chunk; between chunks one state per key set is passed on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def chunk_size(call: Call, rank: int, is_backward: bool, weighted: int = 0) -> i
 
 
 def _local(x: Tensor, start: int, stop: int) -> Tensor:
-    """Rows [start, stop) of (H, L, ...), with zeros where they fall outside."""
+    """Rows [start, stop) of (H, L, ...), with zeros outside the tensor."""
     inside = x[:, max(start, 0) : max(stop, 0)]
     before, after = max(0, min(stop, 0) - start), (stop - start) - inside.shape[1] - max(0, min(stop, 0) - start)
     if not before and not after:
@@ -72,7 +72,7 @@ def _rows(call: Call, start: int, stop: int) -> tuple[Tensor, list[Tensor], list
 
 
 def _first_states(call: Call, expansion: Expansion, before: Sequence[Tensor] | None = None) -> list[Tensor]:
-    """The states of the keys before the first query's own position, those of `before` among them."""
+    """The states of the keys before the first query's own position, including those of `before`."""
     first = max(call.positions.offset, 0)
     own = [key_state(call, expansion, m, 0, min(first, key.shape[1])) for m, key in enumerate(call.keys)]
     return own if before is None else [z + earlier for z, earlier in zip(own, before, strict=True)]
@@ -166,7 +166,7 @@ def backward_causal_after(
 
 
 def _put(into: Tensor, start: int, rows: Tensor) -> None:
-    """Write rows at [start, start + c) of (H, L, ...), as far as they fall inside."""
+    """Write rows at [start, start + c) of (H, L, ...), ignoring those outside the tensor."""
     first, last = max(start, 0), min(start + rows.shape[1], into.shape[1])
     if first < last:
         into[:, first:last] = rows[:, first - start : last - start]

@@ -1,17 +1,19 @@
-r"""A bound on the error of an output for the input from which it was computed.
+r"""A bound on the error of an output, for the input from which the output was computed.
 
-Write A_t = exp(s_t) over the key tuples t that a query attends, A~_t = P(s_t), E >= sum_t |A~_t - A_t|, and let
-N~, D~ be the numerator and denominator as computed, within rho |v|_max and rho of sum_t A~_t v_t and sum_t A~_t. The
-exact output o is an average of the v_t, so sum_t A_t (v_t - o) = 0 and
+Write A_t = exp(s_t) for the key tuples t that a query attends, A~_t = P(s_t), and E >= sum_t |A~_t - A_t|, and let N~,
+D~ be the computed numerator and denominator, within rho |v|_max and rho of sum_t A~_t v_t and sum_t A~_t. The exact
+output o is an average of the v_t, so sum_t A_t (v_t - o) = 0 and
 
     D~ o - N~ = sum_t (A_t - A~_t)(v_t - o) + (D~ - sum_t A~_t) o + (sum_t A~_t v_t - N~)
     |N~ / D~ - o| <= (E (max v - min v) + 2 rho |v|_max) / D~,
 
-Lemmas D.5 and D.6 of Alman and Song in sharp form: sums in place of maxima, and no assumption on D. What E is:
+which are Lemmas D.5 and D.6 of Alman and Song in sharp form: with sums instead of maxima, and without an assumption on
+D. What E is:
 
-- total-degree sets: |exp(s) - P(s)| <= s^m f(R) for |s| <= R (see `remainder`), so E = f(R) sum_t s_t^m, and the sum
-  is a value of level m of the expansion itself, within its own rounding;
-- scores s' in place of s, within eta of them: E grows by (e^eta - 1) sum_t exp(s'_t) <= (e^eta - 1) (D~ + E + rho);
+- total-degree sets: |exp(s)
+- P(s)| <= s^m f(R) for |s| <= R (see `remainder`), so E = f(R) sum_t s_t^m, and the sum is the level m of the expansion
+  itself, up to its rounding; - scores s' in place of s, within eta of s: E grows by (e^eta - 1) sum_t exp(s'_t) <=
+  (e^eta - 1) (D~ + E + rho);
 - polynomials with |P(s) - exp(s)| <= e exp(s): E = e / (1 - e) (D~ + rho), and the first term on the right is at most
   tau D~ (max v - min v) with tau the total variation between the weights of P and of exp;
 - other sets: see `near_linear.approximation.greedy`.
@@ -21,18 +23,18 @@ prove: with |exp(s) - P(s)| <= s^m f, squares u_t >= (v_t - c)^2 and e the bound
 
     sum_t |A_t - A~_t| |v_t - o| <= f (sqrt(M V) + (|o~ - c| + e) M),    M = sum_t s_t^m,    V = sum_t s_t^m u_t.
 
-Rounding: a sum of products errs by at most gamma times the sum of magnitudes (see `arithmetic.rounding`), and the
-magnitudes sum to at most (number of tuples) * sum_p |a_p| R^p, because R bounds scale sum_l |q_l k_1,l ...| too.
+Rounding: the error of a sum of products is at most gamma times the sum of magnitudes (see `arithmetic.rounding`), and
+the magnitudes sum to at most (number of tuples) * sum_p |a_p| R^p, because R bounds scale sum_l |q_l k_1,l ...| as
+well.
 
 The bounds themselves are computed in float64, rounded to nearest, and multiplied by 1 + 2^-30 (or by more: 1.01 where a
 percent does not matter). That suffices: apart from the differences below they are sums, products, quotients and powers
-of numbers that are not negative, in which relative errors never grow by cancellation, so that after n operations, one
-behind the other, what is computed is at least (1 - 2^-53)^n (1 - 2^-50)^m of what is meant, m of them exponentials or
-powers; n and m are below d + degree + 1000, and 2^-30 is more than 2^22 errors of 2^-53. For numbers that underflow,
-constants far above the loss are added. There are three differences, each computed so that its error is on the safe
-side:
-max v - min v, to which four units of |v|_max for each value set are added; D~ - E - rho, for which D~ is first made
-smaller by 2^-40 of itself, far more than the two units of D~ by which the difference can be wrong; and 1 - n u in
+of nonnegative numbers, in which relative errors never grow by cancellation. So after n successive operations, m of them
+exponentials or powers, the computed number is at least (1 - 2^-53)^n (1 - 2^-50)^m times the exact one; n and m are
+below d + degree + 1000, and 2^-30 is more than 2^22 errors of 2^-53. For numbers that underflow, constants far above
+the possible error are added. There are three differences, each of which is computed so that its error is on the safe
+side: max v - min v, to which four units of |v|_max are added for each value set; D~ - E - rho, for which D~ is first
+reduced by 2^-40 of itself, far more than the two units of D~ by which the difference can be wrong; and 1 - n u in
 gamma, which is at least 1/2.
 """
 
@@ -73,11 +75,11 @@ from separatrix.attention.near_linear.run import PolynomialRun
 
 @dataclass(frozen=True)
 class Certificate:
-    """|output - exact| <= total in every entry; `per_query` (..., L_q) is the same query by query.
+    """|output - exact| <= total in every entry; `per_query` (..., L_q) is the bound for each query.
 
-    `truncation` is the polynomial's part and `rounding` that of floating point, each its largest over the queries.
-    `lse` bounds the error of the log-sum-exp. `gradient` bounds the errors of gradients that are taken through the
-    output, and is None where no input of the call requires a gradient.
+    `truncation` is the part of the polynomial and `rounding` that of floating-point arithmetic, each the maximum over
+    the queries. `lse` bounds the error of the log-sum-exp. `gradient` bounds the errors of gradients that are computed
+    through the output; None if no input of the call requires a gradient.
     """
 
     truncation: float
@@ -188,7 +190,7 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
         gradient = certify_gradient(
             weights, reaches(expansion.frame), shifts, width, largest, values.others, sums.output.dtype, call.copies
         )
-        if expansion.frame.shift is not None:  # the part subtracted with the mean errs as much
+        if expansion.frame.shift is not None:  # the gradient's mean that is subtracted has the same error
             gradient = replace(gradient, keys=tuple(2 * error for error in gradient.keys))
     return Certificate(worst[0], worst[1], _largest(per_query), worst[2], per_query, gradient)
 
@@ -222,17 +224,17 @@ class _Underflow(NamedTuple):
 def _underflow(frame: Frame, index_set: IndexSet, magnitude: Callable[[Tensor], Tensor], low: float) -> _Underflow:
     r"""A bound on what underflow takes from sum_t P(s_t) v_t, relative to the largest value; P has this magnitude.
 
-    A product that underflows loses at most t, the smallest normal number, and what comes after it multiplies the loss
-    by factors of which those above 1 matter. Let b_ml be the largest magnitude of coordinate l in set m, and b+ the
-    larger of b and 1. In the monomials of keys and queries there are less than 2 k g products, and the coefficients
-    are still to come, so that a tuple loses at most
+    A product that underflows has an error of at most t, the smallest normal number, which later factors multiply; only
+    those above 1 matter. Let b_ml be the largest magnitude of coordinate l in set m, and b+ the larger of b and 1. The
+    monomials of keys and queries have less than 2 k g products, and the coefficients come later, so that the error of a
+    tuple is at most
 
         2 k g t sum_alpha |c_alpha| prod_l (prod_m b+_ml)^alpha_l,
 
-    the polynomial's sum of magnitudes at sum_l prod_m b+_ml. States times coefficients are rounded to the type before
-    they meet the monomials of a query, of which none is above (max_l b+_0l)^g: that loses at most t times the rank
-    times this, once for all tuples. Values below 1 make the loss relative to them larger: `low` is the logarithm to
-    base 2 of the smallest product of largest magnitudes.
+    which is the polynomial's sum of magnitudes at sum_l prod_m b+_ml. States times coefficients are rounded to the
+    dtype before they are multiplied by the monomials of a query, none of which exceeds (max_l b+_0l)^g: the error of
+    this is at most t times the rank times that power, once for all tuples. Values below 1 increase the error relative
+    to them: `low` is the logarithm to base 2 of the smallest product of largest magnitudes.
     """
     degree = index_set.degree
     above = [x.clamp(min=1.0) for x in frame.largest]
@@ -245,7 +247,7 @@ def _underflow(frame: Frame, index_set: IndexSet, magnitude: Callable[[Tensor], 
 
 
 def _attended_tuples(call: Call) -> Tensor:
-    """How many tuples each query attends, (H, L_q), or (H, 1) if all queries of a head attend the same."""
+    """The number of tuples that each query attends, (H, L_q), or (H, 1) if it is the same for all queries of a head."""
     if not call.positions.is_causal:
         tuples = torch.ones(call.query.shape[0], dtype=torch.float64, device=call.query.device)
         for count in call.counts():

@@ -1,4 +1,4 @@
-"""What each algorithm costs: the flops of its matrix products, its working memory, and a time to compare them by.
+"""The cost of each algorithm: the flops of its matrix products, its working memory, and a time for comparison.
 
 Near-linear attention takes tokens in chunks, whose sizes are functions of shapes alone, so that results are
 reproducible.
@@ -22,13 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rates:
-    """Nanoseconds that one kind of backend takes for a unit of each kind of work.
+    """The time in nanoseconds that a backend takes for one unit of each kind of work.
 
     Attributes:
-        exact_flop: A flop of exact attention's products in float32; float64 takes twice as much.
+        exact_flop: A flop of exact attention's products in float32; float64 takes twice as long.
         exact_score: The rest of the work on a score: exponential, maximum and sum.
-        flop: A flop of the polynomial method's products with monomials in float32; float64 takes half as much again.
-        monomial: A monomial of a token in float32, which the kernels make in cache and plain PyTorch writes to memory.
+        flop: A flop of the polynomial method's products with monomials in float32; float64 takes half as long again.
+        monomial: A monomial of a token in float32, which the kernels compute in cache and plain PyTorch writes to
+            memory.
         scanned: A monomial and value column of a token of a causal call.
         scanned_monomial: A monomial of a token of a causal call, for any number of columns.
     """
@@ -44,15 +45,15 @@ class Rates:
 KERNELS = Rates(exact_flop=0.004, exact_score=0.15, flop=0.0055, monomial=0.045, scanned=0.06, scanned_monomial=0.45)
 PYTORCH = Rates(exact_flop=0.0035, exact_score=0.15, flop=0.006, monomial=0.25, scanned=1.5, scanned_monomial=0.0)
 START = 3e5
-"""The time that the polynomial method takes, beyond exact attention's, however short the sequence is."""
+"""The time of the polynomial method in addition to that of exact attention, for sequences of any length."""
 PLANNING, CERTIFYING = 1.5e6, 7e5
-"""The time that it takes to plan a call, beyond that for the bounds on its entries, which exact attention needs too;
-and then to certify it, however short the sequence is."""
+"""The time of planning a call, in addition to the bounds on its entries, which exact attention needs too, and of
+certifying it, for sequences of any length."""
 WORTH_PLANNING = 2.0
-"""How many times as long as planning exact attention takes where a plan is made: if it finds nothing cheaper, the time
-is lost, which is then at most half of exact attention's own."""
+"""A plan is made if exact attention takes this many times as long as planning: if the plan finds nothing cheaper, the
+lost time is then at most half of exact attention's."""
 TOKEN_ENTRY = 4.0
-"""The time that it takes to read an entry of query, keys and values for a plan and for a certificate."""
+"""The time of reading an entry of query, keys and values for a plan and for a certificate."""
 SQUARED_ENTRY, SQUARED_QUERY = 3.0, 80.0
 """The time that it takes to find the deviation of an entry of the values, and half of that to square one; and that of
 the certificate for a query with squares. Like `SEARCHING`, half of what was measured on two cores of an Intel Xeon
@@ -60,12 +61,13 @@ the certificate for a query with squares. Like `SEARCHING`, half of what was mea
 SEARCHING = 1.5e6
 """The time that it takes to search for a polynomial with squared deviations."""
 SAMPLED_ENTRY, BASIS_ENTRY = 4.0, 5.0
-"""The time that planning takes for a coordinate of a sampled tuple, and for each of d^3 steps of a change of basis."""
+"""The time of planning for a coordinate of a sampled tuple, and for each of d^3 steps of a change of basis."""
 ORDER_2_COORDINATE, CAUSAL_ORDER_2_COORDINATE = 3e5, 9e5
-"""The further time that planning takes for each coordinate at order 2, where a basis is looked for. These numbers are
-not measured alone: with them, calls with ``method="auto"`` take about as long as the better method."""
+"""The additional planning time for each coordinate at order 2, where a basis is searched for. These numbers were not
+measured separately: with them, calls with ``method="auto"`` take about as long as the better method."""
 THREADS, TILE = 2, 256
-"""The number of threads that costs and bytes are for, and of the tokens whose monomials a kernel makes at a time."""
+"""The number of threads assumed for costs and bytes, and the number of tokens whose monomials a kernel computes at a
+time."""
 AFFORDABLE = 1e15
 """The most flops of exact attention that run unless you pass ``method="exact"``: about an hour."""
 
@@ -87,18 +89,18 @@ class Shape:
 
     @property
     def scores(self) -> float:
-        """Entries of the attention tensor that are visited: causal attention of order k fills 1/k of it."""
+        """The number of visited entries of the attention tensor: causal attention of order k fills 1/k of it."""
         volume = float(self.heads) * self.query_length * math.prod(float(length) for length in self.key_lengths)
         return volume / self.order if self.is_causal else volume
 
 
 LARGEST_RANK, LARGEST_DEGREE = 1 << 17, 120
-"""The largest rank and degree of a polynomial that is ever tried."""
+"""The largest rank and degree of a polynomial that are tried."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """`flops` of matrix products, `bytes` held beside inputs and outputs, and `time` to compare by."""
+    """`flops` of matrix products, `bytes` in addition to inputs and outputs, and `time` for comparison."""
 
     flops: float
     bytes: float
@@ -131,7 +133,8 @@ def polynomial_cost(shape: Shape, rank: int, wide: bool) -> Cost:
 
 
 def sampled_queries(heads: int) -> int:
-    """The largest number of queries of each head in the sample for a forecast; the more heads, the fewer.
+    """The largest number of queries of each head in the sample for a forecast, which decreases with the number of
+    heads.
 
     >>> [sampled_queries(heads) for heads in (1, 32, 100, 4096)]
     [64, 64, 20, 8]
@@ -140,7 +143,7 @@ def sampled_queries(heads: int) -> int:
 
 
 def sampled_tuples(heads: int) -> int:
-    """Key tuples of each head in the sample: with fewer heads more of them, so that a forecast errs by less.
+    """The number of sampled key tuples of each head, larger for fewer heads, so that the forecast has a smaller error.
 
     >>> [sampled_tuples(heads) for heads in (1, 4, 100)]
     [1024, 512, 256]
@@ -217,7 +220,7 @@ def planning_time(shape: Shape) -> float:
 
 
 def _looking(shape: Shape) -> float:
-    """The time that it takes to read all entries of query, keys and values."""
+    """The time of reading all entries of query, keys and values."""
     tokens = sum(shape.key_lengths) * float(shape.d + shape.d_v) + shape.query_length * float(shape.d)
     return TOKEN_ENTRY * shape.heads * tokens
 
@@ -227,12 +230,12 @@ def _rates() -> Rates:
 
 
 def basis_time(shape: Shape) -> float:
-    """The time that it takes to find a change of basis."""
+    """The time of finding a change of basis."""
     return BASIS_ENTRY * shape.heads * shape.d**3
 
 
 def _causal_bytes(shape: Shape, rank: int) -> float:
-    """What causal attention holds: up to seven running sums of a chunk, its own and products, and its monomials."""
+    """The memory of causal attention: up to seven running sums of a chunk, its own and products, and its monomials."""
     heads, width = max(shape.heads, 1), shape.d_v + 1
     state = 8.0 * heads * rank * width
     chunk = (7 * state + 32.0 * heads * rank) * min(causal_chunk(heads, rank, width), max(shape.query_length, 1))
@@ -241,7 +244,8 @@ def _causal_bytes(shape: Shape, rank: int) -> float:
 
 
 def _scan_bytes(shape: Shape, rank: int) -> float:
-    """What the causal scan holds: coordinates, values and sums of a chunk, states, and what `THREADS` threads work on.
+    """The memory of the causal scan: coordinates, values and sums of a chunk, states, and the working memory of
+    `THREADS` threads.
 
     A plan does not depend on the number of threads, so the number is a constant.
     """
@@ -254,7 +258,8 @@ def _scan_bytes(shape: Shape, rank: int) -> float:
 
 
 def _sample_bytes(shape: Shape) -> float:
-    """What the samples of a plan hold: indices, keys, values and products of tuples, and their scores a few times.
+    """The memory of the samples of a plan: indices, keys, values and products of tuples, and several copies of their
+    scores.
 
     A causal call has a second sample, of its first queries.
     """
@@ -264,10 +269,10 @@ def _sample_bytes(shape: Shape) -> float:
 
 
 def _polynomial_bytes(shape: Shape, rank: int, size: int) -> float:
-    """What is held at once beside inputs and outputs, at the most; measured it is a half to three quarters of this.
+    """An upper bound on the memory in addition to inputs and outputs; measurements are half to three quarters of it.
 
-    The largest of what planning, a chunk of the certificate and a chunk of the computation take; besides, a few
-    numbers for each query.
+    The maximum over planning, a chunk of the certificate and a chunk of the computation, plus a few numbers for each
+    query.
     """
     heads, d, width = float(max(shape.heads, 1)), shape.d, shape.d_v + 1
     longest = max(shape.query_length, *shape.key_lengths)
@@ -284,17 +289,18 @@ def _polynomial_bytes(shape: Shape, rank: int, size: int) -> float:
 CHUNK_BYTES, CHUNK_TOKENS = 3 << 24, 12288
 """How many bytes the monomials of a chunk may take, and the largest number of its tokens."""
 PIECE = 1 << 20
-"""How many entries the certificate processes at once: they stay in cache for forty passes, and occupy all threads."""
+"""The number of entries that the certificate processes at once: they stay in cache for forty passes, and occupy all
+threads."""
 FORWARD_TOKENS = 512
-"""The least number of tokens in a chunk of a causal scan that is not differentiated."""
+"""The smallest number of tokens in a chunk of a causal scan without gradients."""
 CAUSAL_BYTES = 1 << 22
-"""How many bytes the running sums of a causal chunk may take."""
+"""The number of bytes that the running sums of a causal chunk may take."""
 
 
 def chunk_tokens(heads: int, rank: int, wide: bool) -> int:
-    """The number of tokens in a chunk; not too many, because each token in a chunk's sum adds a rounding.
+    """The number of tokens in a chunk, which is limited because each token in a chunk's sum adds a rounding.
 
-    Their monomials stay in the last cache, and a product is long enough to be worth two threads.
+    Their monomials stay in the last-level cache, and a product is long enough for two threads.
     """
     fit = CHUNK_BYTES // (max(heads, 1) * rank * (8 if wide else 4))
     return min(CHUNK_TOKENS if wide else 2048, max(64, fit // 64 * 64))
@@ -308,9 +314,9 @@ def causal_chunk(heads: int, rank: int, width: int) -> int:
 def scan_chunk(heads: int, rank: int, width: int, is_backward: bool) -> int:
     """The number of tokens in a chunk of the causal scan: their values and the kept states of a head fill its memory.
 
-    In a backward pass the kernels keep a state for every 16 tokens (csrc/scan.hpp) of each head that a thread is at. A
-    forward pass keeps none, and its chunks have at least `FORWARD_TOKENS`: it reads and writes the states of a chunk
-    once, which for a large rank takes longer than 16 tokens do.
+    In a backward pass the kernels store a state for every 16 tokens (csrc/scan.hpp) of each head that a thread is
+    processing. A forward pass stores none, and its chunks have at least `FORWARD_TOKENS`: it reads and writes the
+    states of a chunk once, which for a large rank takes longer than 16 tokens do.
     """
     tokens = 16 * (CAUSAL_BYTES // max(8 * rank * width, 1))
     if not is_backward:

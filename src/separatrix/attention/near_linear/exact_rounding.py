@@ -1,4 +1,4 @@
-"""The type in which exact attention keeps a tolerance, and the bound on its rounding that shows it."""
+"""The dtype in which exact attention satisfies a tolerance, with the error bound that proves it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ExactRounding(NamedTuple):
     """A dtype for exact attention, and bounds on the errors of its results in that dtype.
 
     Attributes:
-        dtype: The dtype that exact attention computes in.
+        dtype: The dtype in which exact attention is computed.
         per_query: Bounds (H, L_q) on the error of every entry of each query's output.
         lse_error: A bound on the error of every log-sum-exp.
         gradient: The certificate of the gradients; None if no gradient will be taken.
@@ -41,9 +41,10 @@ class ExactRounding(NamedTuple):
 def exact_type(
     call: Call, bounds: InputBounds, tolerance: float, with_lse: bool, differentiable: bool
 ) -> ExactRounding:
-    """The narrowest dtype in which exact attention keeps the tolerance, with the bounds on the errors in that dtype.
+    """The narrowest dtype in which exact attention satisfies the tolerance, with the bounds on the errors in that
+    dtype.
 
-    If gradients will be taken, it is the narrowest dtype that keeps the tolerance for them too, if there is one.
+    If gradients will be taken, it is the narrowest dtype that satisfies the tolerance for them too, if there is one.
     """
     values = bounds.values
     narrow = torch.float64 if call.query.dtype == torch.float64 else torch.float32
@@ -63,8 +64,9 @@ def exact_type(
         if not _products_in_range(call, bounds.largest, dtype):
             if dtype == torch.float64:
                 raise SeparatrixError(
-                    "query and keys: what is huge in one of them and tiny in another leaves the range of float64 on "
-                    "the way to a score, so that no bound on the error can be given. Move powers of two between them."
+                    "query and keys: products of their entries overflow or underflow float64 before a score is formed, "
+                    "so that no bound on the error can be given. Multiply one of them by a power of two and divide "
+                    "another by it."
                 )
             continue
         radii = given_radii(call, bounds.largest) if radii is None else radii
@@ -88,9 +90,10 @@ def exact_type(
 
 
 def _products_in_range(call: Call, largest: Tensor, dtype: torch.dtype) -> bool:
-    """Whether underflow on the way to a score is negligible, in whatever order its factors are multiplied.
+    """Whether underflow in the products of a score is negligible, in whatever order its factors are multiplied.
 
-    Each of about 2 k d products loses at most the smallest normal number, times the later factors above 1.
+    Each of about 2 k d products has an underflow error of at most the smallest normal number, times the later factors
+    above 1.
     """
     most = largest_number(torch.log2(largest).clamp(min=0.0).sum(0))
     most += max(0.0, math.log2(abs(call.scale))) if call.scale else 0.0
@@ -101,7 +104,7 @@ def _products_in_range(call: Call, largest: Tensor, dtype: torch.dtype) -> bool:
 def given_radii(call: Call, largest: Tensor) -> Tensor:
     """Bounds (H, L_q) on the sums of magnitudes of the scores' terms, of the given queries and keys.
 
-    `largest` are the largest magnitudes of the query and of each key set, (order, H, d); products of them are in the
+    `largest` are the largest magnitudes of the query and of each key set, (order, H, d); their products are in the
     range of float64.
     """
     d = call.query.shape[2]
@@ -116,11 +119,12 @@ def exact_gradient(
 ) -> GradientCertificate:
     r"""The certificate of gradients through exact attention in `dtype`, from bounds on its outputs and log-sum-exps.
 
-    The backward pass recomputes weights as exp(s_t - lse). With u the unit roundoff, R a bound on the sums of
-    magnitudes of the scores' terms and l on |lse|, the error of a shifted score is at most (d + k + 8) u (R + l) plus
-    that of the log-sum-exp, and its exponential adds 4 u. Weights then have a relative error tau, and so has their sum,
-    because they sum to 1; if scores are raised to a value at which exp does not underflow, the smallest weight of each
-    tuple is added. The rest follows by the identity of `near_linear/gradient_certificate.py`.
+    The backward pass recomputes weights as exp(s_t - lse). With u the unit roundoff, R a bound on the sum of the
+    magnitudes of a score's terms and l a bound on |lse|, the error of a shifted score is at most (d + k + 8) u (R + l)
+    plus that of the log-sum-exp, and its exponential adds 4 u. Weights then have a relative error tau, and their errors
+    sum to at most tau, because the weights sum to 1; if scores are raised to a value at which exp does not underflow,
+    the smallest weight of each tuple is added. The rest follows by the identity of
+    `near_linear/gradient_certificate.py`.
     """
     shape, values = sizes_of(call), bounds.values
     u = torch.finfo(dtype).eps / 2

@@ -1,4 +1,4 @@
-"""The polynomial that near-linear attention expands, and the sums of this expansion."""
+"""The polynomial that near-linear attention expands, and the sums of the expansion."""
 
 from __future__ import annotations
 
@@ -59,7 +59,8 @@ class Expansion:
         return replace(self, frame=replace(self.frame, dtype=torch.float64))
 
     def even_chunk(self, heads: int, length: int) -> int:
-        """The number of tokens in a chunk when `length` tokens are cut into as few, equally long chunks as possible.
+        """The number of tokens in a chunk when `length` tokens are divided into the smallest number of chunks of equal
+        length.
 
         It is a multiple of 64. A long sequence has at least two chunks, so that the second one reuses the memory of the
         first.
@@ -73,7 +74,7 @@ class Expansion:
         return torch.nn.functional.pad(self.coefficients, (0, self.index_set.rank - self.terms))
 
     def moment_weights(self) -> Tensor:
-        """The weights (rank,) that make the sums of a level those of s^moment; zero for the other levels."""
+        """The weights (rank,) for which the sums of a level become those of s^moment; zero for the other levels."""
         weights, level = self.coefficients.new_zeros(self.index_set.rank), slice(*self.level)
         weights[level] = torch.from_numpy(self.index_set.multinomials[level]).to(weights)
         return weights

@@ -1,11 +1,11 @@
 r"""Forecasts of certified errors, by means over a sample of the tuples, and the polynomials that keep a tolerance.
 
 For a degree g there is a Chebyshev polynomial for every even moment m below it (see `remainder`), up to 60 of them, and
-computing one takes a millisecond. `Forecast.moments_in_reach` bounds the forecasts of all of them from below at once,
-from the Chebyshev coefficients |c_j| that each leaves out, so that few are made. R is the bound on the scores of a
-query. Rounding is proportional to M = sum_p |a_p| R^p. The coefficients below m are Taylor's, so
-M >= sum_{p<m} R^p / p!; and M >= P(R) >= exp(R) - R^m factor, in which `factor` is at most what the tolerance leaves
-for truncation, if the polynomial keeps it. The same holds of P' in place of P.
+computing one takes a millisecond. `Forecast.moments_in_reach` computes lower bounds on all their forecasts at once,
+from the Chebyshev coefficients |c_j| that each polynomial omits, so that few polynomials are computed. R is the bound
+on the scores of a query. Rounding is proportional to M = sum_p |a_p| R^p. The coefficients below m are Taylor's, so M
+>= sum_{p<m} R^p / p!; and M >= P(R) >= exp(R) - R^m factor, where `factor` is at most the part of the tolerance for
+truncation, if the polynomial satisfies it. The same holds of P' in place of P.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ from separatrix.attention.near_linear.sample import Sample
 from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, largest_relative_error
 
 _LESS = 0.99
-"""By what lower bounds on forecasts are multiplied, which covers their own rounding."""
+"""The factor of lower bounds on forecasts, which covers their own rounding."""
 _SMALL_RADIUS = 0.25
-"""Up to this bound on the scores no Chebyshev polynomial is better than Taylor's."""
+"""For bounds on the scores up to this one, no Chebyshev polynomial is better than Taylor's."""
 
 
 class Forecast:
@@ -173,7 +173,7 @@ class Forecast:
         return self._least_rounding(degree, rank) <= target
 
     def _least_rounding(self, degree: int, rank: int) -> float:
-        """A lower bound on every forecast's rounding in float64: that of weights 1, the first coefficient."""
+        """A lower bound on the rounding part of every forecast in float64: that of weights 1, the first coefficient."""
         shape, width = self.analysis.shape, self.analysis.frame.width
         return relative_error(shape, width, degree, rank, Summing(1, 1 << 62), torch.float64) * self._heaviest
 
@@ -184,7 +184,7 @@ class Forecast:
 
     @cached_property
     def _heaviest(self) -> float:
-        """The largest value over the mean of exp(s), for the query in the sample where that is largest."""
+        """The ratio of the largest value to the mean of exp(s), for the query in the sample for which it is largest."""
         return largest_number(self._share * self.analysis.values.largest)
 
     def _polynomials(self, degree: int, target: float, output_only: bool, columns: int) -> Iterator[Polynomial]:
@@ -263,7 +263,7 @@ class Forecast:
         return key_powers(self.analysis.call, self.analysis.frame)
 
     def greedy_error(self, alphas: Array, dtype: torch.dtype) -> float:
-        """Forecast the certificate's total for an index set that is shaped by the amplitudes."""
+        """Forecast the certificate's total for an index set shaped by the amplitudes."""
         analysis = self.analysis
         rows = self.sample.queries.unsqueeze(-1).expand(-1, -1, analysis.shape.d)
         query = torch.gather(analysis.call.query, 1, rows)
@@ -274,7 +274,7 @@ class Forecast:
         return largest_number(self._output_error(error, magnitude, int(alphas.sum(1).max()), len(alphas), dtype))
 
     def moments_in_reach(self, degree: int, target: float, output_only: bool = False, columns: int = 0) -> list[int]:
-        """The moments of the Chebyshev polynomials of a degree that may keep the target in float64.
+        """The moments of the Chebyshev polynomials of a degree that may satisfy the target in float64.
 
         All others are certain to have a forecast above the target. They are even moments below the degree; if scores
         are so small that no moment can lower the bound, there are none.
@@ -310,12 +310,12 @@ class Forecast:
 
     @cached_property
     def _reach(self) -> Tensor:
-        """The largest derivative of a score by an entry, twice that where keys are shifted, (H, 1)."""
+        """The largest derivative of a score by an entry, doubled if keys are shifted, (H, 1)."""
         doubled = 1 if self.analysis.frame.shift is None else 2
         return doubled * torch.stack(reaches(self.analysis.frame)).amax(0).unsqueeze(1)
 
     def _output_error(self, error: Tensor, magnitude: Tensor, degree: int, rank: int, dtype: torch.dtype) -> Tensor:
-        """The error of the outputs of the sample from that of truncation and from the magnitudes of the sums."""
+        """The error of the outputs of the sample, from their truncation errors and the magnitudes of the sums."""
         rounding = 2 * gamma(self.analysis, degree, rank, dtype) * magnitude * self._share
         return error + rounding * self.analysis.values.largest
 
@@ -328,7 +328,7 @@ class Forecast:
         slope_magnitude: Tensor,
         rounding: float,
     ) -> Tensor:
-        """The largest of the errors of outputs and of gradients, from those of the sums of P and of P'."""
+        """The larger of the errors of outputs and of gradients, from the errors of the sums of P and of P'."""
         values, rounded = self.analysis.values, rounding * self._share
         scores = values.widest * (slope + truncation) + output + 2 * values.largest * rounded * slope_magnitude
         by_values = torch.stack(values.others).amax(0).unsqueeze(1) * (2 * truncation + rounded * magnitude)

@@ -1,13 +1,14 @@
-r"""A bound on the error of gradients: the vector-Jacobian products of an output, next to those of exact attention.
+r"""A bound on the error of gradients: of the vector-Jacobian products of an output, relative to those of exact
+attention.
 
 Let p_t = exp(s_t) / D be the exact weights of a query's key tuples, o its exact output and g the incoming gradient of
 that output. Exact gradients are sums over tuples of
 
     g . (v_t - o) p_t ds_t    for query and keys,        g p_t (v_t over one of its factors)    for values,
 
-ds_t the derivative of the score by the entry in question, at most `reach` in magnitude. The computation has weights a_t
-in place of p_t, a_t' in place of p_t if a score is differentiated (a polynomial's derivative is not the polynomial), o~
-in place of o and ds_t~ in place of ds_t:
+where ds_t is the derivative of the score by the entry in question, at most `reach` in magnitude. The computation has
+weights a_t in place of p_t, a_t' in place of p_t if a score is differentiated (a polynomial's derivative is not the
+polynomial), o~ in place of o and ds_t~ in place of ds_t:
 
     sum_t a_t' (v_t - o~) ds_t~ - sum_t p_t (v_t - o) ds_t
         = sum_t (a_t' - p_t)(v_t - o~) ds_t~ + (o - o~) sum_t p_t ds_t~ + sum_t p_t (v_t - o)(ds_t~ - ds_t).
@@ -17,13 +18,14 @@ So with w >= |v_t - o~| and e >= |o - o~| in every entry, the errors are at most
     query, keys:  |g|_1 (reach (w sum_t |a_t' - p_t| + e) + w max_t |ds_t~ - ds_t|),
     values:       |g|_1 (sum_t |a_t - p_t|) (product of the other value sets' magnitudes),
 
-and sums over queries for keys and values. They depend on the error of the *weights*: if values hardly differ, w is
-small, but not the error of the values' gradient. For the polynomial method, in the words of `certificate` and with E'
->= sum_t |P'(s_t) - exp(s_t)| (see `remainder`),
+and sums over queries for keys and values. They depend on the error of the *weights*: if the values are nearly equal, w
+is small, but the error of the values' gradient is not. For the polynomial method, in the notation of `certificate` and
+with E' >= sum_t |P'(s_t) - exp(s_t)| (see `remainder`),
 
     sum_t |a_t' - p_t| <= (E' + E + rho) / D~,        sum_t |a_t - p_t| <= (2 E + rho) / D~.
 
-The backward pass rounds as the forward pass does: gamma times the sum of magnitudes, see `arithmetic.rounding`.
+The rounding of the backward pass is bounded like that of the forward pass: gamma times the sum of magnitudes, see
+`arithmetic.rounding`.
 """
 
 from __future__ import annotations
@@ -43,17 +45,19 @@ from separatrix.attention.bounds import SLACK
 class GradientCertificate:
     """Bounds on the errors of the gradients of query, keys and values, for an incoming gradient of the output.
 
-    Write n_i for the sum of magnitudes of query i's incoming gradient, or 2^-32 of the largest such sum in its head
-    where that is more. Next to the gradients of exact attention, and beside the smallest positive number of their type,
+    Let n_i be the sum of magnitudes of query i's incoming gradient, or 2^-32 of the largest such sum in its head if
+    that is larger. Compared with the gradients of exact attention, and apart from the smallest positive number of their
+    dtype,
 
     - the error of every entry of the query's gradient is at most ``query[i] * n_i``;
-    - every entry of the gradient of ``keys[m]`` by at most ``keys[m] * sum_i n_i``, over the queries of its head;
-    - every entry of the gradient of ``values[m]`` by at most ``values[m] * sum_i n_i``.
+    - that of every entry of the gradient of ``keys[m]`` at most ``keys[m] * sum_i n_i``, over the queries of its head;
+    - that of every entry of the gradient of ``values[m]`` at most ``values[m] * sum_i n_i``.
 
-    Where heads share a tensor, by broadcasting or in groups, its gradient is the sum of theirs, and so is the bound.
+    If heads share a tensor, by broadcasting or in groups, its gradient is the sum of the gradients of these heads, and
+    its bound the sum of their bounds.
 
-    The bounds hold for gradients that are finite in their type. A gradient that comes in through the log-sum-exp has
-    no bound.
+    The bounds hold for gradients that are finite in their dtype. There is no bound for a gradient that arrives through
+    the log-sum-exp.
 
     Attributes:
         query: The bound for each query, of shape (..., L_q), in float64.
@@ -75,7 +79,7 @@ class GradientCertificate:
 class Weights:
     """Bounds for the weights of each query, (H, L_q): on their errors and on their sums.
 
-    `scores` and `values` bound the sums of |a_t' - p_t| and of |a_t - p_t|; `output` is e. The terms for rounding are
+    `scores` and `values` bound the sums of |a_t' - p_t| and of |a_t - p_t|; `output` is e. The rounding terms are
     `score_rounding` times the values' magnitude, and `value_rounding`.
     """
 
@@ -99,7 +103,7 @@ def certify_gradient(
     """The certificate from bounds on the weights.
 
     Args:
-        weights: See `Weights`; infinite where nothing is known.
+        weights: See `Weights`; infinite if nothing is known.
         reach: For the query and each key set, bounds (H,) on the derivatives of the scores by its entries.
         moved: For the query and each key set, bounds on max_t |ds_t~ - ds_t|, each (H, L_q) or of a shape that
             broadcasts.
@@ -107,7 +111,7 @@ def certify_gradient(
         magnitude: max |v_t|, (H, 1).
         others: For each value set, the largest product of the magnitudes of the others, (H,).
         out: The type of the gradients.
-        copies: How many heads share a tensor, at the most: their gradients are added up in that type.
+        copies: The largest number of heads that share a tensor: their gradients are summed in that dtype.
     """
     unit = copies * torch.finfo(out).eps / 2
     w = (width + weights.output) * SLACK
@@ -118,11 +122,11 @@ def certify_gradient(
         errors.append((error + 1.01 * unit * (most.unsqueeze(-1) * w + error)) * SLACK)
     share = (weights.values + weights.value_rounding) * (1 + 1.01 * unit) + 1.01 * unit
     values = tuple(_most(share * other.unsqueeze(-1) * SLACK) for other in others)
-    query = errors[0].masked_fill(torch.isnan(errors[0]), math.inf)  # infinity times 0 is no bound
+    query = errors[0].masked_fill(torch.isnan(errors[0]), math.inf)  # infinity times 0 is not a bound
     return GradientCertificate(query, tuple(_most(x) for x in errors[1:]), values)
 
 
 def _most(x: Tensor) -> float:
-    """The largest entry; infinity if one is NaN."""
+    """The largest entry; infinity if an entry is NaN."""
     largest = largest_number(x)
     return math.inf if math.isnan(largest) else largest

@@ -13,10 +13,11 @@ from torch.utils._pytree import tree_leaves
 
 
 class LiveBytes(TorchDispatchMode):
-    """Counts the storages that operations make, from the moment each is made until nothing refers to it any more.
+    """Counts the storages that operations create, from their creation until nothing refers to them.
 
-    `peak` is the largest number of live bytes at one time, in addition to those `given`. Memory that an operation takes
-    and frees inside itself is not seen. Near-linear attention is computed by the same backend as without this mode.
+    `peak` is the largest number of live bytes at one time, in addition to those of the `given` tensors. Memory that an
+    operation allocates and frees internally is not counted. Near-linear attention is computed by the same backend as
+    without this mode.
 
     >>> x = torch.ones(100, dtype=torch.float64)
     >>> with LiveBytes([x]) as counted:

@@ -1,19 +1,19 @@
 r"""Near-linear attention by the kernels in C++, on the CPU.
 
-- **Products** of a chunk's monomials. The kernels make the monomials of a tile of tokens in cache and write none of
-  them to memory; csrc/near_linear.hpp describes the order of summation. Counted as in `arithmetic/rounding.py`, a token
-  goes through no more roundings in the dtype of the monomials than a tile has tokens in a lane, of which there are 128
-  at the most; then, in float64, through four for the lanes, one for each tile of its task, one for each task of its
-  head, and one for each call of `add`. Of n tokens, a task has no more than n / 128 + 2 tiles, nor more than 514,
-  because it has 2^16 tokens or fewer; and a head has no more tasks than 16 or n / 2^16 + 1. Tiles, tasks and ranges of
-  tokens depend on shapes alone, so that results are the same, bit for bit, with any number of threads.
-- **One pass** over tokens as they are in memory: coordinates and columns of ones exist only within a tile of tokens.
-  This takes coordinates that are entries times factors (`Frame.only_scales`).
+- **Products** of a chunk's monomials. The kernels compute the monomials of a tile of tokens in cache and write none of
+  them to memory; csrc/near_linear.hpp describes the order of summation. Counted as in `arithmetic/rounding.py`, the
+  number of roundings of a token in the dtype of the monomials is at most the number of tokens of a tile in one lane,
+  which is at most 128. In float64 it then goes through four roundings for the lanes, one for each tile of its task, one
+  for each task of its head, and one for each call of `add`. For n tokens, a task has at most n / 128 + 2 tiles and at
+  most 514, because it has at most 2^16 tokens; and a head has at most 16 or n / 2^16 + 1 tasks. Tiles, tasks and ranges
+  of tokens depend on shapes alone, so that results are bitwise equal with any number of threads.
+- **One pass** over tokens in place: coordinates and columns of ones exist only within a tile of tokens. This requires
+  coordinates that are entries times factors (`Frame.only_scales`).
 - **The causal scan** (csrc/scan.hpp), token by token. The kernels keep the states of a few monomials in registers and
-  go over the tokens with them: each token's term is added to the state of its key set, and the query is multiplied by
-  the product of the states. All is in float64. Tokens are added to a state one by one, each by one fused multiply-add;
-  monomials are added up in one order. The backward pass also sums the gradient of a state term by term, from the last
-  query to the first.
+  process the tokens in order: each token's term is added to the state of its key set, and the query is multiplied by
+  the product of the states. Everything is in float64. Tokens are added to a state one by one, each by one fused
+  multiply-add; monomials are summed in one order. The backward pass also sums the gradient of a state term by term,
+  from the last query to the first.
 - **A few tokens of a stream**: see `native_stream`.
 """
 
@@ -56,7 +56,7 @@ def takes(tensors: Sequence[Tensor], sets: int, columns: int) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class NativeMonomials:
-    """An index set as the kernels take it, and the arrays that it points to."""
+    """An index set in the form that the kernels read, and the arrays to which it points."""
 
     monomials: Monomials
     arrays: tuple[np.ndarray, ...]
@@ -84,7 +84,8 @@ def native_monomials(index_set: IndexSet) -> NativeMonomials:
 
 
 class _Products:
-    """The call of a product with tokens x (H, d', n) and columns W (H, c, n), or None, and the tensors it points to."""
+    """The call of a product with tokens x (H, d', n) and columns W (H, c, n), or None, and the tensors to which it
+    points."""
 
     def __init__(self, index_set: IndexSet, x: Tensor, W: Tensor | None, columns: int) -> None:
         self.x, self.W = _contiguous_tokens(x), None if W is None else _contiguous_tokens(W)
@@ -174,7 +175,7 @@ def scan_tokens(heads: int, rank: int, columns: int, sets: int, is_backward: boo
 
 
 def scan_summing(call: Call, rank: int) -> Summing:
-    """Keys before the first query are added up in chunks, and from there on one token after the other."""
+    """Keys before the first query are summed in chunks, and later keys one token after the other."""
     chunk = chunk_tokens(call.query.shape[0], rank, True)
     return Summing(max(chunk, *call.key_lengths), chunk)
 
@@ -225,7 +226,8 @@ def scan_backward(
 
 
 class _ScanCall:
-    """The arguments of a scan as the kernels take them, and the tensors that they point to; the query may be None."""
+    """The arguments of a scan in the form that the kernels read, and the tensors to which they point; the query may be
+    None."""
 
     def __init__(
         self, expansion: Expansion, query: Tensor | None, x: list[Tensor], W: list[Tensor], Z: list[Tensor]

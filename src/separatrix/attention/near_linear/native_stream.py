@@ -1,9 +1,8 @@
 """Appends a few tokens to the states of a stream, or attends to the states, by the C++ kernels: all heads in one call.
 
-`csrc/stream.hpp` describes the order of summation. The tokens of a call are added up before they are added to the
-state:
+`csrc/stream.hpp` describes the order of summation. The tokens of a call are summed before they are added to the state:
 a new token goes through as many roundings as there are tokens in the call, and then, with all earlier tokens, through
-one more. All other steps are counted as in `arithmetic/rounding.py`, where the monomials are added up in any order.
+one more. All other steps are counted as in `arithmetic/rounding.py`, where monomials may be summed in any order.
 """
 
 from __future__ import annotations
@@ -25,10 +24,10 @@ if TYPE_CHECKING:
 class NativeStream:
     """The calls of the kernels for the states of one plan.
 
-    An instance is never changed, so that threads may share it: every call fills a `StreamCall` of its own, because
-    ctypes releases the global interpreter lock while a kernel reads it.
+    An instance is never modified, so that threads may share it: every call fills its own `StreamCall`, because ctypes
+    releases the global interpreter lock while a kernel reads it.
 
-    The arguments are those of `stream_kernels` in `backend`, with the monomials as a table.
+    The arguments are those of `stream_kernels` in `backend`, with a table of the monomials.
     """
 
     ONE_BY_ONE = True
@@ -84,5 +83,5 @@ class NativeStream:
 
 
 def _readable(x: Tensor) -> Tensor:
-    """A tensor as the kernels read it: contiguous, with half types converted to float32, which is exact."""
+    """A tensor in the form that the kernels read: contiguous, with half types converted to float32, which is exact."""
     return (x if x.dtype in TYPES else x.to(torch.float32)).contiguous()

@@ -1,4 +1,4 @@
-"""The rank, the order and the threshold that Alman and Song's theorems name, to compare a plan with."""
+"""The rank, the order and the threshold in Alman and Song's theorems, for comparison with a plan."""
 
 from __future__ import annotations
 
@@ -18,9 +18,11 @@ def paper_rank(d: int, degree: int, order: int) -> int:
 
 
 def max_order(n: int, bound: float) -> float:
-    """The largest order k with bound < (ln n)^(1/k), the rule of Alman and Song's introduction; infinity if any k has.
+    """The largest order k with bound < (ln n)^(1/k), the rule of Alman and Song's introduction; infinity if every k
+    qualifies.
 
-    For a bound of at most 1 (and n >= 3) every order qualifies. Below 2 not even ordinary attention does.
+    For a bound of at most 1 (and n >= 3) every order qualifies. The result may be below 2: then not even ordinary
+    attention qualifies.
 
     >>> max_order(10**6, 1.5), max_order(10**6, 1.0), max_order(10**6, 20.0)
     (6, inf, 0)
@@ -39,5 +41,6 @@ def max_order(n: int, bound: float) -> float:
 
 
 def threshold(n: int, order: int) -> float:
-    """(ln n)^(1/k), where Theorems 1.3 and 1.4 of Alman and Song put the border between slow and near-linear."""
+    """(ln n)^(1/k), where Theorems 1.3 and 1.4 of Alman and Song put the border between slow and near-linear
+    attention."""
     return math.log(n) ** (1 / order) if n > 1 else 0.0

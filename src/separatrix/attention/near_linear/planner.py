@@ -31,7 +31,7 @@ from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, MARGIN, 
 from separatrix.errors import ArgumentError, SeparatrixError
 
 SMALLEST_SAVING = 3e7
-"""The time, in the unit of `cost`, above which a polynomial whose error is relative to exp is looked for."""
+"""The time, in the unit of `cost`, above which a polynomial whose error is relative to exp is searched for."""
 NOTHING_TO_ATTEND = Plan("exact", None, None, None, 0.0, 0.0, 0.0, "there is nothing to attend")
 """The plan of a call without queries, or without keys to attend to."""
 
@@ -43,7 +43,7 @@ def plan_call(call: Call, tolerance: float, method: str) -> tuple[InputBounds, F
     polynomial is worthwhile.
     """
     windowed = call.positions.has_window
-    differentiable = call.wants_gradient  # evaluated outside of `no_grad`, inside of which no call needs a gradient
+    differentiable = call.wants_gradient  # evaluated outside of `no_grad`, inside which no call needs a gradient
     if windowed and method == "polynomial":
         raise ArgumentError("windows", expected="None for method 'polynomial'", got=call.positions.windows)
     with torch.no_grad():
@@ -84,7 +84,7 @@ def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.in
 
 
 def time_limit(call: Call, shape: Shape, method: str) -> float:
-    """The longest time that a polynomial may take: that of exact attention, if `auto` may choose it."""
+    """The longest time that a polynomial may take: that of exact attention, if `auto` may choose exact attention."""
     exact = exact_cost(shape, call.query.dtype == torch.float64)
     return exact.time if method == "auto" and exact.flops <= AFFORDABLE else math.inf
 
@@ -162,8 +162,8 @@ def choose(forecast: Forecast, recipe: Recipe | None, bounds: InputBounds, toler
         raise out_of_reach(analysis, tolerance)
     if plan is None and time_limit(analysis.call, analysis.shape, method) < math.inf:
         why = (
-            f"at these lengths exact attention is cheaper than a polynomial that keeps {tolerance:.3g}, as far as one "
-            f"was looked for: scores reach {analysis.radius:.3g}"
+            f"at these lengths exact attention is cheaper than every polynomial that was tried for {tolerance:.3g}: "
+            f"scores reach {analysis.radius:.3g}"
         )
     elif plan is None:
         why = none_keeps(analysis, tolerance)
@@ -173,7 +173,7 @@ def choose(forecast: Forecast, recipe: Recipe | None, bounds: InputBounds, toler
 
 
 def none_keeps(analysis: Analysis, tolerance: float) -> str:
-    """The reason for exact attention where no polynomial keeps the tolerance, whatever it costs."""
+    """The reason for exact attention if no polynomial satisfies the tolerance at any cost."""
     return f"no polynomial of rank up to {LARGEST_RANK} keeps {tolerance:.3g}: scores reach {analysis.radius:.3g}"
 
 

@@ -1,8 +1,9 @@
 """Means over some queries and key tuples of a call, drawn with a fixed seed: a forecast uses them in place of all.
 
 Queries share the tuples of their head, so that their scores are one product of matrices. In a causal call a query
-attends a part of the tuples that are drawn. They are counted equally, which says little about the first queries: their
-sums have few terms and are far from any mean. So these queries are a part of their own, with all of their tuples.
+attends some of the sampled tuples. They have equal weights in the sample, which says little about the first queries:
+their sums have few terms and may be far from any mean. So these queries are a part of their own, with all of their
+tuples.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class Sample:
 
 
 class SamplePart:
-    """Sums over tuples of powers of the scores, for some queries, over the sums of exp(s).
+    """Sums of powers of the scores over tuples, for some queries, divided by the sums of exp(s).
 
     Args:
         analysis: The analysis of a call.
@@ -160,7 +161,7 @@ class SamplePart:
     def _sum(self, moment: int, away: Deviation | None) -> Tensor:
         """The sum of s^moment over the sum of exp(s), (H, queries), weighted by squared deviations if `away` is given.
 
-        A product of matrices would be faster, but its roundings depend on the number of threads.
+        A matrix product would be faster, but its roundings depend on the number of threads.
         """
         weighted = away is not None
         sums = self._sums[weighted]

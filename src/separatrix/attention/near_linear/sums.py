@@ -1,4 +1,5 @@
-r"""Order-k attention by the polynomial method: Algorithm 1 of Alman and Song, for any order, over chunks in cache.
+r"""Order-k attention by the polynomial method: Algorithm 1 of Alman and Song, for any order, over chunks that fit into
+cache.
 
 With monomials Phi(x)_alpha = x^alpha over an index set A and coefficients c_alpha,
 
@@ -124,9 +125,9 @@ class IncomingGradient:
     """The gradients of output and log-sum-exp, as gradients of numerator and denominator near 1.
 
     The gradient of a numerator is that of the output over the denominator, which may underflow. So the gradients of a
-    head are divided by the power of two next to their largest before they are divided by the denominators, and the
-    quotients by the power next to theirs. The returned gradients are linear in the incoming gradients, so they are
-    multiplied by `power`, the product of the two.
+    head are divided by the power of two next to the largest of them before they are divided by the denominators, and
+    the quotients by the power of two next to the largest quotient. The returned gradients are linear in the incoming
+    gradients, so they are multiplied by `power`, the product of the two.
 
     Args:
         sums: The sums of the forward pass.
@@ -145,7 +146,8 @@ class IncomingGradient:
 
     @property
     def far_apart(self) -> bool:
-        """Whether the gradients of two queries of a head differ by so much that float32 would lose the smaller."""
+        """Whether the gradients of two queries of a head differ in magnitude by so much that float32 would lose the
+        smaller."""
         sizes = self._sizes
         if not sizes.numel():
             return False
@@ -153,7 +155,8 @@ class IncomingGradient:
         return truth((least < 2.0**-40 * sizes.amax(1)).any())
 
     def of_sums(self, here: slice) -> Tensor:
-        """The gradients (H, c, d_v + 1) of numerators and denominators over `power`; 0 with nothing to attend."""
+        """The gradients (H, c, d_v + 1) of numerators and denominators divided by `power`; 0 for queries with nothing
+        to attend."""
         dO = self._first.divide(self._grad_out[:, here].to(torch.float64))
         by_lse = self._first.divide(self._grad_lse[:, here].to(torch.float64))
         last = by_lse - (dO * self._output[:, here].to(torch.float64)).sum(-1)

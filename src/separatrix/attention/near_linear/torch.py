@@ -1,6 +1,6 @@
 """Near-linear attention in plain PyTorch: the backend for devices without kernels and where no compiler is installed.
 
-It is correct and short, but not fast: it stores all monomials of a chunk and, in the causal scan the states after each
+It is correct and short, but not fast: it stores all monomials of a chunk and, in the causal scan, the states after each
 token.
 """
 
@@ -30,7 +30,7 @@ def takes(tensors: Sequence[Tensor], sets: int, columns: int) -> bool:
 def add(index_set: IndexSet, state: Tensor, x: Tensor, W: Tensor) -> None:
     features = monomials(x, index_set)
     if features.dtype == state.dtype:
-        torch.baddbmm(state, features, W.mT, out=state)  # in place it would not be counted among the flops
+        torch.baddbmm(state, features, W.mT, out=state)  # an in-place product would not be counted among the flops
     else:
         state += torch.bmm(features, W.mT)
 
@@ -53,7 +53,8 @@ def scan_tokens(heads: int, rank: int, columns: int, sets: int, is_backward: boo
 
 
 def scan_summing(call: Call, rank: int) -> Summing:
-    """Tokens are added up in chunks of the scan; the keys before the first query in those of a call without order."""
+    """Tokens are summed in the chunks of the scan, and the keys before the first query in the chunks of a call that is
+    not causal."""
     heads, columns = call.query.shape[0], call.values[0].shape[2] + 1
     chunk, scanned = chunk_tokens(heads, rank, True), causal_chunk(heads, rank, columns)
     return Summing(max(chunk, scanned), min(chunk, scanned))
@@ -109,7 +110,8 @@ def scan_backward(
     grad: Tensor,
     grad_Z: list[Tensor],
 ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
-    """The term of a token is part of the states of all later tokens, so their gradients are added up from the last."""
+    """The term of a token is part of the states of all later tokens, so its gradient is the sum of theirs, computed
+    from the last token on."""
     index_set, coefficients = expansion.index_set, expansion.coefficients
     sets = [_running(index_set, *key_set) for key_set in zip(x, W, Z, strict=True)]
     product = product_of([running.states for running in sets])

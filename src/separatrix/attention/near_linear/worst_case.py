@@ -30,9 +30,9 @@ from separatrix.errors import ArgumentError
 LARGEST_RADIUS = 50.0
 """The largest R that is tried: beyond it exp(2 R) times the precision of float64 is more than 1."""
 MARGIN = 0.9
-"""The part of the tolerance that a forecast may take."""
+"""The part of the tolerance that a forecast may use."""
 LARGEST_MINIMAX_RADIUS = 8.0
-"""The largest R for which minimax polynomials are looked for: beyond it, to make one takes a tenth of a second."""
+"""The largest R for which minimax polynomials are searched for: beyond it, computing one takes a tenth of a second."""
 
 
 def in_reach(shape: Shape, B: float, scale: float, tolerance_at: Callable[[float], float]) -> str:
@@ -45,7 +45,7 @@ def in_reach(shape: Shape, B: float, scale: float, tolerance_at: Callable[[float
     highest = highest_degree(shape.d)
 
     def radius_at(bound: float) -> float:
-        """The largest score for entries up to `bound`; infinite where that is no float."""
+        """The largest score for entries up to `bound`; infinite if it is beyond the range of floats."""
         log = shape.order * math.log(bound) if bound else -math.inf
         return scale * shape.d * math.exp(log) if log < 700 else math.inf
 
@@ -124,7 +124,7 @@ def relative_degree(radius: float, tolerance: float, highest: int) -> int | None
 def largest_relative_error(share: float) -> float:
     """The largest error relative to exp for which the total variation between the weights is at most `share`.
 
-    It is below 1/2, because a certificate needs weights whose sum is larger than the bound on its own error.
+    It is below 1/2, because a certificate needs weights whose sum exceeds the bound on its own error.
 
     >>> round(largest_relative_error(0.01), 6), largest_relative_error(1.0)
     (0.019998, 0.49)
@@ -153,7 +153,7 @@ def _short(rank: int) -> str:
 
 
 def _to_the(base: float, exponent: int) -> float:
-    """A power of a number that is not negative; infinity where it is beyond the range of floats."""
+    """A power of a nonnegative number; infinity if it is beyond the range of floats."""
     try:
         return float(base) ** exponent
     except OverflowError:
@@ -163,8 +163,8 @@ def _to_the(base: float, exponent: int) -> float:
 def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> Plan:
     """The plan for any n x d inputs with entries up to `bound`, values too, at scale 1/d (Definition 1.2).
 
-    Nothing is known of the data, so the forecast is the worst case, and is kept. The method is "none" if neither
-    near-linear nor exact attention is possible; `why` then says what would make one possible.
+    Nothing is known about the data, so that the forecast is the worst case and is never exceeded. The method is "none"
+    if neither near-linear nor exact attention is possible; `why` then says what would make one possible.
 
     >>> plan_shapes(10**6, 8, 0.9, 3, 1e-3).rank
     495

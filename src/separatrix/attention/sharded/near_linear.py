@@ -77,7 +77,7 @@ def sharded_attention(
         SeparatrixError: As for `sharded_exact_attention`.
 
     The forward and the backward pass each exchange the k - 1 states of every head once, in float64, with (number of
-    monomials) (d_v + 1) numbers each: by an all-reduce, or for causal attention by an all-gather, during which each
+    monomials) (d_v + 1) numbers each: by an all-reduce or, for causal attention, by an all-gather, during which each
     rank stores the states of all ranks. See `counted_communication`.
 
     Example:
@@ -256,7 +256,7 @@ def _attend(query: Tensor, Z: list[Tensor], expanded: Expansion) -> Tensor:
     met = contraction(Z, expanded)[..., :-1]
     heads, length, _ = query.shape
     if length == 0:
-        return met[:, :0, :-1].to(query.dtype)  # zeros that are still part of the graph
+        return met[:, :0, :-1].to(query.dtype)  # zeros that remain part of the graph
     x = expanded.frame.coordinates(query.to(torch.float64), 0)
     sums = against_monomials(x, met, expanded.index_set, expanded.even_chunk(heads, length))
     D = sums[:, -1:]

@@ -15,7 +15,7 @@ from separatrix.attention.near_linear.expansion import Expansion, Sums
 
 
 def causal_call(query: Tensor, tensors: Sequence[Tensor], masks: Sequence[Tensor], scale: float) -> Call:
-    """The causal call of queries (H, L, d) on tokens of their own: keys, then values; and masks (H, L), or none."""
+    """The causal call of queries (H, L, d) on their own tokens: keys, then values; and masks (H, L), or None."""
     sets = len(tensors) // 2
     positions = Positions(True, 0, (None,) * sets)
     return Call(query, tuple(tensors[:sets]), tuple(tensors[sets:]), tuple(masks), positions, scale)

@@ -43,7 +43,7 @@ def saved_tensors(state: TensorAttentionState) -> dict[str, Tensor]:
 
 
 def _entries(state: TensorAttentionState) -> dict[str, Tensor]:
-    """The entries of a saved state but for their digest."""
+    """The entries of a saved state except its checksum."""
     saved = {f"states.{m}": z.detach().clone() for m, z in enumerate(state.held_states)}
     saved["tokens"] = torch.tensor(state.ledger.tokens)
     saved["largest"] = torch.tensor(state.ledger.largest, dtype=torch.float64)

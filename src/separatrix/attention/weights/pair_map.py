@@ -36,7 +36,8 @@ class PairMap:
         keys_per_cell: The numbers of keys of the first and of the second set in a cell; the last cell may have fewer.
         first: The weight of each key of the first set, summed over all keys of the second, (L_1,), in float64.
         second: The weight of each key of the second set, (L_2,), in float64.
-        top: The pairs of largest weight, the largest first: the key of the first set, that of the second, the weight.
+        top: The pairs of largest weight, in decreasing order: the key of the first set, the key of the second set, and
+            the weight.
     """
 
     query: int

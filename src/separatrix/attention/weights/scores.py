@@ -180,21 +180,21 @@ class LogSum:
         return cls(zeros - math.inf, zeros)
 
     def add(self, scores: Tensor, largest: Tensor) -> Tensor:
-        """Add scores (H, queries, tuples), of which `largest` are the largest; their memory is overwritten.
+        """Add scores (H, queries, tuples) whose maxima are `largest`; their memory is overwritten.
 
         Returns:
             The terms that were added to the total, exp(score - `self.largest`), or 0 where `self.largest` is -inf.
         """
         new = torch.maximum(self.largest, largest.to(torch.float64))
         shift = new.masked_fill(new == -math.inf, 0.0)
-        # In a narrower dtype the difference is rounded to it, as the score itself was.
+        # In a narrower dtype the difference is rounded to this dtype, like the score itself.
         terms = scores.sub_(shift.to(scores.dtype).unsqueeze(-1)).exp_()
         self.total = self.total * (self.largest - shift).exp() + terms.sum(-1).to(torch.float64)
         self.largest = new
         return terms
 
     def share(self, scores: Tensor) -> Tensor:
-        """The share exp(score) / sum of scores (H, queries, ...) in float64; 0 for -inf, also where all scores are.
+        """The share exp(score) / sum of scores (H, queries, ...) in float64; 0 for -inf, even if all scores are -inf.
 
         The largest score is subtracted first, exactly or nearly so. Subtracting the log-sum-exp would be inaccurate:
         for scores of 1e15, its rounding error in float64 is about 0.1.

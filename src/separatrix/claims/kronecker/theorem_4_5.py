@@ -24,9 +24,10 @@ from separatrix.lab.registry import experiment
 
 @experiment(version=1, name="kronecker.protocol")
 def soundness(m: int, parts: int, length: int, seed: int) -> dict[str, Any]:
-    """The acceptance probabilities over all coins: of disjoint sets with the truth, of others with Merlin's best lie.
+    """The acceptance probabilities over all coins: of disjoint sets with the true word, and of other sets with Merlin's
+    best false word.
 
-    `worst` is over one common element alone and over random sets, `typical` the mean over the random ones.
+    `worst` is the maximum over sets with one common element and over random sets, `typical` the mean over random sets.
     """
     protocol = Protocol(m, parts, length)
     draw = random.Random(seed)

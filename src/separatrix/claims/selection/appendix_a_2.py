@@ -38,7 +38,7 @@ def one_or_many(T: int, q: int, d: int, width: int, samples: int, seed: int) -> 
     X, y, target = SparseTokenSelection(T, q, d).original_batch(samples, generator=source, dtype=torch.float64)
     model = SelectionTransformer(d, width, dtype=torch.float64)
 
-    # Differentiating twice, in t and then in the weight v of an input, gives the slope of each input.
+    # Differentiating with respect to t and then to the weight v of an input gives the slope of each input.
     t = torch.zeros((), dtype=torch.float64, requires_grad=True)
     v = torch.ones(samples, dtype=torch.float64, requires_grad=True)
     moved = {"W": W + t * along[0], "V": V + t * along[1]}

@@ -6,7 +6,8 @@ training
 
     L_{T_2} / L_{T_1} -> ((x - 1)^2 + rho_2 x^2) / rho_1,
 
-of order (T_1 / q)(x - 1)^2: at T_1 alpha is above 1 by just what the attention loses there, and at T_2 it loses more.
+of order (T_1 / q)(x - 1)^2: alpha is above 1 by the amount that compensates for the attention lost at T_1, and at T_2
+more attention is lost.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 For one encoding the weights outside of the subset differ, and the loss is d/2 ((1 - q alpha s)^2 / q + alpha^2 sum
 S_i^2). alpha is bounded by the induction (IH2) at the *mean* weight, which differs from the weight s of this encoding.
-Overlaps are anywhere between -c and c, c the largest one over encodings with constant delta
-(`separatrix.selection.worst_overlap`): the loss is largest where every overlap is c or -c, so for each k the loss is
+Overlaps may have any value between -c and c, where c is the largest overlap over encodings with constant delta
+(`separatrix.selection.worst_overlap`). The loss is largest if every overlap is c or -c, so for each k the loss is
 computed with k overlaps at c and the others at -c. c must be below 1, which does not follow from delta < 1/10:
 encodings with c above 1 are in `separatrix.claims.selection.unseparated`.
 """
@@ -137,7 +137,7 @@ def corollary_e_16(
 ) -> Finding:
     """The largest loss over overlaps, alpha, T, q, delta and epsilon, including corners, and over random encodings.
 
-    Where overlaps may be above 1, the least loss over alpha and C; with `every_q`, the loss there is judged too.
+    If overlaps may be above 1, the smallest loss over alpha and C; with `every_q`, the loss there is judged too.
     """
     worst = [cell for cell in cells if "induction" in cell.result]
     largest = max(cell.result[alpha] for cell in worst)

@@ -26,7 +26,8 @@ from separatrix.selection.worst_overlap import dual_overlap, worst_overlap, wors
 
 @experiment(version=1, name="selection.worst_overlap_reached")
 def reached(q: int, T: int, delta: float, seed: int) -> dict[str, float]:
-    """The worst encoding: its constant by enumeration, its overlap over the formula, and the dual vector's overlap."""
+    """The worst encoding: its constant by enumeration, its overlap divided by the formula, and the dual vector's
+    overlap."""
     E, y = worst_overlap_encoding(q, delta, T), torch.arange(q)
     isometry = restricted_isometry(E, q)
     return {
@@ -38,7 +39,8 @@ def reached(q: int, T: int, delta: float, seed: int) -> dict[str, float]:
 
 @experiment(version=1, name="selection.worst_overlap_searched")
 def searched(q: int, steps: int, seed: int) -> dict[str, float]:
-    """The largest overlap over the formula at the encoding's own constant, from a random start, by random steps."""
+    """The largest overlap divided by the formula at the encoding's own constant, from a random start, by random
+    steps."""
     source = torch.Generator().manual_seed(seed)
 
     def near(E: Tensor, size: float) -> Tensor:
@@ -47,7 +49,7 @@ def searched(q: int, steps: int, seed: int) -> dict[str, float]:
         return scaled
 
     def share(E: Tensor) -> float:
-        """The largest overlap over the formula; -1 where delta is near 0 or outside of the range of the proof."""
+        """The largest overlap divided by the formula; -1 if delta is near 0 or outside of the range of the proof."""
         delta = restricted_isometry(E, q).upper
         most = (q - 2) / (2 * (q - 1)) if q > 2 else 0.5
         return float(overlaps(E, torch.arange(q)).max()) / worst_overlap(q, delta) if 0.02 < delta < most else -1.0
@@ -109,7 +111,7 @@ FORMS: Mapping[str, Callable[[int, float], float]] = {
 def corollary_e_16_overlaps(
     cells: Sequence[CellResult], form: str = "exact", factor: float = 1.0, code: str = "dual"
 ) -> Finding:
-    """The formula is reached, to rounding, by an encoding of that constant; and no search exceeds it."""
+    """An encoding with this constant reaches the formula, up to rounding, and no search exceeds it."""
     attained = [cell for cell in cells if "overlap" in cell.result]
     constants = max(abs(cell.result["delta"] / cell.parameters["delta"] - 1) for cell in attained)
     apart = max(

@@ -1,4 +1,4 @@
-"""Corollary E.8 of Wang, Wei, Hsu and Lee: where C and alpha are after the training time of Theorem E.6.
+"""Corollary E.8 of Wang, Wei, Hsu and Lee: the values of C and alpha after the training time of Theorem E.6.
 
 With x^2 = q (T - q) epsilon / (d T): once the mean weight is at least (1 - x) / q, the upper end of the induction (IH2)
 is at most 1 + 8 x / 5. Runs are of two kinds: with orthogonal encodings, for which all encodings have the same weight,
@@ -73,8 +73,8 @@ def upper_end(s: float, T: int, q: int, kappa: float) -> float:
 def ends(q: int, seed: int) -> dict[str, object]:
     """The largest (upper end - 1) / x over mean weights from (1 - x) / q on, T from 4 q + 1 on, and epsilon.
 
-    kappa, which may be any positive number up to 1, is at its worst when it is smallest. The pair has the relative
-    amounts by which r, the fraction in the upper end, exceeds its printed and its right bound.
+    The smallest kappa is the worst case; it may be any positive number up to 1. The pair has the relative amounts by
+    which r, the fraction in the upper end, exceeds its printed and its right bound.
     """
     above, pairs = 0.0, []
     for T, share in itertools.product((4 * q + 1, 6 * q, 40 * q, 1000 * q), (0.9999, 0.25, 1e-4)):
@@ -172,7 +172,7 @@ scale_cells = cell_grid(scale, {"q T": ((6, 25), (50, 201))}, delta=0.0999, x=1e
 
 
 def _width(cell: CellResult) -> float:
-    """The factor d_e of the time, which Theorem E.6 counts as a logarithm; 1 where d_e is about T."""
+    """The factor d_e of the time, which Theorem E.6 counts as a logarithm; 1 if d_e is about T."""
     return float(cell.parameters["width"]) if "threshold" in cell.parameters else 1.0
 
 

@@ -146,7 +146,7 @@ def corollary_e_9(
 
 
 TOLERANCE = 0.03
-"""By how much a local power may exceed that of the statement."""
+"""The amount by which a local power may exceed that of the statement."""
 
 
 def _power(losses: Sequence[float], times: Sequence[int]) -> float:
@@ -162,8 +162,8 @@ LAST_LINE = (
         shown_by="factor 1/2 of the third term",
         printed=r"$\frac{d}{q_2} \Delta \alpha^2 (q s')^2$ in the line before the last.",
         right=r"$\frac{d}{2 q_2} \Delta \alpha^2 (q_2 s')^2$.",
-        why=r"The loss has $\frac{d}{2 q_2} (1 - q_2 \alpha s')^2$; and only with the factor $1/2$ is the third term "
-        r"of the last line, with $\frac{32}{25}$, a bound on it.",
+        why=r"The loss has $\frac{d}{2 q_2} (1 - q_2 \alpha s')^2$, and the third term of the last line, with "
+        r"$\frac{32}{25}$, bounds it only with the factor $1/2$.",
     ),
     Erratum(
         rank=Rank.TYPOGRAPHICAL,
@@ -192,10 +192,11 @@ LAST_LINE = (
 def last_line(T1: int, T2: int, q1: int, q2: int, d: int, epsilon: float, seed: int) -> dict[str, object]:
     """The first term of the proof's last line, from the bound on 1 - q_2 s', against the printed and the correct term.
 
-    `terms` has, over a grid of the w = 1 - q_2 s' and alpha - 1 that Corollary E.8 allows, the largest quotient of each
-    of the four terms and its bound in the last line, and that of the loss and the sum of the bounds; `bounds` has the
-    bounds over epsilon; `q for q_2` compares the weight outside of the subset at C = 3 with its two forms. The third
-    term is d / (2 q_2) (alpha - 1)^2 (q_2 s')^2; with d / q_2, as it is printed, the terms do not sum to the loss.
+    `terms` has, over a grid of the values w = 1 - q_2 s' and alpha - 1 that Corollary E.8 allows, the largest quotient
+    of each of the four terms and its bound in the last line, and of the loss and the sum of the bounds; `bounds` has
+    the bounds divided by epsilon; `q for q_2` compares the weight outside of the subset at C = 3 with its two forms.
+    The third term is d / (2 q_2) (alpha - 1)^2 (q_2 s')^2; with d / q_2, as it is printed, the terms do not sum to the
+    loss.
     """
     x = math.sqrt((T1 - q1) * q1 * epsilon / (T1 * d))
     spill = (T2 - q2) * q1 / (T1 - q1) * x / q2
@@ -208,7 +209,8 @@ def last_line(T1: int, T2: int, q1: int, q2: int, d: int, epsilon: float, seed: 
         32 * q1 * (T1 - q1) * epsilon / (25 * q2 * T1),
         3 * (T2 - q2) * q1**3 * epsilon / (2 * q2**2 * T1 * (T1 - q1)),
     ]
-    # The first bound on 1 - q_2 s' is spill / (1 + spill), the second spill: the terms are largest at the ends.
+    # The first bound on 1 - q_2 s' is spill / (1 + spill), and the second bound is spill; the terms are largest at the
+    # ends of the range.
     w = np.linspace(0.0, spill / (1 + spill), 201)[:, None]
     off = np.linspace(-0.1 * x, 1.6 * x, 201)[None]
     terms = [
@@ -243,7 +245,7 @@ _LENGTHS = (400, 40_000, 4_000_000)
 def _proof_cells() -> Iterator[Cell]:
     for q2 in (3, 6):
         yield last_line.cell(seed=0, T1=200, T2=400, q1=3, q2=q2, d=5, epsilon=1e-4)
-    # At the largest epsilon, and where w is largest beside T_2.
+    # At the largest epsilon, and where w is largest relative to T_2.
     yield last_line.cell(seed=0, T1=200, T2=400, q1=3, q2=3, d=5, epsilon=0.0169)
     for T2 in _LENGTHS[1:]:
         yield last_line.cell(seed=0, T1=200, T2=T2, q1=3, q2=3, d=5, epsilon=1e-4 * (400 / T2) ** 2)

@@ -72,7 +72,8 @@ def orthogonal(T: int, q: int, seed: int) -> dict[str, float]:
 
 @experiment(version=1, name="selection.definition_e_1")
 def shapes(d: int, width: int, T: int, seed: int) -> dict[str, list[int] | list[float]]:
-    """Test which shapes of W, V and Z the model accepts; a pair [printed, right] has 1 where a shape does not fit."""
+    """Test which shapes of W, V and Z the model accepts; a pair [printed, right] has 1 for a shape that does not
+    fit."""
     model = SelectionTransformer(d, width, dtype=torch.float64)
     W, V = list(model.W.shape), list(model.V.shape)
     Z = [d + width, T]

@@ -1,4 +1,5 @@
-"""Figure 3 of Wang, Wei, Hsu and Lee: W and V of the small run before training and after, two of Figure 8's maps."""
+"""Figure 3 of Wang, Wei, Hsu and Lee: W and V of the small run before and after training, which are two of Figure 8's
+maps."""
 
 from __future__ import annotations
 

@@ -339,8 +339,8 @@ THRESHOLDS = (0.18, 0.2, 0.25, 0.3)
 def fixed_floor(cells: Sequence[CellResult], floor: float = 0.15, times: float = 1.0) -> Finding:
     """Compare the final losses of fixed encodings, by length and threshold, with 0.15.
 
-    With `times` = 2 the loss is the squared error without the factor 1/2. One run that ends below 0.15 decides: with
-    seed 0 and threshold 0.4 the loss at T = 250 ends at 0.098, which is 0.196 without the factor 1/2.
+    With `times` = 2 the loss is the squared error without the factor 1/2. A single run that ends below 0.15 decides:
+    with seed 0 and threshold 0.4 the loss at T = 250 ends at 0.098, which is 0.196 without the factor 1/2.
     """
     if stopped := _stopped(cells):
         return stopped
@@ -371,7 +371,7 @@ _ONE = (*CHOSEN, "one seed")
 _THREE = (*CHOSEN, "three seeds, with each of which the result must be reproduced")
 _SEEDS = "Until 2026-11-17 there was one seed."
 _LIKE = 3.0
-"""The largest ratio of final losses at which runs from zero and from a random start count as much the same."""
+"""The largest ratio of final losses at which runs from zero and from a random start count as "much the same"."""
 
 
 def _advantage(

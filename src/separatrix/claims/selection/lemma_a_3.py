@@ -41,7 +41,7 @@ CODE = (
 
 
 def leaning(q: int, width: int, outside: int = 1) -> Tensor:
-    """q orthogonal sign vectors, and others, orthogonal too, that have the product 2 / width with each of the q.
+    """q orthogonal sign vectors, and other orthogonal vectors whose product with each of the q is 2 / width.
 
     The shape is (q + outside, width).
 

@@ -141,12 +141,12 @@ def shapes(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[floa
 
 
 def _apart(left: Tensor, right: Tensor, expected: Tensor) -> float:
-    """The distance of a product of matrices from a matrix; 1 where the shapes do not fit."""
+    """The distance of a product of matrices from a matrix; 1 if the shapes do not fit."""
     return float((left @ right - expected).abs().max()) if left.shape[1] == len(right) else 1.0
 
 
 def _products(E: Tensor, q: int, d: int, seed: int) -> list[float]:
-    """The distances of V X S_y, V Z S_y and V [E; X] S_y from a transformer's output; 1 where shapes do not fit."""
+    """The distances of V X S_y, V Z S_y and V [E; X] S_y from a transformer's output; 1 if the shapes do not fit."""
     source = torch.Generator().manual_seed(seed)
     X, y, _ = SparseTokenSelection(len(E), q, d).batch(1, generator=source, dtype=torch.float64)
     model = SelectionTransformer(d, E.shape[1], dtype=torch.float64)

@@ -99,15 +99,15 @@ class Chain:
 
 
 def steps(chain: Chain) -> dict[str, float]:
-    """Each step of the proof as a quotient that must not exceed 1, the largest over a grid of states.
+    """Each step of the proof as a quotient that must not exceed 1: the maximum over a grid of states.
 
     Each quotient divides the change of a quantity by its largest allowed change, so it is not near 1 by construction.
-    Above alpha*, in the upper part of the interval, the upper end falls by less than alpha does; in its lower part, by
-    less than the two parts are apart, which is (S2). Below alpha*, alpha rises by less than its distance to the next
-    upper end, which is alpha* until s has passed 1 / sqrt(T q); above alpha*, alpha falls by less than its distance to
-    the lower end. The others are the least steps of C, the two stages, the loss at the end, and the number of all steps
-    to epsilon divided by the proof's number. The first quotient is proportional to kappa, and (S2) to eta, so their
-    slack shows how much larger kappa and eta could be.
+    Above alpha*, in the upper part of the interval, the decrease of the upper end is compared with that of alpha; in
+    the lower part, with the distance of the two parts, which is (S2). Below alpha*, the increase of alpha is compared
+    with its distance to the next upper end, which is alpha* until s has passed 1 / sqrt(T q); above alpha*, the
+    decrease of alpha is compared with its distance to the lower end. The others are the least steps of C, the two
+    stages, the loss at the end, and the number of all steps to epsilon divided by the proof's number. The first
+    quotient is proportional to kappa, and (S2) to eta, so their slack shows how much larger kappa and eta could be.
     """
     T, q, eta, x = chain.T, chain.q, chain.eta, chain.x
     turn, least = 1 / math.sqrt(T * q), 1 - 0.1 * x
@@ -188,7 +188,7 @@ def below_the_interval(chain: Chain) -> tuple[float, float]:
 
 
 def sharper(factors: Mapping[str, float]) -> tuple[Neighbour, ...]:
-    """Wrong statements about single steps, one for each: its quotient, multiplied by a factor, must then exceed 1.
+    """Wrong statements about single steps, one for each step: its quotient, multiplied by a factor, must then exceed 1.
 
     >>> sharper({"lower end": 3.0})[0].says
     'lower end: the bound divided by 3'

@@ -7,9 +7,10 @@ between e_1 and e_2 among n entries, A of them and B of the other n - k agree wi
 
     <e_i, e_1> = (2A - k + 2B - (n - k)) / n,    <e_i, e_2> = (2A - k - 2B + (n - k)) / n.
 
-Products beyond the threshold are drawn again, as encodings with them are not valid. That the other positions must fit
-each other too is left out: Theorem 3.3 compares its times with those of whole encodings, where nine of ten candidates
-do not fit. And descent at a small rate is an ordinary differential equation in eta t, which an implicit method follows.
+Products beyond the threshold are drawn again, as encodings with them are not valid. The condition that the other
+positions must also fit each other is omitted: Theorem 3.3 compares these times with those of whole encodings, of whose
+candidates nine in ten do not fit. Descent at a small rate is an ordinary differential equation in eta t, which an
+implicit method integrates.
 """
 
 from __future__ import annotations
@@ -166,7 +167,8 @@ def times_in_the_flow(weights: Weights, T: int, d: int, width: int, epsilons: Se
     at = _log_weight(weights)
 
     class Reached:
-        """An event of the integrator: the logarithm of the loss over one of the epsilons, which falls through zero."""
+        """An event of the integrator: the logarithm of the loss divided by one of the epsilons, which decreases through
+        zero."""
 
         def __init__(self, epsilon: float) -> None:
             self.epsilon, self.terminal = epsilon, epsilon == epsilons[-1]

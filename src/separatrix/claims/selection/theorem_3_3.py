@@ -120,7 +120,7 @@ def times(cells: Sequence[CellResult]) -> list[Time]:
 def powers(rows: Sequence[Time]) -> dict[str, list[tuple[Time, Time, float]]]:
     """For each variable, the pairs of times that differ in it alone, with its power in time / d_e between the two.
 
-    With T the width may grow, as the theorem has it; for the width itself the power is that in the time.
+    When T grows, the width may grow with it, as in the theorem; for the width itself, the power is that in the time.
     """
     pairs_by_name: dict[str, list[tuple[Time, Time, float]]] = {name: [] for name in rows[0][0]}
     for name, pairs in pairs_by_name.items():
@@ -227,7 +227,7 @@ def _long(cell: CellResult) -> bool:
 
 
 def unlike(cells: Sequence[CellResult]) -> float:
-    """By how much counted times, with whole encodings, differ from those of the flow with drawn products."""
+    """The difference between counted times, with whole encodings, and those of the flow with drawn products."""
     flow = {cell.parameters["T"]: cell.result["flow"][0] for cell in cells if cell.parameters.get("width") == _WIDTH}
     counts = [
         (cell.parameters["T"], cell.result["times"][0] * cell.parameters["lr"])

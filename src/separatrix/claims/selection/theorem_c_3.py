@@ -1,6 +1,6 @@
 """Theorem C.3 of Wang, Wei, Hsu and Lee: a transformer that selects without training, its error and its width.
 
-What decides the width is the largest overlap |<e_i, e_y>| outside of the subset, over all subsets, which must stay
+The width is determined by the largest overlap |<e_i, e_y>| outside of the subset, over all subsets, which must stay
 below 1. With the paper's e_y = E_y (E_y^T E_y)^-1 1 it grows as sqrt(q) at a width of order q log T: that code would
 need q^2 log T. The theorem is true with q log T for another code of the subset, the dual vector of Lemma 2.2 of Candes
 and Tao, which is computed by solving alternately on the subset and on the positions with the largest overlaps; Sanford,
@@ -30,9 +30,9 @@ def constructed(
 ) -> dict[str, float]:
     """The largest error of the transformer W = C W*, V = V* in the unit ball over `samples` subsets, and its bound.
 
-    `scale` is our C, `printed_scale` the theorem's ceil(2 log(2T) / epsilon), `repaired_scale` its proof's own
-    2 log(2T / epsilon). `proof_error` is the error at the repaired one, for the subsets with overlaps up to 1/2, which
-    its last steps assume.
+    `scale` is our C, `printed_scale` the theorem's ceil(2 log(2T) / epsilon), and `repaired_scale` the scale 2 log(2T /
+    epsilon) of its proof. `proof_error` is the error at the repaired scale, for the subsets with overlaps up to 1/2,
+    which the last steps of the proof assume.
     """
     source = torch.Generator().manual_seed(seed)
     E = near_orthogonal_encoding(T, width, threshold=threshold, generator=source, dtype=torch.float64).E
@@ -100,9 +100,9 @@ def widths(T: int, q: int, width: int, subsets: int, epsilon: float, seed: int) 
     """Random signs of a width: the largest overlaps of the two codes, and the errors of the transformer with them.
 
     The subsets are the worst that are easily found: for each of several positions the q others whose encodings have the
-    largest products with its own. An error is the most that tokens of the unit ball allow, the sum of |1/q - S| over
-    the subset and of S outside, with the scale log(2T / (q epsilon)) / (1 - overlap) that the largest overlap needs;
-    where that is 1 or more no scale is enough, and the error is infinite.
+    largest products with its own. An error is the largest that tokens in the unit ball allow: the sum of |1/q - S| over
+    the subset and of S outside, with the scale log(2T / (q epsilon)) / (1 - overlap) that the largest overlap needs; if
+    this overlap is 1 or more, no scale is enough, and the error is infinite.
     """
     E = random_signs(T, width, torch.Generator().manual_seed(seed)).double() / math.sqrt(width)
     products: dict[str, list[Tensor]] = {"printed": [], "dual": []}
@@ -126,7 +126,7 @@ def widths(T: int, q: int, width: int, subsets: int, epsilon: float, seed: int) 
 
 
 def _width_cells() -> Iterator[Cell]:
-    """Widths of 10 q log T, where the dual vector's overlaps are at most 1/2, as the proof has them."""
+    """Widths of 10 q log T, for which the dual vector's overlaps are at most 1/2, as in the proof."""
     for q in (1, 2, 4, 8):
         width = math.ceil(10 * q * math.log(512))
         yield widths.cell(seed=0, T=512, q=q, width=width, subsets=8, epsilon=0.01)
@@ -137,7 +137,7 @@ _SIZES = ((256, 4), (1024, 4), (4096, 4), (256, 16), (1024, 16), (4096, 16), (10
 
 
 def width_of(T: int, q: int, in_q: float = 1.0, in_log: float = 1.0) -> int:
-    """The width 3 q log T; with other powers of q and log T, the one that agrees with it at T = 256, q = 4.
+    """The width 3 q log T; with other powers of q and log T, the width that equals it at T = 256, q = 4.
 
     So a wrong power is detected by the growth of the widths, not by their constant.
 
@@ -181,7 +181,7 @@ def theorem_c_3(
 ) -> Finding:
     """Check that no error exceeds epsilon or the bound for its input, at a width of 3 q log T as T and q grow.
 
-    What is shown is that the width is enough. That smaller widths are not enough is shown for these encodings and codes
+    The check shows that the width is enough. It shows that smaller widths are not enough for these encodings and codes
     only: without a bound on the scale, and so on the precision, a smaller width may be enough for other encodings.
     """
     wide = at_widths(cells, in_q, in_log)
@@ -269,7 +269,7 @@ PROOF = (
 
 @experiment(version=1, name="selection.theorem_c3_proof")
 def proof_steps(T: int, q: int, epsilon: float, seed: int) -> dict[str, list[float]]:
-    """The proof's inequalities at overlaps of exactly 1/2, the most that it allows."""
+    """The proof's inequalities at overlaps of exactly 1/2, the largest that it allows."""
 
     def weight(a: float) -> float:
         return 1 / (q + T * math.exp(-a / 2))

@@ -31,7 +31,7 @@ FACTORS = {
     "loss at the end": 1.75,
     "total of steps": 250.0,
 }
-"""For each step of the chain, a factor just above its slack in these cells."""
+"""For each step of the chain, a factor slightly above its slack in these cells."""
 
 PROOF = (
     Erratum(
@@ -168,7 +168,8 @@ def _second_stage(T: int, q: int, x: float) -> tuple[float, float]:
 
 
 def _increments(T: int, q: int, d: int, x: float) -> tuple[float, float]:
-    """The relative violations of the bounds on the increment of C along a run; the corrected one after Phase I."""
+    """The relative violations of the bounds on the increment of C along a run; for the corrected bound after Phase
+    I."""
     lr = 1 / (20 * d**2)
     # 1 - alpha decreases at least as fast as (1 - eta/T)^t, so Phase I ends within T log(10/x) / eta steps.
     run = population_dynamics(T, q, d, lr, math.ceil(1.5 * T * math.log(10 / x) / lr))

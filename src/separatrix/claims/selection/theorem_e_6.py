@@ -121,7 +121,7 @@ PROOF = (
 
 @experiment(version=6, name="selection.theorem_e6_proof")
 def proof_steps(T: int, q: int, d: int, width: int, delta: float, epsilon: float, seed: int) -> dict[str, object]:
-    """Each slip: the pair [printed, right] of the amounts by which it is missed.
+    """For each slip the pair [printed, right] of the amounts by which it is violated.
 
     `chain` has every corrected step of the proof, at the smaller of the theorem's rate and q / 2, and with the slowest
     and the fastest change of C that Lemma E.7 allows.
@@ -148,7 +148,8 @@ def proof_steps(T: int, q: int, d: int, width: int, delta: float, epsilon: float
         "weights at the end of stage one": [high - 1 / (2 * q), 1 / (2 * q) - low],
         "constant of stage two": [1 - second * 128 * T * (T - q) / 7, abs(1 - second * 256 * T * (T - q) / 7)],
         "middle of stage one": missed(middle),
-        # The theorem's own rate does not meet the printed condition, and meets what the step needs.
+        # The theorem's own rate does not satisfy the printed condition, but satisfies the condition that the step
+        # needs.
         "power of d_e in the rate": [rate / (width / (40 * d**2 * T)) - 1, rate / largest - 1],
         "denominator before (***)": [
             abs(needed - (4 * d * T - width) / (4 * d)),

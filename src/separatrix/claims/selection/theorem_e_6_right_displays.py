@@ -60,8 +60,8 @@ def quotients(T: int, q: int, d: int, width: int, delta: float, seed: int) -> di
     """The largest quotient of the two sides of each display, for s from 1 / sqrt(T q) to nearly 1 / q.
 
     `overlap` is the largest overlap that delta allows. The pair has the violations of the displays of `STEPS` with the
-    printed constants and with 1 - c and 1 + c; `without q` has the two sums of constants over what they must not
-    exceed, with 1 + c but without the factor 1 / q.
+    printed constants and with 1 - c and 1 + c; `without q` has the quotients of the two sums of constants and their
+    upper limits, with 1 + c but without the factor 1 / q.
     """
     kappa, eta, c = width / (T * d), width**2 / (40 * d**2 * T), worst_overlap(q, delta)
     epsilon = _LARGEST_X**2 * d * T / (q * (T - q))
@@ -77,7 +77,7 @@ def quotients(T: int, q: int, d: int, width: int, delta: float, seed: int) -> di
 
 
 def _displays(chain: Chain, c: float, bound: float) -> dict[str, float]:
-    """All displays for the overlap c, where the proof puts `bound` in its place."""
+    """All displays for the overlap c, with `bound` in its place in the constants of the proof."""
     T, q = chain.T, chain.q
     s = ((1 - np.geomspace(1 - q / math.sqrt(T * q), 3e-3, _GRID)) / q)[:, None]
     whole = (np.linspace(1 / T, 1 / q, _GRID + 1)[:-1])[:, None]
@@ -116,7 +116,8 @@ def _of_phase_one(chain: Chain, s: Floats, bound: float) -> dict[str, Floats]:
 
 
 def _of_a_step(chain: Chain, s: Floats, c: float, bound: float) -> dict[str, Floats]:
-    """The changes of alpha*, r and the upper end when C grows by up to 1/5 and log(q s / w) by 1 + c times as much."""
+    """The changes of alpha*, r and the upper end when C grows by up to 1/5 and log(q s / w) by up to 1 + c times as
+    much."""
     T, q = chain.T, chain.q
     w, D, best, r = _terms(chain, s)
     gain = np.linspace(0, 0.2, _GAMMAS + 1)[None, 1:]
@@ -231,7 +232,7 @@ FACTORS = {
     "loss at the upper end": 3.1,
     "last step at the upper end": 1.65,
 }
-"""For each display a factor just above its slack in these cells, chosen after they had been run."""
+"""For each display a factor slightly above its slack in these cells, chosen after the cells had been run."""
 
 
 def _cells() -> Iterator[Cell]:
@@ -264,7 +265,7 @@ def _cells() -> Iterator[Cell]:
 def right_displays(
     cells: Sequence[CellResult], step: str = "", factor: float = 1.0, misprint: str = "", without_q: bool = False
 ) -> Finding:
-    """No display is missed at any size with the right constants; with the printed ones some are."""
+    """With the correct constants no display is violated at any size; with the printed ones some are."""
     held, numbers = chain_holds(cells, step, factor)
     sums = [max(cell.result["without q"][at] for cell in cells) for at in (0, 1)]
     numbers["largest overlaps"] = ", ".join(f"{cell.result['overlap']:.3f}" for cell in cells)

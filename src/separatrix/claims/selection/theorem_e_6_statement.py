@@ -1,4 +1,4 @@
-"""Theorem E.6 of Wang, Wei, Hsu and Lee: its own statement, and the step of its proof from single to mean weights.
+"""Theorem E.6 of Wang, Wei, Hsu and Lee: the statement, and the step of its proof from single to mean weights.
 
 The proof of Theorem E.6 is that of Theorem D.4 with the mean weight s of a position in the subset, over valid encodings
 and subsets, in place of the one weight s_+(E). It may do so in five steps: with W = C W* and overlaps of at most c
@@ -50,7 +50,7 @@ def _outside(stack: Tensor, T: int, q: int, subsets: Tensor) -> Tensor:
 def mean_weights(T: int, q: int, width: int, threshold: float, seed: int) -> dict[str, float]:
     """The slack of steps (1) to (4) along C, negative where a step fails. The threshold 0 takes all valid encodings.
 
-    `jensen turned` is the slack of the reverse of (1), `slower` that of (2) with the constant 1.
+    `jensen turned` is the slack of the reverse of (1), and `slower` the slack of (2) with the constant 1.
     """
     if threshold:
         stack = near_orthogonal_stack(8, T, width, threshold=threshold, generator=seed, dtype=torch.float64).E
@@ -61,7 +61,7 @@ def mean_weights(T: int, q: int, width: int, threshold: float, seed: int) -> dic
     c = float(out.abs().max())
 
     def weights(C: float) -> tuple[Tensor, Tensor]:
-        """s_+ and 1 - q s_+, which loses no digits where it is small."""
+        """s_+ and 1 - q s_+, the latter without cancellation when it is small."""
         odds = torch.exp(-C * (1 - out)).sum(1)
         return 1 / (q + odds), odds / (q + odds)
 
@@ -107,7 +107,7 @@ def mean_weights(T: int, q: int, width: int, threshold: float, seed: int) -> dic
     ),
 )
 def theorem_e_6_mean_weights(cells: Sequence[CellResult], first: str = "1", second: str = "2") -> Finding:
-    """Check steps (1) to (4) along C from 0 to 12, where weights differ between encodings.
+    """Check steps (1) to (4) along C from 0 to 12, for encodings with different weights.
 
     Step (5) is Lemma E.7, a claim of its own.
     """
@@ -173,7 +173,7 @@ def theorem_e_6(
 
     The bound on overlaps is delta sqrt(q) / (1 - delta), as in the corrected Lemma A.3, instead of delta / (1 - 2
     delta). Counted runs have the rate q / 2, since the theorem's own is above 2 q here (see Theorem 3.3). The power 2
-    of T is larger than necessary (see there too).
+    of T is larger than necessary (see Theorem 3.3 as well).
     """
     runs = [cell for cell in cells if "times" in cell.result]
     delta = max(cell.result["delta"] for cell in runs)

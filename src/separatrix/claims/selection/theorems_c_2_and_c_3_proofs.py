@@ -96,7 +96,7 @@ def matrices(T: int, q: int, d: int, width: int, epsilon: float, seed: int) -> d
     blocks = [_selected(torch.zeros(rows, d, dtype=torch.float64), stacked) for rows in (d, width)]
     long = X * 10 * epsilon / error
     return {
-        # The distance of the product from the encodings; 1 where the shapes do not fit.
+        # The distance of the product from the encodings; 1 if the shapes do not fit.
         "blocks of Q and K": [1.0 if K_X is None else float((K_X - E.mT).abs().max()) for K_X in blocks],
         "width of the construction": [abs(rows / len(stacked) - 1) for rows in (d + q * width, d + 2 * width)],
         "scale in Q": [float((scale * Q @ stacked - expected).abs().max()) for scale in (1.0, alpha)],

@@ -7,8 +7,8 @@ d_e / (T d) in Theorem E.6), the upper end of the induction is
     F(u) = (1 - rho) / sqrt(rho) t (1 + mu r) / N,
     t = sqrt(rho) / u,    N = 1 + b (1 - 2 u),    r = b (1 - u) / (1 - b u),
 
-and the steps of the induction are inequalities between rational functions of b, u and kappa on a compact set, whatever
-T, q, d and the rate are: docs/derivations/proofs.md derives them. Each is a quotient here that must not exceed 1. A
+and the steps of the induction are inequalities between rational functions of b, u and kappa on a compact set, for all
+T, q, d and rates: docs/derivations/proofs.md derives them. Here each of them is a quotient that must not exceed 1. A
 bound on it is proved by branch and bound: on a box of the variables python-flint gives a ball that holds all values of
 the quotient, and a box whose ball does not stay below the bound is cut in two.
 
@@ -40,7 +40,8 @@ Ends = tuple[tuple[float, float], ...]
 _SHRUNK = 15 / 16
 """A step of C is at most 1/40, so that t falls by a factor of at least exp(-2/40) > 15/16 in a step."""
 _LARGEST_X = 13 / 128
-"""Above 1/10, the largest x that the theorems allow. Ends of boxes have few bits, so that balls hold them exactly."""
+"""Above 1/10, the largest x that the theorems allow. The ends of boxes have few bits, so that balls represent them
+exactly."""
 _MOST_BOXES = 200_000
 
 
@@ -57,7 +58,7 @@ def slope(b: Any, u: Any, mu: Any) -> Any:
 
 
 def lower_part(point: Point) -> Any:
-    """(S2): the decrease of the upper end over the distance kappa r alpha* / 8, at (b, u, kappa, fall).
+    """(S2): the decrease of the upper end divided by the distance kappa r alpha* / 8, at (b, u, kappa, fall).
 
     `fall` is the decrease of t at the worst point between u and the next u, where the slope is taken.
     """
@@ -79,7 +80,7 @@ def upper_part(point: Point) -> Any:
 
 
 def crossing(point: Point) -> Any:
-    """The largest alpha* over the upper end after the step across 1 / sqrt(T q); at (t, sqrt(rho), kappa)."""
+    """The largest alpha* divided by the upper end after the step across 1 / sqrt(T q), at (t, sqrt(rho), kappa)."""
     t, root, kappa = point
     N = 1 - 2 * root * t + t * t
     r = t * (t - root) / (1 - root * t)
@@ -87,7 +88,7 @@ def crossing(point: Point) -> Any:
 
 
 def lower_loss(point: Point) -> Any:
-    """The loss over epsilon at alpha = 1 - x / 10, 1 - u = x part; at (rho, x, part)."""
+    """The loss divided by epsilon at alpha = 1 - x / 10, 1 - u = x part; at (rho, x, part)."""
     rho, x, part = point
     alpha = 1 - x / 10
     short = part + (1 - x * part) / 10
@@ -95,12 +96,12 @@ def lower_loss(point: Point) -> Any:
 
 
 def upper_loss(point: Point) -> Any:
-    """The loss over epsilon at the upper end of the interval, 1 - u = x part; at (rho, x, part, kappa)."""
+    """The loss divided by epsilon at the upper end of the interval, 1 - u = x part; at (rho, x, part, kappa)."""
     rho, x, part, kappa = point
     u, mu = 1 - x * part, 1 - kappa / 8
     over_D = rho / (u * u - 2 * rho * u + rho)
     short = part * over_D * (x * part - mu * (1 - rho) * u / (u - rho))
-    # alpha* and r alpha*, each with its 1 / rho cancelled by that of 1 / D.
+    # alpha* and r alpha*, in each of which 1 / rho cancels with that of 1 / D.
     best = (1 - rho) * u / (u * u - 2 * rho * u + rho)
     alpha = best * (1 + mu * rho * x * part / (u * (u - rho)))
     return ((1 - rho) * short * short + rho * alpha * alpha * part * part) / 2
@@ -114,7 +115,7 @@ QUOTIENTS: Mapping[str, tuple[Callable[[Point], Any], Ends]] = {
     "loss at the lower end": (lower_loss, ((0.0, 0.25), (0.0, _LARGEST_X), (0.0, 1.0))),
     "loss at the upper end": (upper_loss, ((0.0, 0.25), (0.0, _LARGEST_X), (0.0, 1.0), (0.0, 1.0))),
 }
-"""Each quotient with the box in which its variables are."""
+"""Each quotient, with the box of its variables."""
 
 
 def feasible(step: str, box: Ends) -> bool:
@@ -123,7 +124,7 @@ def feasible(step: str, box: Ends) -> bool:
 
 
 def proved_below(step: str, bound: float) -> int:
-    """Prove that a quotient is at most `bound`, and return the number of boxes that the proof takes.
+    """Prove that a quotient is at most `bound`, and return the number of boxes in the proof.
 
     Raises:
         SeparatrixError: if more than 200,000 boxes would be needed, or python-flint is not installed.
@@ -157,7 +158,8 @@ def _ball(arb: type[arb], low: float, high: float) -> arb:
 
 @experiment(version=2, name="selection.induction_for_all_sizes")
 def certified(step: str, seed: int) -> dict[str, float]:
-    """Return the largest value of a quotient on a grid, and a proved bound on all values that is larger by a half."""
+    """Return the largest value of a quotient on a grid, and a proved bound on all values that is half as large
+    again."""
     quotient, box = QUOTIENTS[step]
     grid = itertools.product(*([low + (high - low) * k / 12 for k in range(13)] for low, high in box))
     points = [point for point in grid if feasible(step, tuple((value, value) for value in point))]

@@ -1,10 +1,11 @@
 r"""Valid encodings with delta < 1/10 in which one position has an overlap above 1 with the codes of nearly all subsets.
 
-The encodings of all positions but one are orthonormal, and that of the last has the products p_j with them, so that the
-Gram matrix less the identity has one row and one column. Its constant in Definition A.1 of Wang, Wei, Hsu and Lee is
-the norm of the 2 q largest p_j, and for a subset y without the last position e_y is the sum of its encodings: the last
-has the overlap sum_{j in y} p_j, all others have 0. Where that is 1 or more, the last position has at least the weight
-s_+ of a position of y for every C >= 0, and no alpha brings |Y/q - alpha S_y|^2 below
+The encodings of all positions but the last are orthonormal, and the last encoding has the products p_j with them, so
+that the Gram matrix minus the identity has one nonzero row and column. Its constant in Definition A.1 of Wang, Wei, Hsu
+and Lee is the norm of the 2 q largest p_j. For a subset y without the last position e_y is the sum of its encodings:
+the last position has the overlap sum_{j in y} p_j, and all others have 0. If this overlap is 1 or more, the last
+position has at least the weight s_+ of a position of y for every C >= 0, and no alpha makes |Y/q - alpha S_y|^2 smaller
+than
 
     min_z q (1/q - z)^2 + z^2 = 1 / (q (q + 1)).
 """
@@ -56,8 +57,8 @@ def leaning_products(kind: Literal["equal", "signs"], q: int, T: int, lean: floa
 
     "equal": all products are `lean`. "signs": the orthonormal encodings are distinct rows of the Hadamard matrix of
     order `width`, chosen at random, and the last has signs of expectation `lean` times the column sums of these rows,
-    but 1 in the first column, where all rows agree. So each product has the expectation `lean`, less up to T `lean` /
-    width, and a standard deviation of about 1 / sqrt(width).
+    but 1 in the first column, where all rows agree. So each product has the expectation `lean`, up to a difference of
+    at most T `lean` / width, and a standard deviation of about 1 / sqrt(width).
     """
     if kind == "equal":
         if lean * lean * (T - 1) > 1:
@@ -97,8 +98,8 @@ def losses(
     """Return lower bounds on the loss with such an encoding, in units of the largest epsilon that the theorems allow.
 
     They are means over 400 subsets without the last position; subsets with it are counted with loss 0. `losses` are
-    those at alpha = 1 and C = 5, 20, 40, `best` those at the best alpha; `least` is the least over alpha and C from 0
-    to 60, and `proved` the bound above.
+    those at alpha = 1 and C = 5, 20, 40, and `best` those at the best alpha; `least` is the minimum over alpha and C
+    from 0 to 60, and `proved` the bound above.
     """
     products = leaning_products(kind, q, T, lean, width, seed)
     delta = math.sqrt(float(np.sort(products**2)[-2 * q :].sum()))

@@ -119,7 +119,7 @@ def all_at_once(points: Sequence[tuple[int, int, float, float]]) -> float:
 def _numbers(cells: Sequence[CellResult], scale: float) -> tuple[dict[str, float | str], float]:
     """Return the numbers of each panel and the least p-value, with the probabilities multiplied by `scale`.
 
-    The p-value of all points together counts too, since it can reject what single points cannot.
+    The p-value of all points together is included, because it can reject where single points cannot.
     """
     numbers: dict[str, float | str] = {}
     counts: list[tuple[int, int, float, float]] = []

@@ -42,9 +42,9 @@ def _enough(log_n: float, squares: float) -> float:
 def most_squares(n: int, special: int) -> Fraction:
     """The largest n sum f_lin^2 that data allow: `special` entries of 4 log n (none or one), others in [1, 1.4] log n.
 
-    As u^2 <= 2.4 u - 1.4 for u in [1, 1.4], the squares of all entries sum to at most 2.4 V - b, with V the sum of all
-    entries and b = 1.4 (n - special) - 6.4 special. (2.4 V - b) / V^2 is largest at V = b / 1.2, or at the nearest V
-    that the ranges allow.
+    As u^2 <= 2.4 u - 1.4 for u in [1, 1.4], the squares of all entries sum to at most 2.4 V - b, where V is the sum of
+    all entries and b = 1.4 (n - special) - 6.4 special. (2.4 V - b) / V^2 is largest at V = b / 1.2, or at the nearest
+    V that the ranges allow.
 
     >>> most_squares(10**6, 0), most_squares(5, 1)
     (Fraction(36, 35), Fraction(25, 16))
@@ -124,8 +124,9 @@ def entries(n: int, seed: int) -> dict[str, Any]:
 def enumerated(n: int, seed: int) -> dict[str, float | int]:
     """Enumerate all 2^n sign vectors on data with all entries at an end of their range, and on one random data set.
 
-    `squares` are the largest n sum f_lin^2 on D0 and D1; `least` is the least |sum f_exp sigma| on D1, `against` the
-    number of sums whose sign differs from that of the special index, `positive` and `negative` the shares of the signs.
+    `squares` are the largest n sum f_lin^2 on D0 and D1; `least` is the smallest |sum f_exp sigma| on D1; `against` is
+    the number of sums whose sign differs from that of the special index; `positive` and `negative` are the shares of
+    the signs.
     """
     signs = torch.tensor(list(product((1.0, -1.0), repeat=n)), dtype=torch.float64)
     high = torch.arange(n)[:, None] < torch.arange(n + 1)
@@ -178,7 +179,7 @@ def _linear(bounds: Sequence[CellResult], C: float, special: int) -> tuple[bool,
 
 
 def _judged(right: bool, refuted: bool, bounded: bool, numbers: dict[str, float | str], note: str) -> Finding:
-    """Fail if a part is wrong or C is refuted; leave undecided if C is neither refuted nor proved; else hold."""
+    """Fail if a part is wrong or C is refuted; undecided if C is neither refuted nor proved; otherwise hold."""
     if not right or refuted:
         return Finding(Verdict.FAILS_AS_PRINTED, numbers)
     if not bounded:

@@ -47,7 +47,7 @@ register(
                     "c",
                     at(row=False, column="own"),
                     "<=",
-                    # At a_1 = 0 the two terms would fall together; D1 has a_1 >= 0.7.
+                    # At a_1 = 0 the two terms would coincide; D1 has a_1 >= 0.7.
                     lambda v: {v.a1 - 1: v.b, -1: (v.t - 1) * v.b},
                 ),
                 Line("5, others", "c", at(row=False, column="other"), "<=", lambda v: {-1: v.t * v.b}),

@@ -23,7 +23,7 @@ def exponents(n: int, a0: str, a1: str, b: str, c: str, seed: int) -> dict[str, 
     needed = B**2 + C**2
     product = (B * root + C * root) * (B * root + C * root) ** 2 / math.log(n)
     squares = ((B * root) ** 2 + (C * root) ** 2) / math.log(n)
-    # The weight of j_3 in a row of its class, of two keys.
+    # The weight of j_3 in a row of its class, with two keys.
     weight = n ** (B**2) / (2 * n ** (B**2) + n - 2)
     return {
         "exponent of Part 1b": [abs(product - needed), abs(squares - needed)],

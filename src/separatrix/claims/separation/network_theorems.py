@@ -43,7 +43,8 @@ CORNERS = {
 def network_cells(
     *models: str, paths: Mapping[str, Sequence[str]] = ALLOWED, widths: Sequence[float] = (ENOUGH, PRINTED, ONE_VECTOR)
 ) -> Callable[[], Iterator[Cell]]:
-    """The cells of a theorem about these models: along allowed paths, at corners too, and along two paths of smaller d.
+    """The cells of a theorem about these models: along allowed paths, including corners, and along two paths of smaller
+    d.
 
     A model that `paths` does not name has the paths of `ALLOWED`.
     """
@@ -130,7 +131,8 @@ def _log10_of_some(share: float, m: int) -> float:
 
 
 def silence_with_growing_a1(cells: Sequence[CellResult]) -> tuple[dict[str, float | str], list[float | None], bool]:
-    """Return whether the theorem holds with a_1 = sqrt(n), and whether a quarter of the sign vectors fire in the end.
+    """Return whether the theorem holds with a_1 = sqrt(n), and whether a quarter of the sign vectors fire at the end of
+    the path.
 
     In the cells c = 0.8. If a share p of the sign vectors fires, F_lin is positive with probability 1 - (1 - p)^m, with
     m = 4 log(n / delta).

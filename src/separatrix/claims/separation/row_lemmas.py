@@ -124,7 +124,7 @@ class Statement:
 
 
 _BARE = ("n^0.5",)
-"""The path on which a sum is compared with c only, which its magnitude exceeds with probability one half."""
+"""The path on which a sum is compared with c only; the magnitude of the sum exceeds c with probability one half."""
 
 _ANY_BOUND = (
     "As n grows, the lemma is true with any constant in place of 0.5, because the sum is of the order of d^(-1/2), "

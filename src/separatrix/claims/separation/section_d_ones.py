@@ -120,7 +120,7 @@ def not_circ(data: Literal[0, 1]) -> EntrySlip:
 
 
 def one_for_b(weights: Literal["ones", "identity"]) -> EntrySlip:
-    """Lemmas D.3 and E.2, proof of Part 2: the j_3 coordinate of the column of j_3's class is said to be 1."""
+    """Lemmas D.3 and E.2, proof of Part 2: the j_3 coordinate of the column of j_3's class is stated to be 1."""
     column = Line("2", "c", at(row=True, column="own"), ">=", lambda v: {0: HALF})
     return EntrySlip(
         Reading(1, weights, "exp", (column,)),

@@ -35,7 +35,7 @@ SETTINGS = (
 
 
 def places(n: int, d: int, a0: str, a1: str) -> Iterator[Values]:
-    """A setting with special indices apart, and the same."""
+    """A setting with different special indices, and one with equal special indices."""
     for j2, j3 in ((0, n - 1), (n // 2, 0), (1, 1)):
         yield Values(n, d, Fraction(a0), Fraction(a1), NONE, NONE, j2, j3)
 
@@ -122,5 +122,5 @@ def cells(lemma: str) -> Iterator[Cell]:
     """A lemma in every setting."""
     for n, d, a0, a1 in SETTINGS:
         if lemma == "Lemma F.15" and d == 2:
-            continue  # its printed n = t (d - 2) has no meaning there
+            continue  # the printed n = t (d - 2) has no meaning for it
         yield entries.cell(seed=0, lemma=lemma, n=n, d=d, a0=a0, a1=a1)

@@ -63,7 +63,7 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
                     "attend", title="What the query attends to", height=figures.HEIGHT, first=lambda: _first(state)
                 ),
                 type="dot",
-                delay_show=500,  # milliseconds: a file may take long, but the example is shown immediately
+                delay_show=500,  # in milliseconds: a file may take long, but the example is shown immediately
             ),
             className="first",
         ),

@@ -55,7 +55,7 @@ _TRIES = {
 
 
 def layout(state: Mapping[str, str], context: Context) -> Component:
-    """The controls on the left, on a phone above; what follows from them on the right."""
+    """The controls on the left (on a phone above); the results on the right."""
     both = compares(state)
     results = [
         html.Div([controls.alert("compute-alert"), controls.alert("phase-alert")]),

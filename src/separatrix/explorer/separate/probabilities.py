@@ -66,7 +66,8 @@ def called(mechanism: str) -> str:
 
 
 def make(values: Mapping[str, Any]) -> AttentionSetting:
-    """The setting with these values; it is not strict, because violated hypotheses are listed and not raised.
+    """The setting with these values; it is not strict, because violated hypotheses are listed instead of raising an
+    error.
 
     >>> make({"weights": "cross", "n": 200, "d": 11, "m": 9, "a0": "0.01", "a1": "3"}).kind
     'cross-attention'

@@ -10,10 +10,10 @@ and the determinant form of order 3, about which there is no claim, had the accu
 and 0.97 and 0.99 with 0.005.) These expectations were written down then; the claims are judged on other seeds:
 
 - one layer of order 3 is ahead of one layer of order 2, and of the product of two order-2 attentions;
-- it is ahead of two layers of order 2 too, which can do the join by hand (`tasks.join`);
+- it is ahead of two layers of order 2 too, for which a construction of the join exists (`tasks.join`);
 - trained on 8 facts, order 3 also joins among 16;
 - after 600 steps with the rate 0.005, which is that of the other studies, order 3 with the norms is ahead of order 3
-  without them (with seed 0 and the rate 0.01 it was, with 0.96 to 0.65).
+  without them (with seed 0 and the rate 0.01 it was ahead, with 0.96 to 0.65).
 
 The rule: each of these is a separate claim. It holds if every lead that it names is significantly above zero (95%,
 paired by seed), fails if a lead is significantly below zero, and is undecided otherwise.
@@ -111,7 +111,7 @@ def joins(
     points: int = 512,
     lr: float = JOIN_LR,
 ) -> Iterator[Cell]:
-    """The cells of some attentions on joins; each may spend the flops that order 3 spends in `steps`."""
+    """The cells of some attentions on joins; each attention may use as many flops as order 3 in `steps` steps."""
     size = [facts, ENTITIES, RELATIONS]
     for how in _compute(Join(*size), attentions, steps, batch):
         for seed in seeds:

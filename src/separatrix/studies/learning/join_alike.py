@@ -51,7 +51,7 @@ __all__ = ["best_rates", "facts_of", "joined_imports", "joins_alike", "judged_jo
 
 PAIRWISE, DETERMINANT, MIXED = list(JOINING_ALIKE)[4:]
 TRIED = (0.002, 0.005, 0.01)
-"""The learning rates of which each attention has the best."""
+"""The learning rates from which each attention takes the best."""
 RATES = {
     ONE: 0.005,
     TWO: 0.002,
@@ -61,7 +61,7 @@ RATES = {
     DETERMINANT: 0.01,
     MIXED: 0.005,
 }
-"""The learning rate of each attention, which the runs with seed 0 have chosen."""
+"""The learning rate of each attention, as chosen by the runs with seed 0."""
 STEPS = 1200
 SEEDS = (1, 2, 3)
 FACTS, LONGER = 8, (16, 24, 32)
@@ -73,8 +73,9 @@ MILLISECONDS = {
 }
 """The CPU time of a step of 64 inputs in milliseconds, by the number of facts.
 
-These are the least of eight alternating measurements of ten steps, on one thread of an AMD EPYC that others used too.
-Those of 8 facts were made on another day and an older processor: times are comparable within a row alone.
+These are the minima of eight alternating measurements of ten steps, on one thread of an AMD EPYC that other programs
+used too. Those for 8 facts were measured on another day and on an older processor: times are comparable only within a
+row.
 """
 
 
@@ -177,7 +178,7 @@ def _sooner(run: CellResult) -> CellResult:
 def judged_joins(
     results: Sequence[CellResult], expectations: Sequence[Expectation], turned: bool, by: float, sooner: bool = False
 ) -> Finding:
-    """The finding on expectations that are to hold for every number of facts."""
+    """The finding on expectations that must hold for every number of facts."""
     judged = []
     numbers: dict[str, Any] = {}
     for facts in sorted({facts_of(run) for run in results}):

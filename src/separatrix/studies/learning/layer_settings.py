@@ -43,7 +43,7 @@ RATES = {
     LEARNED_SCALE: 0.01,
     AFTER: 0.005,
 }
-"""The learning rate of each layer on joins, which the runs with seed 0 have chosen."""
+"""The learning rate of each layer on joins, as chosen by the runs with seed 0."""
 STEPS = 600
 
 

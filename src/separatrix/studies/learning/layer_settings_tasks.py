@@ -6,17 +6,18 @@ learning rates 0.005 and 0.01 on each task: with seed 0, the larger accuracy on 
 text; the smaller rate if they are equal.
 
 The following was expected, and written down with the rules before any of these runs; the results on joins, of which no
-difference was significant, had been seen: what `layer_settings` expects of joins. The scale 1/sqrt(d) is better than
-1/d; norms of queries and keys, norms of the outputs of heads, both and a learned scale are better than none; LayerNorm
-after attention is worse than none.
+difference was significant, had been seen. The expectations are those of `layer_settings` for the scale 1/sqrt(d) is
+better than 1/d; norms of queries and keys, norms of the outputs of heads, both and a learned scale are better than
+none; LayerNorm after attention is worse than none.
 
 The rule of each claim: it holds if the lead is significantly above zero (95%, paired by seed, equal steps, seeds 1 to
 5) on at least one task and significantly below zero on none, fails if it is significantly below zero on a task, and is
 undecided otherwise.
 
-The rule of the recommendation in the guide: a setting is recommended if its claim holds; of several, that with the
-largest mean of its leads in accuracy on triples and recall. If none holds, the recommendation of `layer_settings`
-stays. The scale 1/sqrt(d) is recommended unless its claim fails, LayerNorm after attention only if its claim fails.
+The rule of the recommendation in the guide: a setting is recommended if its claim holds; of several settings, the one
+with the largest mean of its leads in accuracy on triples and recall. If none holds, the recommendation of
+`layer_settings` stays. The scale 1/sqrt(d) is recommended unless its claim fails, LayerNorm after attention only if its
+claim fails.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ RATES: dict[SettingTask, dict[str, float]] = {
     "recall": {**dict.fromkeys(LAYERS, 0.005), PLAIN: 0.01, INVERSE: 0.01, QK: 0.01},
     "text": dict.fromkeys(LAYERS, 0.01),
 }
-"""The learning rate of each layer on each task, which the runs with seed 0 have chosen."""
+"""The learning rate of each layer on each task, as chosen by the runs with seed 0."""
 
 
 @experiment(version=1, name="beyond.layer_settings")
@@ -148,7 +149,8 @@ def setting_rates(found: Sequence[CellResult], other: bool = False) -> Finding:
 
 
 def _judged(found: Sequence[CellResult], better: str, worse: str, by: float) -> Finding:
-    """The finding on one lead on each task: one above `by` with significance, and none below."""
+    """The finding on one lead for each task: at least one is significantly above `by`, and none is significantly
+    below."""
     numbers: dict[str, Any] = {}
     judged = []
     for task, name in NAMES.items():

@@ -1,4 +1,4 @@
-r"""The model around an attention: embedding, blocks of attention and a small network, answers.
+r"""The model around an attention: an embedding, blocks of attention and a small network, and answers.
 
     h = sum over fields of e(symbol)
     h = h + Attention(norm(h));  h = h + W_2 relu(W_1 norm(h))      once for each layer
@@ -118,7 +118,7 @@ class Model(nn.Module):
         sizes: The sizes of the model.
         kind: Its attention.
         tolerance: The tolerance of bounded layers (see `layer_of`).
-        generator: What the first weights are drawn from.
+        generator: The source of the initial weights.
 
     Example:
         >>> from separatrix.studies.learning.tasks.recall import Recall

@@ -114,7 +114,7 @@ def runs(
     points: int = 1024,
     attentions: Sequence[str] = tuple(MECHANISMS),
 ) -> Iterator[Cell]:
-    """The cells of some attentions on one task; each may spend the flops that order 3 spends in `steps`."""
+    """The cells of some attentions on one task; each attention may use as many flops as order 3 in `steps` steps."""
     chosen = text_task(*size) if task == "text" else task_of(task, size)
     spent = steps * step_flops(chosen, SIZES, mechanism("order 3"), batch)
     for attention in attentions:

@@ -127,9 +127,9 @@ def _numbers(chosen: dict[str, list[CellResult]]) -> dict[str, float | str | Int
 def _one_hot(
     cells: Sequence[CellResult], unable: str = "identity", also: str = "relu", part: float = LEARNED
 ) -> Finding:
-    """The claim holds if softmax, relu and taylor2 have learnt in every seed and identity was always stopped.
+    """The claim holds if softmax, relu and taylor2 have learned in every seed and identity was always stopped.
 
-    `also` names one more attention that must learn; a run has learnt if its loss is at most `part` of answering zero.
+    `also` names one more attention that must learn; a run has learned if its loss is at most `part` of answering zero.
     """
     chosen = best(cells)
     worst = {name: max(_final(cell) / ZERO for cell in some) for name, some in chosen.items()}
@@ -175,7 +175,7 @@ _SAYS_FRESH = (
 
 _RELU = Neighbour("linear attention with relu cannot be trained", {"unable": "relu"})
 _ELU = Neighbour("linear attention with elu features also learns the selection", {"also": "elu"})
-"""In 400 steps; in 2,000 it does."""
+"""It does not learn the task in 400 steps, but does in 2,000."""
 _CLOSER = Neighbour("all of them to a thousandth of the loss of answering zero", {"part": 0.001})
 _FRESH = (
     Neighbour("elu or relu features learn the selection best", {"softmax": ("elu", "relu")}),
@@ -249,7 +249,7 @@ def factored(cells: Sequence[CellResult], stays: str = "softmax QK", gained: flo
     """The claim holds if all runs learn except Q and K from zero, which stay on the plateau of uniform attention.
 
     No attention that stays uniform has a loss below d/2 (1/q - 1/T): `gained` is the numerator of the last term. Each
-    run, and their mean, must not be below that by more than six standard errors.
+    run, and the mean of the runs, must not be below this loss by more than six standard errors.
     """
     plateau = _D / 2 * (1 / _Q - gained / _T)
     ends: dict[tuple[str, str], list[CellResult]] = {}

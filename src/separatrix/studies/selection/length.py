@@ -21,7 +21,7 @@ from separatrix.selection.settings import TrainingSettings
 from separatrix.selection.trained_lengths import trained_lengths
 
 _EPSILONS = (1e-2, 1e-3, 1e-4)
-"""Corollary E.9 requires less than d T/(100 (T - q) q), which is 1/60 at d = 5 and q = 3."""
+"""The epsilon of Corollary E.9 must be less than d T/(100 (T - q) q), which is 1/60 at d = 5 and q = 3."""
 
 
 @experiment(version=1, name="beyond.selection_length_population")
@@ -107,7 +107,7 @@ def sampled(
     curves = sampled_lengths(
         state, T1, lengths, q, d, width, threshold=threshold, encodings=6, subsets=64, generator=2 * seed + 1
     )
-    # In the tail L = (T - 1)/(4 tau): orthonormal encodings trained to the same loss.
+    # In the tail L = (T - 1)/(4 tau), for orthonormal encodings trained to the same loss.
     orthonormal = length_curve(T1, lengths, q, d, [(T1 - 1) / (4 * curves.by_length[T1].mean)])
     return {
         "alpha": curves.alpha,

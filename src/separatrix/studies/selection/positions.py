@@ -42,7 +42,7 @@ def by_encoding(cells: Sequence[CellResult]) -> dict[str, list[CellResult]]:
 
 
 def at(cell: CellResult, length: int) -> float:
-    """The loss of a run at a length, its own or a longer one."""
+    """The loss of a run at the length of training or at a longer one."""
     return float(cell.result["final"] if length == cell.parameters["T"] else cell.result["at_length"][str(length)])
 
 

@@ -179,7 +179,7 @@ def linear_border(
 def width_border(
     cells: Sequence[CellResult], which: str = "enough", quarter: bool = False, gap: bool = True
 ) -> Finding:
-    """The exact share against the count of signs, and the probabilities at the border of m, in every cell.
+    """Compare the exact share with the count of signs, and check the probabilities at the border of m, in every cell.
 
     The share may exceed the count by Hoeffding's bound on the other rows.
     """

@@ -26,7 +26,7 @@ _LOG_N = (*range(6, 21), *range(22, 41, 2), *range(45, 101, 5))
 _LOG_CLASSES = tuple(range(10))
 LARGEST_A0 = {"self-attention, identity": 0.1, "self-attention, ones": 0.1, "cross-attention": 0.1}
 LEAST_A1 = {"self-attention, identity": 1.0, "self-attention, ones": 0.7, "cross-attention": 1.0}
-"""The least a_1 in the theorems: E.4, D.1 (which 6.2 refers to), and F.1."""
+"""The least a_1 in the theorems: E.4, D.1 (to which 6.2 refers), and F.1."""
 
 
 def setting_of(

@@ -1,8 +1,8 @@
-"""The configurations of the kernels in Triton that ship: how large a block is, for each kernel, type and width.
+"""The configurations of the Triton kernels: the block sizes for each kernel, dtype and width.
 
-The blocks of a vendor are the largest of a short list that spill no registers. In half-precision dtypes at order 3,
-NVIDIA's architectures have blocks that were chosen by what a score costs in the disassembled kernel, with border tiles
-and the code around the innermost loop: sm_80 and sm_90, and others have those of one of them (`LIKE`). `python -m
+The blocks of a vendor are the largest in a short list that spill no registers. For half-precision dtypes at order 3,
+the blocks of sm_80 and sm_90 were chosen by the cost of a score in the disassembled kernel, including border tiles and
+the code around the innermost loop; other NVIDIA architectures use the blocks of one of these two (`LIKE`). `python -m
 benchmarks gpu --compile` compiles all blocks, and fails if one may not ship; benchmarks/results/gpu-compiled.md is its
 table. There is no autotuning: the first call compiles the configuration in this file.
 """
@@ -18,16 +18,17 @@ from separatrix.attention.dispatch.gpu import padded, vendor
 
 KERNELS = ("attend", "query_gradient", "inner_gradient", "prefix_gradient", "query_prefix_gradient")
 FUSED = "query_prefix_gradient"
-"""The kernel that computes what `query_gradient` and `prefix_gradient` do, with the blocks of the latter."""
+"""The kernel that computes the results of `query_gradient` and `prefix_gradient`, with the blocks of the latter."""
 FUSED_ON = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "gfx942")
-"""The architectures that the fused kernel has been compiled for, and runs on."""
+"""The architectures for which the fused kernel has been compiled, and on which it is used."""
 FUSED_BLOCKS = 4
 """The fused kernel is used if the window of the prefix set is at most this many times the length of a query block. The
 partial sums of a block have window + block - 1 rows, so at most five for each query."""
 LIKE = {"sm_86": "sm_80", "sm_89": "sm_80", "sm_120": "sm_80", "sm_100": "sm_90", "sm_103": "sm_90"}
 """Architectures that have the blocks of another."""
 ONCE_ON = ("sm_80", "sm_86", "sm_89", "sm_120")
-"""Architectures on which `inner_gradient` computes factors once: matrix units take both from registers of a warp."""
+"""Architectures on which only one warp computes `inner_gradient`'s factors of matrix products, because matrix units
+take both factors from registers of a warp."""
 WIDTHS = (16, 32, 64, 128)
 """The padded numbers of columns of keys and values, the larger of which counts, that all architectures have."""
 WIDE = 256
@@ -35,17 +36,17 @@ WIDE = 256
 
 
 ORDERS = (3, 4)
-"""The orders that configurations ship for: 4 stands for all from there on."""
+"""The orders with configurations; 4 stands for all orders from 4 on."""
 TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 """The types that configurations ship for, float64 on NVIDIA's GPUs alone."""
 LARGEST = 128
-"""No block has more queries."""
+"""The largest number of queries in a block."""
 BOUNDS, ORIGIN = 8, 1 << 24
-"""How many bounds `check_range` writes, and the number that they are written relative to."""
+"""The number of bounds that `check_range` writes, and the number relative to which they are written."""
 
 
 AROUND = ("prepare", "copy_sets", "largest", "check_range", "incoming_rows", "merge_splits", "add_partials")
-"""The kernels that run before or after the others, which have the same blocks on all GPUs."""
+"""The kernels that run before or after the main kernels, with the same blocks on all GPUs."""
 WARPS_AROUND = 4
 ENTRIES_AROUND = 1024
 """The entries of a block of `prepare` and `copy_sets`."""
@@ -120,9 +121,9 @@ def flags_of(kernel: str, dtype: torch.dtype, of: str) -> dict[str, bool]:
 
 
 def peels(masked: bool, dtype: torch.dtype, precision: str) -> bool:
-    """Whether blocks without masked scores have loops of their own, without comparisons.
+    """Whether blocks without masked scores use loops without comparisons.
 
-    Only kernels with matrix units have them: compared with the multiply-adds of float32 and float64, comparisons are
+    Only kernels with matrix units use them: compared with the multiply-adds of float32 and float64, comparisons are
     cheap.
 
     >>> peels(False, torch.bfloat16, "ieee"), peels(False, torch.float32, "ieee"), peels(True, torch.bfloat16, "ieee")

@@ -1,12 +1,12 @@
 """Which calls the Triton kernels support, how they run forward and backward, and what is proved about their rounding.
 
 Proofs rely on the vendor's documentation. On NVIDIA's GPUs products and sums of float32 are correctly rounded, fused or
-not; 2^x errs by two units in the last place of the correctly rounded result (``ex2.approx``) and CUDA's logarithm to
-base 2 by one, and in float64 both functions of CUDA's library err by one: the summations here count all these errors.
-That holds for the architectures for which the kernels were compiled; on others, requesting a bound raises an error. AMD
-documents its exponential of float64 only for arguments from -10 to 10, so plain PyTorch computes float64 there. How
-matrix units add up products of half types is documented nowhere, nor how those of AMD add up float32; for these a bound
-is refused.
+not; the error of 2^x (``ex2.approx``) is at most two units in the last place of the correctly rounded result, that of
+CUDA's logarithm to base 2 at most one, and that of both functions in float64 at most one: the summations here count all
+these errors. That holds for the architectures for which the kernels were compiled; on others, requesting a bound raises
+an error. AMD documents its exponential of float64 only for arguments from -10 to 10, so plain PyTorch computes float64
+there. No vendor documents how matrix units sum products of half types, nor AMD how its matrix units sum float32;
+requesting a bound for these raises an error.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def summation(call: Call, dtype: torch.dtype) -> Summation:
 def gradient_summation(call: Call, dtype: torch.dtype) -> Summation:
     """The summation of the backward pass in a dtype.
 
-    Partial sums of blocks of queries, where they are added up, take fewer roundings than one sum over all queries.
+    Partial sums over blocks of queries, summed at the end, take fewer roundings than one sum over all queries.
     """
     most = [_visited(kernel, call, dtype) for kernel in ("query_gradient", "inner_gradient", "prefix_gradient")]
     queries, inners, prefixes = (max(sizes) for sizes in zip(*most, strict=True))

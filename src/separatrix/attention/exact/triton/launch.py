@@ -1,7 +1,8 @@
-"""A call of order 3 and up as the kernels in Triton take it, and their launches.
+"""A call of order 3 or higher in the form that the Triton kernels read, and the kernel launches.
 
 The kernels read contiguous tensors, so others are copied, all by one launch; the time of the copies is linear in the
-lengths and thus negligible. Queries come in the type of the arithmetic, multiplied by the scale and by log2(e).
+lengths and thus negligible. The queries are converted to the dtype of the arithmetic and multiplied by the scale and by
+log2(e).
 """
 
 from __future__ import annotations
@@ -51,24 +52,25 @@ FARTHEST = 1 << 23
 see `farthest_of`."""
 
 MOST_ENTRIES = 256
-"""No launch of `prepare` writes more numbers, which are arguments of the kernel; orders up to 9 need one."""
+"""The largest number of integers that one launch of `prepare` writes, as they are arguments of the kernel; orders up to
+9 need one launch."""
 MOST_STEPS = (1 << 31) - 1
 """Steps of a block of queries over its prefix keys are counted by 32-bit numbers."""
 ENOUGH_PROGRAMS = 128
-"""A forward pass of fewer programs, of which GPUs run about this many at once, splits the steps of each."""
+"""A forward pass with fewer programs, about the number that GPUs run at once, splits the steps of each program."""
 LEAST_SCORES = 1 << 11
-"""No split has fewer scores of a query: they take about as long as another launch."""
+"""The smallest number of scores of a query in a split: they take about as long as another launch."""
 
 
 @dataclass(frozen=True)
 class Described:
-    """A call as the kernels take it.
+    """A call in the form that the kernels read.
 
     Attributes:
         tensors: The keys of all prefix sets, which are visited key by key, and their values, keys and values of the
             inner set, which is visited by blocks, and the masks of both.
-        sizes: The whole numbers of the kernels' signature.
-        flags: What the kernels are compiled for.
+        sizes: The integers of the kernels' signature.
+        flags: The compile-time flags of the kernels.
     """
 
     tensors: tuple[Any, ...]
@@ -90,9 +92,9 @@ def prefixes_of(call: Call, first: int | None = None) -> tuple[int, ...]:
 
 
 def steps_of(call: Call) -> int:
-    """At most so many steps does a block of queries make over the prefix keys."""
+    """The largest number of steps of a block of queries over the prefix keys."""
     lengths, windows = call.key_lengths, call.positions.windows
-    # A window is a range of distances, and the queries of a block may have more distances than there are keys.
+    # A window is a range of distances, and a block of queries may have more distances than there are keys.
     return math.prod(min(windows[m] or lengths[m], lengths[m] + LARGEST) for m in prefixes_of(call))
 
 
@@ -144,7 +146,7 @@ def _copied(call: Call) -> tuple[Tensor, ...]:
 
 
 def _unspecialised(numbers: Iterable[int]) -> tuple[int, ...]:
-    """4 x + 3 for whole numbers x that are passed to a kernel as a tuple; see `prepare`."""
+    """4 x + 3 for integers x that are passed to a kernel as a tuple; see `prepare`."""
     return tuple(4 * x + 3 for x in numbers)
 
 
@@ -211,7 +213,8 @@ def _is_mixed(call: Call) -> bool:
 def _sees_inner_keys(call: Call) -> bool:
     """Whether each query may attend an inner key by its position.
 
-    Otherwise a block of queries may have no inner keys, and kernels without comparisons would make some up.
+    Otherwise a block of queries may have no inner keys, and kernels without comparisons would use keys that do not
+    exist.
     """
     inner = inner_of(call)
     window = call.positions.windows[inner]
@@ -241,11 +244,11 @@ def _together(sets: list[Tensor]) -> Tensor:
 
 
 class Numbers(NamedTuple):
-    """Whole numbers of a call in the memory of its device.
+    """Integers of a call in the memory of its device.
 
     Attributes:
         sizes: For each tensor, its rows and columns, where queries that share a head of keys are the rows of one head.
-        tables: For each prefix set, the table of the kernels that has this set first.
+        tables: For each prefix set, the kernels' table in which this set comes first.
         bounds: The bounds that `check_range` increases from 0, followed by the exponents of `largest`.
         sequences: The numbers of packed sequences, of which sizes and tables are columns, on the CPU and on the device.
     """
@@ -257,7 +260,7 @@ class Numbers(NamedTuple):
 
 
 def numbers_of(call: Call) -> Numbers:
-    """The numbers of a call, written by one launch for all passes over it."""
+    """The numbers of a call, written by one launch for all passes over the call."""
     numbers: Numbers | None = call.kept.get("numbers")
     if numbers is None and isinstance(call, PackedCall):
         numbers = call.kept["numbers"] = _numbers_of_sequences(call)
@@ -320,7 +323,7 @@ def _table(call: Call, first: int) -> list[tuple[int, int, int]]:
 
 
 def scales_of(call: Call, up: int = 0) -> Tensor:
-    """The factors of the kernels: for queries, and for the gradients of queries, keys and values.
+    """The factors that the kernels use: for queries, and for the gradients of queries, keys and values.
 
     Args:
         call: The call.
@@ -370,16 +373,16 @@ def forward(call: Call, precision: str, left: Tensor) -> tuple[Tensor, Tensor]:
 def is_packed(call: Call) -> bool:
     """Whether tiles of the forward pass have the rows of all query heads that share a head of keys.
 
-    That needs masks that these heads share too, and rows that 32-bit numbers hold.
+    That requires that these heads share masks, too, and that row indices fit into 32 bits.
     """
     own_masks = bool(call.masks) and mask_heads(call) != call.keys[0].shape[0]
     return call.shared > 1 and not own_masks and call.query.shape[1] * call.shared <= farthest_of(call)
 
 
 def splits_of(call: Call, programs: int) -> int:
-    """The number of programs that share the steps of a query block, in a forward pass of `programs` blocks.
+    """The number of programs among which a forward pass of `programs` blocks splits the steps of a query block.
 
-    It depends only on the shapes, and so do the results. Packed sequences have enough programs together.
+    It depends only on the shapes, so that results are reproducible. Packed sequences have enough programs together.
     """
     if isinstance(call, PackedCall):
         return 1
@@ -469,7 +472,8 @@ def _fused_gradients(
     key_gradient: Tensor,
     value_gradient: Tensor,
 ) -> None:
-    """Write the gradients of the queries and of the prefix set, the latter by way of partial sums for each block."""
+    """Write the gradients of the queries and of the prefix set; those of the prefix set are sums of one partial sum for
+    each block."""
     prefix = prefixes_of(call)[0]
     heads, queries, d = call.query.shape
     d_v, prefixes, window = value_gradient.shape[2], call.key_lengths[prefix], call.positions.windows[prefix] or 0

@@ -1,14 +1,14 @@
 """Whether the factors of a call can be multiplied on a GPU without scaling: two kernels and one transfer.
 
-Magnitudes are known up to a factor of two, by their exponents, so that some factors are balanced which need not be.
+Magnitudes are known up to a factor of two, by their exponents, so that some factors are balanced without need.
 
 Half types are multiplied by matrix units that take operands of the same type. float16 has a smaller range than float32:
 a product of query, scale and prefix key becomes an operand, and so does a weight times the difference of a value and
 the output. A call in which these could leave its range is widened to float32 as a whole.
 
-bfloat16 has the range of float32, and no number is read on the host: nothing waits for the GPU, and CUDA graphs capture
-a call. Factors are not balanced then. In a head of keys with a factor that is not finite, or with products beyond the
-limits here, the queries are NaN, and so is every output and gradient that depends on them.
+bfloat16 has the range of float32, and no number is read on the host, so that the host never waits for the GPU and CUDA
+graphs can capture a call. Factors are not balanced then. In a head of keys with a factor that is not finite, or with
+products beyond the limits here, the queries are NaN, and so is every output and gradient that depends on them.
 """
 
 from __future__ import annotations
@@ -39,15 +39,16 @@ from separatrix.attention.exact.triton.sequences import PackedCall, Programs, of
 _MOST = 15.0
 """The logarithm to base 2 of the largest operand of float16."""
 _LEAST = 14.0
-"""The logarithm to base 2 of the largest sum of inner keys that may meet a row whose entries are off by 2^-25."""
+"""The base-2 logarithm of the largest sum of inner keys that may be multiplied by a row whose entries have an error of
+2^-25."""
 NEAR_BFLOAT16 = 50
-"""The logarithm to base 2 of products that gradients of bfloat16 are made of: two of them, and weights of 2^-26, are
-in the range of float32."""
+"""The base-2 logarithm of the largest products in the gradients of bfloat16: the product of two of them and a weight of
+2^-26 is in the range of float32."""
 VALUES_BFLOAT16 = 90
-"""The logarithm to base 2 of products of values that outputs of bfloat16 are made of: sums of 2^37 of them, and weights
+"""The base-2 logarithm of the largest products of values in the outputs of bfloat16: sums of 2^37 of them, and weights
 of 2^-36, are in the range of float32."""
 ANY = 1 << 20
-"""A limit that every head keeps."""
+"""A limit that every head satisfies."""
 
 
 class Bounds(NamedTuple):
@@ -71,7 +72,7 @@ class Bounds(NamedTuple):
 
 
 def size_of(call: Call) -> Size:
-    """Whether the factors of a call are of a size that needs no balancing, and operands of float16 stay in range.
+    """Whether the factors of a call need no balancing, and operands of float16 stay in range.
 
     For bfloat16 nothing is read, and the result is True: `left_of` handles factors out of range.
     """
@@ -85,9 +86,9 @@ def size_of(call: Call) -> Size:
 
 
 def left_of(call: Call, *, backward: bool) -> Tensor:
-    """The queries as the kernels take them: in the type of the arithmetic, times the scale and log2(e).
+    """The queries in the form that the kernels read: in the dtype of the arithmetic, times the scale and log2(e).
 
-    In bfloat16 those of a head whose factors are out of range for this pass are NaN.
+    In bfloat16 the queries of a head whose factors are out of range for this pass are NaN.
     """
     key = "left of gradients" if backward and call.query.dtype == torch.bfloat16 else "left"
     left: Tensor | None = call.kept.get(key)
@@ -104,14 +105,15 @@ def left_of(call: Call, *, backward: bool) -> Tensor:
 
 
 def spare(call: Call) -> int:
-    """The power of two that the weights of a backward pass are multiplied by, so that few of float16 underflow."""
+    """The power of two by which the weights of a backward pass are multiplied, so that few weights underflow in
+    float16."""
     if call.query.dtype != torch.float16:
         return 0
     return max(0, math.floor(_MOST - _log_difference(call, size_of(call).log_output)))
 
 
 def _check_range(call: Call, limits: tuple[int, int, int, int, int], *, writes: bool) -> tuple[Tensor, Tensor]:
-    """The bounds of a call as `check_range` writes them, and what the queries (heads, 1, 1) are multiplied by.
+    """The bounds of a call as `check_range` writes them, and the factors of the queries (heads, 1, 1).
 
     Packed sequences have a factor for each head of each sequence.
 
@@ -125,7 +127,8 @@ def _check_range(call: Call, limits: tuple[int, int, int, int, int], *, writes: 
     columns, count = width_of(call), call.shared * call.query.shape[1]
     blocks = -(-max(count, *call.key_lengths) // rows_around(columns))
     sequences = len(call.offsets) if isinstance(call, PackedCall) else 1
-    # A second pass over the call raises the bounds and exponents to what they are: its tensors are the same.
+    # A second pass over the call raises the bounds and exponents to the values that they already have, because its
+    # tensors are the same.
     table, _, found, _ = numbers_of(call)
     exponents = found[BOUNDS:].view(sequences, -1)
     shape = (sequences * heads if writes else sequences, 1, 1)
@@ -177,8 +180,8 @@ def _size(call: Call, bounds: Bounds) -> Size:
         highest = bounds.rows + math.log2(max(abs(call.scale) * LOG2_E, 2.0**-1000))
         moderate = moderate and highest <= _MOST and bounds.inner + math.log2(call.query.shape[2]) <= _LEAST
         near_one = near_one and _log_difference(call, output) <= _MOST
-        # An incoming gradient near 1 is multiplied by the values of a prefix: one value is in range, a product need
-        # not be.
+        # An incoming gradient near 1 is multiplied by the values of a prefix: a single value is in range, but a product
+        # need not be.
         near_one = near_one and (len(call.keys) == 2 or bounds.prefix_values <= _MOST)
     return Size(moderate, moderate and near_one, output)
 

@@ -1,14 +1,14 @@
-r"""The coordinates in which scores are expanded: transformations that do not change any softmax and lower the rank.
+r"""The coordinates in which scores are expanded: transformations that lower the rank without changing the softmax.
 
     s = scale * sum_l q_l k_1,l ... k_{k-1},l
 
-- A coordinate in which the query or a key set is always zero adds nothing to the scores: it is dropped, unless
-  gradients will be taken, which need not be zero there.
-- Coordinate l may be multiplied by t_l in one factor and divided by it in another. Amplitudes do not change, Hoelder's
-  bound does, and so does the size of the monomials: the factors are made equal in largest magnitude, by powers of two,
-  which is exact.
+- A coordinate in which the query or a key set is always zero adds nothing to the scores. It is dropped, unless
+  gradients will be taken, because its gradient need not be zero.
+- Coordinate l may be multiplied by t_l in one factor and divided by it in another. This does not change the amplitudes,
+  but changes Hoelder's bound and the size of the monomials: the largest magnitudes of the factors are made equal by
+  powers of two, which is exact.
 - At order 2 a vector mu subtracted from every key changes the scores of a query by the constant scale <q, mu>, which
-  the softmax does not see: the keys' mean is subtracted where it is not small, except in causal attention, where the
+  does not change the softmax: the keys' mean is subtracted if it is not small, except in causal attention, where the
   mean would depend on later keys.
 - At order 2 any invertible map of the query, and its inverse transpose on the keys, does not change <q, k>: see
   `rotation`.
@@ -30,7 +30,7 @@ from separatrix.errors import SeparatrixError
 
 @dataclass(frozen=True)
 class Basis:
-    """The matrices that `rotation` applies to query and keys last, (H, d'', d') each.
+    """The matrices that `rotation` applies last to query and keys, (H, d'', d') each.
 
     A score changes by at most |q_i| `longest` `defect` + `absolute`, (H,) each; q_i is the query in the previous
     coordinates, and `longest` is the length of the longest key in them.
@@ -69,7 +69,7 @@ class Frame:
 
     @cached_property
     def only_scales(self) -> bool:
-        """Whether coordinates are entries times factors: all are kept, none is shifted, none is in another basis."""
+        """Whether coordinates are entries times factors: all are kept, none is shifted, and the basis is unchanged."""
         return self.basis is None and self.shift is None and len(self.kept) == self.dimension
 
     def coordinates(self, x: Tensor, m: int, mask: Tensor | None = None) -> Tensor:
@@ -85,7 +85,7 @@ class Frame:
         factor = (self.factors[m] * (1.0 if m else self.scale)).unsqueeze(-1)
         if self.basis is not None:
             return (self.basis.matrix(m) @ (x.mT * factor)).to(self.dtype)
-        # In float64: a factor may be subnormal in float32, where it would be rounded by more than half a unit.
+        # In float64, because a factor may be subnormal in float32, where its rounding error may exceed half a unit.
         if x.requires_grad:
             return (x.mT * factor).to(self.dtype)
         into = x.new_empty(x.shape[0], x.shape[2], x.shape[1], dtype=self.dtype)
@@ -123,12 +123,12 @@ def key_mean(call: Call) -> Tensor:
 
 
 _SMALL_MEAN = 1 / 32
-"""The part of the largest key up to which a mean is not subtracted: passes over keys as they are in memory are faster,
-and the bound on the scores would fall by no more than this part."""
+"""A mean is subtracted only if it exceeds this fraction of the largest key: passes over unchanged keys are faster, and
+subtracting a smaller mean would lower the bound on the scores by at most this fraction."""
 
 
 def key_shift(call: Call, largest: Tensor) -> Tensor | None:
-    """The mean of the keys of order 2; None if it is small in every coordinate relative to their largest magnitude."""
+    """The mean of the keys at order 2; None if it is small in every coordinate relative to their largest magnitude."""
     mean = key_mean(call)
     return mean if truth((mean.abs() > _SMALL_MEAN * largest).any()) else None
 
@@ -142,7 +142,8 @@ def token_mean(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def make_frame(call: Call, bounds: InputBounds, shift: Tensor | None, dtype: torch.dtype, all_of_them: bool) -> Frame:
-    """The frame of a call, from each coordinate's largest magnitudes; `all_of_them` drops none, as gradients need."""
+    """The frame of a call, given the largest magnitude of each coordinate; `all_of_them` drops no coordinate, as
+    gradients require."""
     query, *keys = bounds.largest.unbind(0)
     if shift is not None:
         keys = [(bounds.ends[:, 1] - shift).abs().amax(0)]  # if all tokens are masked, the shift is 0 too
@@ -153,7 +154,8 @@ def make_frame(call: Call, bounds: InputBounds, shift: Tensor | None, dtype: tor
 
 
 def balance(largest: list[Tensor], all_of_them: bool) -> tuple[Tensor, tuple[Tensor, ...], tuple[Tensor, ...]]:
-    """The coordinates that are not zero, powers of two (H, d') that bring their factors together, and the result."""
+    """The coordinates that are not zero, the powers of two (H, d') that balance their factors, and the balanced
+    magnitudes."""
     logs = torch.stack([torch.log2(x) for x in largest])
     zero = torch.isneginf(logs)
     used = ~zero.any(0)
@@ -168,7 +170,7 @@ def balance(largest: list[Tensor], all_of_them: bool) -> tuple[Tensor, tuple[Ten
     for m, wanted in enumerate((logs.mean(0) - logs)[1:], start=1):
         exponents[m] = torch.round(wanted)
         lost += wanted - exponents[m]
-        whole = torch.trunc(lost)  # many roundings of the same sign would otherwise be the query's to make up for
+        whole = torch.trunc(lost)  # many roundings of the same sign, which the query would have to compensate
         exponents[m] += whole
         lost -= whole
     exponents[0] = -exponents[1:].sum(0)

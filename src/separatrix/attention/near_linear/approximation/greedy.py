@@ -1,4 +1,4 @@
-r"""Index sets shaped by the amplitudes b_l, and what leaving the rest out costs.
+r"""Index sets shaped by the amplitudes b_l, and the error of leaving out the other multi-indices.
 
 x_l = |scale q_l k_1,l ...| <= b_l. For alpha outside the set, by the inequality of the means and x_l <= b_l,
 
@@ -26,18 +26,19 @@ from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.approximation.monomials import Array
 
 POWERS = (0, 2, 4, 6)
-"""The e that are summed."""
+"""The exponents e that are summed."""
 
 
 def greedy_alphas(amplitudes: Sequence[float], rank: int) -> Array:
-    """The `rank` multi-indices (rank, d) with the largest b^alpha / alpha!, made to fall along every coordinate.
+    """The `rank` multi-indices (rank, d) with the largest b^alpha / alpha!, modified to decrease along every
+    coordinate.
 
-    b^a / a! grows in a up to a = floor(b). Taking its largest value from a on in its place makes the order fall along
-    every coordinate, so that the set is closed downward whatever the amplitudes. Weights are sums of logarithms over
-    the coordinates. Rounded sums are monotone too; among equal weights the lower degree comes first.
+    b^a / a! grows in a up to a = floor(b). Replacing it by its largest value from a on makes it decrease along every
+    coordinate, so that the set is closed downward for all amplitudes. Weights are sums of logarithms over the
+    coordinates. Rounded sums are monotone too; among equal weights the lower degree comes first.
 
-    Coordinates are taken from the largest amplitude on. An alpha with power p at its last coordinate c has up to
-    three children: p + 1 there; 1 more at c + 1; if p = 1, that one moved to c + 1. No child weighs more than its
+    Coordinates are processed in the order of decreasing amplitudes. An alpha with power p at its last coordinate c has
+    up to three children: p + 1 there; 1 more at c + 1; if p = 1, that one moved to c + 1. No child weighs more than its
     parent, and every alpha has one parent.
 
     >>> greedy_alphas([0.01, 0.5], 4).tolist()
@@ -97,7 +98,7 @@ def greedy_tail(alphas: Array, amplitudes: Sequence[float]) -> dict[int, npt.NDA
         level = 1.0 if p == 1 else level * R / p
         share = b * level
         if p <= degree:
-            share = np.maximum(share - inside[p], 0.0) + 2.0**-35 * share  # at most 2^17 alphas were added up
+            share = np.maximum(share - inside[p], 0.0) + 2.0**-35 * share  # at most 2^17 multi-indices were summed
         tail[max(e for e in POWERS if e <= p)] += share
         p += 1
     tail[max(POWERS)] += 2 * b * level * (1 + R)
@@ -133,7 +134,7 @@ def greedy_error(
 
 
 def _relative(frame: Frame, x: Tensor, m: int, mask: Tensor | None) -> Tensor:
-    """Coordinates (H, d', c) over their largest magnitudes; one that is 0 throughout is 0 relative to anything."""
+    """Coordinates (H, d', c) divided by their largest magnitudes; 0 where a coordinate is 0 throughout."""
     largest = frame.largest[m].masked_fill(frame.largest[m] == 0, 1.0)
     return frame.coordinates(x, m, mask).to(torch.float64) / largest.unsqueeze(-1)
 

@@ -12,13 +12,13 @@ No polynomial of degree n has a smaller relative error than |E| (de la Vallee Po
 zeros, and r' = (P' - P) exp(-s) has no more than n, so that every zero of r' lies between two neighbouring zeros of r:
 the next reference consists of these n points and both ends of the interval.
 
-**The error is proved of the polynomial that is used.** Let Q = P' - P change its sign in each of n disjoint intervals,
-where n is its degree: then r is monotonic between them, and with a = max |r| over the ends of all intervals and
-[-R, R], h the largest width of an interval and q_p the coefficients of Q,
+**The error is proved for the polynomial that is used.** Let Q = P' - P change its sign in each of n disjoint intervals,
+where n is its degree: then r is monotonic between them, and with a = max |r| over the ends of all intervals and of [-R,
+R], h the largest width of an interval and q_p the coefficients of Q,
 
     max |r| <= a + h exp(R) sum_p |q_p| R^p.
 
-Coefficients are rounded to float64 last, which adds exp(R) sum_p |b_p - a_p| R^p. All is computed in decimal
+Coefficients are rounded to float64 last, which adds exp(R) sum_p |b_p - a_p| R^p. Everything is computed in decimal
 arithmetic, which is the same on every machine, with so many digits that their rounding error, which is added too, is
 negligible (see docs/derivations/bounded-attention.md).
 """
@@ -36,13 +36,14 @@ import numpy as np
 
 _Interval = tuple[Decimal, Decimal]
 _SMALLEST_RADIUS = 2.0**-20
-"""A smaller interval has the polynomial of this one: already a straight line errs by less than 1e-12 on it."""
+"""Radii below this one use the polynomial of this radius: even a straight line has an error of less than 1e-12
+there."""
 _LEVEL = Decimal("1.001")
-"""The exchange ends when the largest error is at most this multiple of the least possible one."""
+"""The exchange stops when the largest error is at most this multiple of the smallest possible error."""
 _EXCHANGES = 30
-"""More exchanges than are ever needed: they converge quadratically."""
+"""An upper bound on the number of exchanges, which converge quadratically."""
 _HALVINGS = 60
-"""More bisections than are ever needed to find a point next to a zero of r, where r is steep."""
+"""An upper bound on the number of bisections that find a point next to a zero of r, where r is steep."""
 
 
 @dataclass(frozen=True)
@@ -68,16 +69,16 @@ class RelativePolynomial:
 
 @lru_cache(maxsize=256)
 def minimax(degree: int, radius: float, largest_error: float = math.inf) -> RelativePolynomial | None:
-    """The polynomial of least relative error on [-radius, radius], within a thousandth, with float64 coefficients.
+    """The polynomial of smallest relative error on [-radius, radius], up to a thousandth, with float64 coefficients.
 
     Args:
         degree: The degree, at least 1.
         radius: The largest score, at least 0.
-        largest_error: The largest error that is of use to the caller.
+        largest_error: The largest error that is useful to the caller.
 
     Returns:
-        The polynomial; None if every polynomial of this degree has a larger error than `largest_error`, which most
-        degrees that are too low show at the first reference.
+        The polynomial; None if every polynomial of this degree has a larger error than `largest_error`, which for most
+        degrees that are too low is visible at the first reference.
 
     Example:
         >>> P = minimax(3, 1.0)
@@ -140,7 +141,7 @@ def _first_reference(degree: int, R: Decimal) -> list[Decimal]:
 
 
 def _rough_level(points: Sequence[Decimal]) -> float:
-    """|E| of a reference in float64, within 1e-13: degrees that are far too low take no decimal arithmetic.
+    """|E| of a reference in float64, within 1e-13: degrees that are far too low need no decimal arithmetic.
 
     The weights are divided by the largest of them in logarithms, because their products overflow.
     """
@@ -162,7 +163,7 @@ def _levelled(points: Sequence[Decimal]) -> tuple[Decimal, list[Decimal]]:
         above += weight
         below += weight if i % 2 == 0 else -weight
     E = above / below
-    # Newton's divided differences of all points except the last, at which the polynomial has the correct value anyway.
+    # Newton's divided differences of all points except the last, where the polynomial has the correct value anyway.
     nodes = points[:-1]
     table = [(1 - E if i % 2 == 0 else 1 + E) * exponentials[i] for i in range(len(nodes))]
     for level in range(1, len(nodes)):
@@ -194,9 +195,10 @@ def _slope(coefficients: Sequence[Decimal]) -> list[Decimal]:
 
 
 def _separators(coefficients: Sequence[Decimal], points: Sequence[Decimal]) -> list[Decimal]:
-    """A point between every two of the reference, at which r grows or falls as it does from one to the other.
+    """Points between every two neighbouring points of the reference, at which r increases or decreases as it does
+    between these two.
 
-    Bisection towards r's zero finds it, because the zero is such a point; mostly the one halfway is another already.
+    Bisection towards r's zero finds such a point, because the zero is one; usually the midpoint already is one.
     """
     slope, separators = _slope(coefficients), []
     for low, high in pairwise(points):
@@ -217,7 +219,7 @@ def _critical(coefficients: Sequence[Decimal], separators: Sequence[Decimal], bi
 
 
 def _halved(function: Callable[[Decimal], Decimal], low: Decimal, high: Decimal, bits: int) -> _Interval:
-    """The interval, 2^-bits as wide as the one given, in which a function changes its sign; by bisection."""
+    """The interval, 2^-bits as wide as the given one, in which a function changes its sign; found by bisection."""
     is_negative = function(low) < 0
     for _ in range(bits):
         middle = (low + high) / 2

@@ -1,4 +1,4 @@
-"""Sets of multi-indices, and the monomials x^alpha they stand for, built level by level from their parents.
+"""Sets of multi-indices, and their monomials x^alpha, built level by level from their parents.
 
 The polynomial method writes P(<q, k_1, ..., k_{k-1}>) as a sum over multi-indices alpha of q^alpha k_1^alpha ...
 (Alman and Song, "How to Capture Higher-order Correlations?", Lemma E.1). Every factor has the *same* alpha, so the rank
@@ -6,8 +6,9 @@ is the number of alphas over the d coordinates, C(d + g, g) for total degree g, 
 all k d variables, C(k (d + g), k g).
 
 A set is closed downward: with alpha it has every smaller multi-index. Level p has the alphas with |alpha| = p, sorted
-by their largest coordinate; alpha's parent is alpha less one at that coordinate. In a total-degree set the children by
-coordinate l of a level are then a copy of the level's beginning times x_l: no gathers, one product a monomial.
+by their largest coordinate; alpha's parent is alpha with one less at that coordinate. In a total-degree set the
+children by coordinate l of a level are then a copy of the beginning of the level, multiplied by x_l: no gathers, and
+one product per monomial.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from torch import Tensor
 
 Array = npt.NDArray[np.int64]
 _RUNS = 8
-"""The largest number of runs that a step's parents may form: with more, gathering them is cheaper."""
+"""The largest number of runs that a step's parents may form; gathering is cheaper with more."""
 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """How monomials in some order are made, that of alpha = 0 first and a parent before its children.
+    """How monomials in some order are computed: that of alpha = 0 first, and each parent before its children.
 
     `copies` are of coordinates: (rows, coordinates). Then each of `products` is (coordinate, parents, children): rows
     of parents times the coordinate give the rows of children.
@@ -44,8 +45,8 @@ class Steps:
 class IndexSet:
     """`alphas` (rank, d), level after level; `levels[p]` is the half-open range of rows with |alpha| = p.
 
-    `last` (rank,) is the largest coordinate of alpha, -1 for alpha = 0, and `parents` (rank,) the row of alpha less one
-    there.
+    `last` (rank,) is the largest coordinate of alpha, -1 for alpha = 0, and `parents` (rank,) is the row of alpha with
+    one less there.
     """
 
     alphas: Array
@@ -67,7 +68,7 @@ class IndexSet:
 
     @cached_property
     def steps(self) -> Steps:
-        """How the monomials are made, in the order of `alphas`."""
+        """How the monomials are computed, in the order of `alphas`."""
         return make_steps(self.degrees, self.last, self.parents)
 
     @cached_property
@@ -83,7 +84,7 @@ class IndexSet:
 
 
 def make_steps(degrees: Array, last: Array, parents: Array) -> Steps:
-    """The steps to monomials of which these are given row by row; rows of a degree and a coordinate make one step.
+    """The steps that compute monomials, given row by row; rows of one degree and one coordinate form one step.
 
     >>> make_steps(np.array([0, 1, 1, 2, 2]), np.array([-1, 0, 1, 0, 1]), np.array([0, 0, 0, 1, 1])).products
     ((0, slice(1, 2, None), slice(3, 4, None)), (1, slice(1, 2, None), slice(4, 5, None)))
@@ -109,7 +110,7 @@ def make_steps(degrees: Array, last: Array, parents: Array) -> Steps:
 
 
 def _runs(begins: npt.NDArray[np.bool_]) -> list[tuple[int, int]]:
-    """The half-open ranges that begin where `begins` says."""
+    """The half-open ranges that begin at `begins`."""
     starts = np.flatnonzero(begins).tolist()
     return list(pairwise([*starts, len(begins)]))
 
@@ -176,7 +177,7 @@ def monomials(x: Tensor, index_set: IndexSet) -> Tensor:
 
 
 def monomials_backward(x: Tensor, index_set: IndexSet, features: Tensor, grad: Tensor) -> Tensor:
-    """The gradient of x (..., d, n), given the monomials and their gradient, which is overwritten on the way."""
+    """The gradient of x (..., d, n), given the monomials and their gradient, which is overwritten."""
     steps, grad_x = index_set.steps, torch.zeros_like(x)
     for coordinate, parents, children in reversed(steps.products):
         child = grad[..., children, :]

@@ -1,4 +1,4 @@
-r"""Polynomials near exp, each with a bound on its error that is weighted by a power of the score.
+r"""Polynomials near exp, each with an error bound that is weighted by a power of the score.
 
 For an even m <= g write exp(s) = sum_{p<m} s^p / p! + s^m h(s), h(s) = sum_j s^j / (j + m)!, and replace h by a
 polynomial w of degree g - m. Then for every |s| <= R
@@ -11,8 +11,8 @@ and the sum of s^m over all key tuples is a number the method computes too. Two 
   exp itself (what Alman and Song's Corollary D.2 asks for), a larger m trades it against scores that are mostly small.
 
 A third family needs no moment. The minimax polynomials of `minimax` have |P(s) - exp(s)| <= e exp(s) on [-R, R], so
-that the two distributions over tuples differ by tau = e / (1 + sqrt(1 - e^2)) in total variation at the most, whatever
-the scores are (see `bounded_plan`).
+that the two distributions over tuples differ by at most tau = e / (1 + sqrt(1 - e^2)) in total variation, for all
+scores (see `bounded_plan`).
 
 Gradients are those of the polynomial, and exp is its own derivative, so their error depends on |exp(s) - P'(s)|.
 Taylor's derivative is Taylor's polynomial of one degree less. For Chebyshev's, with e = h - w,
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
 
 Number = TypeVar("Number", float, "Tensor")
 _ROUNDING = 2.0**-40
-"""Relative room for the rounding of the numbers below, which are sums of some dozens of positive terms."""
+"""A relative margin for the rounding of the numbers below, which are sums of some dozens of positive terms."""
 
 
 @dataclass(frozen=True)
 class Polynomial:
     """P(s) = sum_p coefficients[p] s^p with |exp(s) - P(s)| <= s^moment * factor for |s| <= radius.
 
-    `slope` bounds the derivative of (exp(s) - P(s)) / s^moment there. The Taylor polynomial has radius infinity, and
-    for each radius a factor of its own: `factors`. A polynomial with a `relative` error has neither: for it
-    |exp(s) - P(s)| <= relative * exp(s), and its gradients are not bounded.
+    `slope` bounds the derivative of (exp(s) - P(s)) / s^moment for these s. The Taylor polynomial has radius infinity,
+    and a separate factor for each radius: `factors`. A polynomial with a `relative` error has neither factor nor slope:
+    |exp(s) - P(s)| <= relative * exp(s), and the error of its gradients is not bounded.
     """
 
     coefficients: tuple[float, ...]
@@ -111,7 +111,7 @@ def _horner(coefficients: Sequence[float], at: Tensor) -> Tensor:
 
 
 def taylor_factor(degree: int, moment: int, radii: Tensor) -> Tensor:
-    """sum_{p > degree} radii^(p - moment) / p!, from above: the terms are positive, so nothing cancels.
+    """An upper bound on sum_{p > degree} radii^(p - moment) / p!; the terms are positive, so nothing cancels.
 
     >>> import torch
     >>> R = torch.tensor([1.0], dtype=torch.float64)
@@ -127,7 +127,7 @@ def taylor_factor(degree: int, moment: int, radii: Tensor) -> Tensor:
 
 
 def taylor_factor_of_number(degree: int, moment: int, radius: float) -> float:
-    """`taylor_factor` of one number, for which torch need not be imported.
+    """`taylor_factor` of one number, computed without torch.
 
     >>> round(taylor_factor_of_number(1, 0, 1.0), 8)
     0.71828183
@@ -143,10 +143,10 @@ def _tail(
     total: Number,
     one_plus: Callable[[Number, float], Number],
 ) -> Number:
-    """The sum of `taylor_factor`, given twos in the shape of the radii and 1 + total * radii * share."""
+    """The sum of `taylor_factor`, given a tensor of twos in the shape of the radii and 1 + total * radii * share."""
     first = degree + 1
-    # sum_j R^j / ((first + 1) ... (first + j)) inside out, up to a j whose term is 2^-30 of the first, and beyond
-    # which the terms halve at least: from there on they sum to no more than twice that term.
+    # sum_j R^j / ((first + 1) ... (first + j)) by Horner's rule, up to a j whose term is 2^-30 of the first, and after
+    # which the terms at least halve: the rest sums to no more than twice that term.
     last, term = first, 1.0
     while term > 2.0**-30 or last < 2 * largest:
         last += 1
@@ -172,9 +172,9 @@ def taylor(degree: int, beyond: bool = False) -> Polynomial:
 
 
 def relative_minimax(degree: int, radius: float, largest_error: float) -> Polynomial | None:
-    """The polynomial of least error relative to exp; None if that of every polynomial of the degree is larger.
+    """The polynomial of smallest error relative to exp; None if every polynomial of the degree has a larger error.
 
-    The error `relative` of the result may be larger, by a thousandth or because its coefficients are rounded. The
+    The error `relative` of the result may be larger by a thousandth, and by the rounding of its coefficients. The
     radius is rounded up to a multiple of 1/64, so that calls with about the same scores share a polynomial.
 
     >>> relative_minimax(3, 1.0, 0.01).relative < 0.0053, relative_minimax(3, 1.0, 0.001)
@@ -229,7 +229,8 @@ def _series(moment: int, radius: float, terms: int) -> npt.NDArray[np.float64]:
 
 
 def chebyshev(degree: int, moment: int, radius: float) -> Polynomial:
-    """The polynomial with Taylor's coefficients below `moment`, and near-minimax with weight s^moment from there on.
+    """The polynomial with Taylor's coefficients below `moment`, and a near-minimax polynomial with weight s^moment from
+    there on.
 
     >>> import torch
     >>> best = chebyshev(4, 0, 1.0)

@@ -1,24 +1,24 @@
-r"""At order 2: the basis in which scores are expanded, and what its rounding does to them.
+r"""The basis in which scores of order 2 are expanded, and the effect of its rounding on the scores.
 
 <B_q q, B_k k> = <q, k> whenever B_q^T B_k = I. Of all such pairs, the pair that makes the second moments of the query
 and of the centred keys equal and diagonal,
 
     B_q C_q B_q^T = B_k C_k B_k^T = diag(lambda_1 >= lambda_2 >= ...),
 
-has the least sum of amplitudes sqrt(mean q_l^2) sqrt(mean k_l^2) (sum_l lambda_l is the nuclear norm of C_q^{1/2}
-C_k^{1/2}, and no basis goes below it) and the least product of norms in Hoelder's bound; and it puts the amplitudes in
-order, so that few monomials account for most of exp(s). With C_q = L L^T and L^T C_k L = U diag(lambda^2) U^T,
+has the smallest sum of amplitudes sqrt(mean q_l^2) sqrt(mean k_l^2) (sum_l lambda_l is the nuclear norm of C_q^{1/2}
+C_k^{1/2}, a lower bound for every basis) and the smallest product of norms in Hoelder's bound; and it sorts the
+amplitudes, so that few monomials account for most of exp(s). With C_q = L L^T and L^T C_k L = U diag(lambda^2) U^T,
 
     B_q = lambda^{1/2} U^T L^{-1},        B_k = lambda^{-1/2} U^T L^T.
 
-Computed coordinates are those of another problem, whose scores differ from the given ones by at most the *drift*
+The computed coordinates belong to another problem, whose scores differ from the given ones by at most the *drift*
 
     |s' - s| <= |q_i| max_j |k_j| (|B_q^T B_k - I| + gamma_{3d+16} |B_q| |B_k|),
 
-Euclidean and Frobenius norms, where the defect is measured on the two computed matrices. The last coordinates are
+in Euclidean and Frobenius norms, where the defect is measured on the two computed matrices. The last coordinates are
 dropped as long as their amplitudes, which are added to the drift, are negligible. Any invertible matrices give correct
-results; good ones lower the rank. Moments are those of query and keys in the coordinates of the plain frame, of at most
-`_TOKENS` of each, evenly spaced.
+results; good ones lower the rank. The moments are those of query and keys in the coordinates of the plain frame, from
+at most `_TOKENS` of each, evenly spaced.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.coordinates import Basis, Frame, balance
 
 _RIDGE = 1e-6
-"""Added to the moments, relative to their mean: bounds the condition of the basis."""
+"""Added to the moments, relative to their mean, to bound the condition of the basis."""
 _TOKENS = 1 << 12
-"""The number of queries, and of keys, whose second moments a basis is made from."""
+"""The number of queries, and of keys, from whose second moments a basis is computed."""
 _GAIN = 0.9
-"""How much of the amplitudes' sum, or of the coordinates that carry it, a basis must save to be tried."""
+"""The fraction of the amplitudes' sum, or of the coordinates that carry it, that a basis must save to be tried."""
 
 
 def rotated(call: Call, frame: Frame, slack: float | None) -> Frame | None:
-    """The frame in the balanced basis; None if it would hardly differ, or if second moments overflow.
+    """The frame in the balanced basis; None if it would differ little, or if second moments overflow.
 
     `slack` bounds the sum of the dropped amplitudes; None drops no coordinate, as gradients require.
     """
@@ -85,9 +85,11 @@ def drift(call: Call, frame: Frame) -> Tensor | None:
 
 
 def derivative_drift(call: Call, frame: Frame) -> list[Tensor]:
-    """Bounds (H, L_q) on what derivatives of scores by an entry of the query, and of a key of each set, change by.
+    """Bounds (H, L_q) on the changes of the derivatives of scores by an entry of the query and by an entry of a key of
+    each set.
 
-    They are 0 without a basis. Coordinates that a basis leaves out would change them too, and gradients leave out none.
+    They are 0 without a basis. Coordinates that a basis leaves out would change them as well, but with gradients none
+    are left out.
     """
     if frame.basis is None:
         return [torch.zeros_like(frame.largest[0][:, :1])] * (len(frame.largest))
@@ -112,7 +114,7 @@ def _longest(call: Call, frame: Frame) -> Tensor:
 
 
 def _defect(B_q: Tensor, B_k: Tensor) -> Tensor:
-    """|B_q^T B_k - I| + gamma |B_q| |B_k|, (H,); the defect's own rounding is in gamma."""
+    """|B_q^T B_k - I| + gamma |B_q| |B_k|, (H,); gamma includes the rounding of the defect."""
     d = B_q.shape[2]
     size = torch.linalg.matrix_norm(B_q) * torch.linalg.matrix_norm(B_k)
     defect = torch.linalg.matrix_norm(B_q.mT @ B_k - torch.eye(d, dtype=torch.float64, device=B_q.device))
@@ -151,12 +153,13 @@ def _largest(call: Call, frame: Frame, m: int) -> Tensor:
 
 def _ridged(C: Tensor) -> Tensor:
     mean = C.diagonal(dim1=1, dim2=2).mean(1)
-    mean = mean.masked_fill(mean == 0, 1.0)  # a head of zeros has any basis
+    mean = mean.masked_fill(mean == 0, 1.0)  # any basis suits a head of zeros
     return C + _RIDGE * mean.reshape(-1, 1, 1) * torch.eye(C.shape[1], dtype=C.dtype, device=C.device)
 
 
 def _gains(C_q: Tensor, C_k: Tensor, singular: Tensor) -> bool:
-    """Whether amplitudes by root mean squares sum to less than they do now, or are carried by fewer coordinates."""
+    """Whether the amplitudes, as root mean squares, would have a smaller sum or would be carried by fewer
+    coordinates."""
     now = (C_q.diagonal(dim1=1, dim2=2) * C_k.diagonal(dim1=1, dim2=2)).sqrt()
     before, after = ((x.sum(1), x.square().sum(1)) for x in (now, singular))
     less = after[0] < _GAIN * before[0]

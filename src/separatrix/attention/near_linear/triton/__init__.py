@@ -1,11 +1,11 @@
 """Near-linear attention by Triton kernels, which compute monomials in registers: the backend for GPUs.
 
-- `backend`: what `near_linear.backend` asks of a backend.
+- `backend`: the interface of `near_linear.backend`.
 - `products`: states, the sums of the queries and their derivatives, in float32 and float64.
 - `scan`: causal attention over a chunk of tokens, forward and backward, in float64.
 - `stream`: a few tokens of a stream, appended or attended.
-- `tables`: an index set as the kernels take it.
-- `launch`: the blocks that the kernels are compiled for, and their launches.
+- `tables`: an index set in the form that the kernels read.
+- `launch`: the blocks for which the kernels are compiled, and their launches.
 - `programs`: the kernels, which are compiled when they are first launched.
 
 All of them are tested in Triton's interpreter and compiled for the architectures of `dispatch.gpu.ARCHITECTURES`; they

@@ -1,8 +1,8 @@
-"""The blocks that the kernels in Triton of near-linear attention are compiled for, and their launches.
+"""The blocks for which the Triton kernels of near-linear attention are compiled, and their launches.
 
-In float32 on NVIDIA's GPUs sums go through tl.dot by tiles, which is a chain of fused multiply-adds there. In float64,
-and on AMD's GPUs, tl.dot would use matrix units, whose rounding no vendor documents: so terms are added one after the
-other, by multiply-adds of whole blocks.
+In float32 on NVIDIA's GPUs sums are computed with tl.dot in tiles, which is a chain of fused multiply-adds there. In
+float64, and on AMD's GPUs, tl.dot would use matrix units, whose rounding no vendor documents: so terms are added one
+after the other, by multiply-adds of whole blocks.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ STREAMS = ("append_tokens", "ask_states")
 WIDTHS = (16, 32, 64, 128)
 """The padded numbers of columns."""
 WIDEST = 128
-"""The largest number of columns that the kernels take."""
+"""The largest number of columns that the kernels support."""
 MOST_SETS = 15
-"""The largest number of states that a query of a stream is asked of: that of the kernels in C++."""
+"""The largest number of states that one query of a stream attends to, as in the kernels in C++."""
 ENTRIES = 256
 """Entries of a block of `carry`."""
 

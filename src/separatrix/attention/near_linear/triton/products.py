@@ -1,10 +1,10 @@
-"""Products with monomials by the kernels in Triton, which write none of them, in float32 and float64.
+"""Products with monomials by the Triton kernels, which never write the monomials to memory, in float32 and float64.
 
-Tokens that are added at once go in parts, 64 at the most: those of a part in one chain of multiply-adds in the type of
-the monomials, and the parts in float64, and then to the state. That is no more than `arithmetic.rounding.Summing`
-counts for a chunk and its lanes. A query's monomials go in one chain. Nothing occurs but sums, products and fused
-multiply-adds, which are assumed to be rounded correctly and to keep subnormal numbers (docs/derivations/assumptions.md
-says by whose word).
+Tokens that are added together are split into parts, at most 64: the tokens of a part are summed in one chain of
+multiply-adds in the dtype of the monomials, and the parts in float64, before they are added to the state. The number of
+roundings is at most that of `arithmetic.rounding.Summing` for a chunk and its lanes. The sum over a query's monomials
+is one chain of additions. The kernels use only sums, products and fused multiply-adds, which are assumed to be rounded
+correctly and to keep subnormal numbers (docs/derivations/assumptions.md names the source of each assumption).
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from separatrix.attention.near_linear.triton.launch import blocked, launch
 from separatrix.attention.near_linear.triton.tables import Tables, tables
 
 PARTS, SHORTEST = 64, 256
-"""How many parts tokens are split into at the most, so that a single head occupies a GPU; and their least length."""
+"""The largest number of parts into which tokens are split, so that a single head occupies a GPU; and the smallest
+length of a part."""
 
 
 def add_parts(found: Tables, x: Tensor, W: Tensor, length: int, parts: int) -> Tensor:

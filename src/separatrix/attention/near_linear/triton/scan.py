@@ -1,8 +1,8 @@
 """Causal near-linear attention over a sequence by the Triton kernels, piece by piece, in float64.
 
-The sums of each piece of tokens are made by all programs at once (`add_state`), added up from piece to piece (`carry`),
-and then each piece is scanned from the states before it. So the number of roundings of a token in a state is at most
-the number of tokens of a piece plus the number of pieces: `Summing` counts that as chunks of a piece.
+All programs compute the sums of the pieces at once (`add_state`), these are summed from piece to piece (`carry`), and
+then each piece is scanned from the states before it. So the number of roundings of a token in a state is at most the
+number of tokens of a piece plus the number of pieces: `Summing` counts that as chunks of a piece.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from separatrix.attention.near_linear.triton.products import add_parts, coordina
 from separatrix.attention.near_linear.triton.tables import tables
 
 STRETCH_BYTES = 1 << 28
-"""How many bytes the gradients of the monomials of a stretch may take."""
+"""The number of bytes that the gradients of the monomials of a stretch may take."""
 
 
 def piece_tokens(columns: int) -> int:
@@ -35,13 +35,14 @@ def piece_tokens(columns: int) -> int:
 
 
 def scan_tokens(heads: int, rank: int, columns: int, sets: int, is_backward: bool) -> int:
-    """The number of tokens in a stretch, a multiple of a piece: their monomials' gradients take `STRETCH_BYTES`."""
+    """The number of tokens in a stretch, a multiple of a piece: the gradients of their monomials take
+    `STRETCH_BYTES`."""
     piece = piece_tokens(columns)
     return max(1, STRETCH_BYTES // (8 * max(heads, 1) * rank * (sets + 1) * piece)) * piece
 
 
 def scan_summing(call: Call, rank: int) -> Summing:
-    """Keys before the first query are added up in chunks, and from there on in pieces."""
+    """Keys before the first query are summed in chunks, and later keys in pieces."""
     chunk, piece = chunk_tokens(call.query.shape[0], rank, True), piece_tokens(call.values[0].shape[2] + 1)
     return Summing(max(chunk, piece), min(chunk, piece))
 

@@ -1,8 +1,8 @@
 """Appends a few tokens to the states of a stream, or attends to the states, by the Triton kernels on a GPU.
 
-The tokens of a call are added up before they are added to the state, as by the kernels in C++, and their roundings are
-counted in the same way; monomials are added up in blocks, and then the blocks. Each call reads numbers from the GPU
-once: what bounds the tokens, and how large the values or the outputs are.
+The tokens of a call are summed before they are added to the state, as by the kernels in C++, and their roundings are
+counted in the same way; monomials are summed in blocks, and then the blocks. Each call reads numbers from the GPU once:
+the bounds on the tokens, and the magnitudes of the values or of the outputs.
 """
 
 from __future__ import annotations

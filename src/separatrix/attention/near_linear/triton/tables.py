@@ -1,4 +1,5 @@
-"""An index set as the kernels in Triton take it: the factors of each monomial, and the monomials of each coordinate."""
+"""An index set in the form that the Triton kernels read: the factors of each monomial, and the monomials of each
+coordinate."""
 
 from __future__ import annotations
 
@@ -30,10 +31,10 @@ def factor_table(index_set: IndexSet) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def pair_table(index_set: IndexSet) -> tuple[np.ndarray, np.ndarray]:
-    """For each coordinate l the multi-indices alpha that have it: where its list begins, and all lists end to end.
+    """For each coordinate l the multi-indices alpha that contain it: the start of its list, and all lists concatenated.
 
     Returns:
-        The beginnings (d + 1,), and the pairs (3, pairs): the row of alpha, the row of alpha - e_l, and alpha_l.
+        The starts (d + 1,), and the pairs (3, pairs): the row of alpha, the row of alpha - e_l, and alpha_l.
 
     Example:
         >>> from separatrix.attention.near_linear.approximation.monomials import total_degree
@@ -68,7 +69,7 @@ class Tables:
 
 @lru_cache(maxsize=64)
 def tables(index_set: IndexSet, device: torch.device) -> Tables:
-    """The tables of an index set on a device, made once."""
+    """The tables of an index set on a device, computed once."""
     arrays = (factor_table(index_set), *pair_table(index_set))
     factors, begins, pairs = (torch.from_numpy(array).to(device) for array in arrays)
     return Tables(index_set.rank, index_set.dimension, factors.shape[1], factors, begins, pairs)

@@ -68,7 +68,7 @@ def lower_bound_phase(results: Results) -> Drawing:
     n = [row["log2_n"] for row in grid]
     ratios = list(grid[0]["ratios"])
     step = ratios[-1] - ratios[-2]
-    # Where the polynomial method costs more, it does so at every larger B, and the exponent is exact attention's.
+    # Where the polynomial method costs more, it does so at every larger B, and the exponent is that of exact attention.
     further = [ratios[-1] + step * more for more in range(1, math.ceil((2.9 - ratios[-1]) / step))]
     cells = [
         {"log2_n": row["log2_n"], "ratio": ratio, "exponent": min(exponent, row["exact_exponent"])}

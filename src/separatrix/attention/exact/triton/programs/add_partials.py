@@ -1,7 +1,7 @@
 """The gradients of windowed prefix keys and values in Triton: the sum of the partial sums of all blocks of queries.
 
-`query_prefix_gradient` writes the partial sums. They are added up in the order of the heads of queries that share a
-prefix key, and then of the blocks of queries. A block of packed tiles is one position of `HEADS` heads.
+`query_prefix_gradient` writes the partial sums. They are summed over the query heads that share a prefix key, and then
+over the blocks of queries, in this order. A block of packed tiles is one position of `HEADS` heads.
 """
 
 from __future__ import annotations

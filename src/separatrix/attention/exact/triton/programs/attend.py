@@ -2,17 +2,17 @@
 
     s_j = <q_i * k_p, k_j>,    out_i = sum_p v_p * (sum_j 2^(s_j) v_j) / sum_p sum_j 2^(s_j)
 
-A prefix p has a key of each set but the inner one, whose rows are multiplied; at order 3 it is one key. The queries
-come multiplied by the scale and by log2(e). The largest score so far is rounded up to a whole number before
-it is subtracted, so that whenever it grows the sums are scaled by a power of two, which is exact: nothing but additions
-rounds a sum. Weights of one prefix are summed first, then those of all.
+A prefix p has a key of each set but the inner one, whose rows are multiplied; at order 3 it is one key. The queries are
+already multiplied by the scale and by log2(e). The largest score so far is rounded up to an integer before it is
+subtracted, so that whenever it grows the sums are scaled by a power of two, which is exact: only additions round a sum.
+The weights of one prefix are summed first, and then the sums of all prefixes.
 
 `PACKED` tiles have the rows of all query heads that share a head of keys: position by position, and head by head within
-a position. The fewer positions a tile has, the fewer scores are beyond a window. Where all its rows have one position
-(`ALONE`), every key is visible to all rows or to none, and all share a prefix key.
+a position. The fewer positions a tile has, the fewer of its scores are outside a window. If all rows of a tile have one
+position (`ALONE`), every key is visible to all rows or to none, and all rows share a prefix key.
 
-`SPLIT` programs each make some of the steps over prefix keys, and write sums that `merge_splits` adds up: for few
-queries against many keys.
+`SPLIT` programs divide the steps over prefix keys, and write sums that `merge_splits` adds: for few queries against
+many keys.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def attend(
         share = tl.cdiv(steps, splits)
         first_step, steps = split * share, tl.minimum((split + 1) * share, steps)
     for step in range(first_step, steps):
-        q = rows_of(left, group, rows, length, live, d, D)  # read anew each time: registers are scarcer than cache
+        q = rows_of(left, group, rows, length, live, d, D)  # read again in each step: registers are scarce
         row, may = times(q, live, step, prefix_keys, given, block, CAUSAL, PREFIX_WINDOW, MASKED, d, D, 0)
         row = row.to(narrow)
         ends = reach(here, may, CAUSAL or INNER_WINDOW)
@@ -141,7 +141,8 @@ def attend(
                 row_total = row_total * fade + tl.sum(P, 1)
                 row_sums = add_product(row_sums * fade[:, None], P.to(narrow), V, PRECISION)
                 row_peak = higher
-        # Queries that may not attend the prefix have scores in blocks without comparisons, which are dropped here.
+        # Scores of queries that may not attend the prefix, which blocks without comparisons compute, are discarded
+        # here.
         row_peak = tl.where(may, row_peak, peak)
         row_total = tl.where(may, row_total, 0.0)
         row_sums = tl.where(may[:, None], row_sums, 0.0)

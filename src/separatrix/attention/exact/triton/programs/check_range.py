@@ -12,7 +12,7 @@ A magnitude with the exponent e is below 2^e, and at least 2^(e - 1). The bounds
     6   the largest inner key                                                      (from above)
     7   the largest product of those prefix values above 1                         (from above)
 
-Products that are zero in every column do not count in 2 and 4.
+Products that are zero in every column are ignored in 2 and 4.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from separatrix.attention.exact.triton import configurations
 from separatrix.attention.exact.triton.programs.tiles import NOTHING
 
 ORIGIN = tl.constexpr(configurations.ORIGIN)
-"""Bounds from above are written plus this, those from below as what they lack to this: the largest of heads counts."""
+"""Upper bounds are written plus this number, and lower bounds as this number minus the bound, so that the maximum over
+heads is the weakest bound."""
 NONE = tl.constexpr(1 << 20)
-"""A bound from below where there is nothing to bound."""
+"""The value of a lower bound if there is nothing to bound."""
 LIMITS = ("score_most", "value_most", "value_least", "factor_most", "factor_least")
-"""What bounds 0 and 1, 2, 0 and 1 once more, and 4 may be if a head is to be computed."""
+"""The limits of the bounds 0 and 1, 2, 0 and 1 again, and 4, within which a head is computed."""
 
 
 @triton.jit
@@ -42,8 +43,8 @@ def counted(exponents):
 def products_of(of_head, of_factor, FIRST: tl.constexpr, COUNT: tl.constexpr, COLUMNS: tl.constexpr):
     """Bounds on the products over some factors, from `FIRST` on, in each column of a head.
 
-    Those from above on the product of magnitudes above 1, and of all; from below, of all; and from below, over the
-    columns, the least of the products of all factors but one.
+    They are upper bounds on the product of magnitudes above 1 and on the product of all; a lower bound on the product
+    of all; and, over the columns, a lower bound on the smallest product of all factors but one.
     """
     above = tl.zeros((COLUMNS,), tl.int32)
     high = tl.zeros((COLUMNS,), tl.int32)
@@ -75,9 +76,9 @@ def check_range(
     SETS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Raise the `bounds` to those of one head, and if `WRITES` write what its queries are multiplied by.
+    """Raise `bounds` to those of one head and, if `WRITES`, write the factor of its queries.
 
-    That is the first of `scales`, or NaN if a bound of the head is beyond its limit.
+    This factor is the first of `scales`, or NaN if a bound of the head is beyond its limit.
     """
     head, column = tl.program_id(0), tl.arange(0, COLUMNS)
     of_head, of_factor = exponents + head * COLUMNS + column, heads * COLUMNS

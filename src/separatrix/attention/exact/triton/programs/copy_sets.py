@@ -1,4 +1,4 @@
-"""Copies of several tensors with entries side by side, in Triton: one launch for all sets and masks of a call."""
+"""Contiguous copies of several tensors in Triton: one launch for all sets and masks of a call."""
 
 from __future__ import annotations
 

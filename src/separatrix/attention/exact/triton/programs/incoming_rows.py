@@ -1,7 +1,7 @@
-"""What a backward pass reads for each query in Triton, with incoming gradients brought near 1 by powers of two.
+"""The inputs of a backward pass for each query in Triton, with incoming gradients scaled to about 1 by powers of two.
 
-It is what `IncomingRows` computes in plain PyTorch: a query's incoming gradient is divided by a power of two
-of its own, and the gradients of keys and values are multiplied by the largest of these powers in their head.
+It is what `exact.torch.IncomingRows` computes in plain PyTorch: a query's incoming gradient is divided by a power of
+two of its own, and the gradients of keys and values are multiplied by the largest of these powers in their head.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ def incoming_rows(
 ):
     """Write the rows of one block of the `count` queries that share a head of keys.
 
-    They are the incoming gradient near 1, the log-sum-exp to base 2 less `up`, delta, and the exponent of the power of
-    two; `top_exponents` is raised to the largest exponent of the head, less `NOTHING`. A query with nothing to attend
-    has an incoming gradient of 0, and that has the exponent `NOTHING`.
+    They are the incoming gradient near 1, the base-2 log-sum-exp minus `up`, delta, and the exponent of the power of
+    two; `top_exponents` is raised to the largest exponent of the head, minus `NOTHING`. A query with nothing to attend
+    has an incoming gradient of 0, whose exponent is `NOTHING`.
     """
     blocks = tl.cdiv(count, ROWS)
     head, rows = tl.program_id(0) // blocks, tl.program_id(0) % blocks * ROWS + tl.arange(0, ROWS)

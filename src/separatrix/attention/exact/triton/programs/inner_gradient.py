@@ -1,4 +1,4 @@
-"""The gradients of inner keys and values in Triton, of order 3 and up: a block of them against all its queries.
+"""The gradients of inner keys and values in Triton, of order 3 and higher: one block of them against all its queries.
 
     dv_j = sum_i sum_p P g_i * v_p,    dk_j = sum_i sum_p dS q_i * k_p
 
@@ -91,7 +91,7 @@ def inner_gradient(
         place, last_key, offset, inner_window, queries, KEYS, QUERIES, CAUSAL, INNER_WINDOW, PEELED
     )
     given = (prefix_mask, table, sets, prefixes)
-    # Blocks of queries in the middle part that are within all prefix sets compare nothing.
+    # Blocks in the middle part, whose queries are within all prefix sets, need no comparisons.
     WITHIN: tl.constexpr = PEELED and (PREFIX_WINDOW or not CAUSAL)
     if WITHIN:
         low, high = within_prefixes(given, queries, offset, PREFIX_WINDOW)
@@ -103,7 +103,7 @@ def inner_gradient(
         head = own * shared + member
         masked_as = head // mask_shared
         inside_here = shown(inner_mask, masked_as, keys, inners, exists, MASKED)
-        if MASKED:  # what is hidden may be NaN
+        if MASKED:  # hidden entries may be NaN
             K = rows_of(inner_keys, own, keys, inners, inside_here, d, D)
             V = rows_of(inner_values, own, keys, inners, inside_here, d_v, D_V)
         for part in tl.static_range(3 if PEELED else 1):
@@ -136,7 +136,8 @@ def inner_gradient(
                         )
                         base = tl.where(may, shift, float("inf"))
                     row, g_row = computed_once(row.to(narrow), ONCE), computed_once(g_row.to(narrow), ONCE)
-                    # Keys in rows and queries in columns: so the weights are the left factors of the next products.
+                    # Keys are rows and queries are columns, so that the weights are the left factors of the next
+                    # products.
                     S = product(K, tl.trans(row), wide, PRECISION)
                     P = tl.exp2(S - base[None, :]) * weight[None, :]
                     if part != 1:

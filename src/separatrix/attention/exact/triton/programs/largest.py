@@ -1,7 +1,7 @@
 """The largest magnitude in each column of each factor of a call in Triton, as an exponent of two.
 
-Exponents are whole numbers, and the largest of some is the same in whatever order programs compare them: this and
-`check_range` alone have several programs write to one place.
+Exponents are integers, and their maximum does not depend on the order of comparisons: only here and in `check_range` do
+several programs write to the same address.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ def largest(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Raise `exponents` (factors, heads, COLUMNS), less `NOTHING`, to those of one block of rows of one head.
+    """Raise `exponents` (factors, heads, COLUMNS), minus `NOTHING`, to those of one block of rows of one head.
 
     The factors are a tuple: queries, keys and values, (heads, rows, columns), whose rows and columns are in `table`.
     Heads of queries that share keys are one head here. A key and its value count if one of the `mask_shared` masks of
-    their head shows them; masks are a tuple with one for each set.
+    their head makes them visible; masks are a tuple with one entry for each set.
     """
     place, head = tl.program_id(0) % blocks, tl.program_id(0) // blocks % heads
     factor = tl.program_id(0) // blocks // heads

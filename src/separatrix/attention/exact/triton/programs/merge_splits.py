@@ -1,8 +1,10 @@
-"""The output and the log-sum-exp of queries in Triton, from the sums that programs of `attend` have split among them.
+"""The output and the log-sum-exp of queries in Triton, from the sums of programs of `attend` that split the prefix
+keys.
 
-The sums of a split are relative to 2 to a whole number, as those of a prefix in `attend`, and are added in the order of
-the splits. So a weight goes through no more additions than in one sum over all prefix keys: n of them in one split and
-s splits with any take n + s - 2, and there are n + s - 1 prefix keys at the least.
+The sums of a split are relative to 2 to the power of an integer, as those of a prefix in `attend`, and are added in the
+order of the splits. So a weight goes through no more additions than in one sum over all prefix keys: if one split sums
+n prefix keys and s splits are not empty, it goes through n + s - 2 additions, and there are at least n + s - 1 prefix
+keys.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ def merge_splits(
     """Write the results of one block of queries of one head.
 
     `sums` (splits, heads, queries, d_v) has sums of weighted values; `peaks` (2, splits, heads, queries) has the
-    exponents that they are relative to, and the sums of the weights.
+    exponents relative to which they are stored, and the sums of the weights.
     """
     blocks = tl.cdiv(queries, ROWS)
     head, first = tl.program_id(0) // blocks, tl.program_id(0) % blocks * ROWS

@@ -1,8 +1,10 @@
-"""The gradients of prefix keys and values in Triton, of order 3 and up: one of them against all queries that attend it.
+"""The gradients of prefix keys and values in Triton, of order 3 and higher: one of them against all queries that attend
+it.
 
     dv_p = sum_i g_i * (sum_j P v_j),    dk_p = sum_i q_i * (sum_j dS k_j)
 
-at order 3. With more prefix sets, each sum over queries goes over the keys of the others too, whose rows are factors.
+at order 3. With several prefix sets, each sum over queries also runs over the keys of the other sets, whose rows are
+factors.
 
 A prefix key belongs to one program, which adds up the heads of queries that share it, in a fixed order.
 """
@@ -131,7 +133,7 @@ def prefix_gradient(
                         dP = product(g_row, tl.trans(V), wide, PRECISION)
                         dS = (P * (dP - against[:, None])).to(narrow)
                         row_keys = add_product(row_keys, dS, K, PRECISION)
-                # Queries that may not attend have scores in blocks without comparisons, which are dropped here.
+                # Scores of queries that may not attend, which blocks without comparisons compute, are discarded here.
                 row_keys = tl.where(may[:, None], row_keys, 0.0)
                 row_values = tl.where(may[:, None], row_values, 0.0)
                 # Read anew: registers are scarcer than cache.

@@ -1,4 +1,4 @@
-"""The whole numbers that other kernels read from memory, written in Triton: nothing is copied from the host.
+"""The integers that other kernels read from memory, written by a Triton kernel: nothing is copied from the host.
 
 A copy from the host would be captured by a CUDA graph with the numbers of one call, and a growing key/value cache would
 need one for every token.
@@ -14,8 +14,8 @@ import triton.language as tl
 def prepare(numbers, entries, zeros, COUNT: tl.constexpr, BLOCK: tl.constexpr):
     """Write `COUNT` whole numbers to the start of `numbers`, and `zeros` zeros behind them.
 
-    The entries are a tuple of 4 x + 3 for each number x: Triton compiles a kernel anew for entries that are 1 or
-    multiples of 16, which these never are.
+    The entries are a tuple with 4 x + 3 for each number x: Triton recompiles a kernel for arguments that are 1 or
+    multiples of 16, and these entries are neither.
     """
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     tl.store(numbers + COUNT + place, 0, mask=place < zeros)

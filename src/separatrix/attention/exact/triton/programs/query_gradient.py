@@ -4,7 +4,8 @@ With P = 2^(S - lse) the weights of a query,
 
     dS = P * (g (v_p * v_j) - delta),    dq = sum_p k_p * (sum_j dS_j k_j),
 
-where g is the incoming gradient of the query and delta its product with the output, less the log-sum-exp's gradient.
+where g is the incoming gradient of the query, and delta is its product with the output minus the gradient of the
+log-sum-exp.
 """
 
 from __future__ import annotations

@@ -4,12 +4,12 @@
     dq_i = sum_p k_p * a_ip,    dk_p = sum_i q_i * a_ip,    dv_p = sum_i g_i * b_ip
 
 `query_gradient` and `prefix_gradient` each compute the weights P, dS and the sums a_ip; this kernel computes them once.
-It visits the prefix keys of a block of queries by distances, so that the queries of a block meet different keys in
-every step. The sums over the queries of a block are partial sums in memory, which belong to one program; `add_partials`
-adds up those of all blocks in a fixed order, so that the gradients are deterministic.
+It visits the prefix keys of a block of queries by distance, so that in every step each query of a block has another
+key. The sums over the queries of a block are partial sums in memory, which belong to one program; `add_partials` adds
+up those of all blocks in a fixed order, so that the gradients are deterministic.
 
-In tiles that are `ALONE`, all rows are query heads at one position that share keys, as in `attend`: they meet the same
-prefix key in every step, and their sum is its partial sum.
+In `ALONE` tiles, all rows are query heads at one position that share keys, as in `attend`: they have the same prefix
+key in every step, and the sum over the rows is the partial sum of this key.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from separatrix.attention.exact.triton.programs.tiles import (
 
 @triton.jit
 def add_rows(partials, program, rows, length, exists, written, terms, d: tl.constexpr, D: tl.constexpr):
-    """Add `terms` (rows, D) to the partial sums of a program, or write them in rows that are not `written` yet."""
+    """Add `terms` (rows, D) to the partial sums of a program; rows that are not `written` yet are overwritten."""
     sums = rows_of(partials, program, rows, length, exists & written, d, D)
     put_rows(partials, program, rows, length, exists, sums + terms, d, D)
 
@@ -155,13 +155,13 @@ def query_prefix_gradient(
             put_rows(key_partials, tl.program_id(0), place - lowest, partial_rows, exists, of_key, d, D)
             put_rows(value_partials, tl.program_id(0), place - lowest, partial_rows, exists, of_value, d_v, D_V)
         else:
-            # The query before met this prefix key in the step before.
+            # The previous query visited this prefix key in the previous step.
             written = (step > 0) & (rows > first)
             add_rows(key_partials, tl.program_id(0), place - lowest, partial_rows, exists, written, row_keys, d, D)
             add_rows(
                 value_partials, tl.program_id(0), place - lowest, partial_rows, exists, written, row_values, d_v, D_V
             )
-            # Another thread reads what this one has written.
+            # Wait until other threads can read what this thread has written.
             tl.debug_barrier()
     exponents = tl.load(own_exponents + of_group, mask=live, other=0)
     of_queries = times_power(of_queries * tl.load(scales + 1), exponents[:, None])

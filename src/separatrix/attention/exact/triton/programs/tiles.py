@@ -1,9 +1,9 @@
-"""What the kernels in Triton share: which keys a block of queries may attend, rows of sets, and powers of two.
+"""Functions shared by the kernels in Triton: which keys a block of queries may attend, rows of sets, and powers of two.
 
-A kernel reads tensors whose entries lie side by side, (heads, rows, columns); `d` columns are padded to `D`, a power of
-two, by zeros. Positions and places within a head are 32-bit numbers. The rows of all prefix sets lie one after the
-other, and a table (sets, 3) has for each set its first row, its length and its window, 0 for none: the kernels loop
-over the sets, so that one kernel serves every order.
+A kernel reads contiguous tensors, (heads, rows, columns); `d` columns are padded to `D`, a power of two, by zeros.
+Positions and places within a head are 32-bit numbers. The rows of all prefix sets are concatenated, and a table (sets,
+3) has for each set its first row, its length and its window, 0 for no window: the kernels loop over the sets, so that
+one kernel serves every order.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ import triton.language as tl
 NOWHERE = tl.constexpr(1 << 30)
 """An index that no key has."""
 LENGTHS = ("queries", "prefixes", "inners", "offset", "inner_window")
-"""Arguments that no kernel is specialised for, so that a growing key/value cache does not recompile anything."""
+"""Arguments for which kernels are not specialised, so that a growing key/value cache recompiles nothing."""
 NOTHING = tl.constexpr(-(1 << 16))
-"""The exponent that stands for zero, below that of every number and every product of numbers."""
+"""The exponent that stands for zero; it is smaller than the exponents of all numbers and products of numbers."""
 INTERPRETED = tl.constexpr(bool(triton.knobs.runtime.interpret))
-"""Whether the kernels were imported for Triton's interpreter, whose products do not know bfloat16."""
+"""Whether the kernels run in Triton's interpreter, whose products do not support bfloat16."""
 
 
 @triton.jit
 def product(a, b, wide: tl.constexpr, PRECISION: tl.constexpr):
-    """The matrix product a b, added up in the type `wide`; in float64 without tl.dot, which fails on NVIDIA's GPUs."""
+    """The matrix product a b, accumulated in the dtype `wide`; in float64 without tl.dot, which fails on NVIDIA's
+    GPUs."""
     if wide == tl.float64:
         found = tl.sum(a[:, :, None] * b[None, :, :], 1)
     else:
@@ -61,7 +62,7 @@ def parts(start, stop, low, high, BLOCK: tl.constexpr):
     """Split blocks that begin at `start` into those before, inside and after [low, high): four ends of three ranges.
 
     Every query may attend every key of a block inside by its position, so that its scores need no comparisons. Kernels
-    that are not `PEELED` compare positions in all blocks, which are all in the first range.
+    that are not `PEELED` compare positions in all blocks, which then all belong to the first range.
     """
     begin = tl.minimum(start + tl.cdiv(tl.maximum(low - start, 0), BLOCK) * BLOCK, stop)
     end = tl.maximum(begin, start + tl.maximum(high - start, 0) // BLOCK * BLOCK)
@@ -80,7 +81,8 @@ def parts_of_keys(
     WINDOWED: tl.constexpr,
     PEELED: tl.constexpr,
 ):
-    """The `parts` of the inner keys that some query from `first` to `last` may attend; all may attend those inside."""
+    """The `parts` of the inner keys that some query from `first` to `last` may attend; every query may attend those
+    inside."""
     start, stop = visible(first, last, offset, window, length, ENDS, WINDOWED)
     low, high = start, length
     if ENDS:
@@ -117,9 +119,10 @@ def parts_of_queries(
     WINDOWED: tl.constexpr,
     PEELED: tl.constexpr,
 ):
-    """The `parts` of the queries that may attend some inner key from `place` to `last`: those inside may attend all.
+    """The `parts` of the queries that may attend some inner key from `place` to `last`; those inside may attend all of
+    these keys.
 
-    What is beyond the last key has a gradient that is not written, whatever it is.
+    Gradients of rows beyond the last key are computed but not written.
     """
     start, stop = looking(place, last, offset, window, queries, CAUSAL, WINDOWED)
     low, high = start, stop
@@ -148,17 +151,18 @@ def sees(here, keys, window, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr):
 def reach(here, may, ENDS: tl.constexpr):
     """For each query the last key that it may attend; -1 for a query that may attend none.
 
-    Whole numbers take their place among the registers of a thread. As truth values, what is allowed would be kept in
-    registers that AMD's processors have few of.
+    Integers share the registers of a thread. Boolean masks would be kept in a kind of register of which AMD's
+    processors have few.
     """
     return tl.where(may, here if ENDS else NOWHERE - 1, -1)
 
 
 @triton.jit
 def allowed(ends, here, keys, inside, window, WINDOWED: tl.constexpr, TURNED: tl.constexpr = False):
-    """Which (queries, keys) may be attended, of queries with these `ends` (see `reach`) and keys that are `inside`.
+    """Which (queries, keys) pairs may be attended, for queries with these `ends` (see `reach`) and keys that are
+    `inside`.
 
-    It is (keys, queries) if `TURNED`.
+    The shape is (keys, queries) if `TURNED`.
     """
     queries: tl.constexpr = 0 if TURNED else 1
     place = tl.expand_dims(tl.where(inside, keys, NOWHERE), 1 - queries)
@@ -170,7 +174,7 @@ def allowed(ends, here, keys, inside, window, WINDOWED: tl.constexpr, TURNED: tl
 
 @triton.jit
 def shown(mask, head, rows, length, inside, MASKED: tl.constexpr):
-    """Which of the rows of one head that are `inside` no mask hides."""
+    """Which of the rows of one head that are `inside` are not masked."""
     if MASKED:
         inside = inside & (tl.load(mask + head.to(tl.int64) * length + rows, mask=inside, other=0) != 0)
     return inside
@@ -186,7 +190,7 @@ def rows_of(x, head, rows, length, inside, d: tl.constexpr, D: tl.constexpr):
 
 @triton.jit
 def put_rows(x, head, rows, length, inside, found, d: tl.constexpr, D: tl.constexpr):
-    """Write rows (rows, D) of one head, those that are `inside`."""
+    """Write those rows (rows, D) of one head that are `inside`."""
     columns = tl.arange(0, D)
     at = x + head.to(tl.int64) * length * d + (rows[:, None] * d + columns[None, :])
     tl.store(at, found.to(x.dtype.element_ty), mask=inside[:, None] & (columns < d)[None, :])
@@ -208,10 +212,10 @@ def put_output(out, lse, head, rows, length, inside, sums, total, peak, d: tl.co
 
 @triton.jit
 def steps_in(first, last, offset, window, length, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr):
-    """Where the steps over one prefix set begin, for queries from `first` to `last`, and how many there are.
+    """The start and the number of the steps over one prefix set, for queries from `first` to `last`.
 
-    Without a window a step is a key that all queries share. With one it is a distance: each query goes back that many
-    positions to a key of its own, so that no step is spent on keys that only some of them may attend.
+    Without a window a step is a key that all queries share. With a window a step is a distance: each query goes back
+    this number of positions to its own key, so that no step is spent on keys that only some of the queries may attend.
     """
     start, stop = visible(first, last, offset, window, length, CAUSAL, False)
     if WINDOWED:
@@ -222,7 +226,7 @@ def steps_in(first, last, offset, window, length, CAUSAL: tl.constexpr, WINDOWED
 
 @triton.jit
 def steps_of(given, block, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, FROM: tl.constexpr):
-    """How many steps the prefix sets from `FROM` on make for a block of queries; `times` says what is given."""
+    """The number of steps over the prefix sets from `FROM` on for a block of queries; `times` describes `given`."""
     table, sets = given[1], given[2]
     first, last, offset = block[2], block[3], block[4]
     total = 1
@@ -247,12 +251,13 @@ def times(
     D: tl.constexpr,
     FROM: tl.constexpr,
 ):
-    """Rows multiplied by those of a step's key of each prefix set from `FROM` on, and which queries may attend all.
+    """Rows multiplied by the rows of the keys of a step, one from each prefix set from `FROM` on, and which queries may
+    attend all these keys.
 
-    `prefix` has the keys or the values of the prefix sets, and `given` their mask, table, number, and rows in
-    all. A block of queries has its heads of keys and of masks, its first query, its last, their offset and positions.
-    The first set goes fastest. What is worked out of a step is not kept, but worked out anew when values take the place
-    of keys: registers are scarcer.
+    `prefix` has the keys or the values of the prefix sets, and `given` their mask, their table, their number and their
+    total number of rows. `block` has the key head and the mask head of a block of queries, its first and its last
+    query, their offset and their positions. The index of the first set changes fastest. Intermediate results of a step
+    are recomputed for the values instead of stored: registers are scarcer.
     """
     mask, table, sets, prefixes = given
     own, masked_as, first, last, offset, here = block
@@ -270,10 +275,10 @@ def times(
 
 @triton.jit
 def within_prefixes(given, queries, offset, WINDOWED: tl.constexpr):
-    """The queries, start and stop, for which every step over the prefix sets has a key that they may attend.
+    """The queries, start and stop, that may attend the key of every step over the prefix sets.
 
-    With a window, it is a key of their own. A set without a window is visible as a whole: the kernel is not `PEELED` if
-    there are such sets beside others, and a causal mask.
+    With a window, each of them has its own key. A set without a window is visible as a whole: kernels are not `PEELED`
+    if there are such sets together with windowed sets and a causal mask.
     """
     table, sets = given[1], given[2]
     start, stop = 0, queries
@@ -287,7 +292,7 @@ def within_prefixes(given, queries, offset, WINDOWED: tl.constexpr):
 
 @triton.jit
 def times_within(found, step, prefix, given, block, WINDOWED: tl.constexpr, d: tl.constexpr, D: tl.constexpr):
-    """What `times` multiplies, for queries that are all `within_prefixes`: nothing is compared."""
+    """The factor by which `times` multiplies, for queries that are all `within_prefixes`, without comparisons."""
     _, table, sets, prefixes = given
     own, here = block[0], block[5]
     for m in range(0, sets):
@@ -327,7 +332,7 @@ def whole_rows(x, head, rows, length, d: tl.constexpr, D: tl.constexpr):
 
 @triton.jit
 def power(exponent):
-    """Two to whole numbers that are not above 0, put together from its bits and so exact; 0 where it is not normal."""
+    """Two to the power of integers up to 0, assembled from bits and therefore exact; 0 if the result is not normal."""
     if exponent.dtype == tl.float64:
         return ((tl.maximum(exponent, -1023.0) + 1023.0).to(tl.int64) << 52).to(tl.float64, bitcast=True)
     else:
@@ -336,7 +341,8 @@ def power(exponent):
 
 @triton.jit
 def two_to(exponent, wide: tl.constexpr):
-    """Two to whole numbers within the normal range of the type `wide`, put together from its bits and so exact."""
+    """Two to the power of integers within the normal range of the dtype `wide`, assembled from bits and therefore
+    exact."""
     if wide == tl.float64:
         return ((exponent + 1023).to(tl.int64) << 52).to(tl.float64, bitcast=True)
     else:
@@ -345,7 +351,8 @@ def two_to(exponent, wide: tl.constexpr):
 
 @triton.jit
 def times_power(x, exponent):
-    """x times two to `exponent`, or x for `NOTHING`, in two steps: the power may be out of range where x is not."""
+    """x times two to the power of `exponent`, or x for `NOTHING`, in two steps, because the power may be out of range
+    although the product is not."""
     exponent = tl.where(exponent == NOTHING, 0, exponent)
     half = exponent >> 1
     return x * two_to(half, x.dtype) * two_to(exponent - half, x.dtype)
@@ -353,7 +360,8 @@ def times_power(x, exponent):
 
 @triton.jit
 def exponent_of(x):
-    """The whole numbers e with 2^(e - 1) <= |x| < 2^e, `NOTHING` for 0; from 129 on (1025 in float64) if not finite."""
+    """The integers e with 2^(e - 1) <= |x| < 2^e; `NOTHING` for 0, and from 129 on (1025 in float64) if x is not
+    finite."""
     if x.dtype == tl.float64:
         bits = x.to(tl.int64, bitcast=True) & 0x7FFFFFFFFFFFFFFF
         of_subnormal = (bits.to(tl.float64).to(tl.int64, bitcast=True) >> 52) - 2096
@@ -373,6 +381,6 @@ def exponent_of_head(top, head):
 
 @triton.jit
 def shares_of(own, rows, inside, of_head, wide: tl.constexpr):
-    """What the incoming gradients of queries are multiplied by: their own power of two over that of their head."""
+    """The factor of the incoming gradients of queries: their own power of two divided by that of their head."""
     exponent = tl.load(own + rows, mask=inside, other=NOTHING)
     return power((exponent - of_head).to(wide))

@@ -1,4 +1,4 @@
-"""The kernels in Triton of near-linear attention: importing one of these files imports Triton.
+"""The Triton kernels of near-linear attention; importing one of these modules imports Triton.
 
 - `monomials`: the monomials of a few tokens, computed in registers.
 - `add_state`: the states, sums of monomials times values over tokens.

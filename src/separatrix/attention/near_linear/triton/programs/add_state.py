@@ -1,8 +1,8 @@
 """States in Triton: sum_n x_n^alpha W_n, for a block of monomials over the tokens of one part of a stretch.
 
-The tokens of a part are added up in their own type, one after the other, and the sum is written in float64. It belongs
-to one program, so that results have the same bits every time. Where `TILED`, tokens go through tl.dot by tiles, which
-in float32 on NVIDIA's GPUs is a chain of fused multiply-adds; else they go one by one, by multiply-adds on any GPU.
+The tokens of a part are summed in their own dtype, one after the other, and the sum is written in float64. Each sum
+belongs to one program, so that results are bitwise reproducible. If `TILED`, tokens are summed with tl.dot in tiles,
+which in float32 on NVIDIA's GPUs is a chain of fused multiply-adds; otherwise one by one, by multiply-adds on any GPU.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The sums of the queries in Triton: sum_alpha x_n^alpha M_alpha, for a block of tokens over all monomials.
 
-The monomials are added up in their own type, one after the other, by tiles or one by one (see `add_state`). A block of
+The monomials are summed in their own dtype, one after the other, in tiles or one by one (see `add_state`). A block of
 tokens belongs to one program.
 """
 

@@ -1,7 +1,7 @@
 """A few tokens appended to the states of a stream in Triton: state_alpha += sum_t x_t^alpha [v_t, 1], in float64.
 
-Keys and values are read as they are given; coordinates are entries times a power of two. The tokens are added up first,
-one after the other, and then added to what was there, which is rounded once however many tokens there are. A block of
+Keys and values are read in place; coordinates are entries times a power of two. The tokens are first summed one after
+the other, and the sum is then added to the state, which is rounded once however many tokens there are. A block of
 monomials belongs to one program.
 """
 
@@ -15,7 +15,7 @@ from separatrix.attention.near_linear.triton.programs.monomials import LENGTHS
 
 @triton.jit
 def monomials_of_token(given, factors, rows, rank, d, degree, factor, ROWS: tl.constexpr):
-    """Some monomials (ROWS,) of one token, whose entries lie side by side; 1 beyond the last of them."""
+    """Some monomials (ROWS,) of one token, whose entries are contiguous; 1 beyond the last monomial."""
     found = tl.full((ROWS,), 1.0, tl.float64)
     for place in range(degree):
         coordinate = tl.load(factors + rows * degree + place, mask=rows < rank, other=d)

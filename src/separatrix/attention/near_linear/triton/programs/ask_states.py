@@ -1,7 +1,7 @@
 """A few queries against the states of a stream in Triton: sum_alpha c_alpha q^alpha prod_m Z_m,alpha, in float64.
 
-A program has a block of monomials, and the blocks are added up afterwards. The product of the states and the
-coefficients is made once for all queries of a call.
+A program computes a block of monomials, and the sums of the blocks are added afterwards. The product of the states and
+the coefficients is computed once for all queries of a call.
 """
 
 from __future__ import annotations

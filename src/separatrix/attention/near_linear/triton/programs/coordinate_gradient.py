@@ -1,8 +1,8 @@
 """The gradients of coordinates in Triton: dB/dx_l = sum_alpha alpha_l x^(alpha - e_l) G_alpha, G_alpha = <M_alpha, W>.
 
-A program has one coordinate of a block of tokens. It visits the pairs of alpha and beta = alpha - e_l in which the
-coordinate occurs, listed for each coordinate one after the other, so that no two programs write to the same place. The
-set of multi-indices is closed downward: beta is a row of the same table of factors.
+A program computes one coordinate of a block of tokens. It visits the pairs of alpha and beta = alpha - e_l that contain
+the coordinate, from a list for each coordinate, so that no two programs write to the same address. The set of
+multi-indices is closed downward: beta is a row of the same table of factors.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def coordinate_gradient(
     """Write the gradient (n,) of one coordinate of one head for a block of tokens.
 
     The pairs are (3, pairs): alpha, beta and alpha_l; those of coordinate l are from begins[l] to begins[l + 1]. If
-    `GIVEN`, the G are `weights` (rank, n); else they are made of M (rank, columns) and `weights` (columns, n).
+    `GIVEN`, the G are `weights` (rank, n); otherwise they are computed from M (rank, columns) and `weights` (columns,
+    n).
     """
     blocks = tl.cdiv(n, TOKENS)
     place, tokens = tl.program_id(0) // blocks, tl.program_id(0) % blocks * TOKENS + tl.arange(0, TOKENS)

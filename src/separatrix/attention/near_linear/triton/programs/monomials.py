@@ -1,8 +1,8 @@
-"""The monomials of a few tokens, made in registers by the kernels in Triton and never written to memory.
+"""The monomials of a few tokens, computed in registers by the Triton kernels and never written to memory.
 
 A monomial is the product of at most `degree` coordinates, listed in a table (rank, degree); where it has fewer, the
-list ends with d, which stands for 1. Its factors are read from the coordinates (heads, d, tokens), token by token side
-by side, and multiplied one after the other: at most `degree` - 1 roundings.
+list ends with d, which stands for 1. Its factors are read from the coordinates (heads, d, tokens), in which tokens are
+contiguous, and multiplied one after the other: at most `degree` - 1 roundings.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import triton
 import triton.language as tl
 
 LENGTHS = ("n", "parts", "length", "pieces", "heads")
-"""Arguments that no kernel is specialised for, so that a stream that grows does not recompile anything."""
+"""Arguments for which kernels are not specialised, so that a growing stream recompiles nothing."""
 
 
 @triton.jit
 def monomials_of(x, factors, head, rows, tokens, rank, n, d, degree, ROWS: tl.constexpr, TOKENS: tl.constexpr):
-    """The monomials (ROWS, TOKENS) of some rows of the table for some tokens; 1 beyond the last of either."""
+    """The monomials (ROWS, TOKENS) of some rows of the table for some tokens; 1 beyond the last row or token."""
     found = tl.full((ROWS, TOKENS), 1.0, x.dtype.element_ty)
     first = x + head.to(tl.int64) * d * n
     for place in range(degree):

@@ -2,8 +2,8 @@
 
     Z_t = Z + sum_{s <= t} x_s^alpha W_s
 
-in float64, Z being the state before the piece. Tokens of a piece are added up by tl.cumsum, in whatever order that has:
-no term is added more often than the piece has tokens.
+in float64, Z being the state before the piece. Tokens of a piece are summed by tl.cumsum in an unspecified order: a
+term goes through at most as many additions as the piece has tokens.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     out_t = sum_alpha c_alpha q_t^alpha prod_m Z_m,alpha,t
 
-All is in float64. A piece of tokens belongs to one program, which goes over the monomials one after the other. A last
-column has the moment: the sums of ones, with other coefficients.
+All is in float64. A piece of tokens belongs to one program, which processes the monomials one after the other. The last
+column is the moment: the sums of ones, with other coefficients.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def scan(
     TOKENS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Write the sums (n, columns + 1) of one piece of one head; `running` says what is given."""
+    """Write the sums (n, columns + 1) of one piece of one head; `running` describes the arguments."""
     head, piece = tl.program_id(0) // pieces, tl.program_id(0) % pieces
     tokens = piece * TOKENS + tl.arange(0, TOKENS)
     column = tl.arange(0, COLUMNS)

@@ -42,11 +42,12 @@ def scan_back(
     COLUMNS: tl.constexpr,
     WHOLE: tl.constexpr,
 ):
-    """Write what one factor of one piece of one head gets: 0 is the query, 1 + m key set m.
+    """Write the gradients of one factor of one piece of one head: 0 is the query, 1 + m is key set m.
 
-    The incoming gradients are (heads, columns, n). If `WHOLE`, the sums of dS go to `later` (sets, heads, pieces, rank,
-    columns), and there is no program for the query. Else `later` has what comes from later pieces, and the gradients go
-    to `of_monomials` (1 + sets, heads, rank, n) and `of_weights` (sets, heads, columns, n).
+    The incoming gradients are (heads, columns, n). If `WHOLE`, the sums of dS are written to `later` (sets, heads,
+    pieces, rank, columns), and there is no program for the query. Otherwise `later` contains the sums of later pieces,
+    and the gradients are written to `of_monomials` (1 + sets, heads, rank, n) and `of_weights` (sets, heads, columns,
+    n).
     """
     piece, place = tl.program_id(0) % pieces, tl.program_id(0) // pieces
     if WHOLE:

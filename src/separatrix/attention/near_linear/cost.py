@@ -174,7 +174,8 @@ def recipe_cost(shape: Shape, recipe: Recipe) -> Cost:
     beyond, d = polynomial.moment > index_set.degree, index_set.dimension
     monomials = math.comb(d + polynomial.moment - 1, polynomial.moment) if d else 1
     extra = _moment_cost(shape, monomials, recipe.squares, beyond, wide)
-    return Cost(cost.flops + extra.flops, cost.bytes + extra.bytes, cost.time + extra.time)
+    held = polynomial_cost(shape, index_set.rank + beyond * monomials, wide).bytes
+    return Cost(cost.flops + extra.flops, held + extra.bytes, cost.time + extra.time)
 
 
 def _moment_cost(shape: Shape, monomials: int, columns: int, beyond: bool, wide: bool) -> Cost:
@@ -195,7 +196,7 @@ def _moment_cost(shape: Shape, monomials: int, columns: int, beyond: bool, wide:
     else:
         time = (_rates().flop * flops + _rates().monomial * made) * (1.5 if wide else 1.0)
     squares = _squares_time(shape, columns) if columns else 0.0
-    held = 8.0 * (keys * columns + shape.heads * monomials * width * beyond)
+    held = 8.0 * keys * columns
     return Cost(flops, held, time + squares)
 
 

@@ -85,10 +85,8 @@ def attend_causal(call: Call, expansion: Expansion, before: Sequence[Tensor] | N
     out = call.query.new_empty(heads, length, d_v)
     denominator, moment, weighted = (call.query.new_empty(heads, length, dtype=torch.float64) for _ in range(3))
     Z = _first_states(call, expansion, before)
-    size, backend = (
-        chunk_size(call, expansion.index_set.rank, False, expansion.weighted),
-        backend_of(call, expansion.weighted),
-    )
+    size = chunk_size(call, expansion.index_set.rank, False, expansion.weighted)
+    backend = backend_of(call, expansion.weighted)
     for start in range(0, length, size):
         stop = min(start + size, length)
         chunk = _chunk(call, expansion, start, stop)

@@ -10,10 +10,9 @@ output o is an average of the v_t, so sum_t A_t (v_t - o) = 0 and
 which are Lemmas D.5 and D.6 of Alman and Song in sharp form: with sums instead of maxima, and without an assumption on
 D. What E is:
 
-- total-degree sets: |exp(s)
-- P(s)| <= s^m f(R) for |s| <= R (see `remainder`), so E = f(R) sum_t s_t^m, and the sum is the level m of the expansion
-  itself, up to its rounding; - scores s' in place of s, within eta of s: E grows by (e^eta - 1) sum_t exp(s'_t) <=
-  (e^eta - 1) (D~ + E + rho);
+- total-degree sets: |exp(s) - P(s)| <= s^m f(R) for |s| <= R (see `remainder`), so E = f(R) sum_t s_t^m, and the sum
+  is the level m of the expansion itself, up to its rounding;
+- scores s' in place of s, within eta of s: E grows by (e^eta - 1) sum_t exp(s'_t) <= (e^eta - 1) (D~ + E + rho);
 - polynomials with |P(s) - exp(s)| <= e exp(s): E = e / (1 - e) (D~ + rho), and the first term on the right is at most
   tau D~ (max v - min v) with tau the total variation between the weights of P and of exp;
 - other sets: see `near_linear.approximation.greedy`.

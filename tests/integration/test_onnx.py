@@ -32,14 +32,18 @@ class InOnnx:
         return torch.from_numpy(self._session.run(None, feeds)[0])
 
 
-@pytest.mark.parametrize("kind", ["rotary, grouped", "near-linear"])
-def test_a_model_for_all_batch_sizes_and_lengths(kind):
-    """With padding, so that some queries may attend nothing."""
+@pytest.mark.parametrize(("kind", "error"), [("rotary, grouped", 3e-5), ("bounded", 3e-5), ("near-linear", 5e-3)])
+def test_a_model_for_all_batch_sizes_and_lengths(kind, error):
+    """With padding, so that some queries may attend nothing.
+
+    In ONNX attention is exact, from which the polynomial of the near-linear layer differs within its tolerance of 1e-3,
+    relative to the values.
+    """
     model = LanguageModel(kind, blocks=1).eval()
     in_onnx = InOnnx(model, batch(3, 7), dynamic_shapes=DYNAMIC)
     for shape in OTHER_SHAPES:
         given = batch(*shape)
-        torch.testing.assert_close(in_onnx(*given), model(*given).detach(), rtol=0, atol=3e-5)
+        torch.testing.assert_close(in_onnx(*given), model(*given).detach(), rtol=0, atol=error)
 
 
 class Calls(nn.Module):

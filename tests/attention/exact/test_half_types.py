@@ -171,7 +171,7 @@ def test_an_output_beyond_the_type_is_refused():
     query = torch.zeros(1, 2, 4, dtype=torch.float16)
     values = [torch.full((1, 3, 2), 300.0, dtype=torch.float16)] * 2
     keys = [torch.zeros(1, 3, 4, dtype=torch.float16)] * 2
-    with pytest.raises(sx.SeparatrixError, match=r"beyond 6\.55e\+04, where torch\.float16 ends"):
+    with pytest.raises(sx.SeparatrixError, match=r"exceeds 6\.55e\+04, the largest number of torch\.float16"):
         sx.tensor_attention(query, keys, values)
     wide = [x.to(torch.bfloat16) for x in values]
     keys = [x.to(torch.bfloat16) for x in keys]

@@ -56,8 +56,11 @@ _RELATIVE: tuple[Replacement, ...] = (
     (planner, "SMALLEST_SAVING", 0.0),
     (Forecast, "total_degree", lambda *_: None),
 )
-_columns = Forecast.columns
-_SQUARES: tuple[Replacement, ...] = ((Forecast, "columns", lambda self: _columns(self)[1:] or _columns(self)),)
+_numbers = Forecast._numbers_of_columns
+_SQUARES: tuple[Replacement, ...] = (
+    (Forecast, "_numbers_of_columns", lambda self: _numbers(self)[1:] or _numbers(self)),
+    (forecast, "squares_may_pay", lambda *_: True),
+)
 _MISSED: tuple[Replacement, ...] = ((planner, "MARGIN", 100.0),)
 SEARCHES = ((), _RELATIVE, _SQUARES, _MISSED, _RELATIVE, _SQUARES, _MISSED)
 """Parts of the search for a polynomial that are replaced in turn: none, those that lead to relative errors, those that

@@ -282,7 +282,6 @@ PLANTED = {
     "blocks of shared heads": Planted(
         "of_sequence", "tl.load(row + LENGTH) * PER_ROW", "tl.load(row + LENGTH)", sequences
     ),
-    "rows of one head": Planted("of_sequence", ".to(tl.int64) * argument[1]", ".to(tl.int64)", sequences),
     "the heads that share keys": Planted("inner_gradient", "own * shared + member", "own * shared", shared),
 }
 

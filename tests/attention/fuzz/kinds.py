@@ -15,6 +15,7 @@ from numpy.random import Generator
 from separatrix.attention import certified
 from separatrix.attention.near_linear import cost, forecast, planner, worst_case
 from separatrix.attention.near_linear.analysis import Analysis
+from separatrix.attention.near_linear.approximation.remainder import Polynomial, chebyshev
 from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.plan import Recipe
 from separatrix.attention.near_linear.run import PolynomialRun
@@ -62,10 +63,19 @@ _SQUARES: tuple[Replacement, ...] = (
     (forecast, "squares_may_pay", lambda *_: True),
 )
 _MISSED: tuple[Replacement, ...] = ((planner, "MARGIN", 100.0),)
-SEARCHES = ((), _RELATIVE, _SQUARES, _MISSED, _RELATIVE, _SQUARES, _MISSED)
+
+
+def _chebyshev_alone(self: Forecast, degree: int, *search: Any) -> Iterator[Polynomial]:
+    """Chebyshev's polynomials of a degree, without Taylor's, which the planner would use for most short calls."""
+    for moment in self.moments_in_reach(degree, *search):
+        yield chebyshev(degree, moment, self.analysis.radius)
+
+
+_CHEBYSHEV: tuple[Replacement, ...] = ((Forecast, "_polynomials", _chebyshev_alone),)
+SEARCHES = ((), _RELATIVE, _SQUARES, _MISSED, _CHEBYSHEV, _RELATIVE, _SQUARES, _MISSED)
 """Parts of the search for a polynomial that are replaced in turn: none, those that lead to relative errors, those that
-lead to squared deviations of the values, and those that lead to a missed tolerance. Unpatched, the planner uses almost
-only Taylor and Chebyshev polynomials for such short calls.
+lead to squared deviations of the values, those that lead to a missed tolerance, and those that lead to Chebyshev's
+polynomials. Unpatched, the planner uses almost only Taylor polynomials for such short calls.
 """
 
 

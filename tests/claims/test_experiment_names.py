@@ -8,7 +8,7 @@ from separatrix.lab import registry
 PINNED = {
     "kronecker.algorithm_1": 1,
     "kronecker.certified_degree": 2,
-    "kronecker.chain_rank": 1,
+    "kronecker.chain_rank": 2,
     "kronecker.chain_sizes": 1,
     "kronecker.codes": 1,
     "kronecker.corollary_d2": 1,

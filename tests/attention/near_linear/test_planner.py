@@ -255,3 +255,11 @@ def test_the_planned_bytes_bound_the_counted_ones(n, d, order, heads, tolerance,
         )
     counted = live.peak - result.output.nbytes
     assert 0.1 * result.plan.bytes < counted <= result.plan.bytes
+
+
+@pytest.mark.parametrize(("d", "tolerance", "pays"), [(16, 1e-3, True), (8, 1e-2, False)])
+def test_squared_deviations_are_planned_where_they_save_time(d, tolerance, pays):
+    generator = torch.Generator().manual_seed(0)
+    query, *sets = 2 * torch.rand(5, 8192, d, generator=generator) - 1
+    plan = sx.plan_attention(query, sets[:2], sets[2:], tolerance=tolerance, method="polynomial")
+    assert bool(plan.recipe.squares) == pays

@@ -19,8 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from separatrix.attention.arithmetic.device_reads import number, numbers, truth
 from separatrix.attention.call import Call
-from separatrix.attention.dispatch.derivatives import has_tangent
-from separatrix.attention.dispatch.second_derivatives import no_forward_mode
+from separatrix.attention.dispatch.registration import has_tangent, no_forward_mode
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.native import Norm, TokensCall
 from separatrix.native_tensors import HALF_TYPES, TYPES, done, kernels_for, put

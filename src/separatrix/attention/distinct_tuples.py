@@ -27,8 +27,7 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.device_reads import numbers
 from separatrix.attention.call import Call, Range, check_call
-from separatrix.attention.dispatch.derivatives import differentiable, forward_mode
-from separatrix.attention.dispatch.registration import operator
+from separatrix.attention.dispatch.registration import differentiable, forward_mode, operator
 from separatrix.attention.exact.operators import operands, operator_call
 from separatrix.attention.reference import tensor_attention, tensor_scores
 from separatrix.errors import SeparatrixError

@@ -21,8 +21,7 @@ from separatrix.attention.near_linear.plan import Plan
 from separatrix.attention.near_linear.planner import none_keeps
 from separatrix.checks import positive
 from separatrix.errors import ArgumentError
-from separatrix.hf.interface import Answer, Layer, attend, laid_out, near_linear, read_layer
-from separatrix.hf.masks import make_mask
+from separatrix.hf.interface import Answer, Layer, attend, laid_out, make_mask, near_linear, read_layer
 
 _NAME = "separatrix-report"
 

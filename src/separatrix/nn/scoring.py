@@ -23,9 +23,8 @@ from separatrix.attention.near_linear.bounded_attention import bounded_attention
 from separatrix.attention.operator import tensor_attention
 from separatrix.attention.visible_keys import Places, attend_places
 from separatrix.errors import ArgumentError
-from separatrix.nn.head_groups import head_groups, join_groups, options_of
+from separatrix.nn.head_groups import head_groups, join_groups, local_part, options_of
 from separatrix.nn.layer_checks import check_distances
-from separatrix.nn.tensor_parallel import local_part
 
 if TYPE_CHECKING:
     from separatrix.nn.tensor_attention import TensorAttention

@@ -14,7 +14,7 @@ from separatrix.attention.near_linear import sums
 from separatrix.attention.near_linear.analysis import analyse
 from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.approximation.monomials import total_degree
-from separatrix.attention.near_linear.expansion import Expansion
+from separatrix.attention.near_linear.sums import Expansion
 from separatrix.native import native, runnable
 
 pytestmark = pytest.mark.skipif(native().library is None, reason="this installation has no kernels")

@@ -18,8 +18,14 @@ from torch import Tensor
 
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.backend import backend_of
-from separatrix.attention.near_linear.expansion import Expansion, Sums, with_ones
-from separatrix.attention.near_linear.sums import IncomingGradient, key_state, state_backward
+from separatrix.attention.near_linear.sums import (
+    Expansion,
+    IncomingGradient,
+    Sums,
+    key_state,
+    state_backward,
+    with_ones,
+)
 
 
 def chunk_size(call: Call, rank: int, is_backward: bool, weighted: int = 0) -> int:

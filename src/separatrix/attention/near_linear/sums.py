@@ -29,7 +29,7 @@ from separatrix.attention.call import Call
 from separatrix.attention.dispatch.registration import only_first_derivatives
 from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.approximation.monomials import IndexSet
-from separatrix.attention.near_linear.backend import backend_of, near_linear_backend
+from separatrix.attention.near_linear.backend import NearLinearBackend, backend_of, near_linear_backend
 from separatrix.attention.near_linear.cost import chunk_tokens
 
 
@@ -132,14 +132,14 @@ def with_ones(value: Tensor, mask: Tensor | None, dtype: torch.dtype, squares: T
 
 def states(call: Call, expansion: Expansion) -> list[Tensor]:
     """Z_m (H, rank, d_v + 1 + columns of squares) for each key set, in float64."""
-    return [key_state(call, expansion, m, 0, key.shape[1]) for m, key in enumerate(call.keys)]
+    backend = backend_of(call, expansion.weighted)
+    return [key_state(call, expansion, backend, m, 0, key.shape[1]) for m, key in enumerate(call.keys)]
 
 
-def key_state(call: Call, expansion: Expansion, m: int, start: int, stop: int) -> Tensor:
+def key_state(call: Call, expansion: Expansion, backend: NearLinearBackend, m: int, start: int, stop: int) -> Tensor:
     """The state of the tokens in [start, stop) of key set m."""
     key, value, mask = call.keys[m], call.values[m], call.masks[m] if call.masks else None
     here = slice(start, stop)
-    backend = backend_of(call, expansion.weighted)
     one_pass = backend.one_pass(expansion, key[:, here], m + 1, value[:, here])
     if one_pass is not None:
         return one_pass.state(value[:, here], None if mask is None else mask[:, here], expansion.of_set(m, here))

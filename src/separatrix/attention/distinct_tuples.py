@@ -45,13 +45,8 @@ def attend_distinct(
 ) -> tuple[Tensor, Tensor]:
     """The output and the log-sum-exp over tuples of pairwise different positions.
 
-    Args:
-        attend: Attention to all tuples: takes query, keys, values and `CallOptions`, and returns the output and the
-            log-sum-exp. Its scores must be of the product form.
-        query: The queries, (..., L_q, d).
-        keys: The k-1 key sets, (..., L_m, d) each.
-        values: The k-1 value sets, (..., L_m, d_v) each.
-        **options: The `CallOptions` of the call.
+    `attend` is attention to all tuples, with scores of the product form: it takes query, keys, values and
+    `CallOptions`, and returns the output and the log-sum-exp.
     """
     if len(keys) == 1:
         return attend(query, keys, values, **options)

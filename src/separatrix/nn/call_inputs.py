@@ -57,11 +57,7 @@ def call_jagged(
 ) -> Tensor:
     """The output of a layer for a jagged nested tensor, as a jagged nested tensor.
 
-    Args:
-        layer: The layer.
-        query: The nested tensor, (batch, lengths, width).
-        others: The arguments that must be None for a jagged query.
-        options: The arguments of the call that apply to every sequence.
+    The query is (batch, lengths, width), and all `others` must be None; the options apply to every sequence.
     """
     for name, given in others.items():
         if given is not None:
@@ -88,15 +84,8 @@ def attend_tokens(
 ) -> Tensor:
     """The outputs of the heads, (..., heads, L, head_dim), where tokens attend within their own sequence.
 
-    Args:
-        attend: The attention of the layer, which takes q, keys, values and `options`.
-        q: The queries of the heads, (..., heads, L, head_dim).
-        keys: The keys of each set, (..., key heads, S, head_dim).
-        values: The values of each set.
-        options: `is_causal`, `query_offset` and `key_masks` of the call.
-        cu_seqlens: The cumulative lengths, one tensor or one for queries and one for keys, the same for every entry of
-            the batch; or None.
-        sequence_ids: The ids of the sequences of all tokens, (..., L); or None.
+    Sequences are given by cumulative lengths, one tensor or one for queries and one for keys, the same for every entry
+    of the batch; or by the ids of the sequences of all tokens, (..., L).
     """
     if sequence_ids is None:
         if isinstance(cu_seqlens, (list, tuple)):

@@ -32,9 +32,7 @@ def normalise_heads(x: Tensor, gain: Tensor) -> Tensor:
 
     A vector of zeros stays zero.
 
-    Args:
-        x: The vectors.
-        gain: (heads * head_dim,), the gains of all heads in x.
+    `gain` (heads * head_dim,) has the gains of all heads in x. The result has the dtype of x.
 
     Returns:
         The normalised vectors, in the dtype of x.

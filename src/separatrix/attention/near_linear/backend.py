@@ -146,10 +146,7 @@ BACKENDS: tuple[NearLinearBackend, ...] = (native, triton, in_pytorch)
 def near_linear_backend(tensors: Sequence[Tensor], sets: int, value_dim: int) -> NearLinearBackend:
     """The backend for these tensors; it depends only on their device, the sizes and the installed packages.
 
-    Args:
-        tensors: The tensors of the computation.
-        sets: The number of key sets.
-        value_dim: The dimension of the values; an output, a denominator and a moment take two more columns.
+    An output, a denominator and a moment take two columns more than the dimension of the values.
     """
     return next(backend for backend in BACKENDS if backend.takes(tensors, sets, value_dim + 2))
 

@@ -108,11 +108,6 @@ def bounded_attention(plan: BoundedPlan, call: Call, *, may_be_exact: bool = Tru
     The caller ensures, by normalising queries and keys, that the scores are within the plan's radius. This file checks
     that the plan's error bound holds for the number of tokens, that products of the values do not overflow float64, and
     that the outputs do not overflow their dtype.
-
-    Args:
-        plan: The plan.
-        call: The call.
-        may_be_exact: Whether exact attention may compute the call if that is cheaper.
     """
     # A graph may be compiled for several lengths, so the operator chooses for each call.
     if may_be_exact and not torch.compiler.is_compiling():

@@ -231,11 +231,6 @@ class IncomingGradient:
     head are divided by the power of two next to the largest of them before they are divided by the denominators, and
     the quotients by the power of two next to the largest quotient. The returned gradients are linear in the incoming
     gradients, so they are multiplied by `power`, the product of the two.
-
-    Args:
-        sums: The sums of the forward pass.
-        grad_out: The gradient of the output, (H, L_q, d_v).
-        grad_lse: The gradient of the log-sum-exp, (H, L_q).
     """
 
     def __init__(self, sums: Sums, grad_out: Tensor, grad_lse: Tensor) -> None:
@@ -279,15 +274,8 @@ def state_backward(
 ) -> None:
     """Write the gradients of the first `stop` tokens of key set m and of their values.
 
-    Args:
-        call: The call.
-        expansion: The polynomial.
-        m: The key set.
-        stop: The number of tokens.
-        grad_Z: The gradient of their state, divided by `outer`.
-        outer: A power of two for each head.
-        grad_key: The tensor into which the gradient of the keys is written.
-        grad_value: The tensor into which the gradient of the values is written.
+    They are written into `grad_key` and `grad_value`. `grad_Z` is the gradient of the state of these tokens, divided by
+    `outer`, a power of two for each head.
     """
     key, value = call.keys[m], call.values[m]
     size, backend = expansion.even_chunk(2 * key.shape[0], stop), backend_of(call)

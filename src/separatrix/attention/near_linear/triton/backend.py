@@ -65,11 +65,7 @@ def add_parts(found: Tables, x: Tensor, W: Tensor, length: int, parts: int) -> T
 def coordinate_gradient(found: Tables, x: Tensor, M: Tensor | None, weights: Tensor) -> Tensor:
     """The gradient (H, d, n) of coordinates x, from M (H, rank, c) and W (H, c, n), or from their product (H, rank, n).
 
-    Args:
-        found: The tables of the index set.
-        x: The coordinates.
-        M: M, or None if the product is given.
-        weights: W, or the product of M and W.
+    `weights` is W, or the product if M is None.
     """
     heads, d, n = x.shape
     gradient = x.new_empty(heads, d, n)

@@ -99,5 +99,6 @@ SETTINGS = (
     ("LayerNorm after attention", "without LayerNorm after attention becomes better than one with it", PLAIN, AFTER),
 )
 """What is claimed of each setting: its name, the statement, the layer that becomes better, and the other."""
-CLAIMS = {setting[0]: setting_on_joins(*setting) for setting in SETTINGS}
-"""The claims by the names of the settings."""
+layer_scale, layer_qk, layer_heads, layer_both, layer_learned, layer_after = (
+    setting_on_joins(*setting) for setting in SETTINGS
+)

@@ -178,5 +178,4 @@ def _setting(part: str, says: str, better: str, worse: str) -> Claim:
     )
 
 
-CLAIMS = {setting[0]: _setting(*setting) for setting in SETTINGS}
-"""The claims by the names of the settings."""
+task_scale, task_qk, task_heads, task_both, task_learned, task_after = (_setting(*setting) for setting in SETTINGS)

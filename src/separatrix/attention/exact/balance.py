@@ -105,7 +105,7 @@ class Magnitudes:
         """Whether the factors are moderate, and, for each factor, the largest product of all the others is near 1."""
         limit = NEAR[self.dtype]
         factors = (self.scores.log2(), self.values.log2())
-        others = torch.stack([_without(x, m).sum(0).amax(-1) for x in factors for m in range(len(x))])
+        others = torch.stack([torch.cat([x[:m], x[m + 1 :]]).sum(0).amax(-1) for x in factors for m in range(len(x))])
         large = torch.stack([x.clamp(min=0.0).sum(0).amax(-1) for x in factors])
         far = (large > limit).any() | ((others < -limit) & (others > -math.inf)).any()
         return ~far & (self.scale == 0 or abs(log2_abs(self.scale)) <= limit)
@@ -139,10 +139,6 @@ class Size(NamedTuple):
 def size_of(call: Call) -> Size:
     """Whether the factors of a call need no balancing, computed by plain PyTorch."""
     return Magnitudes.of(call).size()
-
-
-def _without(x: Tensor, m: int) -> Tensor:
-    return torch.cat([x[:m], x[m + 1 :]])
 
 
 @dataclass(frozen=True)
@@ -286,9 +282,10 @@ def _scores_out_of_range(magnitudes: Magnitudes) -> SeparatrixError:
         sizes[f"keys[{m - 1}]" if m else "query"] = log2_abs(x)
     products = number(magnitudes.scores.log2().sum(0).max()) + sizes["scale"]
     limit = room(magnitudes.dtype) - magnitudes.multiplications
+    wider = "" if magnitudes.dtype == torch.float64 else ", or pass float64"
     return SeparatrixError(
         f"{_listed(sizes)}: the scores are made of products that reach 2^{products:.0f}, and exact attention in "
-        f"{magnitudes.dtype} accepts at most 2^{limit:.0f}. Divide one of them{_or_widen(magnitudes.dtype)}."
+        f"{magnitudes.dtype} accepts at most 2^{limit:.0f}. Divide one of them{wider}."
     )
 
 
@@ -303,7 +300,3 @@ def _listed(sizes: dict[str, float]) -> str:
     """The factors with their sizes, the largest first."""
     ordered = sorted(sizes.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} (up to 2^{size:.0f})" for name, size in ordered if size > 0)
-
-
-def _or_widen(dtype: torch.dtype) -> str:
-    return "" if dtype == torch.float64 else ", or pass float64"

@@ -68,7 +68,7 @@ def plain_attention(query: object, key: object, value: object, is_causal: bool, 
     if (
         len(shape) == 4
         and key_shape == value.shape
-        and (key_shape == shape or (not is_causal and _differ_in_length_alone(shape, key_shape)))
+        and (key_shape == shape or (not is_causal and key_shape[:-2] + key_shape[-1:] == shape[:-2] + shape[-1:]))
         and query.numel() * key.numel()
         and query.layout == key.layout == value.layout == torch.strided
         and dtype == key.dtype == value.dtype
@@ -84,10 +84,6 @@ def plain_attention(query: object, key: object, value: object, is_causal: bool, 
         with no_autocast(query.device.type):
             return attend_pairs(query, key, value, is_causal, factor)
     return None
-
-
-def _differ_in_length_alone(shape: Sequence[int], other: Sequence[int]) -> bool:
-    return len(shape) == len(other) and shape[:-2] == other[:-2] and shape[-1] == other[-1]
 
 
 def is_fused(given: CallArguments) -> bool:

@@ -124,7 +124,7 @@ class TensorAttention(nn.Module):
     scale * sqrt(head_dim): d^(-1/2) by default, an almost uniform attention, and 1 with scale = d^(-1/2), at every
     order. An almost uniform attention multiplies k - 1 averages over n tokens, each of size n^(-1/2) when tokens are
     independent: expect initial outputs of size n^(-(k-1)/2). With `head_norm` they have unit size before ``out_proj``,
-        for any order, length and size of the weights; with `qk_norm` the scores have standard deviation scale *
+    for any order, length and size of the weights; with `qk_norm` the scores have standard deviation scale *
         sqrt(head_dim) for any size of the weights. So both also work with initialisers that overwrite the weights of
         all `nn.Linear` modules, such as nanoGPT's.
 

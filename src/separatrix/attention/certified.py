@@ -98,16 +98,16 @@ def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> 
     if call.is_empty:
         return _empty(call, tolerance)
     wants_gradient = call.wants_gradient
-    bounds, forecast, plan = plan_call(call, tolerance, method)
+    forecast, plan = plan_call(call, tolerance, method)
     if plan.method == "polynomial":
         assert forecast is not None, "a polynomial is planned by a forecast"
         with torch.no_grad():
             certified_run, missed = _run(forecast, plan, tolerance, method, with_lse)
         if certified_run is not None:
             return _near_linear(*certified_run, tolerance)
-        plan = exact_plan(call, bounds, missed)
+        plan = exact_plan(call, missed)
     with torch.no_grad():
-        rounding = exact_type(call, bounds, tolerance, with_lse, wants_gradient)
+        rounding = exact_type(call, tolerance, with_lse, wants_gradient)
     return _exact(call, rounding, plan, tolerance)
 
 

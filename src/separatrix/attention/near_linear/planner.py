@@ -10,7 +10,6 @@ import math
 import torch
 
 from separatrix.attention.arithmetic.device_reads import largest_number
-from separatrix.attention.bounds import InputBounds, input_bounds
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.analysis import Analysis, analyse, sizes_of, turned
 from separatrix.attention.near_linear.cost import (
@@ -25,6 +24,7 @@ from separatrix.attention.near_linear.cost import (
     planning_time,
     recipe_cost,
 )
+from separatrix.attention.near_linear.exact_rounding import entries_of
 from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.plan import Plan, Recipe
 from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, MARGIN, in_reach
@@ -36,8 +36,8 @@ NOTHING_TO_ATTEND = Plan("exact", None, None, None, 0.0, 0.0, 0.0, "there is not
 """The plan of a call without queries, or without keys to attend to."""
 
 
-def plan_call(call: Call, tolerance: float, method: str) -> tuple[InputBounds, Forecast | None, Plan]:
-    """The bounds on the entries of a checked call, and the plan for it.
+def plan_call(call: Call, tolerance: float, method: str) -> tuple[Forecast | None, Plan]:
+    """The forecast for a checked call, and the plan for it.
 
     The forecast is None if none was made: if exact attention was requested, or is so fast that no search for a
     polynomial is worthwhile.
@@ -47,16 +47,16 @@ def plan_call(call: Call, tolerance: float, method: str) -> tuple[InputBounds, F
     if windowed and method == "polynomial":
         raise ArgumentError("windows", expected="None for method 'polynomial'", got=call.positions.windows)
     with torch.no_grad():
-        bounds, shape = input_bounds(call), sizes_of(call)
+        shape = sizes_of(call)
         if windowed or method == "exact":
-            return bounds, None, exact_plan(call, bounds, "exact attention was asked for")
+            return None, exact_plan(call, "exact attention was asked for")
         limit = time_limit(call, shape, method)
         if limit < WORTH_PLANNING * planning_time(shape):
             why = "at these lengths exact attention is cheaper than the search for a polynomial"
-            return bounds, None, exact_plan(call, bounds, why)
-        forecast = Forecast(analyse(call, differentiable, bounds))
+            return None, exact_plan(call, why)
+        forecast = Forecast(analyse(call, differentiable))
         forecast, recipe = find_polynomial(forecast, tolerance, limit)
-        return bounds, forecast, choose(forecast, recipe, bounds, tolerance, method)
+        return forecast, choose(forecast, recipe, tolerance, method)
 
 
 def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.inf) -> tuple[Forecast, Recipe | None]:
@@ -144,7 +144,7 @@ def polynomial_plan(forecast: Forecast, recipe: Recipe, tolerance: float, exact:
     return Plan("polynomial", index_set.degree, index_set.rank, kind, error, cost.flops, cost.bytes, why, recipe)
 
 
-def choose(forecast: Forecast, recipe: Recipe | None, bounds: InputBounds, tolerance: float, method: str) -> Plan:
+def choose(forecast: Forecast, recipe: Recipe | None, tolerance: float, method: str) -> Plan:
     """The plan of the cheaper of a recipe, if there is one, and exact attention; an error if neither is affordable."""
     analysis = forecast.analysis
     wide = analysis.call.query.dtype == torch.float64
@@ -169,7 +169,7 @@ def choose(forecast: Forecast, recipe: Recipe | None, bounds: InputBounds, toler
         why = none_keeps(analysis, tolerance)
     else:
         why = f"at these lengths exact attention is cheaper than the polynomial method at rank {plan.rank}"
-    return exact_plan(analysis.call, bounds, why)
+    return exact_plan(analysis.call, why)
 
 
 def none_keeps(analysis: Analysis, tolerance: float) -> str:
@@ -177,11 +177,11 @@ def none_keeps(analysis: Analysis, tolerance: float) -> str:
     return f"no polynomial of rank up to {LARGEST_RANK} keeps {tolerance:.3g}: scores reach {analysis.radius:.3g}"
 
 
-def exact_plan(call: Call, bounds: InputBounds, why: str) -> Plan:
+def exact_plan(call: Call, why: str) -> Plan:
     """The plan of exact attention, for the reason `why`."""
     exact = exact_cost(sizes_of(call), call.query.dtype == torch.float64)
-    unit, magnitude = torch.finfo(call.query.dtype).eps, bounds.values.magnitude
-    return Plan("exact", None, None, None, 64 * unit * largest_number(magnitude), exact.flops, exact.bytes, why)
+    error = 64 * torch.finfo(call.query.dtype).eps * largest_number(entries_of(call).ends.largest)
+    return Plan("exact", None, None, None, error, exact.flops, exact.bytes, why)
 
 
 def out_of_reach(analysis: Analysis, tolerance: float) -> SeparatrixError:

@@ -9,7 +9,7 @@ import pytest
 from separatrix.explorer.claims import tab as claims_tab
 from tests.explorer.bad_values import bad_values
 from tests.explorer.shelved import SHELVED, declared, filled
-from tests.explorer.visit import DESKTOP, PHONE, Visit, go_to, state
+from tests.explorer.visit import DESKTOP, PHONE, Visit, go_to, state, wait_for_state
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_the_filter_by_paper_and_verdict_by_keyboard(browser, address: str) -> N
         assert listed(page) == ["separation/theorem-1"]
         page.locator("input[value=undecided]").click()
         page.get_by_text("No claim matches.").wait_for()
-        assert state(page)["verdict"] == "undecided"
+        wait_for_state(page, verdict="undecided")
 
 
 def test_a_bad_value_in_the_address_is_reported(browser, address: str) -> None:

@@ -14,7 +14,7 @@ from safetensors.torch import save
 
 from separatrix.explorer.compute import tab as compute_tab
 from separatrix.explorer.context import UPLOAD_BYTES
-from tests.explorer.visit import DESKTOP, PHONE, Visit, state
+from tests.explorer.visit import DESKTOP, PHONE, Visit, wait_for_state
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_a_first_visit_says_something(browser: Any, address: str) -> None:
         box = page.get_by_label("B", exact=True).first
         box.fill("6")
         page.locator("#compute-plan td", has_text="exact").first.wait_for()
-        assert state(page)["B"] == "6"
+        wait_for_state(page, B="6")
         box.fill("1e99")
         page.locator(".wrong", has_text="B: expected a number from 0.01 to 10").wait_for()
         page.locator("#compute-plan", has_text="A value is not valid").wait_for()

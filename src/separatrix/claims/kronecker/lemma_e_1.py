@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from separatrix.attention.near_linear.approximation.monomials import total_degree
-from separatrix.attention.near_linear.paper_rules import paper_rank
+from separatrix.attention.near_linear.worst_case import paper_rank
 from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
 from separatrix.hardness.modular import PRIME, polynomial, powers, rank_modulo

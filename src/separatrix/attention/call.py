@@ -158,6 +158,8 @@ class Call:
 
     def to(self, dtype: torch.dtype) -> Call:
         """The call with all its tensors converted to a dtype."""
+        if all(x.dtype == dtype for x in self.tensors):
+            return self
         keys, values = (tuple(x.to(dtype) for x in sets) for sets in (self.keys, self.values))
         return replace(self, query=self.query.to(dtype), keys=keys, values=values)
 

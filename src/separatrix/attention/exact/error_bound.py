@@ -189,9 +189,11 @@ def backend_bounds(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) ->
     """
     require_proved(call, dtype)
     sums, u, narrow = _rounding(call, dtype)
-    delta = _score_error(call, u, radii) + narrow * (radii.clamp(max=_LARGEST_NARROW) + 1.01)
+    delta = _score_error(call, u, radii)
+    if narrow:
+        delta += narrow * (radii.clamp(max=_LARGEST_NARROW) + 1.01)
     tuples = sum(math.log(max(key.shape[1], 1)) for key in call.keys)
-    lse = 1.01 * (delta + sums) + 8 * u * (1 + radii + tuples)
+    lse = (1.01 * delta).add_(radii, alpha=8 * u).add_(1.01 * sums + 8 * u * (1 + tuples))
     return _of_average(delta, 2 * sums + 4 * u, ends, call.query.dtype), lse
 
 
@@ -253,7 +255,9 @@ def _relative(count: int, u: float) -> float:
 def _of_average(delta: Tensor, relative: float, ends: Ends, dtype: torch.dtype) -> Tensor:
     """The error of an average in `dtype` whose scores have an error of delta and whose sums have the relative error
     `relative`; infinite if beyond float64."""
-    error = torch.tanh(delta / 2) * ends.width + (relative * ends.largest).masked_fill(ends.largest == 0, 0.0)
     out = torch.finfo(dtype)
-    error = 1.01 * (error + (ends.largest + error) * out.eps / 2) + out.smallest_normal * out.eps
-    return error.masked_fill(torch.isnan(error), math.inf)
+    factor = 1.01 * (1 + out.eps / 2)
+    rounded = factor * relative + 1.01 * out.eps / 2
+    base = (rounded * ends.largest).masked_fill_(ends.largest == 0, 0.0) + out.smallest_normal * out.eps
+    error = torch.addcmul(base, torch.tanh(delta / 2), ends.width * factor)
+    return error.masked_fill_(torch.isnan(error), math.inf)

@@ -38,8 +38,8 @@ from separatrix.attention.exact.balance import room
 from separatrix.errors import SeparatrixError
 from separatrix.native import native
 
-SHORTEST = 256
-"""The smallest number of queries and keys for which our kernels compute order 2."""
+SHORTEST, FEWEST_SCORES = 96, 1 << 16
+"""The smallest number of queries and of keys, and of scores of all heads, for which our kernels compute order 2."""
 WIDEST = {"avx512": 128, "avx512_bf16": 128, "avx512_amx": 128, "avx2": 32}
 """The largest head dimension for which our kernels compute order 2, by architecture. Up to it they took 0.2 to 0.8 of
 the time of PyTorch's kernel on an AMD EPYC (Zen 5), and up to 1.0 with AVX2, forward and with gradients."""
@@ -124,6 +124,8 @@ def kernels_are_faster(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether our kernels compute order 2: outside of graphs and transforms, on the CPU, where they are faster."""
     if torch.compiler.is_compiling() or query.shape[-2] < SHORTEST or key.shape[-2] < SHORTEST:
         return False  # a compiler cannot trace the rest, and the checks take as long as attention of short heads
+    if query.numel() // query.shape[-1] * key.shape[-2] < FEWEST_SCORES:
+        return False
     return (
         query.is_cpu
         and query.dtype in (torch.float32, torch.float64)

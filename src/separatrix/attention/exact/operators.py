@@ -60,10 +60,14 @@ LARGEST_DECOMPOSED_VOLUME = 1 << 28
 def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
     """The output (..., L_q, d_v) and the log-sum-exp (..., L_q) of a checked call."""
     gradient = torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
-    run = _attend if not gradient and needs_numbers_alone(call.tensors) else attend
+    is_plain = not gradient and needs_numbers_alone(call.tensors)
+    if is_plain and not call.positions.has_window:
+        with no_autocast(call.query.device.type):
+            out, lse = guarded.forward(call)
+        return call.shaped(out), call.shaped(lse)
     if not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack():
         register_flop_formulas()
-    out, lse = run(*operands(call))
+    out, lse = (_attend if is_plain else attend)(*operands(call))
     return call.shaped(out), call.shaped(lse)
 
 

@@ -194,7 +194,8 @@ def input_bounds(call: Call) -> InputBounds:
 def token_norms(
     x: Tensor, power: int, factors: Tensor, mask: Tensor | None = None, weights: Tensor | None = None
 ) -> TokenNorms | None:
-    """Norms of tokens (H, L, d) by the kernels, rounded as csrc/entries.hpp says; None where they cannot.
+    """Norms of tokens (H, L, d) by the kernels, rounded as csrc/entries.hpp says; None if the kernels do not support
+    the tokens.
 
     Args:
         x: The tokens.

@@ -1,6 +1,6 @@
 r"""Exact attention in plain PyTorch: the backend for devices without kernels and installations without a compiler.
 
-A block of queries meets its visible keys one chunk of tuples at a time, so that memory is linear in all lengths. With
+A block of queries attends its visible keys one chunk of tuples at a time, so that memory is linear in all lengths. With
 scores S and P = exp(S - lse) over the tuples of a chunk (Alman and Song, Definition 1.5),
 
     forward:   out = sum_t P_t V_t, rescaled whenever a chunk has a larger score than those before
@@ -302,13 +302,13 @@ def tangents_of_tuples(P: Tensor, tensors: Changes, changes: Changes, scale: flo
 
 
 def _products(left: Tensor, sets: Sequence[Tensor]) -> Tensor:
-    """left . X_1 . ... . X_{k-1} (H, L_q, L_1, ..., L_{k-1}), the sum of the products of coordinates."""
+    """left . X_1 . ... . X_{k-1}, (H, L_q, L_1, ..., L_{k-1}): the sums of products of coordinates."""
     rows = column_kronecker(*reversed(sets))
     return torch.unflatten(left @ rows.mT, -1, [x.shape[1] for x in sets])
 
 
 def _as_rows(x: Tensor, T: Tensor) -> Tensor:
-    """(H, L_q), to be subtracted from each tuple of T."""
+    """x (H, L_q) with a dimension of size 1 for each key set of T, so that it broadcasts with T."""
     return x.reshape(*x.shape, *[1] * (T.dim() - 2))
 
 

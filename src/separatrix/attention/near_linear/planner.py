@@ -49,7 +49,7 @@ def plan_call(call: Call, tolerance: float, method: str) -> tuple[InputBounds, F
     with torch.no_grad():
         bounds, shape = input_bounds(call), sizes_of(call)
         if windowed or method == "exact":
-            return bounds, None, exact_plan(call, bounds, "exact attention was asked for")
+            return bounds, None, exact_plan(call, bounds, "exact attention was requested")
         limit = time_limit(call, shape, method)
         if limit < WORTH_PLANNING * planning_time(shape):
             why = "at these lengths exact attention is cheaper than the search for a polynomial"

@@ -9,7 +9,7 @@ accuracy of 0.99, then by the smaller rate. That rate is used for imports as wel
 Each attention is evaluated after 1,200 steps (equal steps) and after those that take as much CPU time as 1,200 steps
 of order 3 (equal CPU time), by the milliseconds of `MILLISECONDS`.
 
-The following was expected. It was written down with the rule before any of these runs; the trials that `join` tells of
+The following was expected. It was written down with the rule before any of these runs; the trials reported in `join`
 had been seen.
 
 - One layer of order 3 is ahead of one layer of order 2, of the product of two order-2 attentions and of two layers of

@@ -47,10 +47,11 @@ def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
 
 
 def takes_sequences(call: Call, stops: Sequence[Sequence[int]], offsets: Sequence[int]) -> bool:
-    """Whether the kernels take packed sequences at once, if they take a call with the tokens of all of them.
+    """Whether the kernels can attend these packed sequences in one launch, if they support the call with all tokens as
+    one sequence.
 
-    They are for order 3, and for sequences that are not empty in one of the sets only. Calls that are invalid for some
-    sequence are not taken: the loop over sequences raises the error.
+    They support order 3, and no sequence that is empty in some sets but not in all. Calls that are invalid for some
+    sequence are not supported: the loop over sequences raises the error.
     """
     if call.order != 3 or not 1 < len(offsets) <= MOST_SEQUENCES:
         return False

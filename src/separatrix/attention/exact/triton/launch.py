@@ -511,7 +511,7 @@ def launch_around(kernel: str, programs: int, device: torch.device, *arguments: 
 
 
 def run_around(kernel: str, call: Call, programs: Programs, *arguments: Any, **constants: Any) -> None:
-    """Run one of the kernels around the others that packed sequences need, on each sequence."""
+    """Run, on each packed sequence, a kernel that runs before or after the main kernels."""
     _run(kernel, call, programs, *arguments, **constants, num_warps=WARPS_AROUND, num_stages=1)
 
 

@@ -77,7 +77,7 @@ class Programs(NamedTuple):
     block: int = 1
 
     def of(self, rows: int) -> int:
-        """The number of programs for so many rows."""
+        """The number of programs for `rows` rows."""
         return self.heads * -(-rows * self.per_row // self.block)
 
 

@@ -153,7 +153,7 @@ def _largest(call: Call, frame: Frame, m: int) -> Tensor:
 
 def _ridged(C: Tensor) -> Tensor:
     mean = C.diagonal(dim1=1, dim2=2).mean(1)
-    mean = mean.masked_fill(mean == 0, 1.0)  # any basis suits a head of zeros
+    mean = mean.masked_fill(mean == 0, 1.0)  # for a head of zeros any basis is valid
     return C + _RIDGE * mean.reshape(-1, 1, 1) * torch.eye(C.shape[1], dtype=C.dtype, device=C.device)
 
 

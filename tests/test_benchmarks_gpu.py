@@ -79,7 +79,9 @@ def test_everything_that_ships_is_in_the_table():
 @pytest.mark.parametrize("step", [1, 5, 16, 64, 96])
 @pytest.mark.parametrize("window", [1, 31, 64, 100, 512])
 def test_tiles_are_those_that_one_counts(rows, step, window):
-    """For queries and their keys, and for keys and their queries: rows of a block against tiles of the other set."""
+    """Rows of a block against tiles of the other set: queries against keys; by symmetry, the same counts for keys
+    against queries.
+    """
     first = 10_000
     row = torch.arange(first, first + rows).unsqueeze(1)
     begin = first - window + 1

@@ -68,7 +68,7 @@ def test_a_field_that_is_changed_makes_its_cell_count_as_not_run(filled: Path, c
         assert (record.status, record.result) == ("damaged", None)
         assert cell.key not in {record.key for record in store.records()}
         assert store.left_out() == 1
-        with pytest.raises(DamagedError, match="not as it was written"):
+        with pytest.raises(DamagedError, match="does not match its checksum"):
             store.record(cell.key)
     notes = Notes()
     with Store.create(filled) as store:

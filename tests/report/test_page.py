@@ -208,7 +208,7 @@ def test_results_of_two_machines_are_distinguished(standins) -> None:
     judgement = Judgement(claims()[0], Finding(Verdict.NOT_RUN), tuple(cell.key for cell in cells), 6.0, missing=1)
     text = provenance([Entry(judgement, tuple(declared), ())], 240.0, origins[0])
     reader = Reader(text)
-    assert "written at 1970-01-01T00:04:00Z by origin 1" in text
+    assert "written at 1970-01-01T00:04:00Z on the machine and with the software of origin 1" in text
     assert [title for _, title in reader.all("h4")] == ["Origin 1, of 2 cells", "Origin 2, of 2 cells"]
     assert "gitunknownhost<theirs>" in reader.text("section")
     rows = [text for _, text in reader.all("tr")][1:]

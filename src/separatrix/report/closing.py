@@ -69,7 +69,9 @@ def provenance(entries: Sequence[Entry], written: float, by: str) -> Html:
         "section",
         tag("h2", "Provenance"),
         tag(
-            "p", f"This page was written at {moment(written)} by origin 1. The table lists the origins of the results."
+            "p",
+            f"This page was written at {moment(written)} on the machine and with the software of origin 1. The list "
+            "below has the origins of all results.",
         ),
         tag("div", *(_origin(i, origin, cell_counts[origin]) for origin, i in number.items()), class_="origins"),
         _folded("When the cells were done", tag("div", table(names, sets, class_="stacked"), class_="wide"))

@@ -32,7 +32,7 @@ from tests.contracts.counting import Counting
 
 HEADS, D_V = 2, 2
 SHAPES = [(2, [7], 3, 1), (2, [150], 4, 4), (3, [40, 90], 2, 5), (3, [130, 70], 5, 3), (4, [30, 20, 25], 3, 2)]
-"""The order, the lengths of the key sets, d and the degree; products are direct in some, factored in others."""
+"""The order, the lengths of the key sets, d and the degree; some products are computed directly, others as factors."""
 
 
 def test_gamma_is_the_bound_of_a_sum_that_is_rounded_as_often():

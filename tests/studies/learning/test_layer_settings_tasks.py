@@ -16,7 +16,9 @@ HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED, Verdict.UNDECIDED
 
 
 def runs(leads: dict[str, float], spread: float = 0.01, text: str = RECORDED_TEXT) -> list[CellResult]:
-    """Five seeds of all layers: that with `qk_norm` has a lead on some tasks, the others noise."""
+    """Results of five seeds for all layers: the layer with `qk_norm` leads on some tasks, and the other differences are
+    noise.
+    """
     return [
         CellResult(
             {

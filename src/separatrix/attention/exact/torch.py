@@ -149,7 +149,7 @@ class IncomingRows:
     The error of a query's gradient is relative to the incoming gradient of that query, even if those of other queries
     are far larger; the errors of the gradients of keys and values are relative to the largest of their head. So there
     are two copies of the incoming gradient: one divided by a power of two for each query, one by that of the head. With
-    P = exp(S - lse) the weights of a query, the gradients are made of
+    P = exp(S - lse) the weights of a query, the gradients are sums of products of
 
         dS = P * (near (V - out)^T + near_lse),    dQ = scale dS K,    dV = P^T incoming,    dK = dS^T weighted.
 

@@ -23,7 +23,7 @@ from separatrix.attention.near_linear.sums import IncomingGradient, key_state, s
 
 
 def chunk_size(call: Call, rank: int, is_backward: bool, weighted: int = 0) -> int:
-    """The number of tokens in a chunk, with so many columns of squares."""
+    """The number of tokens in a chunk, given the number of columns of squares."""
     columns = call.values[0].shape[2] + 1 + weighted
     return backend_of(call, weighted).scan_tokens(call.query.shape[0], rank, columns, len(call.keys), is_backward)
 

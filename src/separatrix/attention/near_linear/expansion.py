@@ -98,7 +98,7 @@ class Sums:
 
 
 def with_ones(value: Tensor, mask: Tensor | None, dtype: torch.dtype, squares: Tensor | None = None) -> Tensor:
-    """[V, 1, squares]^T (H, d_v + 1 + columns, c), with zeros for hidden tokens."""
+    """[V, 1, squares]^T (H, d_v + 1 + columns, c), with zeros for masked tokens."""
     heads, length, d_v = value.shape
     columns = 0 if squares is None else squares.shape[2]
     widened = value.new_empty(heads, d_v + 1 + columns, length, dtype=dtype)

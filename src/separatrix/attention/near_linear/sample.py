@@ -143,7 +143,7 @@ class SamplePart:
 
     @cached_property
     def _values(self) -> list[Tensor]:
-        """The values (H, tuples, d_v) of each set; 0 for hidden tokens."""
+        """The values (H, tuples, d_v) of each set; 0 for masked tokens."""
         values = [_rows(value, index) for value, index in zip(self._call.values, self._tuples, strict=True)]
         return [
             value if mask is None else value.masked_fill(~mask.unsqueeze(-1), 0.0)

@@ -73,7 +73,7 @@ class Frame:
         return self.basis is None and self.shift is None and len(self.kept) == self.dimension
 
     def coordinates(self, x: Tensor, m: int, mask: Tensor | None = None) -> Tensor:
-        """Tokens (H, c, d) of set m, 0 for the query, to (H, d', c), contiguous; hidden tokens become 0."""
+        """Tokens (H, c, d) of set m, 0 for the query, to (H, d', c), contiguous; masked tokens become 0."""
         if len(self.kept) < self.dimension:
             x = x[..., self.kept]
         if mask is not None:
@@ -92,7 +92,7 @@ class Frame:
         return into.copy_(x.mT * factor)
 
     def pull_back(self, grad: Tensor, m: int) -> Tensor:
-        """The gradient of `coordinates`, (H, d', c) to (H, c, d), for tokens that are not hidden."""
+        """The gradient of `coordinates`, (H, d', c) to (H, c, d), for tokens that are not masked."""
         grad = grad.to(torch.float64)
         if self.basis is not None:
             grad = self.basis.matrix(m).mT @ grad

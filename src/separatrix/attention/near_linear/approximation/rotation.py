@@ -123,7 +123,7 @@ def _defect(B_q: Tensor, B_k: Tensor) -> Tensor:
 
 
 def _parts(call: Call, frame: Frame, m: int) -> Iterator[Tensor]:
-    """Coordinates (H, d', c) of the query (m = 0) or of the keys (m = 1), chunk by chunk; hidden keys are 0."""
+    """Coordinates (H, d', c) of the query (m = 0) or of the keys (m = 1), chunk by chunk; masked keys are 0."""
     x = call.keys[0] if m else call.query
     for start, stop in pieces(x.shape[1], 1 << 14):
         mask = call.masks[0][:, start:stop] if m and call.masks else None

@@ -236,7 +236,9 @@ def test_half_types_are_for_matrix_units():
 
 
 def test_near_linear_kernels_have_no_matrix_units_and_nothing_inexact():
-    """On no architecture: certificates assume that sums, products and multiply-adds are rounded correctly."""
+    """No kernel has such instructions on any architecture: certificates assume that sums, products and multiply-adds
+    are rounded correctly.
+    """
     rows = [row for row in compiled.load()["rows"] if row.kernel in compiled.NEAR_LINEAR]
     assert {row.target for row in rows} == set(targets.TARGETS)
     assert {row.kernel for row in rows} == set(compiled.NEAR_LINEAR)

@@ -94,7 +94,9 @@ def tried(task: str, name: str, rate: float, accuracy: float, loss: float) -> Ce
     ],
 )
 def test_the_rule_for_rates(task, low, high, best) -> None:
-    """Accuracy, or loss on text, and the smaller rate if they are equal."""
+    """The rate with the larger accuracy, or the smaller loss on text, is chosen, and the smaller rate if they are
+    equal.
+    """
     found = [tried(task, PLAIN, 0.005, *low), tried(task, PLAIN, 0.01, *high)]
     assert tasks.best_rates(task, found) == {PLAIN: best}
 

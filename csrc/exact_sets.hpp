@@ -156,7 +156,7 @@ template <class T> struct Set {
         read(call, cut, m, head);
     }
 
-    // Take the keys and values of another head, in the same memory if no mask hides any.
+    // Take the keys and values of another head, in the same memory if no key is masked.
     void take(const separatrix_call& call, const Cut<T>& cut, Index m, Index head) {
         if (call.masks[m].data) *this = Set(call, cut, m, head);
         else read(call, cut, m, head);

@@ -34,7 +34,7 @@ inline float of_bits(std::int32_t bits) {
     return x;
 }
 
-// The exponent of a float, at its bits.
+// The exponent of a float, in its bit position.
 constexpr std::int32_t exponent(std::int32_t biased) { return biased << 23; }
 
 // Select one of two by comparing non-negative numbers, without a branch, so that the loop can be vectorised.

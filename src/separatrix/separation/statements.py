@@ -98,7 +98,7 @@ def at(
 class Line:
     """One part of a lemma: the places at which a quantity has a relation to a bound.
 
-    With `count` it says for each row with such a place at how many of these places the relation holds.
+    With `count`, the line states, for each row that has such places, at how many of them the relation holds.
     """
 
     part: str

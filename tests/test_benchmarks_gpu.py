@@ -200,7 +200,7 @@ PACKED = {
 
 
 def test_on_its_own_shape_the_forward_pass_is_modelled_ahead_of_fbgemm():
-    """At 128 columns on sm_90, which the model is calibrated on."""
+    """The model is calibrated at 128 columns on sm_90."""
     rows = {row.of: row for row in compiled.load()["rows"]}
     packed = rows["sm_90", "attend", "bfloat16", 128, compiled.PACKED]
     assert packed.whole.instructions < compiled.FBGEMM_INSTRUCTIONS

@@ -70,7 +70,7 @@ def laid_out(x: Tensor, batch_first: bool) -> Tensor:
 
 
 def test_the_signatures_are_pytorchs():
-    """The same names in the same order with the same defaults, followed by the constructor's own options."""
+    """They have the same names in the same order with the same defaults, followed by the constructor's own options."""
 
     def described(function):
         parameters = inspect.signature(function).parameters.values()

@@ -124,7 +124,7 @@ def test_query_gradients_have_the_same_bits_without_fusion(dtype, monkeypatch):
     ],
 )
 def test_which_calls_are_fused(lengths, options, fused, monkeypatch):
-    """With blocks of 16 queries, and on the architectures that the kernel is compiled for."""
+    """The blocks have 16 queries, and only the architectures that the kernel is compiled for fuse calls."""
     query, keys, values, _ = drawn(0, 3, lengths, 2, 2)
     call = check_call(query, keys, values, **options)
     assert launch.is_fused(call, "ieee") == fused

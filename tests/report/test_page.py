@@ -21,7 +21,7 @@ from separatrix.lab import Store, StoreError
 from separatrix.report import write_report
 from separatrix.report.claim_parts import MARKS, called, css_class, statement
 from separatrix.report.claim_section import KEY_DIGITS
-from separatrix.report.closing import provenance
+from separatrix.report.errata_and_provenance import provenance
 from separatrix.report.evidence import CellFacts, Entry
 from separatrix.report.links import link, place
 from separatrix.report.markup import Html, inert, join, table, tag

@@ -16,9 +16,9 @@ largest mean lead. If none holds, none is recommended over the layer without nor
 difference was significant. The scale 1/sqrt(d) is recommended unless its claim fails, LayerNorm after attention only if
 its claim fails.
 
-Planted triples, recall and text were to be compared too, with a significant lead on one task and none behind as the
-rule. They were left out because joins took too long; this was decided when half of the layers had been run on joins,
-before any run on these tasks.
+Planted triples, recall and text were to be compared too, by the rule that a setting must lead significantly on one task
+and be behind on none. They were left out because joins took too long; this was decided when half of the layers had been
+run on joins, before any run on these tasks.
 """
 
 from __future__ import annotations

@@ -280,7 +280,7 @@ def check_cache(cache: object, kind: type, attributes: Mapping[str, object], bat
     Args:
         cache: The cache.
         kind: The class of the layer's caches.
-        attributes: The attributes that all of them share.
+        attributes: The attributes that all caches of the layer share.
         batch_shape: The batch of the input, if it has one, and the heads of keys on this rank.
     """
     expected = f"the result of layer.cache({'batch_size' if len(batch_shape) == 2 else ''})"

@@ -2,7 +2,7 @@
 // each determined by its number.
 //
 // Every tensor has a separate buffer that ends with its last entry, so that a sanitiser detects reads beyond it, and
-// begins at any entry. Entries that no call may read are NaN: the gaps between rows, and hidden keys.
+// begins at an arbitrary entry of it. Entries that no call may read are NaN: the gaps between rows, and hidden keys.
 #pragma once
 
 #include <cmath>

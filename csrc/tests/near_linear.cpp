@@ -219,7 +219,7 @@ template <class In, class T> void passes(Random& random, const std::vector<std::
     const Index heads = random.whole(1, 3), tokens = random.any_size(1, !is_large && random.chance(0.2) ? 3000 : 200);
     const Index d_v = is_large ? random.whole(23, 28) : random.any_size(1, 24);
     const Index rank = tree.rank, d = tree.d;
-    // The monomials of the moments are either those with a coefficient or a different level.
+    // The moments are summed over the monomials with a coefficient, or over another level of monomials.
     const Index weighted = random.chance(0.5) ? 0 : random.any_size(1, 12), columns = d_v + 1 + weighted;
     const Index from = random.whole(0, rank), to = random.whole(from, rank);
     const Index terms = random.chance(0.5) ? rank : from;

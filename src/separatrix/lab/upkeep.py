@@ -62,7 +62,7 @@ class Cleared:
 
     Attributes:
         files: the number of files.
-        bytes: their size.
+        bytes: the total size of these files.
         cells: the number of cells.
         aside: the path under which a damaged file of the store is kept; None if it was not replaced.
         salvaged: the number of undamaged cells of that file.

@@ -245,8 +245,8 @@ def check_together(
     Args:
         query: The input of the queries.
         key: The input of the keys of a set.
-        value: The input of its values.
-        key_padding_mask: Its padding, or None.
+        value: The input of the values of this set.
+        key_padding_mask: The padding mask of this set, or None.
         place: The index of the set in a list, such as "[0]", which error messages append to the names of the arguments.
         square: There must be as many queries as keys, as for a causal call without an offset.
     """

@@ -275,7 +275,7 @@ class Exponent:
 
     Attributes:
         variable: the name of the variable.
-        values: its values.
+        values: the values of the variable.
         times: the numbers of steps at these values, by the recursion.
         measured: the exponent fitted to them.
         law: the exponent fitted to `time_law` at these values.

@@ -51,7 +51,7 @@ def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     Args:
         x: the vectors, of shape (..., T, width).
         cos: the cosines of the angles, of shape (T, width/2).
-        sin: their sines.
+        sin: the sines of the angles.
 
     Example:
         >>> cos, sin = torch.tensor([[0.0]]), torch.tensor([[1.0]])
@@ -98,7 +98,7 @@ class RotaryLearner(nn.Module):
         Args:
             X: the tokens, of shape (n, T, d).
             y: the positions, of shape (n, q).
-            g: their weights, of shape (n, q).
+            g: the weights of the positions, of shape (n, q).
         """
         S = torch.softmax(self.scores(X, y, g), -1)
         return torch.bmm(S.unsqueeze(1), X).squeeze(1) @ self.V.mT

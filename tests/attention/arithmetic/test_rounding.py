@@ -153,7 +153,7 @@ def call_of(order: int, length: int, positions: Positions) -> Call:
 @pytest.mark.parametrize(("order", "length"), [(2, 200), (3, 48), (4, 14)])
 def test_exact_attention_rounds_at_most_as_often_as_promised(order, length, positions, monkeypatch):
     monkeypatch.setattr(blocks, "SCORES", {"cpu": 1 << 11})
-    monkeypatch.setattr(blocks, "_rows", lambda call: blocks.ROWS)  # it reads the entries
+    monkeypatch.setattr(blocks, "_rows", lambda call: blocks.ROWS)  # the real `_rows` reads the entries
     call = call_of(order, length, positions)
     assert max(block.chunks for block in blocks.blocks(call)) > 1 or positions.has_window
     with Counting(torch.float32):

@@ -151,7 +151,7 @@ def test_the_star_is_where_the_setting_is(bound: float, n: int, symbol: str, at:
     assert (mark.marker.symbol, mark.y[0]) == (symbol, at)
     assert mark.x[0] == min(bound, phase_diagram.diagram(3, ONE.d, ONE.tolerance).bounds[-1])
     assert ("beyond the edge" in drawn.text) == (symbol != "star")
-    assert (mark.mode, mark.showlegend) == ("markers", True)  # its label would cover the border on a phone
+    assert (mark.mode, mark.showlegend) == ("markers", True)  # a text would cover the border on a phone
 
 
 @pytest.mark.parametrize("d", [1, 8, 64])

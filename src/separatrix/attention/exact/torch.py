@@ -154,7 +154,7 @@ class IncomingRows:
         dS = P * (near (V - out)^T + near_lse),    dQ = scale dS K,    dV = P^T incoming,    dK = dS^T weighted.
 
     Attributes:
-        lse: The log-sum-exps, (H, L_q), 0 for a query with nothing to attend.
+        lse: The log-sum-exps, (H, L_q), 0 for a query without keys to attend.
         near: The incoming gradients divided by each query's power of two, (H, L_q, d_v).
         near_lse: The gradients of the log-sum-exps over the same power, (H, L_q, 1).
         incoming: The incoming gradients over the power of their head.
@@ -175,7 +175,7 @@ class IncomingRows:
 
     @classmethod
     def of(cls, call: Call, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> IncomingRows:
-        """The rows for the gradients of output and log-sum-exp; a query with nothing to attend has none."""
+        """The rows for the gradients of output and log-sum-exp; a query without keys to attend has no row."""
         empty = lse == -math.inf
         dO, dL = grad_out.masked_fill(empty.unsqueeze(-1), 0.0), grad_lse.masked_fill(empty, 0.0)
         both = torch.cat([dO, dL.unsqueeze(-1)], -1)
@@ -243,7 +243,7 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
 
 
 def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Tensor, Tensor]:
-    """The changes of output (H, L_q, d_v) and log-sum-exp (H, L_q); 0 for a query with nothing to attend.
+    """The changes of output (H, L_q, d_v) and log-sum-exp (H, L_q); 0 for a query without keys to attend.
 
     Args:
         call: The call. Keys and values that a mask hides are zero in it, and so are their changes.
@@ -362,7 +362,7 @@ def _sizes(call: Call) -> tuple[int, int, int, int]:
 
 
 def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
-    """This backend supports every call."""
+    """True: PyTorch's operators support every call."""
     return True
 
 

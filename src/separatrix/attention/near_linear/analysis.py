@@ -53,7 +53,7 @@ class Analysis:
 
     Attributes:
         call: The call.
-        shape: Its sizes.
+        shape: The sizes of the call.
         frame: The coordinates in which scores are expanded.
         norms: prod_m max_j ||k_m,j||_k (H,), of the keys in these coordinates.
         radii: Bounds (H, L_q) on the magnitudes of each query's scores.

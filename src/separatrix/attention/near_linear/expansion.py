@@ -23,7 +23,7 @@ class Expansion:
     Attributes:
         frame: The coordinates.
         index_set: The multi-indices.
-        coefficients: Their coefficients, (terms,).
+        coefficients: The coefficients of the monomials, (terms,).
         moment: The level whose sum over tuples, sum_t s_t^moment, is computed in addition to the output; None for none.
         squares: For each key set u_m (H, L_m, columns), of which sum_t s_t^moment prod_m u_m is computed too; or none.
     """

@@ -25,7 +25,7 @@ class Sample:
 
     Attributes:
         radii: Bounds on the scores of the sampled queries.
-        queries: Their indices.
+        queries: The indices of the sampled queries.
     """
 
     def __init__(self, analysis: Analysis) -> None:

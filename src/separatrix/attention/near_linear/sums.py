@@ -65,7 +65,7 @@ def contraction(Z: Sequence[Tensor], expansion: Expansion) -> Tensor:
 
 
 def attend(call: Call, expansion: Expansion, Z: list[Tensor]) -> Sums:
-    """Every query against the states; a query with nothing to attend has denominator 0 and output 0."""
+    """Every query against the states; a query without keys to attend has denominator 0 and output 0."""
     query = call.query
     heads, length, _ = query.shape
     d_v = call.values[0].shape[2]

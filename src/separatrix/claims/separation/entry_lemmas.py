@@ -58,7 +58,7 @@ class Lemma:
 FACTORS = {"=": 1.01, "<=": 0.9, ">=": 1.1}
 """The factors by which the bounds of lines are multiplied in neighbours.
 
-A line about a number of keys has no such neighbour; its misprints are its neighbours.
+For a line about a number of keys the wrong statements are the misprints of the line.
 """
 LOOSE: Mapping[tuple[str, str], float] = {
     ("Lemma D.2", "3a"): 1.3,

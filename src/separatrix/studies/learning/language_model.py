@@ -93,7 +93,7 @@ def trained(
 def cells(
     n: int, width: int, heads: int, *, reading: Reading, steps: int, batch: int, points: int, seeds: Sequence[int]
 ) -> Iterator[Cell]:
-    """The cells of both models, to be read at equal steps or at equal compute.
+    """The cells of both models, to compare at equal numbers of steps or at equal compute.
 
     At equal compute each model has the flops that the model with order 3 uses in `steps` steps.
     """

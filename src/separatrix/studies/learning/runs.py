@@ -182,7 +182,7 @@ def finding(
     turned: bool = False,
     by: float = 0.0,
 ) -> Finding:
-    """The finding on some expectations: it holds if every lead is significantly above `by`, which is zero by default.
+    """The finding about expected leads: it holds if every lead is significantly above `by`, which is zero by default.
 
     It fails if a lead is significantly below `by`, and is undecided otherwise. Each 95% confidence interval is for one
     lead. The parameters of the models must agree with those of the attention `plain` to one percent. With `turned`, the

@@ -59,7 +59,7 @@ MOST_STEPS = (1 << 31) - 1
 ENOUGH_PROGRAMS = 128
 """A forward pass with fewer programs, about the number that GPUs run at once, splits the steps of each program."""
 LEAST_SCORES = 1 << 11
-"""The smallest number of scores of a query in a split: they take about as long as another launch."""
+"""The smallest number of scores of a query in a split, which take about as long as another launch."""
 
 
 @dataclass(frozen=True)

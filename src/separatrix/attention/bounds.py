@@ -19,8 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from separatrix.attention.arithmetic.device_reads import number, numbers, truth
 from separatrix.attention.call import Call
-from separatrix.attention.dispatch.derivatives import has_tangent
-from separatrix.attention.dispatch.second_derivatives import no_forward_mode
+from separatrix.attention.dispatch.registration import has_tangent, no_forward_mode
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.native import Norm, TokensCall
 from separatrix.native_tensors import HALF_TYPES, TYPES, done, kernels_for, put
@@ -142,10 +141,7 @@ def finite_extremes(names: Sequence[str], sets: Sequence[Tensor], masks: Sequenc
     One tensor holds the extremes of all sets, so that they are tested for NaN and infinity at once: the planning time
     of a short call is proportional to the number of operations.
 
-    Args:
-        names: The names of the sets, for messages.
-        sets: Tokens (H, L_m, d) each.
-        masks: For each set a mask (H, L_m), or None.
+    The sets have tokens (H, L_m, d) and a mask (H, L_m) or None; errors call them by `names`.
 
     Raises:
         ArgumentError: If an entry of a set that may be attended is NaN or infinite.
@@ -197,12 +193,9 @@ def token_norms(
     """Norms of tokens (H, L, d) by the kernels, rounded as csrc/entries.hpp says; None if the kernels do not support
     the tokens.
 
-    Args:
-        x: The tokens.
-        power: The exponent k of the sums, at least 1.
-        factors: The factors by which the columns are first multiplied, (H, d) in float64.
-        mask: True for the tokens that may be attended, (H, L); None for all tokens.
-        weights: The weights of `weighted`, (H, d) in float64. None computes `largest` only.
+    `power` is the exponent k of the sums; the columns are first multiplied by `factors`, (H, d) in float64. Without the
+    weights of `weighted`, (H, d) in float64, only `largest` is computed. `mask` (H, L) is True for the tokens that may
+    be attended.
     """
     library = _library(x)
     if library is None:

@@ -27,8 +27,7 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.device_reads import numbers
 from separatrix.attention.call import Call, Range, check_call
-from separatrix.attention.dispatch.derivatives import differentiable, forward_mode
-from separatrix.attention.dispatch.registration import operator
+from separatrix.attention.dispatch.registration import differentiable, forward_mode, operator
 from separatrix.attention.exact.operators import operands, operator_call
 from separatrix.attention.reference import tensor_attention, tensor_scores
 from separatrix.errors import SeparatrixError
@@ -46,13 +45,8 @@ def attend_distinct(
 ) -> tuple[Tensor, Tensor]:
     """The output and the log-sum-exp over tuples of pairwise different positions.
 
-    Args:
-        attend: Attention to all tuples: takes query, keys, values and `CallOptions`, and returns the output and the
-            log-sum-exp. Its scores must be of the product form.
-        query: The queries, (..., L_q, d).
-        keys: The k-1 key sets, (..., L_m, d) each.
-        values: The k-1 value sets, (..., L_m, d_v) each.
-        **options: The `CallOptions` of the call.
+    `attend` is attention to all tuples, with scores of the product form: it takes query, keys, values and
+    `CallOptions`, and returns the output and the log-sum-exp.
     """
     if len(keys) == 1:
         return attend(query, keys, values, **options)

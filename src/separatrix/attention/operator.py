@@ -312,7 +312,7 @@ def plan_attention(
         call = check_call(q, key_sets, value_sets, **options, **places)
         check_readable(call)
         target = positive("tolerance", tolerance)
-        return NOTHING_TO_ATTEND if call.is_empty else plan_call(call, target, method)[-1]
+        return NOTHING_TO_ATTEND if call.is_empty else plan_call(call, target, method).plan
 
     if cu_seqlens is None and query_offsets is None:
         return plan(query, keys, values, query_offset=query_offset, key_masks=key_masks)

@@ -14,8 +14,6 @@ import torch
 
 from separatrix.checks import whole
 
-__all__ = ["seeded", "sizes"]
-
 
 def sizes(T: object, q: object, d: object = 1) -> tuple[int, int, int]:
     """Return T, q and d as integers; an error unless T >= 1, 1 <= q <= T and d >= 1."""

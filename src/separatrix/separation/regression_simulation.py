@@ -15,8 +15,6 @@ from separatrix.errors import ArgumentError
 from separatrix.separation.results import Simulation
 from separatrix.separation.simulation import LARGEST_N, random_signs, tally
 
-__all__ = ["RegressionDraws", "regression_draws", "simulate_regression"]
-
 _BATCH_BYTES = 2**25
 
 

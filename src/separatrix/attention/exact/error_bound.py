@@ -203,12 +203,8 @@ def value_ends(call: Call) -> Ends:
 def backend_bounds(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Bounds (H, L_q) on the errors of output and log-sum-exp of exact attention for tensors that have a dtype.
 
-    Args:
-        call: The call. The output is rounded to the dtype of its tensors.
-        radii: The bounds R_i (H, L_q) on scores.
-        ends: The range of the products of values.
-        dtype: The dtype that the tensors are converted to before attention is computed; a half type is computed in
-            float32.
+    The tensors are converted to the dtype before attention is computed, a half type in float32; the output is rounded
+    to the dtype of the call. `radii` (H, L_q) bound the scores, and `ends` the products of values.
     """
     require_proved(call, dtype)
     sums, u, narrow = _rounding(call, dtype)

@@ -41,8 +41,7 @@ from separatrix.attention.arithmetic.device_reads import number
 from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.bounds import is_sound
 from separatrix.attention.call import flattened
-from separatrix.attention.dispatch.derivatives import beyond_one_gradient
-from separatrix.attention.dispatch.registration import decomposable, operator
+from separatrix.attention.dispatch.registration import beyond_one_gradient, decomposable, operator
 from separatrix.attention.exact.balance import room
 from separatrix.errors import SeparatrixError
 from separatrix.native import native

@@ -23,8 +23,13 @@ from torch import Tensor
 from separatrix.attention import reference
 from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.call import Call, Positions
-from separatrix.attention.dispatch.derivatives import differentiable, differentiable_by, forward_mode
-from separatrix.attention.dispatch.registration import decomposable, operator_of_heads
+from separatrix.attention.dispatch.registration import (
+    decomposable,
+    differentiable,
+    differentiable_by,
+    forward_mode,
+    operator_of_heads,
+)
 from separatrix.attention.exact import guarded
 from separatrix.attention.exact.flops import register_flop_formulas
 from separatrix.attention.exact.torch import contracted, gradients_of_tuples, tangents_of_tuples

@@ -37,12 +37,13 @@ from separatrix.attention.bounds import (
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.coordinates import (
     Frame,
+    drift,
     key_mean,
     key_shift,
     make_frame,
+    rotated,
     token_mean,
 )
-from separatrix.attention.near_linear.approximation.rotation import drift, rotated
 from separatrix.attention.near_linear.backend import NearLinearBackend, backend_of, summing
 from separatrix.attention.near_linear.cost import PIECE, Shape, chunk_tokens
 

@@ -37,7 +37,7 @@ from separatrix.attention.near_linear.approximation.monomials import IndexSet, t
 from separatrix.attention.near_linear.backend import backend_of, summing
 from separatrix.attention.near_linear.certificate import Certificate
 from separatrix.attention.near_linear.cost import LARGEST_DEGREE, LARGEST_RANK
-from separatrix.attention.near_linear.expansion import Expansion
+from separatrix.attention.near_linear.sums import Expansion
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
 
@@ -113,7 +113,7 @@ class BoundedPlan:
             >>> 1 < plan.crossover(heads=16, is_causal=True) < 4096
             True
         """
-        from separatrix.attention.near_linear.bounded_choice import crossover  # which is about these plans
+        from separatrix.attention.near_linear.bounded_attention import crossover  # which is about these plans
 
         if not is_whole(heads, low=1):
             raise ArgumentError("heads", expected="an integer >= 1", got=heads)

@@ -80,10 +80,7 @@ def cut(call: Call, queries: int, listed: int = 1) -> Cut:
     """The sizes of the pieces of a call, so that the scores, the keys and the listed tuples of a piece each fit in a
     block.
 
-    Args:
-        call: The call, which has at least one tuple.
-        queries: The number of its queries that are processed.
-        listed: The number of tuples that are listed for a query.
+    `queries` queries of a call with at least one tuple are processed, and `listed` tuples are listed for each.
     """
     volume, d = math.prod(call.key_lengths), call.query.shape[2]
     rows = max(1, min(ROWS, queries, BLOCK // listed))
@@ -105,11 +102,7 @@ def blocks(call: Call, queries: Tensor, box: Sequence[Range], size: int) -> Iter
     The queries are multiplied with the keys of all sets but the last, and these products are multiplied by the last set
     in a matrix product: a score takes d multiply-adds at any order.
 
-    Args:
-        call: The heads.
-        queries: The indices of the queries, ascending.
-        box: For each key set the range of keys.
-        size: The largest number of tuples of a block.
+    `queries` are indices in ascending order, and the box has a range of keys for each set.
 
     Yields:
         The blocks, in lexicographic order of the tuples. The memory of a block's scores may be overwritten.

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from separatrix.attention.near_linear.approximation.monomials import total_degree
-from separatrix.attention.near_linear.paper_rules import paper_rank
+from separatrix.attention.near_linear.worst_case import paper_rank
 from separatrix.claims.cell_grid import cell_grid
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if, typographical
 from separatrix.hardness.modular import PRIME, polynomial, powers, rank_modulo
 from separatrix.lab.registry import experiment
 
@@ -123,12 +123,11 @@ def lemma_e_1(
     says="The proof begins by writing $P$ as a sum of its monomials.",
     cells=_cells,
     errata=(
-        Erratum(
+        typographical(
             printed=r"$P(x) = \sum_{i = 0}^d c_i x^i$.",
             right=r"$P(x) = \sum_{i = 0}^g c_i x^i$.",
             why="$P$ has degree $g$; $d$ is the width of $X$, $Y$ and $Z$. Where $g > d$, the printed sum is "
             "another polynomial.",
-            rank=Rank.TYPOGRAPHICAL,
             shown_by="the sum to d is another polynomial where g > d",
         ),
     ),

@@ -29,7 +29,6 @@ def _cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="beyond",
     where="Two-hop joins",
     part="two layers with enough steps",
     says=f"Trained on two-hop joins among 8 facts for {STEPS:,} steps with the learning rate {RATE:g}, two layers of "

@@ -21,8 +21,6 @@ from torch import Tensor
 
 from separatrix.errors import SeparatrixError
 
-__all__ = ["RECORDED_GRAPH", "RELATIONS", "digest", "import_edges", "import_facts"]
-
 RELATIONS = ("import", "from", "nested")
 """How a module is imported: ``import x``, ``from x import y``, or either inside a function or a class."""
 

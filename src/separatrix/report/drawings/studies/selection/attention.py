@@ -71,8 +71,7 @@ def selection_learners(results: Results) -> Drawing:
     first = ", ".join(f"{name} {geometric_mean(ended[name]):.2g}" for name in last[:4])
     text = (
         f"The loss of every attention after {steps} steps, one dot per seed, divided by the loss of answering zero; "
-        "the means of the "
-        f"best four: {first}; identity was stopped."
+        f"the means of the best four: {first}; identity was stopped."
     )
     return Drawing(drawn, text, columns_of(_table([cell for cells in chosen.values() for cell in cells]), *_COLUMNS))
 

@@ -388,8 +388,9 @@ template <class T> int products_sums(const separatrix_products& call, const void
     return sums_of_source<T>(source, call.heads, call.tokens, call.columns, source.windows, static_cast<const T*>(M), finish);
 }
 
-// Every token of a pass as a query: writes the d_v numerators divided by the denominator, which follows them in M, and
-// also the denominator, the moment, and the largest of the weighted moments, which come last.
+// Every token of a pass as a query. The first d_v columns of M give the numerators, the next ones the denominator, the
+// moment and the weighted moments; the function writes the quotients, the denominator, the moment, and the largest of
+// the weighted moments.
 template <class In, class T>
 int pass_attend(const separatrix_pass& call, const void* M, void* out, double* denominator, double* moment,
                 double* largest) {

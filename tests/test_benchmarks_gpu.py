@@ -187,7 +187,7 @@ WHOLE = {
     ("sm_80", 64): (17.5, 51.8),
     ("sm_80", 128): (28.6, 91.8),
 }
-"""The reached numbers of whole kernels, with border tiles and the code around the loops."""
+"""The recorded instruction counts of whole kernels, with border tiles and the code around the loops."""
 
 
 PACKED = {
@@ -196,7 +196,9 @@ PACKED = {
     ("sm_80", 64): (13.5, 17.8),
     ("sm_80", 128): (18.9, 31.9),
 }
-"""The reached numbers of `attend` and of the fused gradient as whole kernels, with tiles packed with query heads."""
+"""The recorded instruction counts of `attend` and of the fused gradient as whole kernels, with tiles packed with query
+heads.
+"""
 
 
 def test_on_its_own_shape_the_forward_pass_is_modelled_ahead_of_fbgemm():

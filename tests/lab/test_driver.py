@@ -106,7 +106,7 @@ def test_a_result_that_cannot_be_kept_fails_with_its_name(tmp_path: Path) -> Non
         assert "result.f: expected" in next(store.records()).traceback
 
 
-def test_another_recipe_version_is_another_cell_and_an_old_worker_refuses_it(tmp_path: Path) -> None:
+def test_another_version_is_another_cell_and_an_old_worker_refuses_it(tmp_path: Path) -> None:
     newer = Cell("tests.number", 2, '{"x":1.0}', 0)
     assert newer.key != number.cell(seed=0, x=1.0).key
     assert do(tmp_path, [newer]).failed == 1

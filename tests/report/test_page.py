@@ -193,8 +193,8 @@ def test_provenance_names_the_origin_and_date_of_results(path: Path, reader: Rea
     assert {"separatrix", "git", "torch", "cpu", "host"} <= facts.keys()
     for name, value in facts.items():
         assert f"{name}{value or 'unknown'}" in section
-    assert len(re.findall(r"tests\.number, recipe 1511?\d{4}-\d\d-\d\dT", section)) == 5
-    assert "tests.walk, recipe 121" in section
+    assert len(re.findall(r"tests\.number, version 1511?\d{4}-\d\d-\d\dT", section)) == 5
+    assert "tests.walk, version 121" in section
 
 
 def test_results_of_two_machines_are_distinguished(standins) -> None:
@@ -213,8 +213,8 @@ def test_results_of_two_machines_are_distinguished(standins) -> None:
     assert "gitunknownhost<theirs>" in reader.text("section")
     rows = [text for _, text in reader.all("tr")][1:]
     assert rows == [
-        "Lemma 1tests.number, recipe 1221970-01-01T00:01:00Z to 1970-01-01T00:02:00Z3.0 s",
-        "Lemma 1tests.number, recipe 1211970-01-01T00:00:00Z to 1970-01-01T00:03:00Z3.0 s",
+        "Lemma 1tests.number, version 1221970-01-01T00:01:00Z to 1970-01-01T00:02:00Z3.0 s",
+        "Lemma 1tests.number, version 1211970-01-01T00:00:00Z to 1970-01-01T00:03:00Z3.0 s",
     ]
 
 

@@ -102,7 +102,7 @@ def experiment(*, version: int, name: str | None = None) -> Callable[[Callable[.
     """A decorator that registers a function as an experiment.
 
     Args:
-        version: the version of the recipe, at least 1.
+        version: the version of the experiment, at least 1.
         name: the name of the experiment; by default that of the function.
 
     Raises:

@@ -132,7 +132,7 @@ def _cell_sets(cells: Sequence[CellFacts]) -> list[Html]:
     lists = []
     for (name, version), facts in sets.items():
         took = sum(cell.seconds or 0.0 for cell in facts)
-        title = f"{many(len(facts), 'cell')} of {name}, recipe {version}, {duration(took)}"
+        title = f"{many(len(facts), 'cell')} of {name}, version {version}, {duration(took)}"
         lines = "\n".join(_cell(cell) for cell in facts)
         keys = tag(
             "pre",

@@ -104,5 +104,5 @@ def _cell_sets(cells: Sequence[CellFacts], number: dict[str, int]) -> list[list[
         ends = list(dict.fromkeys(moment(end) or _UNKNOWN for end in (times[0], times[-1]))) if times else [_UNKNOWN]
         origin_number = _UNKNOWN if origin is None else str(number[origin])
         took = duration(sum(facts.seconds or 0.0 for facts in group))
-        rows.append([f"{name}, recipe {version}", f"{len(group):,}", origin_number, " to ".join(ends), took])
+        rows.append([f"{name}, version {version}", f"{len(group):,}", origin_number, " to ".join(ends), took])
     return rows

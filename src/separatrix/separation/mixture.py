@@ -99,7 +99,7 @@ def _sizes(classes: Classes) -> list[int]:
 
 @lru_cache(maxsize=256)
 def _cases(n: int, g: int) -> tuple[list[tuple[Fraction, int, int, bool]], list[tuple[Fraction, int]]]:
-    """The cases of both special classes, and the cases of one.
+    """The cases of the special classes of both data sets, and those of a single data set.
 
     A case of both data sets is (probability, size of D1's special class, size of D0's special class, whether they are
     the same class); a case of one data set is (probability, size).

@@ -97,7 +97,7 @@ This breaks Definition D.1 (n = (d - 2) t).
         return float(exact(self.tau, "tau"))
 
     def values(self) -> Mapping[str, Fraction]:
-        """The exact value of each parameter, by its name; tau is absent if it is the theorems'."""
+        """The exact value of each parameter, by its name; tau is absent if it has the value of the theorems."""
         return self._values
 
     @cached_property

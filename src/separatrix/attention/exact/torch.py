@@ -158,7 +158,7 @@ class IncomingRows:
         near: The incoming gradients divided by each query's power of two, (H, L_q, d_v).
         near_lse: The gradients of the log-sum-exps over the same power, (H, L_q, 1).
         incoming: The incoming gradients over the power of their head.
-        weighted: The queries times the scale and their share of the head's power.
+        weighted: The queries times the scale and `share`.
         share: Each query's power of two divided by that of its head, (H, L_q); at most 1.
 
     Heads of queries that share keys have one power: the gradients of the keys add up over all of them.

@@ -29,7 +29,7 @@ class ExactRounding(NamedTuple):
         dtype: The dtype in which exact attention is computed.
         per_query: Bounds (H, L_q) on the error of every entry of each query's output.
         lse_error: A bound on the error of every log-sum-exp.
-        gradient: The certificate of the gradients; None if no gradient will be taken.
+        gradient: The certificate of the gradients; None if no gradient will be computed.
     """
 
     dtype: torch.dtype
@@ -44,7 +44,7 @@ def exact_type(
     """The narrowest dtype in which exact attention satisfies the tolerance, with the bounds on the errors in that
     dtype.
 
-    If gradients will be taken, it is the narrowest dtype that satisfies the tolerance for them too, if there is one.
+    If gradients will be computed, it is the narrowest dtype that satisfies the tolerance for them too, if there is one.
     """
     values = bounds.values
     narrow = torch.float64 if call.query.dtype == torch.float64 else torch.float32

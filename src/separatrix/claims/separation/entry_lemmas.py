@@ -113,8 +113,8 @@ def outcome(lemma: Lemma, settings: Iterable[Values]) -> dict[str, Any]:
 def register(lemma: Lemma, cells: Callable[[str], Iterable[Cell]], home: str) -> Claim:
     """Register the lemma as a claim.
 
-    `cells` gives the cells, whose results are those of `outcome`, by the place of the lemma; `home` is the module that
-    declares it.
+    `cells` returns the cells of a lemma, given its place in the paper; their results are those of `outcome`; `home` is
+    the module that declares it.
     """
     LEMMAS[lemma.where] = lemma
 

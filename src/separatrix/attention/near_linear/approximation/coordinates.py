@@ -3,7 +3,7 @@ r"""The coordinates in which scores are expanded: transformations that lower the
     s = scale * sum_l q_l k_1,l ... k_{k-1},l
 
 - A coordinate in which the query or a key set is always zero adds nothing to the scores. It is dropped, unless
-  gradients will be taken, because its gradient need not be zero.
+  gradients will be computed, because its gradient need not be zero.
 - Coordinate l may be multiplied by t_l in one factor and divided by it in another. This does not change the amplitudes,
   but changes Hoelder's bound and the size of the monomials: the largest magnitudes of the factors are made equal by
   powers of two, which is exact.
@@ -260,8 +260,8 @@ def derivative_drift(call: Call, frame: Frame) -> list[Tensor]:
     """Bounds (H, L_q) on the changes of the derivatives of scores by an entry of the query and by an entry of a key of
     each set.
 
-    They are 0 without a basis. Coordinates that a basis leaves out would change them as well, but with gradients none
-    are left out.
+    Without a basis the bounds are 0. Coordinates that a basis leaves out would change them as well, but with gradients
+    none are left out.
     """
     if frame.basis is None:
         return [torch.zeros_like(frame.largest[0][:, :1])] * (len(frame.largest))

@@ -28,10 +28,10 @@ public:
         for (Index i = length_ - 1; i >= 0; --i) next_[i] = previous_[i + 1] == i ? i : next_[i + 1];
     }
 
-    // The first such query at or after index i; the number of queries if there is none.
+    // The first query at or after index i that attends a tuple; the number of queries if there is none.
     Index next(Index i) const { return next_[i]; }
 
-    // The smallest range that contains all such queries within a range.
+    // The smallest range that contains all queries of a range that attend a tuple.
     Range within(Range queries) const {
         const Index start = next_[queries.start];
         return start < queries.stop ? Range{start, previous_[queries.stop] + 1} : Range{queries.stop, queries.stop};

@@ -1,9 +1,10 @@
 // What the two passes of the causal scan share: the division into parts, and the layout of a tile's tokens for a part.
 //
-// A part is some rows of the index set of one head, a multiple of the vector's lanes. It goes over all tokens
-// independently, tile by tile: the monomials of the tile's tokens and their ancestors are computed; then each vector of
-// rows loads its states into registers and goes through the tile. So a part's states leave the cache once per tile, and
-// the results of a part depend on its number alone. The parts of a head are added up at the end, in order.
+// A part is some rows of the index set of one head, a multiple of the vector's lanes. The parts are independent of each
+// other; each processes all tokens, tile by tile: the monomials of the tile's tokens and their ancestors are computed;
+// then each vector of rows loads its states into registers and goes through the tile. So a part's states leave the
+// cache once per tile, and the results of a part depend on its number alone. The parts of a head are added up at the
+// end, in order.
 #pragma once
 
 #include <algorithm>

@@ -8,7 +8,7 @@ namespace separatrix {
 
 using Task = void (*)(std::int64_t task, void* context);
 
-// Whether signal handlers run between tasks and inside them. They wait for the end of tasks that modify data of the
+// Whether signal handlers run between tasks and inside them. Handlers wait for the end of tasks that modify data of the
 // caller, such as the state of a stream, because an exception would leave it half modified.
 enum class Interrupts { HANDLED, DEFERRED };
 

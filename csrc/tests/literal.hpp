@@ -15,8 +15,8 @@
 //
 // If products and weights may be rounded to bfloat16 (levels.is_narrow), the relative error of the terms of a score
 // grows by 2^-8 if they are rounded, which they are only in scores up to 90; and that of a weight by 2^-8, identically
-// in both of its sums. Numbers flushed to zero contribute less than 2^-60 of the largest value. And the output is
-// rounded.
+// in both of its sums. Numbers flushed to zero contribute less than 2^-60 of the largest value. Rounding the output
+// adds one rounding.
 #pragma once
 
 #include <algorithm>

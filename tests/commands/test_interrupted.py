@@ -16,7 +16,7 @@ PRESS = """
 import atexit, signal, sys
 from separatrix.commands.main import main
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell had it ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have set it to be ignored
 at = int(sys.argv.pop(1))
 
 class Press:

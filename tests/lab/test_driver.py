@@ -45,7 +45,7 @@ def test_every_executor_gives_the_same_store(tmp_path: Path, crew: str) -> None:
 
 @pytest.mark.parametrize("crew", ["in this process", "two processes", "threads"])
 def test_a_cell_has_one_thread_of_torch_and_of_blas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crew: str) -> None:
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # which the tests set for child processes
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # the tests set it for child processes
     cells = [matmul.cell(seed=seed, n=400) for seed in range(3)]
     do(tmp_path / "one", cells)
     before = torch.get_num_threads()

@@ -51,7 +51,7 @@ def interrupted(call):
         return works()
     return "not interrupted"
 
-assert works()  # which imports what is imported at the first call
+assert works()  # the first call imports modules
 long = tensors(1, 100_000, 16)
 """
 

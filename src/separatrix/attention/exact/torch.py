@@ -190,7 +190,7 @@ class IncomingRows:
         return cls(lse.masked_fill(empty, 0.0), near[..., :-1], near[..., -1:], incoming, weighted, shares, own, head)
 
     def gradients(self, query: Tensor, keys: list[Tensor], values: list[Tensor]) -> Gradients:
-        """The gradients of the call from those that the rows give."""
+        """The gradients of the call's tensors from the sums over these rows."""
         query = self._own.multiply(query.flatten(0, 1)).unflatten(0, self.lse.shape)
         return query, [self._head.multiply(x) for x in keys], [self._head.multiply(x) for x in values]
 

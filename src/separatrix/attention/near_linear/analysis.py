@@ -281,7 +281,7 @@ def deviation(call: Call, values: ValueRange) -> Deviation:
 
 
 def squares_of(call: Call, away: Deviation, columns: int) -> tuple[Tensor, ...]:
-    """The squared deviations of the values of a call, (H, L_m, columns) each, in float32 or float64, as they were."""
+    """The squared deviations of the values of a call, (H, L_m, columns) each, in the type of the arithmetic, rounded up."""
     squares = []
     for m, value in enumerate(call.values):
         heads, length, d_v = value.shape

@@ -193,7 +193,9 @@ SHIPPED_WIDE = {
 }
 """Blocks of `WIDE` columns, at order 3, for architectures on which they fit into registers and shared memory."""
 MASKED_WIDE = ("sm_80",)
-"""Architectures on which they fit in half types with masks too; on sm_90 `inner_gradient` would spill in its loop."""
+"""Architectures on which blocks of `WIDE` columns fit in half types with masks too; on sm_90 `inner_gradient` would
+spill in its loop.
+"""
 SHIPPED_PACKED = {("sm_90", "attend", "16 bits", 3): _each(*[(64, 128, 4, 1)] * 4)}
 """Blocks of tiles that are packed with query heads, where they differ: 64 rows, so that 64 and 128 query heads that
 share keys fill whole tiles, and long blocks of keys, because few tiles have masked scores."""

@@ -71,7 +71,8 @@ class Basis:
 class Frame:
     """`kept` coordinates; `factors[0]` (H, d') for the query and `factors[m]` for key set m; `shift` (H, d') or None.
 
-    `largest[m]` (H, d') bounds |coordinate| over the tokens of set m, query first; scale is in the query's.
+    `largest[m]` (H, d') bounds |coordinate| over the tokens of set m, where set 0 is the query, whose coordinates
+    include the scale.
     """
 
     kept: Tensor

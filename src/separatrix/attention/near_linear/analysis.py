@@ -281,7 +281,7 @@ def deviation(call: Call, values: ValueRange) -> Deviation:
 
 
 def squares_of(call: Call, away: Deviation, columns: int) -> tuple[Tensor, ...]:
-    """The squared deviations of the values of a call, (H, L_m, columns) each, in the type of the arithmetic, rounded up."""
+    """The squared deviations (H, L_m, columns) of each value set, in the type of the arithmetic and rounded up."""
     squares = []
     for m, value in enumerate(call.values):
         heads, length, d_v = value.shape

@@ -230,7 +230,7 @@ def _tables(
 
 
 def _matrix(weights: object, d: int) -> Matrix:
-    rows = weights.tolist() if hasattr(weights, "tolist") else weights  # of a tensor or an array
+    rows = weights.tolist() if hasattr(weights, "tolist") else weights  # a tensor or an array
     expected = f'"identity", "ones" or a {d} x {d} matrix'
     try:
         matrix = tuple(tuple(exact(x, "weights") for x in row) for row in cast(Any, rows))

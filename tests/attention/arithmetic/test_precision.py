@@ -149,7 +149,7 @@ SETTINGS = [
     ("backends.mkldnn.matmul", "ieee", True),
     ("backends.mkldnn.conv", "bf16", True),  # the library computes no convolutions
     ("backends.mkldnn.rnn", "bf16", True),
-    ("backends.cuda.matmul", "tf32", True),  # of another device
+    ("backends.cuda.matmul", "tf32", True),  # a setting of another device
 ]
 
 

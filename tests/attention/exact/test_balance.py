@@ -230,7 +230,7 @@ def test_gradients_of_small_columns_with_small_incoming_gradients(spread):
     exact = float64_gradients(leaves, order, incoming, scale=1.0)
     least = 2.0**-149
     for x, y in zip(gradients, exact, strict=True):
-        largest = y.abs().amax((1, 2), keepdim=True)  # of each head
+        largest = y.abs().amax((1, 2), keepdim=True)  # head by head
         assert ((x.double() - y).abs() <= 1e-4 * largest + 2 * least).all()
 
 

@@ -18,7 +18,7 @@ from separatrix.attention.dispatch.gpu import padded, vendor
 
 KERNELS = ("attend", "query_gradient", "inner_gradient", "prefix_gradient", "query_prefix_gradient")
 FUSED = "query_prefix_gradient"
-"""The kernel that computes the results of `query_gradient` and `prefix_gradient`, with the blocks of the latter."""
+"""The kernel that computes the results of `query_gradient` and `prefix_gradient`; it has the latter's blocks."""
 FUSED_ON = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "gfx942")
 """The architectures for which the fused kernel has been compiled, and on which it is used."""
 FUSED_BLOCKS = 4

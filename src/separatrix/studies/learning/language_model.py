@@ -81,7 +81,7 @@ def trained(
     points: int,
     seed: int,
 ) -> dict[str, Any]:
-    """One run on windows of n characters of the text with this SHA-256, judged as `runs.measured` does."""
+    """One run on windows of n characters of the text with this SHA-256, evaluated as in `runs.measured`."""
     task = text_task(n, text=text)
     sizes = sizes_of(task, width, heads)
     run = measured(task, attention, steps, compute_steps, batch, points, seed, sizes=sizes, lr=lr)

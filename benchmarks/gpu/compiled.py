@@ -142,8 +142,8 @@ WAYS = {
     "everything hidden, sequences": Way(3, True, True, sequences=True),
     "around others, sequences": Way(3, True, True, sequences=True),
 }
-"""The masks and options that kernels are compiled for: one of them for the kernels `AROUND`, `SPLIT` for `attend` alone,
-and `PACKED` for `attend` and the fused kernel. The last three are for packed sequences."""
+"""The masks and options that kernels are compiled for: one of them for the kernels `AROUND`, `SPLIT` for `attend`
+alone, and `PACKED` for `attend` and the fused kernel. The last three are for packed sequences."""
 AXIS_OF = {
     **{"inner_gradient": "inners", "prefix_gradient": "prefixes", "add_partials": "prefixes"},
     **{"largest": "blocks", "incoming_rows": "count"},

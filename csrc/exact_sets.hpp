@@ -125,11 +125,12 @@ template <class T> inline void multiply_amplitudes(const T* rows, Index count, I
     }
 }
 
-// Transpose rows to columns of `stride` numbers, a multiple of the vector's lanes, padded by zeros: square by square in
-// registers.
-template <class T> void transpose(const T* rows, Index count, Index width, Index padded, T* to, Index stride) {
+// Transpose rows to columns of `length` numbers, a multiple of the vector's lanes, padded by zeros: square by square in
+// registers. Columns are `stride` numbers apart.
+template <class T>
+void transpose(const T* rows, Index count, Index width, Index padded, T* to, Index length, Index stride) {
     constexpr Index W = WIDTH<T>;
-    for (Index j = 0; j < stride; j += W)
+    for (Index j = 0; j < length; j += W)
         for (Index l = 0; l < width; l += W) {
             Vector<T> square[W];
             for (Index r = 0; r < W; ++r)
@@ -142,7 +143,7 @@ template <class T> void transpose(const T* rows, Index count, Index width, Index
 // Rows as panels, padded by zeros.
 template <class T> void write_panels(const T* rows, Index count, Index width, Index padded, T* to) {
     for (Index j = 0; j < count; j += PANEL<T>, rows += PANEL<T> * padded, to += PANEL<T> * width)
-        transpose(rows, std::min(PANEL<T>, count - j), width, padded, to, PANEL<T>);
+        transpose(rows, std::min(PANEL<T>, count - j), width, padded, to, PANEL<T>, PANEL<T>);
 }
 
 // One set of one head of queries: which keys are unmasked, and their keys and values in rows, padded to whole vectors.

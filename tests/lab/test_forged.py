@@ -86,6 +86,7 @@ FORGERIES: dict[str, dict[str, Any]] = {
     "a result with a number of many digits": {"result": f'{{"y":{"1" * 10_000}}}'},
     "a result with NaN": {"result": '{"y":NaN}'},
     "a result with a control character": {"result": '{"y":"\x1b[2J"}'},
+    "a result with a character that JSON allows and terminals hide": {"result": '{"y":"\x7f"}'},
     "a result that is empty": {"result": ""},
     "no result": {"result": None},
     "a float that is none": {"result": '{"y":{"$float":"abc"}}'},

@@ -63,11 +63,6 @@ def low_rank(d: int, degree: int, seed: int) -> dict[str, int | str | None]:
     }
 
 
-def _homogeneous(d: int, degree: int) -> int:
-    """The number of monomials of degree exactly g in d variables."""
-    return math.comb(d + degree - 1, degree)
-
-
 def _multinomial(alpha: Sequence[int]) -> int:
     return math.factorial(sum(alpha)) // math.prod(math.factorial(a) for a in alpha)
 
@@ -84,7 +79,10 @@ _cells = cell_grid(low_rank, {"d": (1, 2, 3, 4, 6, 8), "degree": (0, 1, 2, 3, 4,
     figures=("sharp_rank",),
     neighbours=(
         Neighbour(r"$\binom{d + g}{g} - 1$ columns are enough, and fewer are not", {"fewer": 1}),
-        Neighbour(r"at most $\binom{d + g - 1}{g}$ columns are needed", {"most": _homogeneous}),
+        Neighbour(
+            r"at most $\binom{d + g - 1}{g}$ columns are needed",
+            {"most": lambda d, degree: math.comb(d + degree - 1, degree)},
+        ),
     ),
 )
 def lemma_e_1(

@@ -158,10 +158,6 @@ def leads(better: Sequence[str], worse: Sequence[str], readings: Sequence[Readin
     return [Expectation(first, second, reading) for first in better for second in worse for reading in readings]
 
 
-def _judged(results: Sequence[CellResult], expectations: Sequence[Expectation], turned: bool, by: float) -> Finding:
-    return finding(results, "accuracy", expectations, plain=ONE, turned=turned, by=by)
-
-
 def _eight() -> Iterator[Cell]:
     return joins(8, steps=1200, seeds=(1, 2, 3), longer=_LONGER)
 
@@ -184,7 +180,7 @@ def _full_claim(
         figures=("learning_curves", "learning_ends"),
         neighbours=(TURNED, ahead_by(margin)),
         history=history,
-    )(lambda results, turned=False, by=0.0: _judged(results, expectations, turned, by))
+    )(lambda results, turned=False, by=0.0: finding(results, "accuracy", expectations, plain=ONE, turned=turned, by=by))
 
 
 joins_pairs = _full_claim(

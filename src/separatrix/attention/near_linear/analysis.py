@@ -173,7 +173,9 @@ def _power_sum(x: Tensor, k: int) -> Tensor:
 
 
 def query_radii(call: Call, frame: Frame, norms: Tensor) -> Tensor:
-    """R_i (H, L_q) >= |scale| sum_l |q_il k_1,l ...| for all tuples: the smaller of the amplitudes' and Hoelder's."""
+    """R_i (H, L_q) >= |scale| sum_l |q_il k_1,l ...| for all tuples: by the amplitudes or by Hoelder's inequality,
+    whichever is smaller.
+    """
     k, width, amplitude = call.order, frame.width, product_of(frame.largest[1:])
     # Rounding the coordinates to float32 adds one rounding to each score.
     slack = SLACK * (1 + (k + 2) * torch.finfo(frame.dtype).eps)

@@ -40,7 +40,7 @@ class ExactRounding(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """What the bound on the error of exact attention needs to know of the entries of a call.
+    """The numbers from which the error bound of exact attention is computed, from the entries of a call.
 
     Attributes:
         radii: Bounds (H, L_q) on the sums of the magnitudes of the terms of each query's scores.

@@ -30,8 +30,9 @@ MOST_SEQUENCES = (1 << 16) - 1
 MOST_PROGRAMS = (1 << 31) - 1
 """Triton multiplies the coordinates of a grid as 32-bit integers, and launches nothing if the product overflows."""
 LEAST_TOKENS = 10
-"""The kernels have at most one program for each head and each token of a sequence, counted as at least so many: a block
-of `largest` has at least 8 tokens, and there are 5 tensors."""
+"""The number of programs is at most the number of heads times that of tokens, where a sequence counts as at least this
+many tokens: a block of `largest` has at least 8 tokens, and there are 5 tensors.
+"""
 
 
 def takes(call: Call, dtype: torch.dtype | None = None) -> bool:

@@ -148,7 +148,7 @@ def trace_as_leaf(layer: nn.Module, arguments: Mapping[str, Any]) -> Any:
     proxy = next((x for x in arguments.values() if isinstance(x, fx.Proxy)), None)
     if proxy is None:
         return None
-    path = proxy.tracer.path_of_module(layer)  # type: ignore[attr-defined]  # `Tracer` has it
+    path = proxy.tracer.path_of_module(layer)  # type: ignore[attr-defined]  # torch.fx has it
     if not path:
         raise SeparatrixError(
             f"torch.fx: {type(layer).__name__} is one node of a graph and cannot be traced by itself. Trace the module "

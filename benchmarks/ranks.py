@@ -126,7 +126,7 @@ def time(order: int, is_causal: bool, d: int, n: int, tolerance: float) -> Row:
 
     best = alternate({"now": now, "before": before}, seconds=3.0)
     name = f"order {order}{', causal' if is_causal else ''}, normal 0.5, n = {n}, d = {d}, {tolerance:g}"
-    note = f"rank {now().plan.rank} against {by_range}, which has its plan for nothing"
+    note = f"rank {now().plan.rank} against {by_range}, whose time excludes planning"
     return Row(name, best["now"], "the rank by the range", best["before"], note=note)
 
 

@@ -253,7 +253,7 @@ def joins() -> str:
         ]
         rows.append([name.removesuffix(", both norms"), rate, milliseconds, *told])
     head = ["attention", "learning rate", "ms a step", "8 facts, equal steps", "8 facts, equal CPU time"]
-    return _table([*head, *(f"trained on 8, asked among {count}" for count in asked)], rows)
+    return _table([*head, *(f"trained on 8, evaluated on {count}" for count in asked)], rows)
 
 
 def _known(id: str, name: str) -> str:

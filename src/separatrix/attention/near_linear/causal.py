@@ -29,7 +29,7 @@ from separatrix.attention.near_linear.sums import (
 
 
 def chunk_size(backend: NearLinearBackend, call: Call, rank: int, is_backward: bool, weighted: int = 0) -> int:
-    """The number of tokens in a chunk, with so many columns of squares."""
+    """The number of tokens in a chunk, given the number of columns of squares."""
     columns = call.values[0].shape[2] + 1 + weighted
     return backend.scan_tokens(call.query.shape[0], rank, columns, len(call.keys), is_backward)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.report.visits import DESKTOP, PHONE, Seen, Windows
+from tests.report.visits import DESKTOP, PHONE, Seen, Windows, screens
 
-__all__ = ["DESKTOP", "PHONE", "Visit", "go_to", "state", "wait_for_state"]
+__all__ = ["DESKTOP", "PHONE", "Visit", "go_to", "screens", "state", "wait_for_state"]
 
 
 class Visit(Seen):

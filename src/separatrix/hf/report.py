@@ -102,11 +102,9 @@ def report_heads(model: PreTrainedModel, inputs: Mapping[str, Any], *, tolerance
             "model", expected="one whose layers call the attention interface of transformers", got=type(model).__name__
         )
     with torch.no_grad():
-        return [_head(names[module], h, layer, tolerance) for module, layer in recorded for h in range(_heads(layer))]
-
-
-def _heads(layer: Layer) -> int:
-    return layer.query.shape[1]
+        return [
+            _head(names[module], h, layer, tolerance) for module, layer in recorded for h in range(layer.query.shape[1])
+        ]
 
 
 @contextmanager

@@ -53,13 +53,13 @@ def call_inputs(
 
 
 def call_jagged(
-    layer: TensorAttention, query: Tensor, others: Mapping[str, object], options: Mapping[str, Any]
+    layer: TensorAttention, query: Tensor, refused: Mapping[str, object], options: Mapping[str, Any]
 ) -> Tensor:
     """The output of a layer for a jagged nested tensor, as a jagged nested tensor.
 
-    The query is (batch, lengths, width), and all `others` must be None; the options apply to every sequence.
+    The query is (batch, lengths, width), and all `refused` must be None; the options apply to every sequence.
     """
-    for name, given in others.items():
+    for name, given in refused.items():
         if given is not None:
             raise ArgumentError(name, expected="None for a jagged query", got=type(given).__name__)
     check_jagged(query, layer.batch_first)

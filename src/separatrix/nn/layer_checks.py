@@ -32,7 +32,6 @@ def refuse(name: str, given: object, only: object, reason: str) -> None:
 
 
 def check_scoring(
-    head_dim: int,
     scale: float | None,
     rotary: float | None,
     windows: object,

@@ -124,7 +124,7 @@ class TensorAttention(nn.Module):
     scale * sqrt(head_dim): d^(-1/2) by default, an almost uniform attention, and 1 with scale = d^(-1/2), at every
     order. An almost uniform attention multiplies k - 1 averages over n tokens, each of size n^(-1/2) when tokens are
     independent: expect initial outputs of size n^(-(k-1)/2). With `head_norm` they have unit size before ``out_proj``,
-        for any order, length and size of the weights; with `qk_norm` the scores have standard deviation scale *
+    for any order, length and size of the weights; with `qk_norm` the scores have standard deviation scale *
         sqrt(head_dim) for any size of the weights. So both also work with initialisers that overwrite the weights of
         all `nn.Linear` modules, such as nanoGPT's.
 
@@ -218,7 +218,7 @@ class TensorAttention(nn.Module):
         self.head_dim = self.embed_dim // self.num_heads
         self.batch_first, self.method = batch_first, method
         self.windows = windows_of_sets(windows, self.order)
-        check_scoring(self.head_dim, scale, rotary, self.windows, bound, tolerance)
+        check_scoring(scale, rotary, self.windows, bound, tolerance)
         self.scale, self.rotary = scale, None if rotary is None else float(rotary)
         self.form, self.alibi = form, alibi_of_sets(alibi, self.order)
         self.key_bias = whole("key_bias", key_bias, low=0)
@@ -350,10 +350,10 @@ class TensorAttention(nn.Module):
                 `key_padding_mask`.
         """
         if is_jagged(query):
-            others = {"key": key, "value": value, "key_padding_mask": key_padding_mask}
-            others |= {"cu_seqlens": cu_seqlens, "sequence_ids": sequence_ids}
+            refused = {"key": key, "value": value, "key_padding_mask": key_padding_mask}
+            refused |= {"cu_seqlens": cu_seqlens, "sequence_ids": sequence_ids}
             options = {"is_causal": is_causal, "query_offset": query_offset, "prefix": prefix}
-            return call_jagged(self, query, others, options)
+            return call_jagged(self, query, refused, options)
         arguments: dict[str, Any] = {"query": query, "key": key, "value": value, "key_padding_mask": key_padding_mask}
         more = {
             "cu_seqlens": cu_seqlens,

@@ -12,7 +12,7 @@ import pytest
 
 from separatrix.explorer.learn import tab as learn_tab
 from separatrix.explorer.learn.training_state import alive, run_status
-from tests.explorer.visit import DESKTOP, PHONE, Visit, state, wait_for_state
+from tests.explorer.visit import DESKTOP, PHONE, Visit, screens, state, wait_for_state
 
 
 @pytest.fixture(scope="module")
@@ -63,18 +63,16 @@ def test_a_picture_that_cannot_be_made_is_reported(browser: Any, address: str) -
         visit.complaints.clear()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_two_settings_are_in_one_figure_and_fit_a_phone(browser: Any, address: str, scheme: str) -> None:
-    with Visit(browser, address, "?tab=learn&T.2=60", **PHONE, color_scheme=scheme) as page:
+def test_two_settings_are_in_one_figure_and_fit_a_phone(browser: Any, address: str) -> None:
+    with Visit(browser, address, "?tab=learn&T.2=60", **PHONE, color_scheme="dark") as page:
         page.locator("figure[data-name=dynamics] figcaption", has_text="B: the loss").wait_for()
         assert page.locator("#learn-summary th", has_text="Setting B").count() == 1
         assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_a_second_parameter_makes_a_map_of_the_loss(browser: Any, address: str, size: Any, scheme: str) -> None:
-    with Visit(browser, address, **size, color_scheme=scheme) as page:
+@screens
+def test_a_second_parameter_makes_a_map_of_the_loss(browser: Any, address: str, device: Any, scheme: str) -> None:
+    with Visit(browser, address, **device, color_scheme=scheme) as page:
         figure = page.locator("figure[data-name=loss-along]")
         figure.locator("figcaption", has_text="The loss after 1,000,000 steps along T: from").wait_for()
         page.get_by_role("link", name="a map of T and η").click()
@@ -82,7 +80,7 @@ def test_a_second_parameter_makes_a_map_of_the_loss(browser: Any, address: str, 
         figure.locator(".heatmaplayer image").wait_for(state="attached")
         assert figure.locator(".scatterlayer .point").count() == 1, "no star"
         wait_for_state(page, along="T", across="eta")
-        assert page.evaluate("document.documentElement.scrollWidth") == size["viewport"]["width"]
+        assert page.evaluate("document.documentElement.scrollWidth") == device["viewport"]["width"]
         page.get_by_role("radiogroup", name="Vertical axis").get_by_role("radio", name="none").check()
         figure.locator("figcaption", has_text="The loss after 1,000,000 steps along T: from").wait_for()
         page.get_by_role("button", name="Compare with a second setting").click()

@@ -16,7 +16,7 @@ from separatrix.explorer.claims import tab as claims_tab
 from separatrix.explorer.fields import Field
 from separatrix.explorer.separate import tab as separate_tab
 from tests.explorer.bad_values import bad_values
-from tests.explorer.visit import DESKTOP, PHONE, Visit, go_to, state, wait_for_state
+from tests.explorer.visit import DESKTOP, PHONE, Visit, go_to, screens, state, wait_for_state
 
 INK = {"light": "rgb(27, 31, 36)", "dark": "rgb(228, 231, 235)"}
 QUICK = "?tab=separate&n=200&d=12&along=d"
@@ -42,8 +42,7 @@ def field(page: Any, name: str) -> Any:
     return page.locator(f'input[id*=\'"of":"{name}"\']')
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("device", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@screens
 def test_a_first_visit_says_something_on_any_screen(browser, address: str, device: dict, scheme: str) -> None:
     with Visit(browser, address, **device, color_scheme=scheme) as page:
         drawn(page)

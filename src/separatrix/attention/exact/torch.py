@@ -318,9 +318,9 @@ def contracted(m: int, T: Tensor, rows: Sequence[Tensor]) -> Tensor:
     `_products`, so that a query with one weight of 1 has the gradient 0.
     """
     axes = "abcdefghijklmnopqrstuvw"[: len(rows)]
-    others = sorted(reversed([*zip(axes, rows, strict=True)]), key=lambda entry: -entry[1].shape[1])
+    longest_first = sorted(reversed([*zip(axes, rows, strict=True)]), key=lambda entry: -entry[1].shape[1])
     left = f"y{axes}"
-    for axis, x in others:
+    for axis, x in longest_first:
         if axis != axes[m]:
             summed = left.replace(axis, "").replace("z", "") + "z"
             T, left = torch.einsum(f"{left},y{axis}z->{summed}", T, x), summed

@@ -197,12 +197,12 @@ def amplitudes(analysis: Analysis) -> Tensor:
     return product.amax(0) if product.shape[0] else product.sum(0)
 
 
-def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype, made: int = 0) -> float:
+def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype, computed: int = 0) -> float:
     """A bound on the relative error of the sums of a call, from its roundings (see `arithmetic.rounding`).
 
-    If more monomials are `made` than those of the sum, their number determines the chunks of tokens.
+    If more monomials are `computed` than those of the sum, their number determines the chunks of tokens.
     """
-    adds = summing(analysis.backend, analysis.call, max(rank, made), dtype)
+    adds = summing(analysis.backend, analysis.call, max(rank, computed), dtype)
     return relative_error(analysis.shape, analysis.frame.width, degree, rank, adds, dtype)
 
 

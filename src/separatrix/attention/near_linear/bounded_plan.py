@@ -1,9 +1,7 @@
 r"""Plans of the polynomial method from a bound R on the scores, independent of the data.
 
-For |s| <= R let |P(s) - exp(s)| <= e exp(s), with e < 1 (see `minimax`). Then P > 0, the ratio of the two weights of a
-tuple lies in [1 - e, 1 + e], and the two distributions over tuples differ in total variation by at most
-tau = e / (1 + sqrt(1 - e^2)). The weight of each of N tuples is at least (1 - e) exp(-R). So, relative to the product
-|v|_max of the values' largest magnitudes,
+For |s| <= R let |P(s) - exp(s)| <= e exp(s), with e < 1 (see `minimax`), and tau = e / (1 + sqrt(1 - e^2)). Relative to
+the product |v|_max of the values' largest magnitudes,
 
     |output - exact| / |v|_max <= 2 tau + 2 rho M / ((1 - e) exp(-R) - rho M),    M = sum_p |a_p| R^p,
 

@@ -13,14 +13,9 @@ r"""The coordinates in which scores are expanded: transformations that lower the
 - At order 2 any invertible map of the query, and its inverse transpose on the keys, does not change <q, k>:
   `rotated` finds a basis in which fewer monomials suffice.
 
-**The basis.** <B_q q, B_k k> = <q, k> whenever B_q^T B_k = I. Of all such pairs, the pair that makes the second moments
-of the query and of the centred keys equal and diagonal,
-
-    B_q C_q B_q^T = B_k C_k B_k^T = diag(lambda_1 >= lambda_2 >= ...),
-
-has the smallest sum of amplitudes sqrt(mean q_l^2) sqrt(mean k_l^2) (sum_l lambda_l is the nuclear norm of C_q^{1/2}
-C_k^{1/2}, a lower bound for every basis) and the smallest product of norms in Hoelder's bound; and it sorts the
-amplitudes, so that few monomials account for most of exp(s). With C_q = L L^T and L^T C_k L = U diag(lambda^2) U^T,
+**The basis.** Of all pairs with B_q^T B_k = I, the pair that makes the second moments of the query and of the centred
+keys equal and diagonal has the smallest sum of amplitudes, and sorts them, so that few monomials account for most of
+exp(s). With second moments C_q = L L^T, C_k and L^T C_k L = U diag(lambda^2) U^T,
 
     B_q = lambda^{1/2} U^T L^{-1},        B_k = lambda^{-1/2} U^T L^T.
 
@@ -30,8 +25,7 @@ The computed coordinates belong to another problem, whose scores differ from the
 
 in Euclidean and Frobenius norms, where the defect is measured on the two computed matrices. The last coordinates are
 dropped as long as their amplitudes, which are added to the drift, are negligible. Any invertible matrices give correct
-results; good ones lower the rank. The moments are those of query and keys in the coordinates of the plain frame, from
-at most `_TOKENS` of each, evenly spaced.
+results; good ones lower the rank (docs/derivations/near-linear-attention.md).
 """
 
 from __future__ import annotations
@@ -185,8 +179,8 @@ def balance(largest: list[Tensor], all_of_them: bool) -> tuple[Tensor, tuple[Ten
         coordinates = [at for at, some in enumerate(numbers(used.any(0))) if some]
     kept = torch.tensor(coordinates, dtype=torch.int64, device=used.device)
     # If a factor is always zero, the other factors are scaled to about 1, so that their powers do not overflow.
-    others = logs.masked_fill(zero, 0.0)
-    logs = torch.where(zero, -others.sum(0) / zero.sum(0).clamp(min=1), others)
+    nonzero_logs = logs.masked_fill(zero, 0.0)
+    logs = torch.where(zero, -nonzero_logs.sum(0) / zero.sum(0).clamp(min=1), nonzero_logs)
     exponents, lost = torch.zeros_like(logs), torch.zeros_like(logs[0])
     for m, wanted in enumerate((logs.mean(0) - logs)[1:], start=1):
         exponents[m] = torch.round(wanted)

@@ -156,20 +156,25 @@ def sequence_boundaries(name: str, cu_seqlens: object) -> list[int]:
         raise ArgumentError(name, expected=expected, got=type(cu_seqlens).__name__)
     if cu_seqlens.dtype not in (torch.int32, torch.int64) or cu_seqlens.dim() != 1:
         raise ArgumentError(name, expected=expected, got=f"{cu_seqlens.dtype} of shape {tuple(cu_seqlens.shape)}")
+    _check_entries(name, cu_seqlens)
     stops: list[int] = numbers(cu_seqlens)
     if not stops or stops[0] != 0 or any(later < earlier for earlier, later in pairwise(stops)):
         raise ArgumentError(name, expected=expected, got=str(stops))
     return stops
 
 
+def _check_entries(name: str, x: Tensor) -> None:
+    """Raise an error if the entries of x, which decide the shapes of the calls, may not be read."""
+    if x.is_meta or torch.compiler.is_exporting() or torch._C._functorch.is_batchedtensor(x):
+        expected = "a tensor with entries, because the lengths of packed sequences decide which tensors are computed"
+        raise ArgumentError(name, expected=expected, got="one of an export, of torch.vmap or of the device 'meta'")
+
+
 def attend_packed(packing: Packing, attend: Callable[..., tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
     """The results of a packed call: the outputs, and the log-sum-exps if `attend` returns them.
 
-    Args:
-        packing: The call.
-        attend: Takes query, keys, values, `query_offset` and `key_masks` of sequences of equal lengths, with or without
-            a further leading dimension, and returns the output (..., L_q, d_v), alone or with the log-sum-exp
-            (..., L_q).
+    `attend` takes query, keys, values, `query_offset` and `key_masks` of sequences of equal lengths, with or without a
+    further leading dimension, and returns the output (..., L_q, d_v), alone or with the log-sum-exp (..., L_q).
     """
     groups, results = [], []
     for group in packing.groups():
@@ -183,9 +188,7 @@ def attend_packed(packing: Packing, attend: Callable[..., tuple[Tensor, ...]]) -
 def attend_at_once(packing: Packing, **options: Any) -> tuple[Tensor, Tensor] | None:
     """The output and the log-sum-exp of exact attention by one launch for all sequences; None if that is not supported.
 
-    Args:
-        packing: The call.
-        options: `is_causal`, `windows`, `scale` and `enable_gqa` of `tensor_attention`.
+    The options are `is_causal`, `windows`, `scale` and `enable_gqa` of `tensor_attention`.
     """
     is_causal = options.pop("is_causal")
     if type(is_causal) is not bool or packing.query.device.type not in gpu.DEVICES:
@@ -263,6 +266,7 @@ def lengths_of_runs(sequence_ids: Tensor) -> Tensor:
     if not integer or sequence_ids.dtype == torch.bool or sequence_ids.dim() == 0:
         got = f"{sequence_ids.dtype}" if isinstance(sequence_ids, Tensor) else type(sequence_ids).__name__
         raise ArgumentError("sequence_ids", expected="a tensor of integers, (..., length)", got=got)
+    _check_entries("sequence_ids", sequence_ids)
     rows = sequence_ids.flatten(0, -2) if sequence_ids.dim() > 1 else sequence_ids.unsqueeze(0)
     begins = torch.ones_like(rows, dtype=torch.bool)
     begins[:, 1:] = rows[:, 1:] != rows[:, :-1]

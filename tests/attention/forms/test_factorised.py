@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
 
 import separatrix as sx
 from separatrix import forms
@@ -55,6 +56,8 @@ CALLS = [
     {"is_causal": True, "windows": [4, None]},
     {"windows": [7, 3], "query_offset": -2},
     {"is_causal": True, "query_offset": 9},
+    {"is_causal": True, "query_offset": -12},
+    {"windows": [4, None], "query_offset": 30},
     {"key_masks": "some"},
 ]
 
@@ -103,6 +106,27 @@ def test_types(dtype):
     error = torch.finfo(dtype).eps + 1e-5
     assert (out.double() - exact[0]).abs().max() <= error
     assert (lse.double() - exact[1]).abs().max() <= 1e-5
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("fast", [False, torch.backends.mkldnn.is_available()])
+def test_products_by_either_library(heads, fast, monkeypatch):
+    monkeypatch.setattr(factorised, "_has_fast_onednn", lambda: fast)
+    left, right = (draw(seed, heads, 20, 20).float() for seed in range(2))
+    for a, b in ((left, right), (left.mT, right), (left, right.mT), (left[:, :7], right)):
+        exact = a.double() @ b.double()
+        error = 20 * 2.0**-24 * (a.double().abs() @ b.double().abs())
+        assert ((factorised._product(a, b) - exact).abs() <= error).all()
+
+
+def test_flop_counters_count_all_products():
+    def count(dtype: torch.dtype) -> int:
+        query, keys, values = _call([draw(seed, 2, 9, 4).to(dtype) for seed in range(5)])
+        with FlopCounterMode(display=False) as counter:
+            forms.pairwise_attention(query, keys, values)
+        return counter.get_total_flops()
+
+    assert count(torch.float32) == count(torch.float64) > 2 * 2 * 9**3 * 5
 
 
 def _call(tensors: list[Tensor]) -> tuple[Tensor, list[Tensor], list[Tensor]]:

@@ -24,28 +24,30 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, NamedTuple, Unpack, overload
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
 from separatrix.attention.arguments import CallOptions, check_arguments
 from separatrix.attention.arithmetic.device_reads import truth
 from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.call import Call, Range, flattened, grouped
-from separatrix.attention.dispatch.derivatives import forward_mode
+from separatrix.attention.dispatch.registration import forward_mode
 from separatrix.attention.duration import shape_of, warn_if_long
 from separatrix.attention.exact.operators import exact_attention
 from separatrix.attention.forms.maps import Keys, pairwise
 from separatrix.attention.near_linear.cost import PYTORCH
 
-QUERIES = 128
+QUERIES = 64
 """The number of queries in a block."""
 ENTRIES = 2**18
 """The number of entries of the largest matrix of a block, unless a single row has more."""
 LEAST_KEYS = 128
 """The smallest number of keys of each set per query; with fewer keys the product form is faster."""
-LEAST_CAUSAL_KEYS = 384
+LEAST_CAUSAL_KEYS = 256
 """The smallest number of keys of each set per query with causality or windows, which mask part of a block."""
 
 
@@ -70,7 +72,7 @@ def pairwise_attention(
     products and n^2 exponentials, where the product form takes 4 n^3 d multiply-adds and n^3 exponentials. The memory
     in addition to inputs and outputs is a constant and some rows of n numbers. There are no second derivatives.
 
-    The product form is computed instead at orders other than 3; for few keys (below 128, or 384 with causality or
+    The product form is computed instead at orders other than 3; for few keys (below 128, or 256 with causality or
     windows), where it takes less time; inside `torch.compile`, `torch.export` and `torch.func` and in forward mode; and
     where factors underflow, because the inner products of the best tuple of a query are below their own maxima by more
     than about 56 in float32 or 650 in float64, or a number is not finite (the docstring of
@@ -141,6 +143,7 @@ class _QueryBlock(NamedTuple):
 
 
 def _blocks(call: Call) -> Iterator[_QueryBlock]:
+    """The blocks of a call, without those whose queries precede or follow all keys of a set."""
     heads, length = call.query.shape[:2]
     longest = max(*call.positions.reaches(call.key_lengths))
     together = max(1, ENTRIES // (min(length, QUERIES) * longest * (call.values[0].shape[2] + 1)))
@@ -151,7 +154,8 @@ def _blocks(call: Call) -> Iterator[_QueryBlock]:
             for m, keys in enumerate(call.key_lengths):
                 first, last = (call.positions.visible(m, query, keys) for query in (queries[0], queries[1] - 1))
                 ranges.append((first[0], max(first[0], last[1])))
-            yield _QueryBlock(slice(head, head + together), queries, *ranges)
+            if all(start < stop for start, stop in ranges):
+                yield _QueryBlock(slice(head, head + together), queries, *ranges)
 
 
 @dataclass
@@ -233,8 +237,8 @@ class _Attend(torch.autograd.Function):
     def forward(ctx: Any, call: Call, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         values, powers = zip(*(_scaled_values(value) for value in call.values), strict=True)
         heads, length, _ = call.query.shape
-        out = call.query.new_empty(heads, length, values[0].shape[1] - 1)
-        lse = call.query.new_empty(heads, length)
+        out = call.query.new_zeros(heads, length, values[0].shape[1] - 1)
+        lse = call.query.new_full((heads, length), -torch.inf)
         kind = torch.finfo(out.dtype)
         least = 8.0 * call.key_lengths[0] * call.key_lengths[1] * kind.tiny / kind.eps
         in_range = torch.ones((), dtype=torch.bool, device=out.device)
@@ -273,9 +277,9 @@ def _attend_block(
         A = (x - _finite(largest)).exp_()
         sums *= (before - _finite(largest)).exp_()
         for channels in factors.channels(V1.shape[1]):
-            M = _times_values(A, V1[:, channels, slice(*tile)]) @ B
+            M = _product(_times_values(A, V1[:, channels, slice(*tile)]), B)
             M = M.unflatten(1, (-1, A.shape[1])).mul_(factors.C.unsqueeze(1))
-            sums[..., channels] += (M @ V2[:, channels].unsqueeze(-1)).squeeze(-1).mT
+            sums[..., channels] += M.mul_(V2[:, channels].unsqueeze(2)).sum(-1).mT
     norm = sums[..., -1:]
     empty = (largest == -torch.inf) | (factors.largest_z == -torch.inf)
     fits = ((norm >= least) | empty).all()
@@ -287,6 +291,26 @@ def _attend_block(
 def _times_values(A: Tensor, V: Tensor) -> Tensor:
     """A diag(v_l) for all channels l, (H, channels * queries, keys)."""
     return (A.unsqueeze(1) * V.unsqueeze(2)).flatten(1, 2)
+
+
+def _product(left: Tensor, right: Tensor) -> Tensor:
+    """left @ right, batched, where `right` or its transpose is contiguous.
+
+    PyTorch computes products of float32 by MKL, which uses AVX2 on AMD processors even if they have AVX-512. PyTorch's
+    fused linear layers call oneDNN instead, which takes less than half of the time there. Dispatch modes, such as flop
+    counters, have no formula for the fused layers.
+    """
+    modes = _get_current_dispatch_mode_stack()
+    if left.dtype == torch.float32 and left.device.type == "cpu" and _has_fast_onednn() and not modes:
+        linear = torch.ops.mkldnn._linear_pointwise
+        products = [linear(a, b.mT, None, "none", [], "") for a, b in zip(left, right, strict=True)]
+        return torch.stack(products) if len(products) > 1 else products[0].unsqueeze(0)
+    return left @ right
+
+
+@cache
+def _has_fast_onednn() -> bool:
+    return torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512"
 
 
 def _gradients(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> list[Tensor]:
@@ -313,12 +337,12 @@ def _gradients(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse:
             for channels in factors.channels(G.shape[1]):
                 V1 = values[0][heads, channels, first]
                 left, shape = _times_values(A, V1), (-1, A.shape[1])
-                M, GV = (left @ B).unflatten(1, shape), G[:, channels] * V2[:, channels]
+                M, GV = _product(left, B).unflatten(1, shape), G[:, channels] * V2[:, channels]
                 dC += (M * GV).sum(1)
                 d_values[1][heads, channels, second] += (G[:, channels].mT @ M.mul_(C.unsqueeze(1))).squeeze(2)
                 U = GV.mul_(C.unsqueeze(1)).flatten(1, 2)
-                dB += left.mT @ U
-                K = (U @ B.mT).unflatten(1, shape)
+                dB += _product(left.mT, U)
+                K = _product(U, B.mT).unflatten(1, shape)
                 dA += (K * V1.unsqueeze(2)).sum(1)
                 d_values[0][heads, channels, first] += K.mul_(A.unsqueeze(1)).sum(2)
             dx, dy = dA.mul_(A).mul_(call.scale), dB.mul_(B).mul_(call.scale)

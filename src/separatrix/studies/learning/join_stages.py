@@ -88,7 +88,6 @@ def accuracies(results: Sequence[CellResult], stage: int, count: int) -> dict[st
 
 
 @claim(
-    paper="beyond",
     where="Two-hop joins",
     part="64 facts in stages",
     says=f"Trained on two-hop joins among 8, then 16, 32 and 64 facts of {ENTITIES} entities, for 2,400, 600, 300 and "

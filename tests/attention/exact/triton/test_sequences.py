@@ -72,7 +72,7 @@ CASES = {
         stops(4, 1, 17), stops(20, 9, 18), 1, 1, torch.float16,
         {"is_causal": True, "query_offsets": [16, 8, 1], "windows": [2, None]},
     ),
-    "300 tokens": (stops(100, 7, 193), stops(100, 7, 193), 1, 1, torch.float32, {"windows": [2, 139]}),
+    "91 tokens": (stops(34, 7, 50), stops(34, 7, 50), 1, 1, torch.float32, {"windows": [2, 39]}),
 }  # fmt: skip
 
 

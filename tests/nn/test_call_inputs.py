@@ -129,3 +129,22 @@ def test_arguments_refused_with_jagged_tensors():
     holes = torch.nested.narrow(draw(2, 6, 24), 1, torch.tensor([0, 1]), torch.tensor([3, 2]), layout=torch.jagged)
     with pytest.raises(sx.ArgumentError, match="without holes"):
         made({})(holes)
+
+
+@pytest.mark.parametrize("argument", ["cu_seqlens", "sequence_ids"])
+def test_lengths_without_entries(argument):
+    layer, x = made({}), draw(20, 24)
+    lengths = {"cu_seqlens": CU, "sequence_ids": torch.zeros(20, dtype=torch.int64)}[argument]
+    error = pytest.raises(sx.ArgumentError, match=f"{argument}.*: expected a tensor with entries")
+    with error:
+        torch.export.export(layer, (x,), {argument: lengths})
+    with error:
+        torch.vmap(lambda given: layer(x, **{argument: given}))(lengths.expand(2, -1))
+    with error:
+        layer.to("meta")(x.to("meta"), **{argument: lengths.to("meta")})
+
+
+def test_packed_sequences_under_a_compiler():
+    layer, x = made({}).requires_grad_(False), draw(20, 24)
+    out = torch.compile(layer, backend="aot_eager")(x, cu_seqlens=CU, is_causal=True)
+    torch.testing.assert_close(out, looped(layer, x, is_causal=True), rtol=0, atol=1e-12)

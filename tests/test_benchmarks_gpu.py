@@ -359,8 +359,12 @@ def test_kernels_on_packed_sequences_are_compiled_as_they_are_launched(run, root
 
 
 def simplicial(query, *given):
-    """The results of FBGEMM's kernels by the definition; tensors are (batch, length, heads, columns)."""
+    """The results of FBGEMM's kernels by the definition; tensors are (batch, length, heads, columns).
+
+    As in its kernels in TLX, the first window must not be longer than the second.
+    """
     *sets, first, second = given
+    assert first <= second
     heads, d = query.shape[2:]
     query, *sets = (x[0].transpose(0, 1).double() for x in (query, *sets))
     sets = [x.expand(heads, -1, -1) for x in sets]
@@ -381,7 +385,8 @@ def test_peers_are_timed_where_their_output_is_ours(monkeypatch):
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(timed, "PEERS", {**{name: (name, "forward") for name in peers}, "missing": ("missing", "")})
     monkeypatch.setattr(timed, "GROUPED", ((2, 9),))
-    monkeypatch.setattr(timed, "GROUPED_WINDOWS", (4, 3))
+    assert timed.GROUPED_WINDOWS == (32, 512)
+    monkeypatch.setattr(timed, "GROUPED_WINDOWS", (3, 4))
     monkeypatch.setattr(timed, "seconds", lambda run: (run(), 1e-12)[1])
     monkeypatch.setattr(timed, "DIFFERENCE", 0.01)
     with interpreting():
@@ -406,18 +411,35 @@ def test_without_a_gpu_the_benchmark_says_so(monkeypatch, tmp_path):
 
 @needs_triton
 def test_the_checks_and_the_peers_of_the_timings(monkeypatch):
-    """In the interpreter: the checks pass, an error is detected, and fused attention over pairs is of order 3."""
-    monkeypatch.setattr(timed, "SHAPES", ((1, 3, (2, 5), 4, 3), (1, 2, (1, 2, 3), 2, 2)))
+    """In the interpreter: the checks pass, errors are detected, and fused attention over pairs is of order 3."""
+    shapes = (1, 1, 3, (2, 5), 4, 3), (3, 1, 2, (1, 2), 2, 2), (1, 1, 2, (1, 2, 3), 2, 2)
+    monkeypatch.setattr(timed, "SHAPES", shapes)
+    monkeypatch.setattr(timed, "SEQUENCES", (2, 0, 3))
+    monkeypatch.setattr(timed, "ERRORS", {dtype: timed.ERRORS[dtype] for dtype in (torch.float64, torch.bfloat16)})
     monkeypatch.setattr(timed, "NEAR_LINEAR", (3, 1, 1))
+    forward, noise = timed.triton.forward, iter(range(1, 10**6))
     with interpreting():
-        made, near_linear = timed.checks("cpu"), timed.near_linear_checks("cpu")
-        assert len(made) == 4 * 2 * 3
-        assert len(near_linear) == 2 * 3
-        assert all(row["right"] for row in (*made, *near_linear))
-        monkeypatch.setattr(
-            timed.triton, "forward", lambda call, kept=timed.triton.forward: [x + 1 for x in kept(call)]
+        made, sequences, near_linear = (
+            timed.checks("cpu"),
+            timed.sequence_checks("cpu"),
+            timed.near_linear_checks("cpu"),
         )
+        assert (len(made), len(sequences), len(near_linear)) == (2 * 3 * 4, 2 * 2 * 2, 2 * 3)
+        assert all(row["right"] for row in (*made, *sequences, *near_linear))
+        monkeypatch.setattr(timed, "SHAPES", shapes[:1])
+        monkeypatch.setattr(timed.triton, "forward", lambda call: [x + 1 for x in forward(call)])
         assert not any(row["right"] for row in timed.checks("cpu"))
+        assert timed.sequence_error(torch.float64, 1, None, "cpu") > 0.1
+        # A result within the tolerance whose bits differ in the second run.
+        monkeypatch.setattr(timed.triton, "forward", lambda call: [x + 1e-14 * next(noise) for x in forward(call)])
+        wide = [row for row in timed.checks("cpu") if "float64" in row["what"]]
+        assert not any(row["right"] for row in wide)
+        monkeypatch.setattr(timed.triton, "forward", lambda call: forward(None))
+        for row in (*timed.checks("cpu"), *timed.sequence_checks("cpu")):
+            assert (row["right"], row["raised"].split(":")[0]) == (False, "AttributeError")
+    with monkeypatch.context() as patch:
+        patch.setattr(timed.gpu, "unchecked", lambda device: "unknown")
+        assert timed.near_linear_checks("cpu") == []
     query, *sets = draw(0, 5, 2, 4, 3)
     found = timed.pairs_by_fused_attention(query, sets[:2], sets[2:])
     assert torch.allclose(found, reference.tensor_attention(query, sets[:2], sets[2:])[0], atol=1e-6)

@@ -175,7 +175,9 @@ def recipe_cost(shape: Shape, recipe: Recipe) -> Cost:
     beyond, d = polynomial.moment > index_set.degree, index_set.dimension
     monomials = math.comb(d + polynomial.moment - 1, polynomial.moment) if d else 1
     extra = _moment_cost(shape, monomials, recipe.squares, beyond, wide)
+    # Columns of squares are columns of the states, like those of the values and of ones.
     held = polynomial_cost(shape, index_set.rank + beyond * monomials, wide).bytes
+    held *= 1 + recipe.squares / (shape.d_v + 1)
     return Cost(cost.flops + extra.flops, held + extra.bytes, cost.time + extra.time)
 
 

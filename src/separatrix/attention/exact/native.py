@@ -77,7 +77,7 @@ def has_kernels(sets: int) -> bool:
 
 
 def size_of(call: Call) -> Size:
-    """Whether the factors of a call are of a size that needs no balancing; masked keys are ignored."""
+    """Whether the factors of a call need no balancing; masked keys are ignored."""
     factor_range = _range(_described(call), call.computed_in)
     return Size(bool(factor_range.moderate), bool(factor_range.near_one), factor_range.log_output)
 

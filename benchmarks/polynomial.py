@@ -14,8 +14,7 @@ from benchmarks import Row
 from benchmarks.roofline import multiply_add_seconds, product_seconds
 from benchmarks.timing import alternate, peak_bytes
 from separatrix.attention.near_linear.approximation.greedy import greedy_alphas
-from separatrix.attention.near_linear.paper_rules import paper_rank
-from separatrix.attention.near_linear.worst_case import worst_case_degree
+from separatrix.attention.near_linear.worst_case import paper_rank, worst_case_degree
 
 MEMORY_LIMIT = 256 << 20
 

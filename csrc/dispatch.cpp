@@ -1,5 +1,6 @@
 // The C interface: which architectures there are, which of them runs, and its kernels.
 #include "architectures.hpp"  // made by CMakeLists.txt: those that the kernels are compiled for, the best first
+#include "exact_bounds.hpp"
 #include "interpreter.hpp"
 #include "kernels.hpp"
 #include "separatrix.h"
@@ -166,6 +167,10 @@ int separatrix_exact_backward(const separatrix_call* call, const separatrix_grad
 
 int separatrix_exact_range(const separatrix_call* call, separatrix_range* range) {
     return separatrix::guarded([&] { return chosen->kernels->exact_range[arithmetic_of(*call)](*call, *range); });
+}
+
+int separatrix_exact_bounds(const separatrix_call* call, separatrix_bounds* bounds) {
+    return separatrix::guarded([&] { return separatrix::ExactBounds(*chosen->kernels, *call, *bounds).find(); });
 }
 
 void separatrix_exact_levels(const separatrix_call* call, separatrix_levels* levels) {

@@ -38,20 +38,33 @@ public:
 
     // Whether every column of every factor has a largest magnitude from `low` to `high`: then logarithms are not needed.
     bool within(T low, T high) const {
-        bool all_within = true;
-        for (Index i = 0; i < count_ * columns_; ++i) all_within &= low <= most_[i] && most_[i] <= high;
-        return all_within;
+        const Index numbers = count_ * columns_;
+        int outside = 0;
+        for (Index i = 0; i < numbers % W; ++i) outside |= !(low <= most_[i] && most_[i] <= high);
+        Bits<T> beyond{};
+        for (Index i = numbers % W; i < numbers; i += W) {
+            const Vector<T> x = load(most_ + i);
+            beyond |= ~((x >= low) & (x <= high));
+        }
+        for (Index i = 0; i < W; ++i) outside |= beyond[i] != 0;
+        return !outside;
     }
 
     // The same as `largest_without(-1)`, for factors so near to 1 that their products stay in range.
     double logarithm_of_largest() const {
-        double largest = 0;
-        for (Index l = 0; l < columns_; ++l) {
-            double product = 1;
-            for (Index m = 0; m < count_; ++m) product *= static_cast<double>(most_[m * columns_ + l]);
+        T largest = 0;
+        for (Index l = 0; l < columns_ % W; ++l) {
+            T product = most_[l];
+            for (Index m = 1; m < count_; ++m) product *= most_[m * columns_ + l];
             largest = std::max(largest, product);
         }
-        return std::log2(largest);
+        Vector<T> most{};
+        for (Index l = columns_ % W; l < columns_; l += W) {
+            Vector<T> product = load(most_ + l);
+            for (Index m = 1; m < count_; ++m) product *= load(most_ + m * columns_ + l);
+            most = larger(most, product);
+        }
+        return std::log2(static_cast<double>(std::max(largest, largest_lane<T>(most))));
     }
 
     void take_logarithms() {
@@ -71,6 +84,8 @@ public:
     Index count() const { return count_; }
 
 private:
+    static constexpr Index W = WIDTH<T>;
+
     // Blocks of columns, whose largest magnitudes stay in registers; the last may share columns with the one before.
     template <Index COUNT, class Row> void look_at_blocks(Index rows, const Row& row, T* most) const {
         using Whole = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;

@@ -121,10 +121,12 @@ template <class T> inline void multiply_amplitudes(const T* rows, Index count, I
     }
 }
 
-// Rows as columns of `stride` numbers, a whole number of vectors, with zeros after the last: squares in registers.
-template <class T> void transpose(const T* rows, Index count, Index width, Index padded, T* to, Index stride) {
+// Rows as columns of `length` numbers, a whole number of vectors, with zeros after the last: squares in registers. Columns
+// are `stride` numbers apart.
+template <class T>
+void transpose(const T* rows, Index count, Index width, Index padded, T* to, Index length, Index stride) {
     constexpr Index W = WIDTH<T>;
-    for (Index j = 0; j < stride; j += W)
+    for (Index j = 0; j < length; j += W)
         for (Index l = 0; l < width; l += W) {
             Vector<T> square[W];
             for (Index r = 0; r < W; ++r)
@@ -137,7 +139,7 @@ template <class T> void transpose(const T* rows, Index count, Index width, Index
 // Rows in panels, with zeros after the last.
 template <class T> void write_panels(const T* rows, Index count, Index width, Index padded, T* to) {
     for (Index j = 0; j < count; j += PANEL<T>, rows += PANEL<T> * padded, to += PANEL<T> * width)
-        transpose(rows, std::min(PANEL<T>, count - j), width, padded, to, PANEL<T>);
+        transpose(rows, std::min(PANEL<T>, count - j), width, padded, to, PANEL<T>, PANEL<T>);
 }
 
 // One set of one head of queries: which keys are seen, and their keys and values in rows, padded to whole vectors.

@@ -27,6 +27,17 @@ template <class T> inline void interleave(Vector<T> a, Vector<T> b, Vector<T>& f
 #endif
 }
 
+// Of a vector, the lanes of these numbers.
+template <class T> inline Vector<T> picked(Vector<T> x, Bits<T> lanes) {
+#if defined(__clang__)
+    Vector<T> to;
+    for (Index i = 0; i < WIDTH<T>; ++i) to[i] = x[lanes[i]];
+    return to;
+#else
+    return __builtin_shuffle(x, lanes);
+#endif
+}
+
 // Rows of a square become columns: each step interleaves the rows of its two halves.
 template <class T> inline void transpose_square(Vector<T> (&rows)[WIDTH<T>]) {
     constexpr Index W = WIDTH<T>;

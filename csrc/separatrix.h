@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define SEPARATRIX_INTERFACE 9
+#define SEPARATRIX_INTERFACE 10
 #define SEPARATRIX_MOST_SETS 15
 
 #define SEPARATRIX_PUBLIC __attribute__((visibility("default")))
@@ -65,9 +65,20 @@ typedef struct {
 typedef struct {
     double room, near;         /* logarithms to base 2 of what may be used up, given */
     int64_t moderate, near_one; /* for a forward pass, for a backward pass */
-    double log_output;         /* the logarithm to base 2 of the largest product of values */
+    double log_output;         /* the logarithm to base 2 of the largest product of values, rounded */
 } separatrix_range;
 SEPARATRIX_PUBLIC int separatrix_exact_range(const separatrix_call* call, separatrix_range* range);
+
+/* Bounds on the entries and scores of a call in float or double whose heads share no keys: what the bound on the rounding
+ * of exact attention needs. See exact_bounds.hpp. */
+typedef struct {
+    int64_t is_finite;           /* 0 where an entry that may be attended is not; nothing else is then said */
+    double log_scores;           /* the sum over query and keys of the logarithm to base 2 of the largest entry above 1 */
+    double log_least, log_most;  /* the sums over values of those of the least and largest maximum of a head, beyond 1 */
+    double *width, *largest;     /* (heads): the largest range and magnitude of a column of the products of values */
+    double* radii;               /* (heads, query_length): bounds on the sum of magnitudes of a score's terms */
+} separatrix_bounds;
+SEPARATRIX_PUBLIC int separatrix_exact_bounds(const separatrix_call* call, separatrix_bounds* bounds);
 
 /* Both passes count tuples in 64 bits: query_length times the keys of each set that a query may attend is below 2^62.
  *

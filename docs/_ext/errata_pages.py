@@ -49,17 +49,16 @@ def errata_left() -> str:
     known_before = len(slips()) + sum(1 in slip.readings for slip in text_only) - first.either
     later = sum(not slip.readings for slip in text_only)
     text = (
-        f"A reading of the three papers that was made without this list found {first.both} of its {first.first} "
-        f"errata again, and {first.second - first.both} further slips. A second reading, by another reader and "
-        f"without either list, found {second.both} of these {second.first} slips, and "
-        f"{second.second - second.both} further ones. (Another {known_before} errata, which both readers knew before, "
-        "are not counted. The second reader compared the lists by hand, after all were complete.) "
-        "Chapman's estimate from such an overlap, with its interval at 95%, says how many slips "
-        "are in neither list. It takes all slips to be equally easy to find and the two lists to be independent. "
-        "Slips that are easy to see are in both lists more often than that, so that the number is a lower bound "
-        f"rather than an estimate: the first table expects {unseen(first).value:.1f} slips, and the second reading "
-        f"found {second.second - second.both}. A second pass of the first reader, from the end of each paper to "
-        f"its beginning and with both lists, found {later} that no reading has."
+        f"A reading of the three papers that was made without this list found {first.both} of its {first.first} errata "
+        f"again, and {first.second - first.both} further slips. A second reading, by another reader and without either "
+        f"list, found {second.both} of these {second.first} slips, and {second.second - second.both} further ones. "
+        f"(Another {known_before} errata, which both readers knew before, are not counted. The second reader compared "
+        "the lists by hand, after all were complete.) Chapman's estimate from such an overlap, with its interval at "
+        "95%, says how many slips are in neither list. It takes all slips to be equally easy to find and the two lists "
+        "to be independent. Slips that are easy to see are in both lists more often than that, so that the number is a "
+        f"lower bound rather than an estimate: the first table expects {unseen(first).value:.1f} slips, and the second "
+        f"reading found {second.second - second.both}. A second pass of the first reader, from the end of each paper "
+        f"to its beginning and with both lists, found {later} that no reading has."
     )
     return "\n".join([*lines, text, ""])
 

@@ -19,14 +19,7 @@ from docs._ext.api_pages import api
 from docs._ext.authors_pages import authors_errata, authors_findings, authors_summary
 from docs._ext.commands_page import commands
 from docs._ext.docstring_markup import rst
-from docs._ext.errata_pages import (
-    errata_counts,
-    errata_left,
-    errata_list,
-    first_errata,
-    ledger_counts,
-    text_slip_list,
-)
+from docs._ext.errata_pages import errata_counts, errata_left, errata_list, first_errata, ledger_counts, text_slip_list
 from docs._ext.evidence import evidence
 from docs._ext.fuzz_counts import fuzz_counts
 from docs._ext.gallery import gallery

@@ -13,11 +13,7 @@ PAGES = {
     "separatrix": ("separatrix",),
     "nn": ("separatrix.nn",),
     "forms": ("separatrix.attention.forms",),
-    "attention": (
-        "separatrix.attention.sharded",
-        "separatrix.attention.features",
-        "separatrix.attention.reference",
-    ),
+    "attention": ("separatrix.attention.sharded", "separatrix.attention.features", "separatrix.attention.reference"),
     "separation": ("separatrix.separation",),
     "selection": ("separatrix.selection",),
     "hardness": ("separatrix.hardness",),

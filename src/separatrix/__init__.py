@@ -11,9 +11,8 @@ if _TYPE_CHECKING:
     from separatrix.attention.linear import linear_attention
     from separatrix.attention.near_linear.certificate import Certificate
     from separatrix.attention.near_linear.gradient_certificate import GradientCertificate
-    from separatrix.attention.near_linear.paper_rules import max_order
     from separatrix.attention.near_linear.plan import Plan
-    from separatrix.attention.near_linear.worst_case import plan_shapes
+    from separatrix.attention.near_linear.worst_case import max_order, plan_shapes
     from separatrix.attention.operator import certified_attention, plan_attention, tensor_attention
     from separatrix.attention.streaming.state import TensorAttentionState
     from separatrix.attention.weights.chosen_queries import attention_weights
@@ -70,7 +69,7 @@ _HOMES = {
     "certified_attention": "attention.operator",
     "exact_error_bound": "attention.exact.error_bound",
     "linear_attention": "attention.linear",
-    "max_order": "attention.near_linear.paper_rules",
+    "max_order": "attention.near_linear.worst_case",
     "pair_map": "attention.weights.pair_map",
     "plan_attention": "attention.operator",
     "plan_shapes": "attention.near_linear.worst_case",

@@ -174,7 +174,7 @@ ONE_CELL: Mutants = {
         "selection/theorem-e.6/mean-weights": [{"spread": 0.0}],
     },
     Verdict.NOT_REPRODUCED: {
-        "selection/figure-8/first-1-000-steps": [{"cosine_V": [0.0, 0.5]}, {"off_W": [1.0, 0.5]}, {"kept": 1.0}],
+        "selection/figure-8/first-1-000-steps": [{"cosine_V": [0.0, 0.5]}, {"off_W": [1.0, 0.5]}, {"kept": 1.0}]
     },
 }
 
@@ -246,9 +246,7 @@ ALL_CELLS: Mutants = {
         "separation/lemma-5.3": [{"lin_silent_on_d0": [0.0] * 16, "sample": [0.0, 1.0]}],
         "separation/lemma-5.4": [{"lin_silent_on_d1": [0.0] * 16, "sample": [0.0, 1.0]}],
     },
-    Verdict.HOLDS: {
-        "kronecker/theorem-1.4/threshold": [{"polynomial_exponent": [1.01] * 45}],
-    },
+    Verdict.HOLDS: {"kronecker/theorem-1.4/threshold": [{"polynomial_exponent": [1.01] * 45}]},
 }
 
 PAIRS = (

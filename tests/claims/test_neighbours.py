@@ -97,9 +97,7 @@ def test_a_claim_with_a_proof_whose_check_holds_is_proved(empty: dict[str, Claim
     assert positive.judged([CellResult({}, 0, {"y": -1.0})]).verdict is Verdict.FAILS_AS_PRINTED
 
 
-def test_a_definition_whose_check_holds_is_defined_here(
-    empty: dict[str, Claim],
-) -> None:
+def test_a_definition_whose_check_holds_is_defined_here(empty: dict[str, Claim]) -> None:
     @claim(
         paper="kronecker",
         where="Definition 1",

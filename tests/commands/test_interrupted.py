@@ -92,9 +92,8 @@ def test_in_a_command(run, tmp_path: Path) -> None:
 def test_when_it_is_over(run) -> None:
     """The cleanup of the interpreter at exit is not interrupted."""
     code = HEAD + (
-        "class Late:\n"
-        "    def __del__(self, press=signal.raise_signal, number=signal.SIGINT): press(number)\n"
-        "sys.late = Late()\nmain()"
+        "class Late:\n    def __del__(self, press=signal.raise_signal, number=signal.SIGINT): press(number)\nsys.late "
+        "= Late()\nmain()"
     )
     done = run(code, "--version")
     assert (done.returncode, done.stderr) == (0, "")
@@ -104,15 +103,10 @@ def test_when_it_is_over(run) -> None:
 def test_a_ctrl_c_that_python_can_raise_nowhere(run) -> None:
     """For example in a finaliser, where Python prints an exception and continues."""
     code = HEAD + (
-        "from separatrix.commands.app import app\nfrom separatrix.commands.ending import in_a_sentence\n"
-        "class Dropped:\n"
-        "    def __del__(self):\n"
-        "        signal.raise_signal(signal.SIGINT)\n"
-        "@app.command()\n@in_a_sentence\n"
-        "def drop() -> None:\n"
-        "    Dropped()\n"
-        "    print('went on')\n"
-        "main()"
+        "from separatrix.commands.app import app\nfrom separatrix.commands.ending import in_a_sentence\nclass "
+        "Dropped:\n    def __del__(self):\n        "
+        "signal.raise_signal(signal.SIGINT)\n@app.command()\n@in_a_sentence\ndef drop() -> None:\n    Dropped()\n    "
+        "print('went on')\nmain()"
     )
     done = run(code, "drop")
     assert (done.returncode, done.stdout, done.stderr) == STOPPED
@@ -120,12 +114,10 @@ def test_a_ctrl_c_that_python_can_raise_nowhere(run) -> None:
 
 def test_a_ctrl_c_that_a_library_makes_into_another_error(run) -> None:
     code = HEAD + (
-        "from separatrix.commands.app import app\nfrom separatrix.commands.ending import in_a_sentence\n"
-        "@app.command()\n@in_a_sentence\n"
-        "def convert() -> None:\n"
-        "    try: signal.raise_signal(signal.SIGINT)\n"
-        "    except BaseException: raise SystemError('error return without exception set') from None\n"
-        "main()"
+        "from separatrix.commands.app import app\nfrom separatrix.commands.ending import "
+        "in_a_sentence\n@app.command()\n@in_a_sentence\ndef convert() -> None:\n    try: "
+        "signal.raise_signal(signal.SIGINT)\n    except BaseException: raise SystemError('error return without "
+        "exception set') from None\nmain()"
     )
     done = run(code, "convert")
     assert (done.returncode, done.stdout) == (130, "")

@@ -112,10 +112,9 @@ def test_a_sweep_imports_the_claims_it_needs_and_no_others(tmp_path: Path, name:
     parameters = {"tests.number": "x = [1.0]", "kronecker.lemma_e1": "d = [2]\ndegree = [1]"}[name]
     sweep = write(tmp_path, f'experiment = "{name}"\ntrials = 1\n[axes]\n{parameters}')
     code = (
-        "import sys, typer; from tests.lab.app import app\n"
-        "try: app(sys.argv[1:], standalone_mode=False)\n"
-        "except typer.Exit: pass\n"
-        "print(sorted({name.split('.')[2] for name in sys.modules if name.startswith('separatrix.claims.')}))"
+        "import sys, typer; from tests.lab.app import app\ntry: app(sys.argv[1:], standalone_mode=False)\nexcept "
+        "typer.Exit: pass\nprint(sorted({name.split('.')[2] for name in sys.modules if "
+        "name.startswith('separatrix.claims.')}))"
     )
     arguments = ["sweep", str(sweep), "--store", str(tmp_path / "r"), "--in-process", *MODULE]
     done = subprocess.run(

@@ -8,12 +8,7 @@ from docs._ext.unbroken_formulas import join_punctuation
 
 @pytest.mark.parametrize(
     ("after", "joined", "rest"),
-    [
-        (", and", ",", " and"),
-        (").", ").", ""),
-        ("-th row", "-th", " row"),
-        ("'s degree", "'s", " degree"),
-    ],
+    [(", and", ",", " and"), (").", ").", ""), ("-th row", "-th", " row"), ("'s degree", "'s", " degree")],
 )
 def test_a_formula_keeps_its_punctuation(after: str, joined: str, rest: str) -> None:
     paragraph = nodes.paragraph("", "", nodes.Text("for "), nodes.math("n", "n"), nodes.Text(after))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.report.visits import DESKTOP, PHONE, Seen, Windows
+from tests.report.visits import DESKTOP, PHONE, Seen, Windows, screens
 
-__all__ = ["DESKTOP", "PHONE", "Visit", "go_to", "state"]
+__all__ = ["DESKTOP", "PHONE", "Visit", "go_to", "screens", "state", "wait_for_state"]
 
 
 class Visit(Seen):
@@ -28,6 +28,17 @@ class Visit(Seen):
 def state(page: Any) -> dict[str, str]:
     """The values in the address of a page."""
     return dict(parse_qsl(urlsplit(page.evaluate("location.href")).query, keep_blank_values=True))
+
+
+def wait_for_state(page: Any, **expected: str) -> None:
+    """Wait until the address of a page has these values: it may change after the figures do."""
+    page.wait_for_function(
+        """expected => {
+            const values = new URLSearchParams(location.search);
+            return Object.entries(expected).every(([name, value]) => values.get(name) === value);
+        }""",
+        arg=expected,
+    )
 
 
 def go_to(page: Any, view: str) -> None:

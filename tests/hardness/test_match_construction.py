@@ -18,14 +18,7 @@ from separatrix.attention import reference
 from separatrix.errors import ArgumentError
 from separatrix.hardness import match_construction as construction
 from separatrix.hardness.match_instances import adversarial_instances, planted_instances, uniform_instances
-from separatrix.hardness.match_margin import (
-    Sharpness,
-    frequencies,
-    largest_modulus,
-    margin,
-    resolution,
-    sharpness,
-)
+from separatrix.hardness.match_margin import Sharpness, frequencies, largest_modulus, margin, resolution, sharpness
 from separatrix.hardness.matching import match_by_definition, match_labels
 
 DTYPES = [torch.float32, torch.float64]
@@ -161,10 +154,7 @@ def test_moduli_to_two_thousand_hold_in_float32(modulus: int) -> None:
 
 def test_order_four() -> None:
     x = torch.cat(
-        [
-            uniform_instances(2, 24, 5000, generator=torch.Generator().manual_seed(0)),
-            adversarial_instances(24, 5000, 4),
-        ]
+        [uniform_instances(2, 24, 5000, generator=torch.Generator().manual_seed(0)), adversarial_instances(24, 5000, 4)]
     )
     labels = check_decisions(x, 5000, 4, 1, torch.float64)
     assert 0 < int(labels[:2].sum()) < 48

@@ -98,12 +98,7 @@ def test_satisfiable_reads_a_file_and_reports_the_sizes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("variables", "clauses", "road", "what"),
     [
-        (
-            60,
-            100,
-            "direct",
-            r"100 clauses would fit with up to 29 variables\), got CNF: 60 variables, .* 3OV",
-        ),
+        (60, 100, "direct", r"100 clauses would fit with up to 29 variables\), got CNF: 60 variables, .* 3OV"),
         (10**15, 1, "direct", r"2\^1000000000000000 triples"),
         (24, 100, "protocol", r"100 clauses would fit with up to \d+ variables"),
         (3, 2000, "protocol", "no such formula fits"),

@@ -64,14 +64,14 @@ def unfinished(shelf: Path) -> tuple[Path, Contents]:
     return killed, contents(folder)
 
 
-def told_or_harmless(folder: Path, before: Contents, *, whole: bool) -> str:
+def reported_or_harmless(folder: Path, before: Contents, *, whole: bool) -> str:
     """Check that a damage is reported or harmless; return which. `whole`: silently losing a cell is an error."""
     verified = command("verify", folder)
     if verified.exit_code == 0:
-        found = {key: what for key, what in contents(folder).items() if what[0] != "running"}  # of the killed run
-        assert found == before if whole else found.items() <= before.items()
+        kept = {key: what for key, what in contents(folder).items() if what[0] != "running"}  # of the killed run
+        assert kept == before if whole else kept.items() <= before.items()
         do(folder, [ANOTHER])  # a valid store can also be written
-        return "harmless" if found == before else "harmless, and run again"
+        return "harmless" if kept == before else "harmless, and run again"
     assert verified.exit_code == 1, verified.output
     assert f"gc --damaged --store {folder}" in verified.output
     assert command("ls", folder).exit_code in (0, 2)
@@ -87,7 +87,7 @@ def told_or_harmless(folder: Path, before: Contents, *, whole: bool) -> str:
     assert kept.items() <= before.items()
     do(folder, CELLS)
     assert before.items() - contents(folder).items() <= {(LARGE.key, before.get(LARGE.key))}
-    return "told, all kept" if kept == before else "told, some run again"
+    return "reported, all kept" if kept == before else "reported, some run again"
 
 
 def command(name: str, folder: Path, *options: str) -> Result:
@@ -140,12 +140,12 @@ def fates(
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(store[0], folder)
         (folder / file).write_bytes(data)
-        counted[told_or_harmless(folder, store[1], whole=whole)] += 1
+        counted[reported_or_harmless(folder, store[1], whole=whole)] += 1
     print(f"{counted.total():,} damages to {file}: {dict(counted)}")
     return counted
 
 
-KINDS = {"a flipped bit": (flipped, 24), "an end that is cut off": (cut, 6), "swapped pages": (swapped, 6)}
+KINDS = {"a flipped bit": (flipped, 8), "an end that is cut off": (cut, 4), "swapped pages": (swapped, 4)}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -153,56 +153,31 @@ def test_a_damaged_file(shelf: Path, sound: tuple[Path, Contents], kind: str) ->
     damage, count = KINDS[kind]
     data = (sound[0] / "store.sqlite").read_bytes()
     counted = fates(shelf, sound, "store.sqlite", damage(data, count, seed=1))
-    assert counted["told, some run again"] > count // 4, "the damages hit nothing"
+    assert counted["reported, some run again"] > count // 4, "the damages hit nothing"
 
 
-def test_a_flipped_bit_in_the_header(shelf: Path, sound: tuple[Path, Contents]) -> None:
-    """SQLite reads the rows, or refuses the whole file, and then all cells are rerun."""
+def test_a_damaged_header(shelf: Path, sound: tuple[Path, Contents]) -> None:
+    """SQLite reads the rows, or refuses the whole file, and then all cells are rerun.
+
+    Bytes 18 and 19 are the versions for writing and for reading; an unknown version forbids access.
+    """
     data = (sound[0] / "store.sqlite").read_bytes()
-    headers = flipped(data[:100], 20, seed=2)
+    versions = [bytes([*data[:byte], data[byte] ^ 1 << bit]) for byte in (18, 19) for bit in (0, 2, 7)]
+    headers = [*flipped(data[:100], 6, seed=2), *(version + data[len(version) : 100] for version in versions)]
     counted = fates(shelf, sound, "store.sqlite", (head + data[100:] for head in headers))
-    assert counted["told, all kept"] > 0
-    assert counted["told, some run again"] > 0
-
-
-def test_a_file_that_says_it_must_not_be_written(shelf: Path, sound: tuple[Path, Contents]) -> None:
-    """Bytes 18 and 19 are the versions for writing and for reading; an unknown version forbids access."""
-    data = (sound[0] / "store.sqlite").read_bytes()
-    headers = (bytes([*data[:byte], data[byte] ^ 1 << bit, *data[byte + 1 :]]) for byte in (18, 19) for bit in range(8))
-    counted = fates(shelf, sound, "store.sqlite", headers)
-    assert counted["told, all kept"] >= 6
-    assert counted["told, some run again"] >= 6
+    assert counted["reported, all kept"] >= 2
+    assert counted["reported, some run again"] >= 2
 
 
 def test_a_damaged_log(shelf: Path, unfinished: tuple[Path, Contents]) -> None:
     """SQLite drops the log after the damage, as if the run had been killed earlier."""
     data = (unfinished[0] / "store.sqlite-wal").read_bytes()
     assert len(data) > 10 * PAGE
-    damages = chain(flipped(data, 10, seed=3), cut(data, 5, seed=3))
+    damages = chain(flipped(data, 4, seed=3), cut(data, 3, seed=3))
     counted = fates(shelf, unfinished, "store.sqlite-wal", damages, whole=False)
-    assert counted["harmless, and run again"] > 5
+    assert counted["harmless, and run again"] > 2
 
 
 def test_a_damaged_file_with_a_log(shelf: Path, unfinished: tuple[Path, Contents]) -> None:
     data = (unfinished[0] / "store.sqlite").read_bytes()
-    fates(shelf, unfinished, "store.sqlite", flipped(data[:100], 10, seed=4))
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(7200)
-@pytest.mark.parametrize(
-    ("kind", "count"), [("a flipped bit", 10_000), ("an end that is cut off", 500), ("swapped pages", 500)]
-)
-def test_thousands_of_damages(shelf: Path, sound: tuple[Path, Contents], kind: str, count: int) -> None:
-    damage, _ = KINDS[kind]
-    data = (sound[0] / "store.sqlite").read_bytes()
-    counted = fates(shelf, sound, "store.sqlite", damage(data, count, seed=5))
-    assert counted["told, some run again"] > count // 4
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(7200)
-def test_a_thousand_damages_with_a_log(shelf: Path, unfinished: tuple[Path, Contents]) -> None:
-    for file in ("store.sqlite", "store.sqlite-wal"):
-        data = (unfinished[0] / file).read_bytes()
-        fates(shelf, unfinished, file, flipped(data, 500, seed=6), whole=False)
+    fates(shelf, unfinished, "store.sqlite", flipped(data[:100], 4, seed=4))

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -182,14 +183,21 @@ def test_dask_local_and_a_cell_that_kills_its_workers(tmp_path: Path) -> None:
     assert "KilledWorker" in record.traceback
 
 
-@pytest.fixture
-def local() -> Iterator[executors._OnDask]:
+@contextmanager
+def local_cluster() -> Iterator[executors._OnDask]:
     """A cluster of one local worker, as `--dask local` starts it."""
-    made = executors._OnDask("local", 1)
+    cluster = executors._OnDask("local", 1)
     try:
-        yield made
+        yield cluster
     finally:
-        made.shutdown(cancel_futures=True)
+        cluster.shutdown(cancel_futures=True)
+
+
+@pytest.fixture(scope="module")
+def local() -> Iterator[executors._OnDask]:
+    """A local cluster for all tests that do not shut it down."""
+    with local_cluster() as cluster:
+        yield cluster
 
 
 def where() -> tuple[list[str], str]:
@@ -219,17 +227,18 @@ async def greet(address: str, security: object) -> None:
         await remote.identity()
 
 
-def test_a_local_cluster_imports_from_no_folder_of_others(local: executors._OnDask) -> None:
+def test_a_local_cluster_imports_from_no_folder_of_others() -> None:
     """Dask puts its scratch folder first on the module path, in this process and in the workers."""
-    paths, kept = local.submit(where).result(900)
-    folder = Path(kept).parents[1]
-    assert folder.parent == Path(tempfile.gettempdir())
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert folder.stat().st_uid == os.getuid()
-    strange = [one for one in (*paths, *sys.path) if "dask-scratch-space" in one and not one.startswith(f"{folder}/")]
-    assert strange == []
-    still = local.submit(time.sleep, 0.5)
-    local.shutdown()  # which waits for running cells
+    with local_cluster() as local:
+        paths, kept = local.submit(where).result(900)
+        folder = Path(kept).parents[1]
+        assert folder.parent == Path(tempfile.gettempdir())
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert folder.stat().st_uid == os.getuid()
+        scratch = [path for path in (*paths, *sys.path) if "dask-scratch-space" in path]
+        assert [path for path in scratch if not path.startswith(f"{folder}/")] == []
+        still = local.submit(time.sleep, 0.5)
+        local.shutdown()  # which waits for running cells
     assert still.result(0) is None
     assert not folder.exists()
 

@@ -79,10 +79,9 @@ def test_done_cells_are_never_overwritten(two) -> None:
 def holder(folder: Path) -> subprocess.Popen[str]:
     """A process that has claimed the four cells and waits."""
     code = (
-        "import sys; from separatrix.lab import Store; from separatrix.lab.lease import Lease\n"
-        "from tests.lab.test_lease import KEYED\n"
-        "with Store.create(sys.argv[1]) as store, Lease(store) as lease:\n"
-        "    lease.take(KEYED, failed_too=False); print('taken', flush=True); input()"
+        "import sys; from separatrix.lab import Store; from separatrix.lab.lease import Lease\nfrom "
+        "tests.lab.test_lease import KEYED\nwith Store.create(sys.argv[1]) as store, Lease(store) as lease:\n    "
+        "lease.take(KEYED, failed_too=False); print('taken', flush=True); input()"
     )
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     started = subprocess.Popen([sys.executable, "-c", code, str(folder)], env=environment(), **pipes)
@@ -208,11 +207,10 @@ def test_two_runs_at_once_do_each_cell_once(tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
     code = (
-        "import sys; from tests.lab.helpers import do; from tests.lab.experiments import counts_runs\n"
-        "from pathlib import Path\n"
-        "cells = [counts_runs.cell(seed=s, folder=sys.argv[2], pause=0.05) for s in range(60)]\n"
-        "print('ready', flush=True); input()\n"
-        "tally = do(Path(sys.argv[1]), cells); print(tally.done, tally.skipped)"
+        "import sys; from tests.lab.helpers import do; from tests.lab.experiments import counts_runs\nfrom pathlib "
+        "import Path\ncells = [counts_runs.cell(seed=s, folder=sys.argv[2], pause=0.05) for s in "
+        "range(60)]\nprint('ready', flush=True); input()\ntally = do(Path(sys.argv[1]), cells); print(tally.done, "
+        "tally.skipped)"
     )
     arguments = [sys.executable, "-c", code, str(tmp_path / "results"), str(marks)]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}

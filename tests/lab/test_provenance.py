@@ -66,9 +66,8 @@ def test_without_git_the_state_is_unknown(tmp_path: Path, monkeypatch: pytest.Mo
 def test_the_lab_knows_nothing_of_the_science(run) -> None:
     names = ", ".join(f"separatrix.lab.{path.stem}" for path in sorted(LAB.glob("*.py")))
     code = (
-        f"import sys, {names}\n"
-        "known = {'lab', 'errors', 'checks', 'children', 'files', 'processor'}\n"
-        "rooms = {name.split('.')[1] for name in sys.modules if name.startswith('separatrix.')}\n"
-        "print(sorted(rooms - known), 'torch' in sys.modules)"
+        f"import sys, {names}\nknown = "
+        "{'lab', 'errors', 'checks', 'children', 'files', 'processor'}\nrooms = {name.split('.')[1] for name in "
+        "sys.modules if name.startswith('separatrix.')}\nprint(sorted(rooms - known), 'torch' in sys.modules)"
     )
     assert run(code).stdout == "[] False\n"

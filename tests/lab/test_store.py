@@ -227,11 +227,7 @@ def test_a_closed_store_is_one_file(filled: Path) -> None:
 
 
 def test_a_reader_cannot_write(filled: Path) -> None:
-    with (
-        Store.open(filled) as store,
-        pytest.raises(StoreError, match="cannot be opened"),
-        store.transaction(),
-    ):
+    with Store.open(filled) as store, pytest.raises(StoreError, match="cannot be opened"), store.transaction():
         store.connection.execute("DELETE FROM cells")
     assert len(contents(filled)) == 30
 
@@ -290,9 +286,8 @@ def test_no_connection_loses_its_locks_to_another_of_the_process(filled: Path) -
     Without the locks another process may remove SQLite's log during a run.
     """
     code = (
-        "import fcntl, sys; file = open(sys.argv[1], 'r+b')\n"
-        "try: fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 510, 0x40000002); print('free')\n"
-        "except BlockingIOError: print('held')"
+        "import fcntl, sys; file = open(sys.argv[1], 'r+b')\ntry: fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, "
+        "510, 0x40000002); print('free')\nexcept BlockingIOError: print('held')"
     )
 
     def seen_from_outside() -> str:

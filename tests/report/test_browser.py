@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.report.standin import HOSTILE, written
-from tests.report.visits import DESKTOP, PHONE, Visit
+from tests.report.visits import DESKTOP, PHONE, Visit, screens
 
 PLOTS = 5
 INK = {"light": "rgb(27, 31, 36)", "dark": "rgb(228, 231, 235)"}
@@ -38,8 +38,7 @@ def inks(page: Any, first: str = "") -> set[str]:
     return set(page.evaluate(f"() => {{ {first}; return {numbers}; }}"))
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("device", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@screens
 def test_every_figure_is_drawn_in_the_readers_colours(browser, address: str, device: dict, scheme: str) -> None:
     with Visit(browser, address, **device, color_scheme=scheme) as page:
         assert page.locator(".plot[data-state=drawn]").count() == page.locator(".plot").count() == PLOTS

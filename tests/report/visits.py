@@ -23,6 +23,10 @@ PATIENCE = 900_000
 """Milliseconds that a browser may take for any operation: machines may be slow."""
 DESKTOP = {"viewport": {"width": 1280, "height": 800}}
 PHONE = {"viewport": {"width": 360, "height": 740}, "is_mobile": True, "has_touch": True}
+screens = pytest.mark.parametrize(
+    ("device", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")], ids=["desktop-light", "phone-dark"]
+)
+"""Run a test on both devices and in both colour schemes, which no style depends on jointly."""
 
 READ = """async () => {
   document.querySelectorAll("article > details").forEach((one) => { one.open = true; });

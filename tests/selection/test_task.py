@@ -11,13 +11,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from separatrix.errors import ArgumentError
-from separatrix.selection.task import (
-    SparseTokenSelection,
-    all_subsets,
-    flatten_input,
-    subset_average,
-    uniform_subsets,
-)
+from separatrix.selection.task import SparseTokenSelection, all_subsets, flatten_input, subset_average, uniform_subsets
 
 
 @given(st.integers(1, 9), st.data())

@@ -181,10 +181,7 @@ def test_simulation_depends_on_its_seed_and_not_on_the_global_generator() -> Non
         (lambda: random_features(4, -1), "seed"),
         (lambda: outcome(SelfAttention(30, 17, 1, **SELF), softmax()), "d"),
         (lambda: outcome(SelfAttention(4, 4, 1, **SELF, weights=torch.eye(4)), softmax()), "setting"),
-        (
-            lambda: outcome(SelfAttention(4, 4, 1, a0=0, a1=1, b=-1, c=2, strict=False), softmax()),
-            "setting",
-        ),
+        (lambda: outcome(SelfAttention(4, 4, 1, a0=0, a1=1, b=-1, c=2, strict=False), softmax()), "setting"),
         (lambda: simulate_outcome(SETTINGS[0], softmax(), 0, 1), "trials"),
         (lambda: simulate_outcome(SETTINGS[0], softmax(), 1, -1), "seed"),
     ],

@@ -97,9 +97,7 @@ def test_a_verdict_is_recorded_for_every_claim_and_for_no_other() -> None:
 def test_studies_alone_or_papers_alone_are_loaded(forked) -> None:
     for paper, loaded in (("beyond", "beyond"), ("kronecker", "kronecker"), ("selection", "selection")):
         done = forked(
-            "from separatrix import studies\n"
-            "from separatrix.claims import ledger\n"
-            f"studies.load({paper!r})\n"
+            f"from separatrix import studies\nfrom separatrix.claims import ledger\nstudies.load({paper!r})\n"
             "print(*sorted({one.paper for one in ledger.claims()}))"
         )
         assert (done.stdout, done.stderr) == (f"{loaded}\n", "")

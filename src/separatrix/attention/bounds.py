@@ -19,8 +19,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from separatrix.attention.arithmetic.device_reads import number, numbers, truth
 from separatrix.attention.call import Call
-from separatrix.attention.dispatch.derivatives import has_tangent
-from separatrix.attention.dispatch.second_derivatives import no_forward_mode
+from separatrix.attention.dispatch.registration import has_tangent, no_forward_mode
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.native import Norm, TokensCall
 from separatrix.native_tensors import HALF_TYPES, TYPES, done, kernels_for, put
@@ -142,10 +141,7 @@ def finite_extremes(names: Sequence[str], sets: Sequence[Tensor], masks: Sequenc
     One tensor holds the extremes of all sets, so that they are tested for NaN and infinity at once: the planning time
     of a short call is proportional to the number of operations.
 
-    Args:
-        names: The names of the sets, for messages.
-        sets: Tokens (H, L_m, d) each.
-        masks: For each set a mask (H, L_m), or None.
+    The sets have tokens (H, L_m, d) and a mask (H, L_m) or None; errors call them by `names`.
 
     Raises:
         ArgumentError: If an entry of a set that may be attended is NaN or infinite.
@@ -196,12 +192,9 @@ def token_norms(
 ) -> TokenNorms | None:
     """Norms of tokens (H, L, d) by the kernels, rounded as csrc/entries.hpp says; None where they cannot.
 
-    Args:
-        x: The tokens.
-        power: The exponent k of the sums, at least 1.
-        factors: The factors by which the columns are first multiplied, (H, d) in float64.
-        mask: True for the tokens that may be attended, (H, L); None for all tokens.
-        weights: The weights of `weighted`, (H, d) in float64. None computes `largest` only.
+    `power` is the exponent k of the sums; the columns are first multiplied by `factors`, (H, d) in float64. Without the
+    weights of `weighted`, (H, d) in float64, only `largest` is computed. `mask` (H, L) is True for the tokens that may
+    be attended.
     """
     library = _library(x)
     if library is None:
@@ -260,8 +253,8 @@ class ValueRange:
 
     `ends` (2, sets, H, d_v) are the least and the largest values of each set.
 
-    `low` and `high` are logarithms to base 2. The product of the nonzero largest magnitudes of any of a head's value
-    sets is at least 2^low, and the sum of such products over tuples at most 2^high.
+    `low` and `high` are logarithms to base 2. The product of the nonzero largest magnitudes of any value sets, each of
+    any head, is at least 2^low, and the sum of such products over tuples at most 2^high.
     """
 
     magnitude: Tensor
@@ -288,7 +281,12 @@ class ValueRange:
 
     def in_range(self, dtype: torch.dtype) -> bool:
         """Whether there is no overflow, and the absolute errors of subnormal numbers are negligible."""
-        return self.low >= math.log2(SMALLEST_SCALE[dtype]) and self.high <= math.log2(torch.finfo(dtype).max) - 2
+        return in_range(self.low, self.high, dtype)
+
+
+def in_range(low: float, high: float, dtype: torch.dtype) -> bool:
+    """Whether a dtype represents products of values and their sums, from 2^low to 2^high in magnitude."""
+    return low >= math.log2(SMALLEST_SCALE[dtype]) and high <= math.log2(torch.finfo(dtype).max) - 2
 
 
 def value_range(values: Sequence[Tensor], masks: Sequence[Tensor]) -> ValueRange:
@@ -302,14 +300,15 @@ def value_range(values: Sequence[Tensor], masks: Sequence[Tensor]) -> ValueRange
     for least, most in ends[:, 1:].unbind(1):
         products = torch.stack([low * least, low * most, high * least, high * most])
         low, high = products.amin(0), products.amax(0)
-    tokens = sum(math.log2(max(value.shape[1], 1)) for value in values)
-    log_low, log_high = 0.0, tokens
+    log_low, log_high = 0.0, sum(math.log2(max(value.shape[1], 1)) for value in values)
     if values[0].shape[0]:
-        logs = torch.log2(ends.abs().amax((0, 3)))
-        logs = logs.masked_fill(torch.isneginf(logs), 0.0)
-        log_low = number(logs.clamp(max=0.0).sum(0).min())
-        log_high += number(logs.clamp(min=0.0).sum(0).max())
+        largest = ends.abs().amax((0, 3))
+        least, most = torch.log2(largest.masked_fill(largest == 0, 1.0)).aminmax(dim=1)
+        log_low += sum(min(x, 0.0) for x in numbers(least))
+        log_high += sum(max(x, 0.0) for x in numbers(most))
     magnitude = torch.maximum(low.abs(), high.abs()) * SLACK
-    varied = (ends[0] < ends[1]).any(0)
-    width = (high - low) * SLACK + 4 * len(values) * 2.0**-53 * magnitude * varied
+    width = (high - low) * SLACK
+    if len(values) > 1:  # extremes of one set are exact
+        varied = (ends[0] < ends[1]).any(0)
+        width += 4 * len(values) * 2.0**-53 * magnitude * varied
     return ValueRange(magnitude, width, ends, log_low, log_high)

@@ -22,19 +22,18 @@ from separatrix.attention.exact.operators import exact_attention
 from separatrix.attention.near_linear.analysis import Analysis
 from separatrix.attention.near_linear.approximation.coordinates import key_mean
 from separatrix.attention.near_linear.certificate import Certificate, certify
-from separatrix.attention.near_linear.cost import AFFORDABLE, exact_cost, recipe_cost
+from separatrix.attention.near_linear.cost import AFFORDABLE, recipe_cost
 from separatrix.attention.near_linear.exact_rounding import ExactRounding, exact_type
-from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.gradient_certificate import GradientCertificate
 from separatrix.attention.near_linear.plan import Plan, Recipe
 from separatrix.attention.near_linear.planner import (
     NOTHING_TO_ATTEND,
+    PlannedCall,
     cheapest_recipe,
     exact_plan,
     out_of_reach,
     plan_call,
     polynomial_plan,
-    time_limit,
 )
 from separatrix.attention.near_linear.run import PolynomialRun, differentiable, run_polynomial
 from separatrix.errors import SeparatrixError
@@ -98,16 +97,16 @@ def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> 
     if call.is_empty:
         return _empty(call, tolerance)
     wants_gradient = call.wants_gradient
-    bounds, forecast, plan = plan_call(call, tolerance, method)
+    planned = plan_call(call, tolerance, method)
+    plan = planned.plan
     if plan.method == "polynomial":
-        assert forecast is not None, "a polynomial is planned by a forecast"
         with torch.no_grad():
-            certified_run, missed = _run(forecast, plan, tolerance, method, with_lse)
+            certified_run, missed = _run(planned, tolerance, method, with_lse)
         if certified_run is not None:
             return _near_linear(*certified_run, tolerance)
-        plan = exact_plan(call, bounds, missed)
+        plan = exact_plan(call, planned.exact, missed)
     with torch.no_grad():
-        rounding = exact_type(call, bounds, tolerance, with_lse, wants_gradient)
+        rounding = exact_type(call, tolerance, with_lse, wants_gradient)
     return _exact(call, rounding, plan, tolerance)
 
 
@@ -186,9 +185,7 @@ def _takes_squares(analysis: Analysis, recipe: Recipe) -> bool:
 CertifiedRun = tuple[PolynomialRun, Certificate, Plan]
 
 
-def _run(
-    forecast: Forecast, plan: Plan, tolerance: float, method: str, with_lse: bool
-) -> tuple[CertifiedRun | None, str]:
+def _run(planned: PlannedCall, tolerance: float, method: str, with_lse: bool) -> tuple[CertifiedRun | None, str]:
     """Compute by a polynomial and certify; raise the degree while the certificate of the output or gradient is too
     large.
 
@@ -197,10 +194,11 @@ def _run(
         If `method` requests a polynomial and none satisfies the tolerance for gradients, the best run that satisfies it
         for the output is returned.
     """
+    forecast, plan, exact, limit = planned.forecast, planned.plan, planned.exact, planned.limit
+    assert forecast is not None, "a polynomial is planned by a forecast"
     analysis, recipe = forecast.analysis, plan.recipe
-    exact = exact_cost(analysis.shape, analysis.call.query.dtype == torch.float64)
     kept: CertifiedRun | None = None
-    missed, limit = "", time_limit(analysis.call, analysis.shape, method)
+    missed = ""
     while recipe is not None:
         run = run_polynomial(analysis, recipe)
         certificate = certify(analysis, run)

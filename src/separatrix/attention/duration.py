@@ -39,10 +39,6 @@ def estimated_seconds(call: Call) -> float:
 def warn_if_long(call: Call, estimate: Callable[[Call], float] = estimated_seconds) -> None:
     """Emit a `LongCallWarning` if exact attention of a call will take more than a minute, unless a graph is traced.
 
-    Args:
-        call: The call.
-        estimate: A function that estimates the seconds of a call.
-
     Raises:
         SeparatrixError: If the call has more tuples than a 64-bit integer can count, which no backend supports.
     """

@@ -33,22 +33,27 @@ METHODS = ("exact", "polynomial")
 """The algorithms by name; "polynomial" needs a tolerance."""
 
 
+class AttentionOptions(CallOptions, total=False):
+    """The optional arguments of `tensor_attention` other than `return_lse`, for its signatures."""
+
+    cu_seqlens: Lengths | None
+    query_offsets: Sequence[int] | Tensor | None
+    lookahead: int
+    sinks: int
+    prefix: int
+    distinct: bool
+    method: str
+    tolerance: float | None
+
+
 @overload
 def tensor_attention(
     query: Tensor,
     keys: Sets,
     values: Sets,
     *,
-    cu_seqlens: Lengths | None = ...,
-    query_offsets: Sequence[int] | Tensor | None = ...,
-    lookahead: int = ...,
-    sinks: int = ...,
-    prefix: int = ...,
-    distinct: bool = ...,
-    method: str = ...,
-    tolerance: float | None = ...,
     return_lse: Literal[False] = ...,
-    **options: Unpack[CallOptions],
+    **options: Unpack[AttentionOptions],
 ) -> Tensor: ...
 
 
@@ -58,16 +63,8 @@ def tensor_attention(
     keys: Sets,
     values: Sets,
     *,
-    cu_seqlens: Lengths | None = ...,
-    query_offsets: Sequence[int] | Tensor | None = ...,
-    lookahead: int = ...,
-    sinks: int = ...,
-    prefix: int = ...,
-    distinct: bool = ...,
-    method: str = ...,
-    tolerance: float | None = ...,
     return_lse: Literal[True],
-    **options: Unpack[CallOptions],
+    **options: Unpack[AttentionOptions],
 ) -> tuple[Tensor, Tensor]: ...
 
 
@@ -312,7 +309,7 @@ def plan_attention(
         call = check_call(q, key_sets, value_sets, **options, **places)
         check_readable(call)
         target = positive("tolerance", tolerance)
-        return NOTHING_TO_ATTEND if call.is_empty else plan_call(call, target, method)[-1]
+        return NOTHING_TO_ATTEND if call.is_empty else plan_call(call, target, method).plan
 
     if cu_seqlens is None and query_offsets is None:
         return plan(query, keys, values, query_offset=query_offset, key_masks=key_masks)

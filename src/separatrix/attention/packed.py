@@ -173,11 +173,8 @@ def _check_entries(name: str, x: Tensor) -> None:
 def attend_packed(packing: Packing, attend: Callable[..., tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
     """The results of a packed call: the outputs, and the log-sum-exps if `attend` returns them.
 
-    Args:
-        packing: The call.
-        attend: Takes query, keys, values, `query_offset` and `key_masks` of sequences of equal lengths, with or without
-            a further leading dimension, and returns the output (..., L_q, d_v), alone or with the log-sum-exp
-            (..., L_q).
+    `attend` takes query, keys, values, `query_offset` and `key_masks` of sequences of equal lengths, with or without a
+    further leading dimension, and returns the output (..., L_q, d_v), alone or with the log-sum-exp (..., L_q).
     """
     groups, results = [], []
     for group in packing.groups():
@@ -191,9 +188,7 @@ def attend_packed(packing: Packing, attend: Callable[..., tuple[Tensor, ...]]) -
 def attend_at_once(packing: Packing, **options: Any) -> tuple[Tensor, Tensor] | None:
     """The output and the log-sum-exp of exact attention by one launch for all sequences; None if that is not supported.
 
-    Args:
-        packing: The call.
-        options: `is_causal`, `windows`, `scale` and `enable_gqa` of `tensor_attention`.
+    The options are `is_causal`, `windows`, `scale` and `enable_gqa` of `tensor_attention`.
     """
     is_causal = options.pop("is_causal")
     if type(is_causal) is not bool or packing.query.device.type not in gpu.DEVICES:

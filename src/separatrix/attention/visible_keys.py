@@ -86,13 +86,7 @@ def attend_places(
 ) -> tuple[Tensor, Tensor]:
     """The output (..., L_q, d_v) and the log-sum-exp (..., L_q) of a call with `places`, from calls without.
 
-    Args:
-        attend: The attention that has no `places`.
-        query: The queries, (..., L_q, d).
-        keys: The k-1 key sets, (..., L_m, d) each.
-        values: The k-1 value sets, (..., L_m, d_v) each.
-        places: Which tuples are attended.
-        **options: The `CallOptions` of the call.
+    `attend` is attention without `places`; the tensors and options are those of `tensor_attention`.
     """
     given = check_arguments(query, keys, values, **options)
     places.check(given.is_causal, given.windows)

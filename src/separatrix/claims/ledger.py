@@ -28,6 +28,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
+from functools import partial
 from typing import Any, Literal
 
 from separatrix.checks import one_of
@@ -150,6 +151,10 @@ class Erratum:
     rank: Rank
     at: str = ""
     slip: str = ""
+
+
+typographical = partial(Erratum, rank=Rank.TYPOGRAPHICAL)
+"""Make an `Erratum` of the lowest rank."""
 
 
 @dataclass(frozen=True)
@@ -330,14 +335,16 @@ def claim(
     """Register the check below as a claim. `part` distinguishes several claims about one place.
 
     `home` is the module that declares the claim, where that is not the module of the check. `paper` may be left out in
-    a module of the paper's package, such as `separatrix.claims.kronecker`. `Claim` says what the other arguments are.
+    a module of the paper's package, such as `separatrix.claims.kronecker`, and in a study, whose paper is "beyond".
+    `Claim` says what the other arguments are.
 
     The id is made from paper, place and part; a mistake in the declaration is the programmer's, a `TypeError`.
     """
 
     def register(check: Callable[..., Finding]) -> Claim:
         module = home or check.__module__
-        about = paper or module.removeprefix("separatrix.claims.").partition(".")[0]
+        package, _, inner = module.removeprefix("separatrix.").partition(".")
+        about = paper or {"claims": inner.partition(".")[0], "studies": "beyond"}.get(package, package)
         id = identity(about, where, part)
         registered = Claim(
             id=id,

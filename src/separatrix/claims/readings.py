@@ -20,8 +20,6 @@ from separatrix.claims.errata import slips
 from separatrix.claims.ledger import Interval, Rank
 from separatrix.lab.tomlfile import load
 
-__all__ = ["Overlap", "TextSlip", "overlap", "second_overlap", "text_slips", "unseen"]
-
 _FILE = Path(__file__).with_name("readings.toml")
 _CONFIDENCE = 0.95
 

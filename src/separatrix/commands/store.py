@@ -171,8 +171,7 @@ def gc(
         typer.echo(
             f"The file of the store was damaged, and is kept as {cleared.aside}. The new file has the "
             f"{many(cleared.salvaged, 'cell')} that could be read from it. Arrays that no cell names are kept until "
-            f"the "
-            "next `separatrix store gc`."
+            "the next `separatrix store gc`."
         )
     removed = f"{many(cleared.files, 'file')} of {many(cleared.bytes, 'byte')}"
     typer.echo(f"Removed {removed}, and {many(cleared.cells, 'cell')}, damaged or left by killed runs.")

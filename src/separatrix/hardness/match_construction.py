@@ -26,17 +26,6 @@ from separatrix.hardness.match_margin import frequencies as chosen_frequencies
 from separatrix.hardness.matching import checked
 from separatrix.nn import TensorAttention
 
-__all__ = [
-    "embed_tokens",
-    "match2_by_attention",
-    "match3_by_attention",
-    "match_by_attention",
-    "match_features",
-    "match_layer",
-    "match_outputs",
-    "unit_circle",
-]
-
 
 def match2_by_attention(x: Tensor, modulus: int, *, frequencies: int = 1, dtype: torch.dtype = torch.float64) -> Tensor:
     """For each position i, whether some j has x_i + x_j = 0 modulo M, decided by ordinary attention.

@@ -17,8 +17,6 @@ from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 from separatrix.hardness.matching import LARGEST_MODULUS
 
-__all__ = ["adversarial_instances", "planted_instances", "uniform_instances"]
-
 
 def uniform_instances(count: int, n: int, modulus: int, *, generator: torch.Generator) -> Tensor:
     """Draw instances of independent uniform residues, (count, n).

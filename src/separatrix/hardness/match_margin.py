@@ -27,8 +27,6 @@ from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 from separatrix.hardness.matching import LARGEST_MODULUS
 
-__all__ = ["Sharpness", "frequencies", "largest_modulus", "margin", "resolution", "sharpness"]
-
 _LEAST_RESOLUTION = 3.0
 _SUM_ERROR = 1 / 20
 

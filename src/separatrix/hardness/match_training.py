@@ -27,8 +27,6 @@ from separatrix.hardness.match_instances import planted_instances
 from separatrix.nn import TensorAttention
 from separatrix.training import every, generator_for, train
 
-__all__ = ["MatchModel", "MatchRecord", "MatchTraining", "train_match"]
-
 _DATA, _POINTS, _INITIAL = range(3)
 
 

@@ -24,8 +24,6 @@ from torch import Tensor
 from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 
-__all__ = ["LARGEST_MODULUS", "match_by_definition", "match_labels"]
-
 LARGEST_MODULUS = 1 << 31
 """The largest modulus: the product of two residues is below 2^62, which an int64 can hold."""
 

@@ -10,8 +10,7 @@ The package needs the extra `hf`.
 
 cache           the caches of the layers of `separatrix.nn` as a `Cache`, for `generate`
 language_model  a causal language model of these layers, to use and to copy from
-interface       the attention functions that `transformers` calls
-masks           the masks that `transformers` makes, and the patterns they were made from
+interface       the attention functions that `transformers` calls, and the patterns of the masks that it passes
 report          the sizes of the scores of a model's heads, and their certified plans
 """
 

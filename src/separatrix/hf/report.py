@@ -16,13 +16,11 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedM
 from separatrix.attention.arithmetic.device_reads import number, numbers
 from separatrix.attention.bounds import pieces
 from separatrix.attention.near_linear.analysis import amplitudes, analyse
-from separatrix.attention.near_linear.cost import Shape, exact_cost, recipe_cost
+from separatrix.attention.near_linear.cost import LARGEST_RANK, Shape, exact_cost, recipe_cost
 from separatrix.attention.near_linear.plan import Plan
-from separatrix.attention.near_linear.planner import none_keeps
 from separatrix.checks import positive
 from separatrix.errors import ArgumentError
-from separatrix.hf.interface import Answer, Layer, attend, laid_out, near_linear, read_layer
-from separatrix.hf.masks import make_mask
+from separatrix.hf.interface import Answer, Layer, attend, laid_out, make_mask, near_linear, read_layer
 
 _NAME = "separatrix-report"
 
@@ -104,11 +102,9 @@ def report_heads(model: PreTrainedModel, inputs: Mapping[str, Any], *, tolerance
             "model", expected="one whose layers call the attention interface of transformers", got=type(model).__name__
         )
     with torch.no_grad():
-        return [_head(names[module], h, layer, tolerance) for module, layer in recorded for h in range(_heads(layer))]
-
-
-def _heads(layer: Layer) -> int:
-    return layer.query.shape[1]
+        return [
+            _head(names[module], h, layer, tolerance) for module, layer in recorded for h in range(layer.query.shape[1])
+        ]
 
 
 @contextmanager
@@ -134,7 +130,13 @@ def _head(name: str, h: int, layer: Layer, tolerance: float) -> HeadReport:
     if call.positions.has_window:
         why = "near-linear attention has no sliding window"
     else:
-        why = none_keeps(analysis, tolerance) if plan is None else plan.why
+        why = (
+            plan.why
+            if plan is not None
+            else (
+                f"no polynomial of rank up to {LARGEST_RANK} keeps {tolerance:.3g}: scores reach {analysis.radius:.3g}"
+            )
+        )
     return HeadReport(
         layer=name,
         head=h,

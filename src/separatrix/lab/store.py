@@ -32,8 +32,6 @@ from separatrix.lab.cell import Cell
 from separatrix.lab.faults import DamagedError, StoreError, damaged, plainly
 from separatrix.lab.rows import Damaged, StoredRecord
 
-__all__ = ["Store", "StoredRecord", "file_in", "has_store"]
-
 _BATCH = 1000
 
 

@@ -7,8 +7,9 @@ Each head is the order-k attention of Definition 1.5 of Josh Alman and Zhao Song
 Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation".
 
 - `tensor_attention`: the layer, exact, or near-linear with a bound on its scores.
-- `call_inputs`: checks the arguments of a call and computes the inputs of the heads.
-- `projections`: the initial weights, and the queries, keys and values of the heads.
+- `call_inputs`: checks the arguments of a call, which may have packed sequences, and computes the inputs of the heads.
+- `projections`: the initial weights, and the queries, keys and values of the heads, with their norms.
+- `head_groups`: groups of heads of one order; the heads of one rank, where tensor parallelism has divided them.
 - `scoring`: the attention of the heads: positions, score form, biases and masks.
 - `decoding`: the cache of a layer, and attention that continues from the cached tokens.
 - `multihead`: the layer with the interface of `torch.nn.MultiheadAttention`, for PyTorch's own transformer layers.
@@ -16,11 +17,7 @@ Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation".
 - `bounded`: the class of layers with a bound.
 - `cache`: the key/value cache of a layer that attends exactly.
 - `configuration`: the order, scale and bound that are saved with weights, and compared when they are loaded.
-- `head_norm`: the norm of queries, keys and outputs of heads.
 - `layer_checks`: checks of the arguments of a layer.
-- `packed_tokens`: packed sequences in a layer.
-- `tensor_parallel`: the heads of one rank, where tensor parallelism has divided the projections.
-- `tracing`: how `torch.fx` and TorchScript see a layer.
 """
 
 from separatrix.attention.forms.rotary_positions import rotary

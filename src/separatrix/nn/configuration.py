@@ -74,12 +74,7 @@ def parameter_of(linear: nn.Module, name: str) -> Any:
 
 
 def check_extra_state(configuration: Configuration, state: object) -> None:
-    """Raise an `ArgumentError` unless a saved extra state is of a layer with the same configuration.
-
-    Args:
-        configuration: The configuration of the layer that loads the weights.
-        state: The extra state that was saved.
-    """
+    """Raise an `ArgumentError` unless a saved extra state is of a layer with the same configuration."""
     if isinstance(state, Tensor) and state.is_floating_point() and torch.equal(state, state.to(torch.uint8).to(state)):
         # The whole state dict was cast: every floating-point type represents bytes exactly.
         state = state.to(torch.uint8)
@@ -110,12 +105,7 @@ def check_state_dict(layer: TensorAttention, state_dict: Mapping[str, Any], pref
 
 
 def check_config(config: object, names: Sequence[str]) -> None:
-    """Raise an `ArgumentError` unless `config` is a mapping of these names that has the first two, which are required.
-
-    Args:
-        config: The argument of `nn.TensorAttention.from_config`.
-        names: The names that it may have.
-    """
+    """Raise an `ArgumentError` unless `config` maps some of these names to values, the first two among them."""
     if not isinstance(config, Mapping):
         raise ArgumentError("config", expected="a mapping from names to values", got=type(config).__name__)
     for name in config:

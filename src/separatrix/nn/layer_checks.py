@@ -32,7 +32,6 @@ def refuse(name: str, given: object, only: object, reason: str) -> None:
 
 
 def check_scoring(
-    head_dim: int,
     scale: float | None,
     rotary: float | None,
     windows: object,
@@ -172,14 +171,8 @@ def check_input(
 ) -> None:
     """Raise an `ArgumentError` unless an input is a dense tensor of the width, dtype and device of a layer.
 
-    Args:
-        name: The argument, for the message.
-        x: The input.
-        width: The last dimension that it must have.
-        dtype: The dtype of the layer; under autocast the input may have another.
-        device: The device of the layer.
-        batch_first: Whether the batch comes before the length.
-        stands_for: The argument that x was taken from because `name` was None.
+    Under autocast the input may have another dtype. `stands_for` is the argument that x was taken from because `name`
+    was None.
     """
     if not isinstance(x, Tensor):
         raise ArgumentError(name, expected="a tensor", got=type(x).__name__)
@@ -242,13 +235,8 @@ def check_together(
 ) -> None:
     """Raise an `ArgumentError` unless the inputs of a call, with the batch first, and their mask fit each other.
 
-    Args:
-        query: The input of the queries.
-        key: The input of the keys of a set.
-        value: The input of its values.
-        key_padding_mask: Its padding, or None.
-        place: The index of the set in a list, such as "[0]", which error messages append to the names of the arguments.
-        square: There must be as many queries as keys, as for a causal call without an offset.
+    `place` is the index of the set in a list, such as "[0]", which error messages append to the names of the arguments.
+    If `square`, there must be as many queries as keys, as for a causal call without an offset.
     """
     if key.shape[:-2] != query.shape[:-2]:
         raise ArgumentError(f"key{place}", expected=f"the query's batch {tuple(query.shape[:-2])}", got=_shape(key))
@@ -277,11 +265,8 @@ def check_together(
 def check_cache(cache: object, kind: type, attributes: Mapping[str, object], batch_shape: tuple[int, ...]) -> None:
     """Raise an `ArgumentError` unless a cache belongs to the layer and matches the batch of its input.
 
-    Args:
-        cache: The cache.
-        kind: The class of the layer's caches.
-        attributes: The attributes that all of them share.
-        batch_shape: The batch of the input, if it has one, and the heads of keys on this rank.
+    The caches of a layer are of one class and have common attributes; `batch_shape` has the batch of the input, if
+    there is one, and the heads of keys on this rank.
     """
     expected = f"the result of layer.cache({'batch_size' if len(batch_shape) == 2 else ''})"
     if not isinstance(cache, (TokenCache, TensorAttentionState)):

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from separatrix.attention.arithmetic.device_reads import number
 from separatrix.checks import flag
 from separatrix.errors import ArgumentError
+from separatrix.nn.call_inputs import trace_as_leaf
 from separatrix.nn.tensor_attention import TensorAttention
-from separatrix.nn.tracing import trace_as_leaf
 
 
 class MultiheadTensorAttention(nn.Module):

@@ -41,14 +41,8 @@ from separatrix.checks import positive
 class ScoreBound:
     """A bound on the scores of a layer, and the plan for its tolerance, if it has one.
 
-    Args:
-        order: The order of the layer.
-        head_dim: The dimension of queries and keys.
-        bound: The number that no score can exceed.
-        tolerance: The error of near-linear attention, relative to the magnitudes of the values; None for exact
-            attention.
-        form: The score form.
-        rank: The rank of the bias of key sets; 0 for none.
+    `rank` is the rank of the bias of key sets, 0 for none. The tolerance is relative to the magnitudes of the values;
+    None for exact attention.
     """
 
     form, rank = "product", 0  # missing in layers that earlier versions pickled
@@ -94,12 +88,7 @@ class ScoreBound:
 
         Under autocast the projections have a lower precision than the plan assumes.
 
-        Args:
-            q: The queries (..., heads, L, head_dim).
-            keys: The keys of each set.
-            bias: The factors of the bias of each set, (..., L, rank); empty without a bias.
-            values: The values of each set.
-            temperature: The learned parameter (heads,).
+        `bias` has the factors of the bias of each set, (..., L, rank), and is empty without a bias.
         """
         dtype = temperature.dtype
         factor = torch.sigmoid(temperature).unsqueeze(-1).unsqueeze(-1)

@@ -23,9 +23,8 @@ from separatrix.attention.near_linear.bounded_attention import bounded_attention
 from separatrix.attention.operator import tensor_attention
 from separatrix.attention.visible_keys import Places, attend_places
 from separatrix.errors import ArgumentError
-from separatrix.nn.head_groups import head_groups, join_groups, options_of
+from separatrix.nn.head_groups import head_groups, join_groups, local_part, options_of
 from separatrix.nn.layer_checks import check_distances
-from separatrix.nn.tensor_parallel import local_part
 
 if TYPE_CHECKING:
     from separatrix.nn.tensor_attention import TensorAttention
@@ -43,13 +42,8 @@ def attend_heads(
 ) -> Tensor:
     """The outputs of the heads, (..., num_heads, L, head_dim), in a call of a layer.
 
-    Args:
-        layer: The layer.
-        q: The queries, (..., num_heads, L, head_dim), at the positions from `query_offset` on.
-        keys: The keys of each set, (..., num_kv_heads, S, head_dim), at the positions from 0 on.
-        values: The values of each set.
-        prefix: As in `tensor_attention`.
-        **options: `is_causal`, `query_offset` and `key_masks` of `tensor_attention`.
+    Queries (..., num_heads, L, head_dim) are at the positions from `query_offset` on, and keys (..., num_kv_heads, S,
+    head_dim) at those from 0 on. The options are `is_causal`, `query_offset` and `key_masks` of `tensor_attention`.
     """
     plan = layer.plan
     if plan is not None:
@@ -101,14 +95,8 @@ def attend_exactly(
 ) -> Tensor:
     """The outputs of the heads by exact attention, from queries and keys that have their rotary positions.
 
-    Args:
-        layer: The layer.
-        q: The queries of the heads.
-        keys: The keys of each set.
-        values: The values of each set.
-        places: The mask of tuples: windows, sinks, prefix and distinct positions.
-        key_starts: The positions of the first keys; None for 0.
-        **options: Further arguments of `tensor_attention`.
+    `places` are the sinks, the prefix and so on, and `key_starts` the positions of the first keys, None for 0; the
+    options are further arguments of `tensor_attention`.
     """
     if not layer.has_mixed_orders:
         return _attend_alike(layer, q, keys, values, places, key_starts=key_starts, **options)
@@ -155,13 +143,8 @@ def factors(
 ) -> tuple[Tensor, list[Tensor]]:
     """Queries and keys of heads of one order whose product form equals the layer's score form plus its biases.
 
-    Args:
-        layer: The layer.
-        q: The queries, with their rotary positions.
-        keys: The keys of each set, with their rotary positions.
-        query_offset: The position of the first query.
-        key_starts: The positions of the first keys; None for 0.
-        heads: The place of these heads among those of the layer.
+    `query_offset` and `key_starts` are the positions of the first query and of the first keys, None for 0, and `heads`
+    the place of these heads among those of the layer.
     """
     scale = scoring(layer)["scale"]
     if layer.bound is None:

@@ -19,7 +19,14 @@ from separatrix.attention.weights.top_tuples import TopTuples, top_tuples
 from separatrix.checks import flag, whole
 from separatrix.errors import ArgumentError
 from separatrix.nn.cache import DecodingCache
-from separatrix.nn.call_inputs import call_inputs, call_jagged
+from separatrix.nn.call_inputs import (
+    attend_tokens,
+    call_inputs,
+    call_jagged,
+    is_jagged,
+    refuse_torchscript,
+    trace_as_leaf,
+)
 from separatrix.nn.configuration import (
     PLACES,
     UNSAVED,
@@ -32,8 +39,7 @@ from separatrix.nn.configuration import (
     saved_configuration,
 )
 from separatrix.nn.decoding import decode_heads, decode_packed, new_cache
-from separatrix.nn.head_groups import kv_heads_of_sets, orders_of_heads
-from separatrix.nn.head_norm import normalise_heads
+from separatrix.nn.head_groups import kv_heads_of_sets, local_part, orders_of_heads
 from separatrix.nn.layer_checks import (
     alibi_of_sets,
     check_form,
@@ -45,12 +51,9 @@ from separatrix.nn.layer_checks import (
     refuse,
     windows_of_sets,
 )
-from separatrix.nn.packed_tokens import attend_tokens, is_jagged
-from separatrix.nn.projections import draw_weights, empty_linear, project_heads
+from separatrix.nn.projections import draw_weights, empty_linear, normalise_heads, project_heads
 from separatrix.nn.score_bound import ScoreBound, call_certificate
 from separatrix.nn.scoring import attend_heads, factors, positioned, scoring
-from separatrix.nn.tensor_parallel import local_part
-from separatrix.nn.tracing import refuse_torchscript, trace_as_leaf
 
 
 class TensorAttention(nn.Module):
@@ -215,7 +218,7 @@ class TensorAttention(nn.Module):
         self.head_dim = self.embed_dim // self.num_heads
         self.batch_first, self.method = batch_first, method
         self.windows = windows_of_sets(windows, self.order)
-        check_scoring(self.head_dim, scale, rotary, self.windows, bound, tolerance)
+        check_scoring(scale, rotary, self.windows, bound, tolerance)
         self.scale, self.rotary = scale, None if rotary is None else float(rotary)
         self.form, self.alibi = form, alibi_of_sets(alibi, self.order)
         self.key_bias = whole("key_bias", key_bias, low=0)
@@ -347,10 +350,10 @@ class TensorAttention(nn.Module):
                 `key_padding_mask`.
         """
         if is_jagged(query):
-            others = {"key": key, "value": value, "key_padding_mask": key_padding_mask}
-            others |= {"cu_seqlens": cu_seqlens, "sequence_ids": sequence_ids}
+            refused = {"key": key, "value": value, "key_padding_mask": key_padding_mask}
+            refused |= {"cu_seqlens": cu_seqlens, "sequence_ids": sequence_ids}
             options = {"is_causal": is_causal, "query_offset": query_offset, "prefix": prefix}
-            return call_jagged(self, query, others, options)
+            return call_jagged(self, query, refused, options)
         arguments: dict[str, Any] = {"query": query, "key": key, "value": value, "key_padding_mask": key_padding_mask}
         more = {
             "cu_seqlens": cu_seqlens,

@@ -19,8 +19,6 @@ from separatrix.claims.verdicts import Judgement
 from separatrix.lab.wording import many
 from separatrix.report.typeset import Make, typeset
 
-__all__ = ["Make", "badge", "called", "evidence", "legend", "misprint", "not_drawn", "spelled", "statement"]
-
 MARKS = {
     Verdict.PROVED: "∎",
     Verdict.DEFINED: "≔",

@@ -25,8 +25,6 @@ from separatrix.selection.checkpoint import Checkpoint
 from separatrix.selection.settings import EncodingKind, InitialKind, OptimiserKind, TrainingSettings
 from separatrix.selection.training import Record, resumable
 
-__all__ = ["came_out", "name_of", "pieces", "record_fields", "selection_piece", "settings_of"]
-
 
 @experiment(version=1, name="runs.selection")
 def selection_piece(

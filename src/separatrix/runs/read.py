@@ -8,11 +8,10 @@ from typing import Any
 
 from separatrix.checks import is_number, is_whole
 from separatrix.lab import canonical_json
-from separatrix.lab.store import Store, StoredRecord
+from separatrix.lab.rows import StoredRecord
+from separatrix.lab.store import Store
 from separatrix.runs.cells import name_of, record_fields, selection_piece, settings_of
 from separatrix.selection.settings import TrainingSettings
-
-__all__ = ["StoredRun", "is_result", "stored_runs"]
 
 EXPERIMENT = "runs.selection"
 

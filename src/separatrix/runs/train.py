@@ -12,7 +12,8 @@ from separatrix.lab.cell import Cell
 from separatrix.lab.faults import DamagedError
 from separatrix.lab.interrupts import cut_short
 from separatrix.lab.lease import Lease
-from separatrix.lab.store import Store, StoredRecord
+from separatrix.lab.rows import StoredRecord
+from separatrix.lab.store import Store
 from separatrix.lab.worker import CellOutcome
 from separatrix.runs.cells import came_out, pieces
 from separatrix.runs.read import is_result
@@ -20,8 +21,6 @@ from separatrix.selection import training
 from separatrix.selection.checkpoint import Checkpoint
 from separatrix.selection.settings import TrainingSettings
 from separatrix.selection.training import Record
-
-__all__ = ["Kept", "kept", "trained"]
 
 
 @dataclass(frozen=True)

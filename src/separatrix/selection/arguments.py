@@ -14,8 +14,6 @@ import torch
 
 from separatrix.checks import whole
 
-__all__ = ["seeded", "sizes"]
-
 
 def sizes(T: object, q: object, d: object = 1) -> tuple[int, int, int]:
     """Take T >= 1 tokens, a subset size 1 <= q <= T and a dimension d >= 1."""

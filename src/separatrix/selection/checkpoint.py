@@ -14,8 +14,6 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-__all__ = ["Checkpoint", "generator_from"]
-
 _TENSORS = ("W", "V", "window", "token_state", "query_state", "validation_state")
 
 

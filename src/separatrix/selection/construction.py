@@ -27,8 +27,6 @@ from separatrix.selection.encodings import subset_code
 from separatrix.selection.task import subset_average
 from separatrix.selection.transformer import SelectionTransformer
 
-__all__ = ["Construction", "construct", "overlaps"]
-
 
 @dataclass(frozen=True)
 class Construction:

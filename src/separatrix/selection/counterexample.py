@@ -27,8 +27,6 @@ from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.selection.arguments import sizes
 from separatrix.selection.task import flatten_input, subset_average
 
-__all__ = ["Counterexample", "fcn_counterexample"]
-
 
 @dataclass(frozen=True)
 class Counterexample:

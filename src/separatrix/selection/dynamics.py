@@ -33,8 +33,6 @@ from separatrix.checks import positive, whole
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.selection.arguments import sizes
 
-__all__ = ["Dynamics", "population_dynamics", "population_loss", "time_to_loss"]
-
 Floats = NDArray[np.float64]
 
 

@@ -27,18 +27,6 @@ from separatrix.errors import SeparatrixError
 from separatrix.selection.arguments import seeded
 from separatrix.selection.thresholds import MOST_CANDIDATES, feasible_limit
 
-__all__ = [
-    "NearOrthogonal",
-    "near_orthogonal_encoding",
-    "near_orthogonal_stack",
-    "one_hot_encoding",
-    "random_signs",
-    "resolve_conflicts",
-    "solved_weights",
-    "subset_code",
-    "subset_weights",
-]
-
 
 @dataclass(frozen=True)
 class NearOrthogonal:

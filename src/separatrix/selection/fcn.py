@@ -18,8 +18,6 @@ from separatrix.errors import ArgumentError
 from separatrix.selection.arguments import seeded, sizes
 from separatrix.selection.task import flatten_input
 
-__all__ = ["FCN", "parameter_count"]
-
 
 class FCN(nn.Module):
     """A fully-connected net for the task.

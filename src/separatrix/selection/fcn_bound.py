@@ -29,8 +29,6 @@ from separatrix.checks import positive, whole
 from separatrix.selection.arguments import sizes
 from separatrix.selection.task import all_subsets
 
-__all__ = ["NearOptimalNet", "fcn_infimum", "fcn_lower_bound", "selection_directions"]
-
 
 def fcn_lower_bound(T: int, q: int) -> float:
     """The lower bound (T - q) / (T q (T - 1)) of Theorem 3.5 on E |M - STS_q|^2.

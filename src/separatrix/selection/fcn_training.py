@@ -25,8 +25,6 @@ from separatrix.selection.stream import derived_generator
 from separatrix.selection.task import Batch, SparseTokenSelection
 from separatrix.training import every, train
 
-__all__ = ["ACTIVATIONS", "FCNRecord", "FCNSettings", "train_fcn"]
-
 ActivationKind = Literal["relu", "tanh", "gelu"]
 ACTIVATIONS: dict[ActivationKind, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "gelu": nn.GELU}
 

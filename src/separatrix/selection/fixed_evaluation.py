@@ -30,8 +30,6 @@ from separatrix.selection.encodings import near_orthogonal_encoding
 from separatrix.selection.overlap_table import attention_means
 from separatrix.selection.task import uniform_subsets
 
-__all__ = ["EncodingLosses", "encoding_loss", "encoding_losses"]
-
 
 @dataclass(frozen=True)
 class EncodingLosses:

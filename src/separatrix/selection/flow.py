@@ -18,8 +18,6 @@ from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.selection.arguments import sizes
 from separatrix.selection.dynamics import Dynamics, Floats, population_loss
 
-__all__ = ["population_flow"]
-
 
 def population_flow(T: int, q: int, d: int, times: Sequence[float] | Floats) -> Dynamics:
     """The solution alpha, C of equation (6) from alpha = C = 0, and its loss.

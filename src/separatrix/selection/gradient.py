@@ -21,8 +21,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
-__all__ = ["Inputs", "batch_gradient", "batch_loss"]
-
 
 class Inputs(NamedTuple):
     """A batch of n examples that share one encoding.

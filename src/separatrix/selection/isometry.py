@@ -31,8 +31,6 @@ from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 from separatrix.selection.task import all_subsets
 
-__all__ = ["ENUMERABLE", "IsometryConstant", "coherence", "restricted_isometry"]
-
 ENUMERABLE = 200_000
 """The largest number of sets or pairs of sets that are enumerated; for more, only bounds on the constant are
 computed."""

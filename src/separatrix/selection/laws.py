@@ -33,25 +33,6 @@ from separatrix.errors import ArgumentError
 from separatrix.selection.arguments import sizes
 from separatrix.selection.dynamics import time_to_loss
 
-__all__ = [
-    "BOUND_EXPONENTS",
-    "Exponent",
-    "SlowCurve",
-    "broken_hypotheses",
-    "fitted_exponents",
-    "loss_allowed",
-    "plateau_time",
-    "slow_curve_C",
-    "slow_curve_after",
-    "slow_curve_alpha",
-    "slow_curve_loss",
-    "slow_curve_time",
-    "steps_allowed",
-    "stochastic_time_law",
-    "tail_constant",
-    "time_law",
-]
-
 BOUND_EXPONENTS: Mapping[str, float] = {"T": 2.0, "d": 1.0, "epsilon": -1.0, "lr": -1.0}
 """The powers in the bound T^2 d / (eta epsilon) of Theorem 3.1."""
 

@@ -41,8 +41,6 @@ from separatrix.selection.thresholds import feasible_limit
 from separatrix.selection.training import EXPLOSION
 from separatrix.training import every, train
 
-__all__ = ["ENCODINGS", "EncodingChoice", "LearnerRecord", "LearnerSettings", "train_learner"]
-
 EncodingChoice = Literal["one-hot", "fixed", "stochastic", "sinusoidal", "learned", "rotary"]
 ENCODINGS: tuple[EncodingChoice, ...] = get_args(EncodingChoice)
 

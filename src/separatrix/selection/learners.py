@@ -30,8 +30,6 @@ from separatrix.checks import one_of, whole
 from separatrix.errors import SeparatrixError
 from separatrix.selection.arguments import seeded
 
-__all__ = ["ATTENTIONS", "AttentionKind", "SelectionLearner"]
-
 AttentionKind = Literal[
     "softmax W",
     "softmax QK",

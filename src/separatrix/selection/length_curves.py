@@ -28,8 +28,6 @@ from separatrix.selection.flow import population_flow
 from separatrix.selection.overlap_table import overlap_table
 from separatrix.selection.stochastic_dynamics import stochastic_dynamics
 
-__all__ = ["LengthCurve", "SampledLengths", "length_curve", "limit_ratio", "sampled_lengths", "stochastic_state"]
-
 
 def limit_ratio(T1: int, T2: int, q: int) -> float:
     """The limit of L_{T_2} / L_{T_1} as the time of training at T_1 tends to infinity, for orthonormal encodings.

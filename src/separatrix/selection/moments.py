@@ -24,8 +24,6 @@ from separatrix.errors import SeparatrixError
 from separatrix.selection.encodings import subset_code
 from separatrix.selection.task import all_subsets
 
-__all__ = ["exact_descent", "exact_gradient"]
-
 
 def exact_gradient(W: Tensor, V: Tensor, E: Tensor, q: int) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of equation (3), dL/dW and dL/dV, in expectation over all q-subsets and all Gaussian X.

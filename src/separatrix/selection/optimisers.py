@@ -10,8 +10,6 @@ import math
 import torch
 from torch import Tensor
 
-__all__ = ["adam_state", "adam_update", "sgd_update"]
-
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 

@@ -31,8 +31,6 @@ from separatrix.selection.dynamics import Floats
 from separatrix.selection.encodings import near_orthogonal_stack
 from separatrix.selection.task import uniform_subsets
 
-__all__ = ["OverlapTable", "attention_means", "overlap_table"]
-
 
 @dataclass(frozen=True)
 class OverlapTable:

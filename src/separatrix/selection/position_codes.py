@@ -29,8 +29,6 @@ from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 from separatrix.selection.arguments import seeded
 
-__all__ = ["RotaryLearner", "sinusoidal_encoding", "turned"]
-
 BASE = 10_000.0
 
 

@@ -21,8 +21,6 @@ from separatrix.errors import ArgumentError
 from separatrix.selection.arguments import sizes
 from separatrix.selection.thresholds import feasible_limit
 
-__all__ = ["TrainingSettings", "heat_map_settings", "paper_settings"]
-
 EncodingKind = Literal["stochastic", "fixed"]
 OptimiserKind = Literal["sgd", "adam"]
 InitialKind = Literal["zero", "random"]

@@ -31,8 +31,6 @@ from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.selection.dynamics import Dynamics, Floats
 from separatrix.selection.overlap_table import OverlapTable
 
-__all__ = ["OBJECTIVES", "Objective", "settled_loss", "stochastic_dynamics", "stochastic_loss"]
-
 Objective = Literal["mean of the loss", "loss of the mean"]
 OBJECTIVES: tuple[Objective, ...] = ("mean of the loss", "loss of the mean")
 

@@ -25,8 +25,6 @@ from separatrix.selection.settings import TrainingSettings
 from separatrix.selection.task import uniform_subsets
 from separatrix.selection.thresholds import feasible_limit
 
-__all__ = ["BLOCK", "Blocks", "Prefetch", "Queries", "derived_generator", "make_queries", "one_thread", "query_tokens"]
-
 BLOCK = 16
 """The number of steps in a block: enough to draw in bulk, few enough to stay in the cache."""
 

@@ -21,8 +21,6 @@ from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 from separatrix.selection.arguments import seeded, sizes
 
-__all__ = ["Batch", "SparseTokenSelection", "all_subsets", "flatten_input", "subset_average", "uniform_subsets"]
-
 
 class Batch(NamedTuple):
     """Inputs and targets of n examples.

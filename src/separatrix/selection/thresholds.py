@@ -22,15 +22,6 @@ from fractions import Fraction
 from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 
-__all__ = [
-    "MOST_CANDIDATES",
-    "coherence_floor",
-    "expected_candidates",
-    "feasible_limit",
-    "pair_tail",
-    "threshold_limit",
-]
-
 MOST_CANDIDATES = 1000
 """The largest number of candidates per column, on average, for which a threshold is accepted."""
 

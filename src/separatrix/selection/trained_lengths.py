@@ -22,8 +22,6 @@ from separatrix.selection.stream import derived_generator
 from separatrix.selection.task import SparseTokenSelection
 from separatrix.selection.training import train
 
-__all__ = ["TrainedLengths", "trained_lengths"]
-
 _MEASURED = 6
 """The purpose of the generator of this module, see `derived_generator`; those of a run are 0 to 5."""
 

@@ -33,8 +33,6 @@ from separatrix.selection.transformer import cosine, ground_truth
 from separatrix.selection.validation import validate, validation_points
 from separatrix.training import advance, every
 
-__all__ = ["EXPLOSION", "Record", "resumable", "train"]
-
 EXPLOSION = 1000.0
 """A run stops if a batch loss is this many times the loss of answering zero."""
 

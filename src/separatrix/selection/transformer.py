@@ -23,8 +23,6 @@ from separatrix.errors import ArgumentError
 from separatrix.selection.arguments import seeded
 from separatrix.selection.encodings import near_orthogonal_stack, subset_code
 
-__all__ = ["SelectionTransformer", "StochasticSelectionTransformer", "cosine", "ground_truth", "selection_loss"]
-
 
 class SelectionTransformer(nn.Module):
     """The transformer of Definition 2.4 with trainable W and V; the encoding is given with each input.

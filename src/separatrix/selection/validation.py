@@ -18,8 +18,6 @@ from separatrix.selection.settings import TrainingSettings
 from separatrix.selection.task import Batch, SparseTokenSelection
 from separatrix.selection.thresholds import feasible_limit
 
-__all__ = ["task_encoding", "validate", "validation_points"]
-
 
 def validation_points(settings: TrainingSettings, generator: torch.Generator) -> dict[str, Batch]:
     """Draw the validation inputs of each task, by the task's name.

@@ -23,8 +23,6 @@ from torch import Tensor
 from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 
-__all__ = ["dual_overlap", "worst_overlap", "worst_overlap_encoding"]
-
 
 def worst_overlap(q: int, delta: float) -> float:
     """The largest overlap |<e_i, e_y>| over encodings by unit vectors that have the (q, delta)-property.

@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from separatrix.separation.forms import Factor, Form, evaluate, ratio, sign, times
 
-__all__ = ["Average", "Weighted", "average", "fires", "sign_vectors"]
-
 _DOUBTFUL = 1e-9
 
 Masks = NDArray[np.bool_]

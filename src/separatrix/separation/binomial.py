@@ -19,8 +19,6 @@ from typing import Any
 from separatrix.errors import SeparatrixError
 from separatrix.separation.extended import EXTENDED, binomial_point
 
-__all__ = ["Tails", "exactly", "tails", "total"]
-
 _TABLE = 2048
 _MOST_TERMS = 20_000_000
 

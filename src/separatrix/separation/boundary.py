@@ -16,8 +16,6 @@ from separatrix.separation.results import Bracket
 from separatrix.separation.self_attention import SelfAttention
 from separatrix.separation.softmax_regression import SoftmaxRegression
 
-__all__ = ["Boundary", "boundary"]
-
 AnySetting = SoftmaxRegression | SelfAttention | CrossAttention
 
 _COARSE = 64

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from separatrix.separation.datasets import AttentionInput
     from separatrix.separation.simulation import Rows
 
-__all__ = ["CrossAttention"]
-
 
 @dataclass(frozen=True)
 class CrossAttention:

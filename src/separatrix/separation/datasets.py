@@ -17,8 +17,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["AttentionInput", "RegressionInput", "cross_attention_input", "regression_input", "self_attention_input"]
-
 
 @dataclass(frozen=True)
 class AttentionInput:

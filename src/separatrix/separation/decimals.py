@@ -13,8 +13,6 @@ from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 from separatrix.separation.extended import floor_log
 
-__all__ = ["Number", "exact", "log_width"]
-
 Number = int | float | str | Decimal | Fraction
 
 _KINDS = "a finite int, float, str, Decimal or Fraction"

@@ -21,8 +21,6 @@ from separatrix.separation.averages import fires as any_fires
 from separatrix.separation.forms import ONE, Exponential
 from separatrix.separation.mixture import Mixture, Share
 
-__all__ = ["LARGEST_D", "enumerated_mixture"]
-
 LARGEST_D = 20
 """The largest width whose 2^d sign vectors are enumerated."""
 _BATCH = 1 << 14

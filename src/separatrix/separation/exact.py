@@ -19,8 +19,6 @@ from separatrix.separation.extended import EXTENDED, log10, real
 from separatrix.separation.mixture import Mixture
 from separatrix.separation.results import Probabilities
 
-__all__ = ["log10_failures", "probabilities"]
-
 
 def probabilities(mixture: Mixture, m: int, shared_signs: bool) -> Probabilities:
     """The probabilities of the paper's four events and of success.

@@ -22,8 +22,6 @@ from separatrix.separation.simulation import cross_attention_rows, self_attentio
 from separatrix.separation.softmax_regression import SoftmaxRegression
 from separatrix.separation.tokens import AttentionSetting
 
-__all__ = ["Examples", "attend", "draw_examples", "initial_weights", "rows_at", "stack"]
-
 
 @dataclass(frozen=True)
 class Examples:

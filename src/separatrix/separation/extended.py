@@ -13,8 +13,6 @@ from typing import Any
 
 from mpmath import MPContext, libmp  # type: ignore[import-untyped]
 
-__all__ = ["EXTENDED", "binomial_point", "fixed_power", "floor_log", "log10", "real", "rough_power"]
-
 EXTENDED: Any = MPContext()
 EXTENDED.prec = 256
 """Real numbers of 256 bits and unbounded exponent. Use only their arithmetic: + - * / and integer powers."""

@@ -25,8 +25,6 @@ from separatrix.separation.extended import rough_power
 from separatrix.separation.radicals import Term, power, sign
 from separatrix.separation.rows import Network, Row
 
-__all__ = ["Classes", "Signs", "Thresholds", "firing_thresholds"]
-
 Signs = tuple[int, int, int]
 """The signs (first, own, last) of the first coordinate, of j3's class and of the last coordinate, each +1 or -1."""
 

@@ -24,8 +24,6 @@ from typing import Protocol
 from separatrix.errors import SeparatrixError
 from separatrix.separation.radicals import primitive_root
 
-__all__ = ["DIGITS", "ONE", "Exponential", "Factor", "Form", "evaluate", "ratio", "sign", "times"]
-
 DIGITS, _MOST_DIGITS = 80, 1280
 
 

@@ -15,8 +15,6 @@ from typing import Literal
 
 from separatrix.errors import ArgumentError
 
-__all__ = ["HYPOTHESES", "Hypothesis", "ParameterRange", "broken", "enforce"]
-
 Level = Literal["definition", "theorem"]
 Values = Mapping[str, Fraction]
 

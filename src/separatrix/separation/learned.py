@@ -38,8 +38,6 @@ from separatrix.separation.softmax_regression import SoftmaxRegression
 from separatrix.separation.tokens import AttentionSetting
 from separatrix.training import train
 
-__all__ = ["ByHand", "Learned", "by_hand", "learn"]
-
 LearningSetting = AttentionSetting | SoftmaxRegression
 
 

@@ -37,8 +37,6 @@ from separatrix.separation.decimals import Number, exact
 from separatrix.separation.forms import ONE, Exponential, Factor, Form
 from separatrix.separation.tokens import Token, Tokens
 
-__all__ = ["MECHANISMS", "Mechanism", "linear", "order3", "random_features", "softmax"]
-
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
 Kernel = Callable[[Token, Token, Tokens], Form]
 

@@ -27,8 +27,6 @@ from separatrix.separation.binomial import exactly, tails, total
 from separatrix.separation.firing import Classes, Thresholds, firing_thresholds
 from separatrix.separation.rows import Network
 
-__all__ = ["Fires", "Mixture", "Share", "attention_mixture", "firing_tables"]
-
 Share = tuple[Any, int]
 """A share (part, whole) of the sign vectors; the part is an integer, or a real number of `extended.EXTENDED`."""
 

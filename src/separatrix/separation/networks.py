@@ -18,8 +18,6 @@ from separatrix.attention.linear import linear_attention
 from separatrix.attention.operator import tensor_attention
 from separatrix.separation.datasets import AttentionInput, RegressionInput
 
-__all__ = ["linear_network", "linear_regression", "rectified", "softmax_network", "softmax_regression"]
-
 
 def rectified(z: Tensor, tau: float) -> Tensor:
     """The network's output phi(sum phi_tau(z)) over all entries of z: positive exactly when some entry is above tau.

@@ -28,8 +28,6 @@ from separatrix.separation.simulation import random_signs
 from separatrix.separation.softmax_regression import SoftmaxRegression
 from separatrix.separation.tokens import AttentionSetting, class_sizes
 
-__all__ = ["Outcome", "OutcomeEstimate", "outcome", "simulate_outcome"]
-
 _BATCH_BYTES = 2**24
 
 

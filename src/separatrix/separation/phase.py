@@ -15,8 +15,6 @@ from separatrix.separation.results import Bracket, Probabilities
 from separatrix.separation.self_attention import SelfAttention
 from separatrix.separation.softmax_regression import SoftmaxRegression
 
-__all__ = ["Phase", "phase"]
-
 AnySetting = SoftmaxRegression | SelfAttention | CrossAttention
 
 

@@ -23,8 +23,6 @@ from functools import lru_cache
 
 from separatrix.separation.extended import fixed_power
 
-__all__ = ["Term", "power", "primitive_root", "sign"]
-
 Term = tuple[int, Fraction, int]
 """The triple (q, e, l) stands for the term q n^e (log n)^{-l/2}."""
 

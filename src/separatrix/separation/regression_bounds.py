@@ -23,8 +23,6 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bounds", "SingleVector", "silent", "single_vector", "worst_data"]
-
 LARGEST_LATTICE = 4096
 """The lattice is not used for larger n: the bound over all data is then tiny unless tau is tiny too."""
 

@@ -15,8 +15,6 @@ from separatrix.errors import ArgumentError
 from separatrix.separation.results import Simulation
 from separatrix.separation.simulation import LARGEST_N, random_signs, tally
 
-__all__ = ["RegressionDraws", "regression_draws", "simulate_regression"]
-
 _BATCH_BYTES = 2**25
 
 
@@ -28,7 +26,8 @@ def simulate_regression(n: int, m: int, threshold: float, *, trials: int, seed: 
     generator = torch.Generator().manual_seed(whole("seed", seed, low=0))
     fired = []
     for draws in regression_draws(n, m, trials, generator, shared_signs=shared_signs):
-        f = torch.stack([g(Ax) for Ax in (draws.on_d1, draws.on_d0) for g in (_softmax, _linear)], 1)
+        data = (draws.on_d1, draws.on_d0)
+        f = torch.stack([row for Ax in data for row in (Ax.softmax(-1), Ax / Ax.sum(-1, keepdim=True))], 1)
         y = draws.y.double()
         projections = f @ y[:, 0] if shared_signs else (f[:, :, None] @ y).squeeze(2)
         fired.append((projections > threshold).any(-1))
@@ -64,11 +63,3 @@ def regression_draws(
         special = torch.randint(0, n, (T,), generator=generator)
         Ax[0, torch.arange(T), special] = 4 * math.log(n)
         yield RegressionDraws(Ax[0], Ax[1], special, random_signs((T, networks, n, m), generator))
-
-
-def _softmax(Ax: Tensor) -> Tensor:
-    return torch.softmax(Ax, -1)
-
-
-def _linear(Ax: Tensor) -> Tensor:
-    return Ax / Ax.sum(-1, keepdim=True)

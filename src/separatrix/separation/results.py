@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from separatrix.checks import whole
 
-__all__ = ["PARTS", "Bracket", "Estimate", "Probabilities", "Simulation", "wilson"]
-
 PARTS = ("exp_fires_on_d1", "lin_silent_on_d1", "exp_silent_on_d0", "lin_silent_on_d0", "success")
 """The four events of the paper's E_success (Section 7), and their conjunction."""
 

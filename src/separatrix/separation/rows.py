@@ -21,8 +21,6 @@ from fractions import Fraction
 from math import lcm
 from typing import Literal
 
-__all__ = ["Network", "Row", "Weight", "cross_attention_networks", "self_attention_networks"]
-
 Weight = tuple[int, int]
 """The pair (q, i) stands for the weight q n^{e_i}, with e_i the network's i-th exponent; e_0 is always 0."""
 

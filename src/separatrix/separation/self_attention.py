@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from separatrix.separation.datasets import AttentionInput
     from separatrix.separation.simulation import Rows
 
-__all__ = ["SelfAttention"]
-
 Matrix = tuple[tuple[Fraction, ...], ...]
 
 

@@ -12,8 +12,6 @@ from separatrix.separation.results import Bracket, Probabilities, Simulation
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Setting"]
-
 
 class Setting(Protocol):
     """One choice of all parameters of a separation: `SoftmaxRegression`, `SelfAttention` or `CrossAttention`."""

@@ -16,8 +16,6 @@ from separatrix.separation.averages import Average, Masks, Vector, average, fire
 from separatrix.separation.mechanisms import Mechanism
 from separatrix.separation.tokens import AttentionSetting, class_sizes, threshold, tokens
 
-__all__ = ["LARGEST_D", "fired_by_class", "projected_by_class", "sign_vectors"]
-
 LARGEST_D = 16
 """The largest width whose 2^d sign vectors are enumerated."""
 

@@ -22,18 +22,6 @@ from separatrix.checks import whole
 from separatrix.errors import ArgumentError
 from separatrix.separation.results import PARTS, Simulation, wilson
 
-__all__ = [
-    "LARGEST_N",
-    "AttentionDraws",
-    "Rows",
-    "attention_draws",
-    "cross_attention_rows",
-    "random_signs",
-    "self_attention_rows",
-    "simulate_attention",
-    "tally",
-]
-
 LARGEST_N = 10**9
 """The largest n that is simulated in float64."""
 _BATCH_BYTES = 2**25

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from separatrix.separation.datasets import RegressionInput
 
-__all__ = ["SoftmaxRegression"]
-
 
 @dataclass(frozen=True)
 class SoftmaxRegression:

@@ -24,8 +24,6 @@ from separatrix.separation.self_attention import SelfAttention
 from separatrix.separation.setting import Setting
 from separatrix.separation.softmax_regression import SoftmaxRegression
 
-__all__ = ["PANELS", "Panel", "panel_settings"]
-
 DELTA = Decimal("0.01")
 
 

@@ -15,8 +15,6 @@ from separatrix.errors import ArgumentError
 from separatrix.separation.cross_attention import CrossAttention
 from separatrix.separation.self_attention import SelfAttention
 
-__all__ = ["AttentionSetting", "Tokens", "class_sizes", "threshold", "tokens"]
-
 AttentionSetting = SelfAttention | CrossAttention
 Token = tuple[Fraction, ...]
 

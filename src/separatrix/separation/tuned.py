@@ -24,8 +24,6 @@ from separatrix.separation.mechanisms import Mechanism
 from separatrix.separation.sign_vectors import projected_by_class
 from separatrix.separation.tokens import AttentionSetting, class_sizes
 
-__all__ = ["Tuned", "tuned_separation"]
-
 _LEAST_MARGIN = 1e-9
 
 

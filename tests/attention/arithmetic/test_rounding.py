@@ -22,12 +22,11 @@ from separatrix.attention.call import Call, Positions
 from separatrix.attention.exact import torch as blocks
 from separatrix.attention.exact.torch import gradient_summation, summation
 from separatrix.attention.near_linear import causal
-from separatrix.attention.near_linear import expansion as expansions
 from separatrix.attention.near_linear import sums as polynomial
 from separatrix.attention.near_linear import torch as in_pytorch
 from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.approximation.monomials import total_degree
-from separatrix.attention.near_linear.expansion import Expansion, Sums
+from separatrix.attention.near_linear.sums import Expansion, Sums
 from tests.contracts.counting import Counting
 
 HEADS, D_V = 2, 2
@@ -88,7 +87,7 @@ def holds(counted: torch.Tensor, promised: int, least: float = 0.05) -> None:
 def test_near_linear_attention_rounds_at_most_as_often_as_promised(
     order, lengths, d, degree, is_causal, chunk, monkeypatch
 ):
-    monkeypatch.setattr(expansions, "chunk_tokens", lambda *sizes: chunk)
+    monkeypatch.setattr(polynomial, "chunk_tokens", lambda *sizes: chunk)
     monkeypatch.setattr(in_pytorch, "causal_chunk", lambda *sizes: 8)
     lengths = [min(lengths)] * len(lengths) if is_causal else lengths
     for dtype in (torch.float32, torch.float64):
@@ -111,7 +110,7 @@ def test_near_linear_attention_rounds_at_most_as_often_as_promised(
 def test_the_backward_pass_rounds_at_most_as_often_as_promised(
     order, lengths, d, degree, is_causal, chunk, monkeypatch
 ):
-    monkeypatch.setattr(expansions, "chunk_tokens", lambda *sizes: chunk)
+    monkeypatch.setattr(polynomial, "chunk_tokens", lambda *sizes: chunk)
     monkeypatch.setattr(in_pytorch, "causal_chunk", lambda *sizes: 8)
     lengths, queries = ([min(lengths)] * len(lengths), min(lengths)) if is_causal else (lengths, 50)
     for dtype in (torch.float32, torch.float64):

@@ -10,9 +10,9 @@ import torch
 
 import separatrix as sx
 from separatrix.attention import reference
-from separatrix.attention.checker import gradients
-from separatrix.attention.checker.gradients import check_gradients, exact_gradients
 from separatrix.attention.checker.problem import as_problem
+from tests.attention.checker import gradients
+from tests.attention.checker.gradients import check_gradients, exact_gradients
 from tests.contracts.attention_contract import draw, inputs
 
 

@@ -223,7 +223,7 @@ def test_the_kernels_compute_the_same_size_bounds(order, dtype, powers, special,
     expected, actual = balance.size_of(call), native_backend.size_of(call)
     assert (actual.moderate, actual.near_one) == (expected.moderate, expected.near_one)
     if expected.moderate:
-        assert actual.log_output == pytest.approx(expected.log_output, abs=1e-9)
+        assert actual.log_output == pytest.approx(expected.log_output, abs=1e-5 if dtype == torch.float32 else 1e-9)
 
 
 def test_long_sums_keep_the_count_of_roundings():

@@ -11,7 +11,7 @@ from numpy.random import Generator
 from torch import Tensor
 
 import separatrix as sx
-from separatrix.attention.checker.gradients import check_gradients
+from tests.attention.checker.gradients import check_gradients
 from tests.attention.fuzz.calls import Call, draw_call
 from tests.attention.fuzz.outcomes import REFUSED, UNPROMISED, Outcome, judged
 

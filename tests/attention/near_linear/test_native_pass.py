@@ -14,7 +14,7 @@ from separatrix.attention.near_linear import sums
 from separatrix.attention.near_linear.analysis import analyse
 from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.approximation.monomials import total_degree
-from separatrix.attention.near_linear.expansion import Expansion
+from separatrix.attention.near_linear.sums import Expansion
 from separatrix.native import native, runnable
 
 pytestmark = pytest.mark.skipif(native().library is None, reason="this installation has no kernels")
@@ -157,7 +157,7 @@ def test_a_token_shares_its_sum_in_float32_with_no_more_tokens_than_promised(arc
             index_set = total_degree(2, 3)
             coefficients = torch.ones(index_set.rank, dtype=torch.float64)
             frame = replace(analyse(call).frame, dtype=torch.float32)
-            state = sums.key_state(call, Expansion(frame, index_set, coefficients, 2), 0, 0, length)
+            state = sums.key_state(call, Expansion(frame, index_set, coefficients, 2), kernels, 0, 0, length)
             lost = state[:, 0, 0] == 2.0**24
             others = [j for j in range(length) if j != large]
             assert 2 <= int(lost[others].sum()) <= kernels.TOKENS_OF_A_LANE - 1

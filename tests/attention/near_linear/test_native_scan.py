@@ -15,8 +15,8 @@ from separatrix.attention.near_linear import torch as plain
 from separatrix.attention.near_linear.approximation.coordinates import Frame
 from separatrix.attention.near_linear.approximation.monomials import IndexSet, downward_closed, total_degree
 from separatrix.attention.near_linear.cost import chunk_tokens
-from separatrix.attention.near_linear.expansion import Expansion, Sums
 from separatrix.attention.near_linear.native import scan, scan_backward
+from separatrix.attention.near_linear.sums import Expansion, Sums
 from separatrix.native import native, runnable
 
 pytestmark = pytest.mark.skipif(native().library is None, reason="no kernels are installed, or they are switched off")

@@ -9,7 +9,8 @@ import torch
 
 import separatrix as sx
 from separatrix.attention import reference
-from separatrix.attention.near_linear import causal, expansion
+from separatrix.attention.near_linear import causal
+from separatrix.attention.near_linear import sums as polynomial
 from separatrix.attention.near_linear.approximation.remainder import taylor
 from separatrix.attention.near_linear.forecast import Forecast
 from tests.contracts.attention_contract import ORDERS, AttentionContract, draw, inputs
@@ -32,7 +33,7 @@ class TestPolynomialInSmallChunks(TestPolynomial):
 
     @pytest.fixture(autouse=True)
     def _small(self, monkeypatch):
-        monkeypatch.setattr(expansion, "chunk_tokens", lambda *sizes: 2)
+        monkeypatch.setattr(polynomial, "chunk_tokens", lambda *sizes: 2)
         monkeypatch.setattr(causal, "chunk_size", lambda *sizes: 2)
 
 

@@ -11,7 +11,7 @@ import torch
 import separatrix as sx
 from separatrix.attention.near_linear.approximation.remainder import chebyshev, taylor
 from separatrix.attention.near_linear.cost import LARGEST_DEGREE
-from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, worst_case_degree
+from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, paper_rank, threshold, worst_case_degree
 
 
 @pytest.mark.parametrize("radius", [0.1, 1.0, 5.0])
@@ -182,3 +182,25 @@ def test_a_plan_does_not_depend_on_the_number_of_threads():
     finally:
         torch.set_num_threads(threads)
     assert plans[0] == plans[1] == plans[2]
+
+
+@pytest.mark.parametrize("bound", [1.01, 1.5, 2.0, 3.6])
+@pytest.mark.parametrize("n", [3, 100, 10**6, 10**50])
+def test_max_order_is_the_papers_rule(n, bound):
+    k = sx.max_order(n, bound)
+    assert k == 0 or bound < math.log(n) ** (1 / k)
+    assert bound >= math.log(n) ** (1 / (k + 1)) * (1 - 1e-12)
+
+
+def test_max_order_at_most_one():
+    assert sx.max_order(100, 1.0) == math.inf
+    assert sx.max_order(2, 0.9) == math.inf
+    with pytest.raises(sx.ArgumentError, match="n: expected"):
+        sx.max_order(1, 0.5)
+    with pytest.raises(sx.ArgumentError, match="bound: expected"):
+        sx.max_order(10, math.inf)
+
+
+def test_ranks_of_the_paper_and_ours():
+    assert paper_rank(8, 4, 3) == 1251677700
+    assert threshold(10**6, 3) == pytest.approx(2.3997, abs=1e-3)

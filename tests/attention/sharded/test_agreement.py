@@ -26,14 +26,13 @@ import separatrix as sx
 from separatrix.attention.sharded import (
     AbsentRankError,
     agreement,
-    rank_progress,
+    collectives,
     sharded_attention,
     sharded_exact_attention,
 )
 from separatrix.attention.sharded import exact as parallel_exact
 from separatrix.attention.sharded import near_linear as parallel
-from separatrix.attention.sharded.collectives import Ranks
-from separatrix.attention.sharded.rank_progress import Barrier, BarrierBuffers, GroupState
+from separatrix.attention.sharded.collectives import Barrier, BarrierBuffers, GroupState, Ranks
 from separatrix.attention.streaming import state
 from separatrix.attention.streaming.state import TensorAttentionState
 from tests.ranks import start_ranks
@@ -405,7 +404,7 @@ def test_a_rank_that_gives_up_later_is_not_blamed_for_one_that_stopped(
     ranks, patience = [at(store, rank) for rank in range(3)], timedelta(seconds=10)
     said: list[str] = []
     clock = Clock({16.0: lambda: said.append(str(ranks[1].absence_error(RuntimeError(), patience, passed=met)))})
-    monkeypatch.setattr(rank_progress, "time", clock)
+    monkeypatch.setattr(collectives, "time", clock)
     for rank, arrival in ((0, 0.0), (2, 0.0), (1, 6.0)):
         clock.now = arrival
         ranks[rank].arrive(place)
@@ -421,7 +420,7 @@ def test_a_rank_that_gives_up_later_is_not_blamed_for_one_that_stopped(
 def test_a_rank_that_has_passed_the_place_is_not_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rank 1 passed a barrier and waits at the next one; rank 0 has not heard from rank 2, which stopped."""
     store, clock = dist.HashStore(), Clock({})
-    monkeypatch.setattr(rank_progress, "time", clock)
+    monkeypatch.setattr(collectives, "time", clock)
     ranks = [at(store, rank) for rank in range(3)]
     for rank in ranks:
         rank.arrive(Barrier(1, backward=False, index=0))
@@ -485,7 +484,7 @@ def test_calls_are_counted_per_group() -> None:
         try:
             group = dist.group.WORLD
             assert group is not None
-            return [rank_progress.group_state(group).begin() for _ in range(2)][-1]
+            return [collectives.group_state(group).begin() for _ in range(2)][-1]
         finally:
             dist.destroy_process_group()
 

@@ -27,7 +27,7 @@ from separatrix.attention.near_linear.bounded_plan import expansion, plan_bounde
 from separatrix.attention.near_linear.sums import states
 from separatrix.attention.sharded import counted_communication, sharded_attention, sharded_exact_attention
 from separatrix.attention.sharded.exact import merge
-from separatrix.attention.streaming.causal_after import attend_after
+from separatrix.attention.streaming.operations import attend_after
 from tests.ranks import start_ranks
 
 D, D_V, BATCH = 3, 2, (2,)

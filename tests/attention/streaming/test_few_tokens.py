@@ -11,7 +11,7 @@ import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.near_linear import backend
 from separatrix.attention.near_linear import torch as plain
-from separatrix.attention.near_linear.native_stream import NativeStream
+from separatrix.attention.near_linear.native import NativeStream
 from separatrix.attention.streaming.ledger import roundings_of_few
 from separatrix.attention.streaming.operations import FEW
 from separatrix.native import native

@@ -12,8 +12,8 @@ from separatrix.attention import reference
 from separatrix.attention.arithmetic import device_reads
 from separatrix.attention.near_linear import backend
 from separatrix.attention.near_linear import torch as in_pytorch
-from separatrix.attention.near_linear.triton import stream
-from separatrix.attention.near_linear.triton.stream import TritonStream
+from separatrix.attention.near_linear.triton import backend as triton
+from separatrix.attention.near_linear.triton.backend import TritonStream
 from separatrix.attention.streaming.ledger import roundings_of_few
 from tests.attention.streaming.test_few_tokens import part, tokens
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
@@ -24,8 +24,8 @@ pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Blocks of 8 monomials, so that a state has several."""
-    shipped = stream.block_of
-    monkeypatch.setattr(stream, "block_of", lambda *given: shipped(*given)._replace(rows=8))
+    shipped = triton.block_of
+    monkeypatch.setattr(triton, "block_of", lambda *given: shipped(*given)._replace(rows=8))
 
 
 @pytest.mark.parametrize(("order", "d", "d_v"), [(2, 1, 1), (3, 2, 16), (4, 2, 3), (6, 1, 2)])

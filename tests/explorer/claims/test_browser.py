@@ -9,7 +9,7 @@ import pytest
 from separatrix.explorer.claims import tab as claims_tab
 from tests.explorer.bad_values import bad_values
 from tests.explorer.shelved import SHELVED, declared, filled
-from tests.explorer.visit import DESKTOP, PHONE, Visit, go_to, state
+from tests.explorer.visit import DESKTOP, Visit, go_to, screens, state, wait_for_state
 
 
 @pytest.fixture(scope="module")
@@ -22,8 +22,7 @@ def listed(page: Any) -> list[str]:
     return page.locator(".claims input").evaluate_all("all => all.map(one => one.value)")
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("device", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@screens
 def test_a_claim_is_found_opened_and_kept_in_the_address(browser, address: str, device: dict, scheme: str) -> None:
     with Visit(browser, address, **device, color_scheme=scheme) as page:
         page.locator(".claims input").first.wait_for(state="attached")
@@ -77,7 +76,7 @@ def test_the_filter_by_paper_and_verdict_by_keyboard(browser, address: str) -> N
         assert listed(page) == ["separation/theorem-1"]
         page.locator("input[value=undecided]").click()
         page.get_by_text("No claim matches.").wait_for()
-        assert state(page)["verdict"] == "undecided"
+        wait_for_state(page, verdict="undecided")
 
 
 def test_a_bad_value_in_the_address_is_reported(browser, address: str) -> None:

@@ -248,12 +248,10 @@ def test_large_broadcasts_are_refused_before_they_are_made(q: Any, k1: Any, entr
 def test_the_process_that_plans_has_limited_memory() -> None:
     """The process allocates twice its limit, by Python and by torch, and reports it in a sentence."""
     script = (
-        "import torch; from separatrix.explorer.compute import plan_child\n"
-        "asks = {'python': lambda *_: bytearray(2**31), 'torch': lambda *_: torch.zeros(2**31, dtype=torch.uint8)}\n"
-        "for name, ask in asks.items():\n"
-        "    plan_child.answer = ask\n"
-        "    print(plan_child.main(1.0) == {'refused': plan_child.TOO_MUCH})\n"
-        "torch.zeros(2**28, dtype=torch.uint8)\n"
+        "import torch; from separatrix.explorer.compute import plan_child\nasks = {'python': lambda *_: "
+        "bytearray(2**31), 'torch': lambda *_: torch.zeros(2**31, dtype=torch.uint8)}\nfor name, ask in "
+        "asks.items():\n    plan_child.answer = ask\n    print(plan_child.main(1.0) == {'refused': "
+        "plan_child.TOO_MUCH})\ntorch.zeros(2**28, dtype=torch.uint8)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], input="", capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "True\nTrue\n"), done.stderr

@@ -12,7 +12,7 @@ import pytest
 
 from separatrix.explorer.learn import tab as learn_tab
 from separatrix.explorer.learn.training_state import alive, run_status
-from tests.explorer.visit import DESKTOP, PHONE, Visit, state
+from tests.explorer.visit import DESKTOP, PHONE, Visit, screens, state, wait_for_state
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def test_a_first_visit_says_something(browser: Any, address: str) -> None:
         page.locator(".broken", has_text="Theorem 3.1 requires 2 <= q < T/4 = 5.").wait_for()
         page.get_by_label("q", exact=True).first.fill("20")
         page.locator(".wrong", has_text="q: expected less than T = 20").wait_for()
-        assert state(page)["q"] == "20"
+        wait_for_state(page, q="20")
 
 
 def test_a_figure_keeps_its_height_in_a_window_of_another_size(browser: Any, address: str) -> None:
@@ -63,26 +63,24 @@ def test_a_picture_that_cannot_be_made_is_reported(browser: Any, address: str) -
         visit.complaints.clear()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_two_settings_are_in_one_figure_and_fit_a_phone(browser: Any, address: str, scheme: str) -> None:
-    with Visit(browser, address, "?tab=learn&T.2=60", **PHONE, color_scheme=scheme) as page:
+def test_two_settings_are_in_one_figure_and_fit_a_phone(browser: Any, address: str) -> None:
+    with Visit(browser, address, "?tab=learn&T.2=60", **PHONE, color_scheme="dark") as page:
         page.locator("figure[data-name=dynamics] figcaption", has_text="B: the loss").wait_for()
         assert page.locator("#learn-summary th", has_text="Setting B").count() == 1
         assert page.evaluate("document.documentElement.scrollWidth") == 360
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
-def test_a_second_parameter_makes_a_map_of_the_loss(browser: Any, address: str, size: Any, scheme: str) -> None:
-    with Visit(browser, address, **size, color_scheme=scheme) as page:
+@screens
+def test_a_second_parameter_makes_a_map_of_the_loss(browser: Any, address: str, device: Any, scheme: str) -> None:
+    with Visit(browser, address, **device, color_scheme=scheme) as page:
         figure = page.locator("figure[data-name=loss-along]")
         figure.locator("figcaption", has_text="The loss after 1,000,000 steps along T: from").wait_for()
         page.get_by_role("link", name="a map of T and η").click()
         figure.locator("figcaption", has_text="The loss after 1,000,000 steps over T and η: from").wait_for()
         figure.locator(".heatmaplayer image").wait_for(state="attached")
         assert figure.locator(".scatterlayer .point").count() == 1, "no star"
-        assert (state(page)["along"], state(page)["across"]) == ("T", "eta")
-        assert page.evaluate("document.documentElement.scrollWidth") == size["viewport"]["width"]
+        wait_for_state(page, along="T", across="eta")
+        assert page.evaluate("document.documentElement.scrollWidth") == device["viewport"]["width"]
         page.get_by_role("radiogroup", name="Vertical axis").get_by_role("radio", name="none").check()
         figure.locator("figcaption", has_text="The loss after 1,000,000 steps along T: from").wait_for()
         page.get_by_role("button", name="Compare with a second setting").click()
@@ -114,7 +112,7 @@ def test_a_run_is_started_watched_reloaded_stopped_and_goes_on(browser: Any, add
         page.get_by_role("button", name="Start this run").click()
         page.locator(".badge.running").wait_for()
         name = alive(store)
-        assert state(page)["run"] == name
+        wait_for_state(page, run=name)
         # A second run is refused while the first one runs.
         page.get_by_role("button", name="Start this run").click()
         page.locator("#act-alert", has_text=f"{name} is still running").wait_for()
@@ -128,7 +126,7 @@ def test_a_run_is_started_watched_reloaded_stopped_and_goes_on(browser: Any, add
         # After a reload the page shows the same run, read from the store.
         page.reload()
         page.locator(".badge.running").wait_for()
-        assert state(page)["run"] == name
+        wait_for_state(page, run=name)
         first = page.locator("#run-status").inner_text()
         page.wait_for_function("(first) => document.querySelector('#run-status').innerText !== first", arg=first)
         page.get_by_role("button", name="Stop it").click()
@@ -170,7 +168,7 @@ def test_a_finished_run_shows_its_last_weights_and_is_compared_with_another(
         both.wait_for()
         assert "at step 200 of 200" in both.inner_text()
         page.locator("figure[data-name=run-losses] .legendtext", has_text="seed 0").wait_for()
-        assert state(page)["beside"] == first
+        wait_for_state(page, beside=first)
 
 
 def test_on_a_phone_no_controls_of_the_runs_overlap(browser: Any, address: str) -> None:

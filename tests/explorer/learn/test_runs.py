@@ -138,11 +138,9 @@ def test_a_run_is_watched_stopped_and_goes_on(starter: Starter, tmp_path: Path) 
 
 def test_a_run_ends_even_if_the_explorer_is_killed(tmp_path: Path) -> None:
     code = (
-        "import sys, pathlib, time\n"
-        "from separatrix.explorer.learn.run_choices import RunChoices\n"
-        "from separatrix.explorer.learn.training_start import Starter\n"
-        f"print(Starter(pathlib.Path(sys.argv[1])).start({LONG!r}), flush=True)\n"
-        "time.sleep(600)"
+        "import sys, pathlib, time\nfrom separatrix.explorer.learn.run_choices import RunChoices\nfrom "
+        "separatrix.explorer.learn.training_start import "
+        f"Starter\nprint(Starter(pathlib.Path(sys.argv[1])).start({LONG!r}), flush=True)\ntime.sleep(600)"
     )
     explorer = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
     assert explorer.stdout is not None

@@ -16,7 +16,7 @@ from separatrix.explorer.claims import tab as claims_tab
 from separatrix.explorer.fields import Field
 from separatrix.explorer.separate import tab as separate_tab
 from tests.explorer.bad_values import bad_values
-from tests.explorer.visit import DESKTOP, PHONE, Visit, go_to, state
+from tests.explorer.visit import DESKTOP, PHONE, Visit, go_to, screens, state, wait_for_state
 
 INK = {"light": "rgb(27, 31, 36)", "dark": "rgb(228, 231, 235)"}
 QUICK = "?tab=separate&n=200&d=12&along=d"
@@ -42,8 +42,7 @@ def field(page: Any, name: str) -> Any:
     return page.locator(f'input[id*=\'"of":"{name}"\']')
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("device", [DESKTOP, PHONE], ids=["desktop", "phone"])
+@screens
 def test_a_first_visit_says_something_on_any_screen(browser, address: str, device: dict, scheme: str) -> None:
     with Visit(browser, address, **device, color_scheme=scheme) as page:
         drawn(page)
@@ -103,10 +102,10 @@ def test_a_setting_to_try_is_a_change_and_a_second_parameter_makes_a_map(browser
         caption = page.locator("figure[data-name=separation-along] figcaption")
         caption.get_by_text("The probability of success with softmax over n and d").wait_for()
         page.locator("figure[data-name=separation-along] .heatmaplayer image").wait_for(state="attached")
-        assert (state(page)["along"], state(page)["across"]) == ("n", "d")
+        wait_for_state(page, along="n", across="d")
         page.go_back()
         caption.get_by_text("The probability of success with softmax along").wait_for()
-        assert state(page)["across"] == "none"
+        wait_for_state(page, across="none")
 
 
 def test_a_text_moves_the_slider_and_a_hypothesis_is_named_below_it(browser, address: str) -> None:

@@ -37,7 +37,7 @@ def test_verdicts_are_recorded(id: str) -> None:
 
 
 def test_the_lead_decides() -> None:
-    check = settings.layer_qk.check
+    check = settings.CLAIMS["qk norm"].check
     assert check(runs(0.3)).verdict is HOLDS
     assert check(runs(0.0)).verdict is OPEN
     assert check(runs(-0.3)).verdict is FAILS
@@ -47,7 +47,7 @@ def test_the_lead_decides() -> None:
 
 
 def test_layers_have_the_same_settings() -> None:
-    cells = list(settings.layer_qk.cells())
+    cells = list(settings.CLAIMS["qk norm"].cells())
     assert {cell.seed for cell in cells} == {1, 2, 3}
     settings_of: dict[str, set[str]] = {}
     for cell in cells:

@@ -19,13 +19,7 @@ def runs(leads: dict[str, float], spread: float = 0.01, text: str = RECORDED_TEX
     """Five seeds of all layers: that with `qk_norm` has a lead on some tasks, the others noise."""
     return [
         CellResult(
-            {
-                "task": task,
-                "text": text if task == "text" else None,
-                "attention": name,
-                "steps": 8,
-                "compute_steps": 8,
-            },
+            {"task": task, "text": text if task == "text" else None, "attention": name, "steps": 8, "compute_steps": 8},
             seed,
             {
                 "step": [8],
@@ -46,7 +40,7 @@ def test_verdicts_are_recorded(id: str) -> None:
 
 
 def test_a_lead_on_one_task_and_none_behind_decides() -> None:
-    check = tasks.task_qk.check
+    check = tasks.CLAIMS["qk norm"].check
     assert check(runs({})).verdict is OPEN
     for task in tasks.TASKS:
         assert check(runs({task: 0.3})).verdict is HOLDS
@@ -61,13 +55,13 @@ def test_a_lead_on_one_task_and_none_behind_decides() -> None:
 
 
 def test_another_text_compares_to_no_record() -> None:
-    assert tasks.task_qk.check(runs({"match": 0.3})).comparable
-    assert not tasks.task_qk.check(runs({"match": 0.3}, text="0123")).comparable
+    assert tasks.CLAIMS["qk norm"].check(runs({"match": 0.3})).comparable
+    assert not tasks.CLAIMS["qk norm"].check(runs({"match": 0.3}, text="0123")).comparable
 
 
 def test_layers_are_treated_alike() -> None:
     settings: dict[str, set[str]] = {}
-    for cell in tasks.task_qk.cells():
+    for cell in tasks.CLAIMS["qk norm"].cells():
         options = dict(cell.arguments)
         name = options.pop("attention")
         assert options.pop("lr") == tasks.RATES[options["task"]][name]

@@ -98,11 +98,7 @@ LATER = Expectation("order 3", "order 2", "compute_steps")
 @pytest.mark.parametrize("what", ["accuracy", "loss"])
 @pytest.mark.parametrize(
     ("third", "second", "verdict"),
-    [
-        ((0.9, 0.9), (0.5, 0.5), HOLDS),
-        ((0.9, 0.9), (0.5, 0.95), FAILS),
-        ((0.4, 0.9), (0.5, 0.5), FAILS),
-    ],
+    [((0.9, 0.9), (0.5, 0.5), HOLDS), ((0.9, 0.9), (0.5, 0.95), FAILS), ((0.4, 0.9), (0.5, 0.5), FAILS)],
 )
 def test_the_verdict_is_that_of_the_leads(
     what: Any, third: tuple[float, float], second: tuple[float, float], verdict: Verdict

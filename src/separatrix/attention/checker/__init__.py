@@ -6,8 +6,7 @@ code.
 - `deciding`: the precision and degree for each query, and the comparison of its results with the exact answer.
 - `balls`: numbers with a bound on their error. `tuples`: the definition in balls.
 - `expansion` and `moments`: attention over more tuples than can be summed, by an expansion with its remainder.
-- `gradients`: the exact gradients of a small call in balls.
-- `reproducer`: a program that shows a broken certificate. `saved`: a call and its results in a file.
+- `saved`: a call and its results in a file.
 """
 
 from separatrix.attention.checker.verification import Verification, check, verify

@@ -204,12 +204,7 @@ def check_packed(
 ) -> Verification:
     """The verdict on a packed call; at least one query of every sequence is recomputed.
 
-    Args:
-        output, bounds, lse: The results of the call.
-        query, keys, values, key_masks: The tensors of the call.
-        cu_seqlens, query_offsets, query_offset: As in the call.
-        queries: The total number of queries to recompute, unless there are more sequences.
-        **options: Further arguments of `check`.
+    `queries` is the total number of queries to recompute, unless there are more sequences.
     """
     sets, beside = ([x] if isinstance(x, Tensor) else list(x) for x in (keys, values))
     masks = [key_masks] * len(sets) if key_masks is None or isinstance(key_masks, Tensor) else list(key_masks)

@@ -69,9 +69,7 @@ def exact_backend(call: Call, dtype: torch.dtype | None = None) -> ExactBackend:
 def require_proved(call: Call, dtype: torch.dtype) -> None:
     """Raise a `SeparatrixError` if no error bound is proved for a call that is computed in a dtype.
 
-    Args:
-        call: The call, whose tensors may have another dtype.
-        dtype: The dtype of the tensors that are passed to the backend.
+    The tensors of the call are converted to this dtype before they are passed to the backend.
     """
     missing = exact_backend(call, dtype).unproved(call, dtype)
     if missing is not None:

@@ -38,13 +38,14 @@ from separatrix.attention.exact.torch import tangents
 from separatrix.errors import ArgumentError
 from separatrix.native import (
     MOST_SETS,
+    ExactBounds,
     ExactCall,
     ExactGradients,
     ExactLevels,
     ExactRange,
     native,
 )
-from separatrix.native_tensors import HALF_TYPES, TYPES, done, function, put
+from separatrix.native_tensors import HALF_TYPES, TYPES, done, function, kernels_for, put
 
 NAME = "native"
 TAKES_AS_GIVEN = True
@@ -54,6 +55,7 @@ __all__ = [
     "TAKES_AS_GIVEN",
     "PlainCall",
     "backward",
+    "entry_bounds",
     "forward",
     "gradient_summation",
     "size_of",
@@ -196,6 +198,22 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
         gradients.grad_keys[m], gradients.grad_values[m] = key.data_ptr(), value.data_ptr()
     done(_function("backward", 2)(ctypes.byref(_described(call)), ctypes.byref(gradients)))
     return query, keys, values
+
+
+def entry_bounds(call: Call) -> tuple[ExactBounds, Tensor, Tensor, Tensor] | None:
+    """Bounds on the entries and scores of a call, with the tensors `width` (H, 1), `largest` (H, 1) and `radii`
+    (H, L_q) of `separatrix_bounds` in csrc/separatrix.h; None where the kernels cannot compute them.
+    """
+    heads, length, _ = call.query.shape
+    supported = call.query.dtype in TYPES and len(call.keys) <= MOST_SETS
+    if not supported or any(x.shape[0] != heads for x in (*call.keys, *call.masks)):
+        return None
+    if kernels_for(*call.tensors, *call.masks) is None:
+        return None
+    width, largest, radii = (call.query.new_empty(heads, n, dtype=torch.float64) for n in (1, 1, length))
+    bounds = ExactBounds(width=width.data_ptr(), largest=largest.data_ptr(), radii=radii.data_ptr())
+    done(_function("bounds", 2)(ctypes.byref(_described(call)), ctypes.byref(bounds)))
+    return bounds, width, largest, radii
 
 
 def summation(call: Call, dtype: torch.dtype) -> Summation:

@@ -245,11 +245,7 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
 def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Tensor, Tensor]:
     """The changes of output (H, L_q, d_v) and log-sum-exp (H, L_q); 0 for a query with nothing to attend.
 
-    Args:
-        call: The call. Keys and values that a mask hides are zero in it, and so are their changes.
-        out: The output of the call.
-        lse: The log-sum-exp of the call.
-        changes: The changes of query, keys and values.
+    Keys and values that a mask hides are zero in the call, and so are their changes.
     """
     out_dot, lse_dot = torch.zeros_like(out), torch.zeros_like(lse)
     shift = lse.masked_fill(lse == -math.inf, 0.0)
@@ -272,12 +268,8 @@ def gradients_of_tuples(
 ) -> list[Tensor]:
     """The parts of tuples with the weights P in dQ / scale, in the dK_m and in the dV_m.
 
-    Args:
-        P: The weights of the tuples, (H, L_q, L_1, ..., L_{k-1}).
-        K: The keys.
-        V: The values.
-        rows: dO and delta for dS, dO for the gradients of the values, and scale Q for those of the keys; see
-            `IncomingRows`.
+    P is (H, L_q, L_1, ..., L_{k-1}). `rows` are dO and delta for dS, dO for the gradients of the values, and scale Q
+    for those of the keys: see `IncomingRows`.
     """
     near, delta, incoming, weighted = rows
     dS = P * (_products(near, V) - _as_rows(delta, P))
@@ -326,9 +318,9 @@ def contracted(m: int, T: Tensor, rows: Sequence[Tensor]) -> Tensor:
     `_products`, so that a query with one weight of 1 has the gradient 0.
     """
     axes = "abcdefghijklmnopqrstuvw"[: len(rows)]
-    others = sorted(reversed([*zip(axes, rows, strict=True)]), key=lambda entry: -entry[1].shape[1])
+    longest_first = sorted(reversed([*zip(axes, rows, strict=True)]), key=lambda entry: -entry[1].shape[1])
     left = f"y{axes}"
-    for axis, x in others:
+    for axis, x in longest_first:
         if axis != axes[m]:
             summed = left.replace(axis, "").replace("z", "") + "z"
             T, left = torch.einsum(f"{left},y{axis}z->{summed}", T, x), summed

@@ -35,7 +35,7 @@ from separatrix.attention.arguments import CallOptions, check_arguments
 from separatrix.attention.arithmetic.device_reads import truth
 from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.call import Call, Range, flattened, grouped
-from separatrix.attention.dispatch.derivatives import forward_mode
+from separatrix.attention.dispatch.registration import forward_mode
 from separatrix.attention.duration import shape_of, warn_if_long
 from separatrix.attention.exact.operators import exact_attention
 from separatrix.attention.forms.maps import Keys, pairwise

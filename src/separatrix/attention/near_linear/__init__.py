@@ -12,21 +12,19 @@ A certified call takes four steps, each a function of the previous step:
 What the steps use:
 
 - `approximation`: polynomials near exp, their monomials, and coordinates.
-- `expansion`: the polynomial as a sum of monomials, and the sums that it gives.
-- `sums`: the states of the key sets, and queries against them, with gradients: Algorithm 1 of Alman and Song.
+- `sums`: the polynomial as a sum of monomials, the states of the key sets, and queries against them, with gradients:
+  Algorithm 1 of Alman and Song.
 - `causal`: the same where each query attends a prefix of the keys.
-- `differentiable_products`: sums of monomials as functions that autograd differentiates.
-- `backend`: the interface of a backend, and the rule that chooses one. `native`: kernels in C++, with `native_stream`
-  for a few tokens of a stream. `triton`: kernels for GPUs. `torch`: plain PyTorch, for everything else.
+- `backend`: the interface of a backend, and the rule that chooses one. `native`: kernels in C++. `triton`: kernels
+  for GPUs. `torch`: plain PyTorch, for everything else.
 - `cost`: flops, memory and time of each algorithm, and how many tokens are taken at a time.
-- `worst_case`: what is in reach for all entries up to a bound, and the plan from shapes alone.
-- `paper_rules`: the rank, the order and the threshold that Alman and Song's theorems name.
+- `worst_case`: what is in reach for all entries up to a bound, the plan from shapes alone, and the rank, the order and
+  the threshold that Alman and Song's theorems name.
 - `exact_rounding`: the dtype in which exact attention keeps a tolerance, for outputs and gradients.
 - `live_bytes`: how many bytes a computation holds at once, measured, to compare a plan with.
 
 Plans from a bound alone, for layers and streams:
 
 - `bounded_plan`: the plan for scores that cannot exceed a bound, and the norms that keep them within it.
-- `bounded_choice`: whether exact attention computes a call of such a plan, because it is cheaper.
-- `bounded_attention`: attention by a bounded plan as PyTorch operators.
+- `bounded_attention`: attention by a bounded plan as PyTorch operators, near-linear, or exact where that is cheaper.
 """

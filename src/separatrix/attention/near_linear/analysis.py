@@ -25,7 +25,6 @@ from separatrix.attention.arithmetic.device_reads import largest_number, number,
 from separatrix.attention.arithmetic.rounding import Summing, expanded_gradient_sum, expanded_sum
 from separatrix.attention.bounds import (
     SLACK,
-    InputBounds,
     Piece,
     ValueRange,
     input_bounds,
@@ -37,12 +36,13 @@ from separatrix.attention.bounds import (
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.coordinates import (
     Frame,
+    drift,
     key_mean,
     key_shift,
     make_frame,
+    rotated,
     token_mean,
 )
-from separatrix.attention.near_linear.approximation.rotation import drift, rotated
 from separatrix.attention.near_linear.backend import NearLinearBackend, backend_of, summing
 from separatrix.attention.near_linear.cost import PIECE, Shape, chunk_tokens
 
@@ -81,13 +81,13 @@ class Analysis:
         return largest_number(largest)
 
 
-def analyse(call: Call, differentiable: bool = False, bounds: InputBounds | None = None) -> Analysis:
-    """The analysis of a call, given the bounds on its entries if they are known; an error for NaN or infinity.
+def analyse(call: Call, differentiable: bool = False) -> Analysis:
+    """The analysis of a call; an error for NaN or infinity.
 
     If gradients will be taken, all coordinates are kept and index sets are of total degree: a coordinate in which all
     queries are zero adds nothing to a score, but scores have a gradient in it.
     """
-    bounds = input_bounds(call) if bounds is None else bounds
+    bounds = input_bounds(call)
     shift = key_shift(call, bounds.largest[1]) if call.order == 2 and not call.positions.is_causal else None
     frame = make_frame(call, bounds, shift, torch.float64, differentiable)
     return _analyse(call, frame, bounds.values, differentiable)
@@ -197,12 +197,12 @@ def amplitudes(analysis: Analysis) -> Tensor:
     return product.amax(0) if product.shape[0] else product.sum(0)
 
 
-def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype, made: int = 0) -> float:
+def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype, computed: int = 0) -> float:
     """A bound on the relative error of the sums of a call, from its roundings (see `arithmetic.rounding`).
 
-    If more monomials are `made` than those of the sum, their number determines the chunks of tokens.
+    If more monomials are `computed` than those of the sum, their number determines the chunks of tokens.
     """
-    adds = summing(analysis.backend, analysis.call, max(rank, made), dtype)
+    adds = summing(analysis.backend, analysis.call, max(rank, computed), dtype)
     return relative_error(analysis.shape, analysis.frame.width, degree, rank, adds, dtype)
 
 

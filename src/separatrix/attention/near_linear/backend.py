@@ -8,7 +8,7 @@ tokens, the passes over a call (`sums`, `causal`), certificates. To add a backen
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -19,14 +19,38 @@ from separatrix.attention.near_linear import native
 from separatrix.attention.near_linear import torch as in_pytorch
 from separatrix.attention.near_linear.approximation.monomials import IndexSet
 from separatrix.attention.near_linear.cost import chunk_tokens
-from separatrix.attention.near_linear.expansion import Expansion
 from separatrix.attention.near_linear.native import NativePass
 from separatrix.attention.near_linear.triton import backend as triton
+
+if TYPE_CHECKING:
+    from separatrix.attention.near_linear.sums import Expansion
 
 Scanned = tuple[Tensor, Tensor, list[Tensor]]
 """The sums (H, c, d_v + 1) of c tokens, their moments (H, c, 1 + columns of squares), and the states after them."""
 ScanGradients = tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]
 """The gradients of the queries' and the keys' coordinates, of values and ones, and of the states before the tokens."""
+
+
+class StreamPlan(NamedTuple):
+    """The polynomial and the sizes of a stream.
+
+    Attributes:
+        index_set: The monomials.
+        coefficients: The coefficients (rank,) of the monomials, on the device of the states.
+        factors: The factors of the entries of the queries, and of the keys of each set.
+        heads: The number of heads.
+        value_dim: The dimension of the values.
+        most: The largest entry of a token, or its largest norm.
+        norm: The order of that norm; 0 for the largest entry.
+    """
+
+    index_set: IndexSet
+    coefficients: Tensor
+    factors: Sequence[float]
+    heads: int
+    value_dim: int
+    most: float
+    norm: int
 
 
 class StreamKernels(Protocol):
@@ -111,27 +135,8 @@ class NearLinearBackend(Protocol):
     ) -> ScanGradients:
         """The gradients of `scan`, from those of its sums and of the states after the tokens."""
 
-    def stream_kernels(
-        self,
-        index_set: IndexSet,
-        coefficients: Tensor,
-        factors: Sequence[float],
-        heads: int,
-        value_dim: int,
-        most: float,
-        norm: int,
-    ) -> StreamKernels | None:
-        """The kernels for a few tokens of a stream; None if the backend has none.
-
-        Args:
-            index_set: The monomials.
-            coefficients: The coefficients (rank,) of the monomials, on the device of the states.
-            factors: The factors of the entries of the queries, and of the keys of each set.
-            heads: The number of heads.
-            value_dim: The dimension of the values.
-            most: The largest entry of a token, or its largest norm.
-            norm: The order of that norm; 0 for the largest entry.
-        """
+    def stream_kernels(self, plan: StreamPlan) -> StreamKernels | None:
+        """The kernels for a few tokens of a stream; None if the backend has none."""
 
 
 BACKENDS: tuple[NearLinearBackend, ...] = (native, triton, in_pytorch)
@@ -141,10 +146,7 @@ BACKENDS: tuple[NearLinearBackend, ...] = (native, triton, in_pytorch)
 def near_linear_backend(tensors: Sequence[Tensor], sets: int, value_dim: int) -> NearLinearBackend:
     """The backend for these tensors; it depends only on their device, the sizes and the installed packages.
 
-    Args:
-        tensors: The tensors of the computation.
-        sets: The number of key sets.
-        value_dim: The dimension of the values; an output, a denominator and a moment take two more columns.
+    An output, a denominator and a moment take two columns more than the dimension of the values.
     """
     return next(backend for backend in BACKENDS if backend.takes(tensors, sets, value_dim + 2))
 

@@ -1,6 +1,7 @@
 """Near-linear attention by a plan that does not depend on the data, as PyTorch operators for compilers and transforms.
 
-Where exact attention is cheaper, as it is for few tokens, it computes the call: see `bounded_choice`.
+Where exact attention is cheaper, as it is for few tokens, it computes the call, if its error bound is no larger
+(`exact_dtype`).
 
 `separatrix::attend_within_bound` takes the bound on the scores and the tolerance, which determine the plan; plans are
 cached.
@@ -10,22 +11,27 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.device_reads import number, truth
-from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
+from separatrix.attention.arithmetic.precision import float32_products_are_float32, no_autocast, require_ieee_arithmetic
 from separatrix.attention.bounds import value_range
-from separatrix.attention.call import Call
-from separatrix.attention.dispatch.derivatives import differentiable
-from separatrix.attention.dispatch.registration import decomposable, operator_of_heads
-from separatrix.attention.dispatch.second_derivatives import no_forward_mode, no_second_derivatives
+from separatrix.attention.call import Call, Positions
+from separatrix.attention.dispatch.registration import (
+    decomposable,
+    differentiable,
+    no_forward_mode,
+    no_second_derivatives,
+    operator_of_heads,
+)
 from separatrix.attention.exact import operators as exact
+from separatrix.attention.exact.error_bound import relative_bound
 from separatrix.attention.near_linear import causal
 from separatrix.attention.near_linear import sums as polynomial
-from separatrix.attention.near_linear.bounded_choice import exact_dtype
 from separatrix.attention.near_linear.bounded_plan import (
     BoundedPlan,
     check_reached,
@@ -34,8 +40,65 @@ from separatrix.attention.near_linear.bounded_plan import (
     refuse_values,
     sum_rounding,
 )
-from separatrix.attention.near_linear.expansion import Expansion, Sums
+from separatrix.attention.near_linear.cost import Shape, exact_cost, polynomial_cost
+from separatrix.attention.near_linear.sums import Expansion, Sums
 from separatrix.errors import SeparatrixError
+
+
+def exact_dtype(plan: BoundedPlan, call: Call) -> torch.dtype | None:
+    """The dtype in which exact attention computes a call whose scores are within the plan's radius; None if the
+    polynomial computes it.
+
+    The choice depends only on shapes and dtypes. The plan's certificate for the polynomial then also holds for exact
+    attention: its error is at most as large, whatever the data, and its output is rounded to the same type.
+    """
+    query = call.query
+    heads, length, d = query.shape
+    shape = Shape(heads, length, call.key_lengths, d, call.values[0].shape[2], call.positions.is_causal)
+    narrow = query.dtype != torch.float64 and float32_products_are_float32(query.device.type)
+    for dtype in (torch.float32, torch.float64) if narrow else (torch.float64,):
+        if _is_exact(plan, shape, dtype, query.device, call.positions.offset):
+            return dtype
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _is_exact(plan: BoundedPlan, shape: Shape, dtype: torch.dtype, device: torch.device, offset: int) -> bool:
+    """Whether exact attention in a dtype is cheaper than the polynomial and has no larger error bound."""
+    near_linear = polynomial_cost(shape, plan.rank, True)
+    if exact_cost(shape, dtype == torch.float64).time >= near_linear.time:
+        return False
+    zero = torch.zeros((), dtype=dtype, device=device)
+    keys, values = (
+        tuple(zero.expand(shape.heads, n, width) for n in shape.key_lengths) for width in (shape.d, shape.d_v)
+    )
+    positions = Positions(shape.is_causal, offset, (None,) * len(keys))
+    call = Call(zero.expand(shape.heads, shape.query_length, shape.d), keys, values, (), positions, 1.0)
+    return relative_bound(call, plan.radius, dtype) <= sum(plan.relative_error(sum_rounding(plan, call)))
+
+
+def crossover(plan: BoundedPlan, heads: int, is_causal: bool, device: torch.device) -> int:
+    """The length from which a call of a plan, with as many queries as keys, is near-linear; shorter calls use exact
+    attention.
+
+    The cost of exact attention relative to the polynomial grows with the length, so that there is one such length; it
+    is found by bisection.
+    """
+
+    def is_exact(length: int) -> bool:
+        tokens = torch.zeros((), dtype=plan.dtype, device=device).expand(heads, length, plan.d)
+        sets = (tokens,) * (plan.order - 1)
+        positions = Positions(is_causal, 0, (None,) * (plan.order - 1))
+        return exact_dtype(plan, Call(tokens, sets, sets, (), positions, 1.0)) is not None
+
+    high = 1
+    while is_exact(high):
+        high *= 2
+    low = high // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if is_exact(middle) else (low, middle)
+    return high
 
 
 def bounded_attention(plan: BoundedPlan, call: Call, *, may_be_exact: bool = True) -> Tensor:
@@ -45,11 +108,6 @@ def bounded_attention(plan: BoundedPlan, call: Call, *, may_be_exact: bool = Tru
     The caller ensures, by normalising queries and keys, that the scores are within the plan's radius. This file checks
     that the plan's error bound holds for the number of tokens, that products of the values do not overflow float64, and
     that the outputs do not overflow their dtype.
-
-    Args:
-        plan: The plan.
-        call: The call.
-        may_be_exact: Whether exact attention may compute the call if that is cheaper.
     """
     # A graph may be compiled for several lengths, so the operator chooses for each call.
     if may_be_exact and not torch.compiler.is_compiling():

@@ -1,9 +1,7 @@
 r"""Plans of the polynomial method from a bound R on the scores, independent of the data.
 
-For |s| <= R let |P(s) - exp(s)| <= e exp(s), with e < 1 (see `minimax`). Then P > 0, the ratio of the two weights of a
-tuple lies in [1 - e, 1 + e], and the two distributions over tuples differ in total variation by at most
-tau = e / (1 + sqrt(1 - e^2)). The weight of each of N tuples is at least (1 - e) exp(-R). So, relative to the product
-|v|_max of the values' largest magnitudes,
+For |s| <= R let |P(s) - exp(s)| <= e exp(s), with e < 1 (see `minimax`), and tau = e / (1 + sqrt(1 - e^2)). Relative to
+the product |v|_max of the values' largest magnitudes,
 
     |output - exact| / |v|_max <= 2 tau + 2 rho M / ((1 - e) exp(-R) - rho M),    M = sum_p |a_p| R^p,
 
@@ -37,7 +35,7 @@ from separatrix.attention.near_linear.approximation.monomials import IndexSet, t
 from separatrix.attention.near_linear.backend import backend_of, summing
 from separatrix.attention.near_linear.certificate import Certificate
 from separatrix.attention.near_linear.cost import LARGEST_DEGREE, LARGEST_RANK
-from separatrix.attention.near_linear.expansion import Expansion
+from separatrix.attention.near_linear.sums import Expansion
 from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
 
@@ -113,7 +111,7 @@ class BoundedPlan:
             >>> 1 < plan.crossover(heads=16, is_causal=True) < 4096
             True
         """
-        from separatrix.attention.near_linear.bounded_choice import crossover  # which is about these plans
+        from separatrix.attention.near_linear.bounded_attention import crossover  # which is about these plans
 
         if not is_whole(heads, low=1):
             raise ArgumentError("heads", expected="an integer >= 1", got=heads)

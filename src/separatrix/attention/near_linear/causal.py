@@ -17,15 +17,21 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.call import Call
-from separatrix.attention.near_linear.backend import backend_of
-from separatrix.attention.near_linear.expansion import Expansion, Sums, with_ones
-from separatrix.attention.near_linear.sums import IncomingGradient, key_state, state_backward
+from separatrix.attention.near_linear.backend import NearLinearBackend, backend_of
+from separatrix.attention.near_linear.sums import (
+    Expansion,
+    IncomingGradient,
+    Sums,
+    key_state,
+    state_backward,
+    with_ones,
+)
 
 
-def chunk_size(call: Call, rank: int, is_backward: bool, weighted: int = 0) -> int:
+def chunk_size(backend: NearLinearBackend, call: Call, rank: int, is_backward: bool, weighted: int = 0) -> int:
     """The number of tokens in a chunk, with so many columns of squares."""
     columns = call.values[0].shape[2] + 1 + weighted
-    return backend_of(call, weighted).scan_tokens(call.query.shape[0], rank, columns, len(call.keys), is_backward)
+    return backend.scan_tokens(call.query.shape[0], rank, columns, len(call.keys), is_backward)
 
 
 def _local(x: Tensor, start: int, stop: int) -> Tensor:
@@ -71,10 +77,12 @@ def _rows(call: Call, start: int, stop: int) -> tuple[Tensor, list[Tensor], list
     return call.query[:, start:stop], keys, values, masks
 
 
-def _first_states(call: Call, expansion: Expansion, before: Sequence[Tensor] | None = None) -> list[Tensor]:
+def _first_states(
+    call: Call, expansion: Expansion, backend: NearLinearBackend, before: Sequence[Tensor] | None
+) -> list[Tensor]:
     """The states of the keys before the first query's own position, including those of `before`."""
     first = max(call.positions.offset, 0)
-    own = [key_state(call, expansion, m, 0, min(first, key.shape[1])) for m, key in enumerate(call.keys)]
+    own = [key_state(call, expansion, backend, m, 0, min(first, key.shape[1])) for m, key in enumerate(call.keys)]
     return own if before is None else [z + earlier for z, earlier in zip(own, before, strict=True)]
 
 
@@ -84,9 +92,9 @@ def attend_causal(call: Call, expansion: Expansion, before: Sequence[Tensor] | N
     d_v = call.values[0].shape[2]
     out = call.query.new_empty(heads, length, d_v)
     denominator, moment, weighted = (call.query.new_empty(heads, length, dtype=torch.float64) for _ in range(3))
-    Z = _first_states(call, expansion, before)
-    size = chunk_size(call, expansion.index_set.rank, False, expansion.weighted)
     backend = backend_of(call, expansion.weighted)
+    Z = _first_states(call, expansion, backend, before)
+    size = chunk_size(backend, call, expansion.index_set.rank, False, expansion.weighted)
     for start in range(0, length, size):
         stop = min(start + size, length)
         chunk = _chunk(call, expansion, start, stop)
@@ -122,7 +130,7 @@ def backward_causal_after(
     incoming = IncomingGradient(sums, grad_out, grad_lse)
     backend, frame = backend_of(call), expansion.frame
     offset, power = call.positions.offset, incoming.power
-    length, size = call.query.shape[1], chunk_size(call, expansion.index_set.rank, True)
+    length, size = call.query.shape[1], chunk_size(backend, call, expansion.index_set.rank, True)
     starts = list(range(0, length, size))
     per_section = max(1, math.isqrt(len(starts)))
     sections = [starts[i : i + per_section] for i in range(0, len(starts), per_section)]
@@ -134,7 +142,7 @@ def backward_causal_after(
         chunk = _chunk(call, expansion, start, stop)
         return backend.scan_keys(expansion, chunk.x, chunk.W, Z)
 
-    first_states = _first_states(call, expansion, before)
+    first_states = _first_states(call, expansion, backend, before)
     at_section = [first_states][: len(sections)]
     for section, after in pairwise(sections):
         at_section.append(advance(at_section[-1], section[0], after[0]))

@@ -58,11 +58,10 @@ from separatrix.attention.near_linear.analysis import (
     gradient_gamma,
     pieces_in_memory,
 )
-from separatrix.attention.near_linear.approximation.coordinates import Frame, reaches
+from separatrix.attention.near_linear.approximation.coordinates import Frame, derivative_drift, reaches
 from separatrix.attention.near_linear.approximation.greedy import greedy_error
 from separatrix.attention.near_linear.approximation.monomials import IndexSet
 from separatrix.attention.near_linear.approximation.remainder import taylor
-from separatrix.attention.near_linear.approximation.rotation import derivative_drift
 from separatrix.attention.near_linear.backend import backend_of
 from separatrix.attention.near_linear.gradient_certificate import (
     GradientCertificate,

@@ -14,7 +14,10 @@ r"""Near-linear attention by the kernels in C++, on the CPU.
   the product of the states. Everything is in float64. Tokens are added to a state one by one, each by one fused
   multiply-add; monomials are summed in one order. The backward pass also sums the gradient of a state term by term,
   from the last query to the first.
-- **A few tokens of a stream**: see `native_stream`.
+- **A few tokens of a stream** (csrc/stream.hpp), all heads in one call. The tokens of a call are summed before they are
+  added to the state: a new token goes through as many roundings as there are tokens in the call, and then, with all
+  earlier tokens, through one more. All other steps are counted as in `arithmetic/rounding.py`, where monomials may be
+  summed in any order.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -32,18 +36,23 @@ from separatrix.attention.arithmetic.rounding import Summing
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.monomials import IndexSet
 from separatrix.attention.near_linear.cost import chunk_tokens, scan_chunk
-from separatrix.attention.near_linear.expansion import Expansion
-from separatrix.attention.near_linear.native_stream import NativeStream
 from separatrix.native import (
     MOST_SETS,
+    REFUSED,
     Monomials,
     Pass,
     ProductsCall,
     Scan,
     ScanGradients,
     ScanResults,
+    StreamCall,
 )
 from separatrix.native_tensors import TYPES, addresses, done, function, kernels_for, operators_are_watched, put
+
+if TYPE_CHECKING:
+    from separatrix.attention.near_linear.backend import StreamPlan
+    from separatrix.attention.near_linear.sums import Expansion
+
 
 NAME = "native"
 TOKENS_OF_A_LANE = 64
@@ -116,6 +125,10 @@ def gradient(index_set: IndexSet, x: Tensor, M: Tensor, W: Tensor) -> tuple[Tens
     grad_x, grad_W = x.new_empty(x.shape), W.new_empty(W.shape)
     products.run("separatrix_products_gradient", M.contiguous(), grad_x, grad_W)
     return grad_x, grad_W
+
+
+def _pointer(x: Tensor) -> ctypes.c_void_p:
+    return ctypes.c_void_p(x.data_ptr())
 
 
 def _contiguous_tokens(x: Tensor) -> Tensor:
@@ -248,17 +261,60 @@ class _ScanCall:
         )
 
 
-def stream_kernels(
-    index_set: IndexSet,
-    coefficients: Tensor,
-    factors: Sequence[float],
-    heads: int,
-    value_dim: int,
-    most: float,
-    norm: int,
-) -> NativeStream:
-    return NativeStream(native_monomials(index_set), coefficients, factors, heads, value_dim, most, norm)
+class NativeStream:
+    """The calls of the kernels for the states of one plan.
+
+    An instance is never modified, so that threads may share it: every call fills its own `StreamCall`, because ctypes
+    releases the global interpreter lock while a kernel reads it.
+
+    """
+
+    ONE_BY_ONE = True
+
+    def __init__(self, plan: StreamPlan) -> None:
+        self._plan, self._table, self._sets = plan, native_monomials(plan.index_set), len(plan.factors) - 1
+        sizes = {"heads": plan.heads, "sets": self._sets, "d_v": plan.value_dim}
+        self._template = StreamCall(**sizes, most=plan.most, norm=plan.norm)
+        self._template.set = ctypes.pointer(self._table.monomials)
+        self._template.coefficients = plan.coefficients.data_ptr()
+        self._template.factors[: self._sets + 1] = plan.factors
+
+    def _call(self, states: Sequence[Tensor], like: Tensor, checked: bool) -> StreamCall:
+        """The structure of one call on tokens of the dtype and length of `like`; `self` owns its memory."""
+        call = StreamCall.from_buffer_copy(self._template)
+        call.type, call.tokens, call.checked = TYPES[like.dtype], like.shape[-2], checked
+        for m, state in enumerate(states):
+            call.states[m] = state.data_ptr()
+        return call
+
+    def append(
+        self, states: Sequence[Tensor], keys: Sequence[Tensor], values: Sequence[Tensor], checked: bool
+    ) -> list[float] | None:
+        keys, values = [_readable(key) for key in keys], [_readable(value) for value in values]
+        call, largest = self._call(states, keys[0], checked), (ctypes.c_double * MOST_SETS)()
+        for m in range(self._sets):
+            call.keys[m], call.values[m] = keys[m].data_ptr(), values[m].data_ptr()
+        code = function("separatrix_stream_append", 2)(ctypes.byref(call), largest)
+        if code == REFUSED:
+            return None
+        done(code)
+        return largest[: self._sets]
+
+    def attend(self, states: Sequence[Tensor], query: Tensor, checked: bool) -> tuple[Tensor, float] | None:
+        given = _readable(query)
+        call, reached = self._call(states, given, checked), ctypes.c_double()
+        call.query = given.data_ptr()
+        out = torch.empty(*query.shape[:-1], self._plan.value_dim, dtype=given.dtype)
+        code = function("separatrix_stream_attend", 3)(ctypes.byref(call), out.data_ptr(), ctypes.byref(reached))
+        if code == REFUSED:
+            return None
+        done(code)
+        return out.to(query.dtype), reached.value
 
 
-def _pointer(x: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(x.data_ptr())
+def _readable(x: Tensor) -> Tensor:
+    """A tensor in the form that the kernels read: contiguous, with half types converted to float32, which is exact."""
+    return (x if x.dtype in TYPES else x.to(torch.float32)).contiguous()
+
+
+stream_kernels = NativeStream

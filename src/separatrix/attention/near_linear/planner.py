@@ -6,11 +6,11 @@ A plan is a pure function of the input and of constants that ship with the sourc
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 
 from separatrix.attention.arithmetic.device_reads import largest_number
-from separatrix.attention.bounds import InputBounds, input_bounds
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.analysis import Analysis, analyse, sizes_of, turned
 from separatrix.attention.near_linear.cost import (
@@ -18,13 +18,13 @@ from separatrix.attention.near_linear.cost import (
     LARGEST_RANK,
     WORTH_PLANNING,
     Cost,
-    Shape,
     affordable_rank,
     basis_time,
     exact_cost,
     planning_time,
     recipe_cost,
 )
+from separatrix.attention.near_linear.exact_rounding import entries_of
 from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.plan import Plan, Recipe
 from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, MARGIN, in_reach
@@ -36,27 +36,50 @@ NOTHING_TO_ATTEND = Plan("exact", None, None, None, 0.0, 0.0, 0.0, "there is not
 """The plan of a call without queries, or without keys to attend to."""
 
 
-def plan_call(call: Call, tolerance: float, method: str) -> tuple[InputBounds, Forecast | None, Plan]:
-    """The bounds on the entries of a checked call, and the plan for it.
+@dataclass(frozen=True)
+class PlannedCall:
+    """The plan of a call, and what was computed for it.
 
-    The forecast is None if none was made: if exact attention was requested, or is so fast that no search for a
-    polynomial is worthwhile.
+    Attributes:
+        plan: The plan.
+        exact: The cost of exact attention.
+        limit: The longest time that a polynomial may take: that of exact attention, if `auto` may choose it.
+        forecast: The forecast in the basis of the polynomial; None for a plan of exact attention.
     """
+
+    plan: Plan
+    exact: Cost
+    limit: float
+    forecast: Forecast | None = None
+
+
+def plan_call(call: Call, tolerance: float, method: str) -> PlannedCall:
+    """Plan a checked call."""
     windowed = call.positions.has_window
     differentiable = call.wants_gradient  # evaluated outside of `no_grad`, inside which no call needs a gradient
     if windowed and method == "polynomial":
         raise ArgumentError("windows", expected="None for method 'polynomial'", got=call.positions.windows)
     with torch.no_grad():
-        bounds, shape = input_bounds(call), sizes_of(call)
-        if windowed or method == "exact":
-            return bounds, None, exact_plan(call, bounds, "exact attention was asked for")
-        limit = time_limit(call, shape, method)
-        if limit < WORTH_PLANNING * planning_time(shape):
+        shape = sizes_of(call)
+        exact = exact_cost(shape, call.query.dtype == torch.float64)
+        limit = exact.time if method == "auto" and exact.flops <= AFFORDABLE else math.inf
+        why = "exact attention was asked for" if windowed or method == "exact" else ""
+        if not why and limit < WORTH_PLANNING * planning_time(shape):
             why = "at these lengths exact attention is cheaper than the search for a polynomial"
-            return bounds, None, exact_plan(call, bounds, why)
-        forecast = Forecast(analyse(call, differentiable, bounds))
+        if why:
+            return PlannedCall(exact_plan(call, exact, why), exact, limit)
+        forecast = Forecast(analyse(call, differentiable))
         forecast, recipe = find_polynomial(forecast, tolerance, limit)
-        return bounds, forecast, choose(forecast, recipe, bounds, tolerance, method)
+        if recipe is None and limit == math.inf:
+            raise out_of_reach(forecast.analysis, tolerance)
+        if recipe is not None and (limit == math.inf or recipe_cost(shape, recipe).time < limit):
+            plan = polynomial_plan(forecast, recipe, tolerance, exact)
+            return PlannedCall(plan, exact, limit, forecast)
+        dearer = f"every polynomial that was tried for {tolerance:.3g}: scores reach {forecast.analysis.radius:.3g}"
+        if recipe is not None:
+            dearer = f"the polynomial method at rank {recipe.index_set.rank}"
+        why = f"at these lengths exact attention is cheaper than {dearer}"
+        return PlannedCall(exact_plan(call, exact, why), exact, limit)
 
 
 def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.inf) -> tuple[Forecast, Recipe | None]:
@@ -81,12 +104,6 @@ def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.in
         if kept:
             return min(kept, key=lambda pair: recipe_cost(analysis.shape, pair[1]).time)
     return forecast, None
-
-
-def time_limit(call: Call, shape: Shape, method: str) -> float:
-    """The longest time that a polynomial may take: that of exact attention, if `auto` may choose exact attention."""
-    exact = exact_cost(shape, call.query.dtype == torch.float64)
-    return exact.time if method == "auto" and exact.flops <= AFFORDABLE else math.inf
 
 
 def cheapest_recipe(
@@ -144,44 +161,10 @@ def polynomial_plan(forecast: Forecast, recipe: Recipe, tolerance: float, exact:
     return Plan("polynomial", index_set.degree, index_set.rank, kind, error, cost.flops, cost.bytes, why, recipe)
 
 
-def choose(forecast: Forecast, recipe: Recipe | None, bounds: InputBounds, tolerance: float, method: str) -> Plan:
-    """The plan of the cheaper of a recipe, if there is one, and exact attention; an error if neither is affordable."""
-    analysis = forecast.analysis
-    wide = analysis.call.query.dtype == torch.float64
-    exact = exact_cost(analysis.shape, wide)
-    plan = None if recipe is None else polynomial_plan(forecast, recipe, tolerance, exact)
-    if method == "polynomial":
-        if plan is None:
-            raise out_of_reach(analysis, tolerance)
-        return plan
-    if plan is not None and recipe is not None and recipe_cost(analysis.shape, recipe).time < exact.time:
-        return plan
-    if exact.flops > AFFORDABLE and method == "auto":
-        if plan is not None:
-            return plan
-        raise out_of_reach(analysis, tolerance)
-    if plan is None and time_limit(analysis.call, analysis.shape, method) < math.inf:
-        why = (
-            f"at these lengths exact attention is cheaper than every polynomial that was tried for {tolerance:.3g}: "
-            f"scores reach {analysis.radius:.3g}"
-        )
-    elif plan is None:
-        why = none_keeps(analysis, tolerance)
-    else:
-        why = f"at these lengths exact attention is cheaper than the polynomial method at rank {plan.rank}"
-    return exact_plan(analysis.call, bounds, why)
-
-
-def none_keeps(analysis: Analysis, tolerance: float) -> str:
-    """The reason for exact attention if no polynomial satisfies the tolerance at any cost."""
-    return f"no polynomial of rank up to {LARGEST_RANK} keeps {tolerance:.3g}: scores reach {analysis.radius:.3g}"
-
-
-def exact_plan(call: Call, bounds: InputBounds, why: str) -> Plan:
+def exact_plan(call: Call, exact: Cost, why: str) -> Plan:
     """The plan of exact attention, for the reason `why`."""
-    exact = exact_cost(sizes_of(call), call.query.dtype == torch.float64)
-    unit, magnitude = torch.finfo(call.query.dtype).eps, bounds.values.magnitude
-    return Plan("exact", None, None, None, 64 * unit * largest_number(magnitude), exact.flops, exact.bytes, why)
+    error = 64 * torch.finfo(call.query.dtype).eps * largest_number(entries_of(call).ends.largest)
+    return Plan("exact", None, None, None, error, exact.flops, exact.bytes, why)
 
 
 def out_of_reach(analysis: Analysis, tolerance: float) -> SeparatrixError:

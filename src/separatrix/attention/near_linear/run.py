@@ -12,13 +12,12 @@ from torch import Tensor
 
 from separatrix.attention.arithmetic.precision import no_autocast
 from separatrix.attention.call import Call
-from separatrix.attention.dispatch.second_derivatives import only_first_derivatives
+from separatrix.attention.dispatch.registration import only_first_derivatives
 from separatrix.attention.near_linear.analysis import Analysis, Deviation, deviation, squares_of
 from separatrix.attention.near_linear.approximation.monomials import total_degree
 from separatrix.attention.near_linear.causal import attend_causal, backward_causal
-from separatrix.attention.near_linear.expansion import Expansion, Sums
 from separatrix.attention.near_linear.plan import Recipe
-from separatrix.attention.near_linear.sums import attend, backward, states
+from separatrix.attention.near_linear.sums import Expansion, Sums, attend, backward, states
 
 
 @dataclass(frozen=True)

@@ -87,11 +87,8 @@ class Sample:
 class SamplePart:
     """Sums of powers of the scores over tuples, for some queries, divided by the sums of exp(s).
 
-    Args:
-        analysis: The analysis of a call.
-        queries: Indices (H, queries) of the queries.
-        tuples: Indices (H, tuples) of the tokens of each key set.
-        attended: Which of the tuples each query attends, (H, queries, tuples); None for all.
+    The queries have the indices `queries` (H, queries), and the tokens of each key set the indices `tuples` (H,
+    tuples); `attended` (H, queries, tuples) says which tuples a query attends, None for all.
     """
 
     def __init__(

@@ -6,15 +6,18 @@ With monomials Phi(x)_alpha = x^alpha over an index set A and coefficients c_alp
     sum_t P(s_t) [v_t, 1] = sum_alpha c_alpha q^alpha prod_m Z_m,alpha,    Z_m = Phi(K_m)^T [V_m, 1],
 
 because a sum over tuples of products is the product of the sums (Lemma C.3). With squared deviations u_m of the values
-the states have further columns, Phi(K_m)^T u_m. The *states* Z_m cost one pass over each
-key set; their Hadamard product Z is multiplied by Phi(Q) in one pass over the queries. Steps 1-6 of the algorithm are
-`states` (1, 2, 4), `attend` (3, 5, 6).
+the states have further columns, Phi(K_m)^T u_m. The *states* Z_m cost one pass over each key set; their Hadamard
+product Z is multiplied by Phi(Q) in one pass over the queries. Steps 1-6 of the algorithm are `states` (1, 2, 4) and
+`attend` (3, 5, 6). `Expansion` is the polynomial. `sum_of_monomials` and `against_monomials`, which states of a stream
+use, are the two passes as functions that autograd differentiates.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,20 +26,120 @@ from separatrix.attention.arithmetic.device_reads import truth
 from separatrix.attention.arithmetic.incoming import Power
 from separatrix.attention.bounds import pieces
 from separatrix.attention.call import Call
-from separatrix.attention.near_linear.backend import backend_of
-from separatrix.attention.near_linear.expansion import Expansion, Sums, with_ones
+from separatrix.attention.dispatch.registration import only_first_derivatives
+from separatrix.attention.near_linear.approximation.coordinates import Frame
+from separatrix.attention.near_linear.approximation.monomials import IndexSet
+from separatrix.attention.near_linear.backend import NearLinearBackend, backend_of, near_linear_backend
+from separatrix.attention.near_linear.cost import chunk_tokens
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """sum over alpha in `index_set` of coefficients[alpha] q^alpha k_1^alpha ..., in the coordinates of `frame`.
+
+    The coefficients are in float64 whatever the dtype of the coordinates: 1 / alpha! is below the range of float32 from
+    degree 34 on, where its terms may still be large. They may end before the last level, which is then there for the
+    moment alone.
+
+    Attributes:
+        frame: The coordinates.
+        index_set: The multi-indices.
+        coefficients: Their coefficients, (terms,).
+        moment: The level whose sum over tuples, sum_t s_t^moment, is computed in addition to the output; None for none.
+        squares: For each key set u_m (H, L_m, columns), of which sum_t s_t^moment prod_m u_m is computed too; or none.
+    """
+
+    frame: Frame
+    index_set: IndexSet
+    coefficients: Tensor
+    moment: int | None
+    squares: tuple[Tensor, ...] = ()
+
+    @property
+    def terms(self) -> int:
+        """The number of multi-indices that have a coefficient, the first ones of the index set."""
+        return self.coefficients.shape[0]
+
+    @property
+    def weighted(self) -> int:
+        """The number of columns of `squares`."""
+        return self.squares[0].shape[2] if self.squares else 0
+
+    @property
+    def level(self) -> tuple[int, int]:
+        """The half-open range of the rows of the moment's level."""
+        return (0, 0) if self.moment is None else self.index_set.levels[self.moment]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype in which monomials are computed."""
+        return self.frame.dtype
+
+    def wide(self) -> Expansion:
+        """The expansion with its monomials in float64."""
+        return replace(self, frame=replace(self.frame, dtype=torch.float64))
+
+    def even_chunk(self, heads: int, length: int) -> int:
+        """The number of tokens in a chunk when `length` tokens are divided into the smallest number of chunks of equal
+        length.
+
+        It is a multiple of 64. A long sequence has at least two chunks, so that the second one reuses the memory of the
+        first.
+        """
+        most, length = chunk_tokens(heads, self.index_set.rank, self.dtype == torch.float64), max(length, 1)
+        pieces = max(-(-length // most), min(2, length // 2048), 1)
+        return min(-(-length // (64 * pieces)) * 64, most, length)
+
+    def all_coefficients(self) -> Tensor:
+        """The coefficients (rank,), with zeros for the multi-indices that have none."""
+        return torch.nn.functional.pad(self.coefficients, (0, self.index_set.rank - self.terms))
+
+    def moment_weights(self) -> Tensor:
+        """The weights (rank,) for which the sums of a level become those of s^moment; zero for the other levels."""
+        weights, level = self.coefficients.new_zeros(self.index_set.rank), slice(*self.level)
+        weights[level] = torch.from_numpy(self.index_set.multinomials[level]).to(weights)
+        return weights
+
+    def of_set(self, m: int, here: slice) -> Tensor | None:
+        """The squares of some tokens of key set m, if there are any."""
+        return self.squares[m][:, here] if self.squares else None
+
+
+@dataclass(frozen=True)
+class Sums:
+    """For each query: the output (H, L_q, d_v), the denominator and the moment (H, L_q) in float64.
+
+    `weighted` (H, L_q) is the largest sum_t s_t^moment u_t over the columns u of the squares; None without squares.
+    """
+
+    output: Tensor
+    denominator: Tensor
+    moment: Tensor
+    weighted: Tensor | None = None
+
+
+def with_ones(value: Tensor, mask: Tensor | None, dtype: torch.dtype, squares: Tensor | None = None) -> Tensor:
+    """[V, 1, squares]^T (H, d_v + 1 + columns, c), with zeros for hidden tokens."""
+    heads, length, d_v = value.shape
+    columns = 0 if squares is None else squares.shape[2]
+    widened = value.new_empty(heads, d_v + 1 + columns, length, dtype=dtype)
+    widened[:, :d_v] = value.mT
+    widened[:, d_v] = 1.0
+    if squares is not None:
+        widened[:, d_v + 1 :] = squares.mT
+    return widened if mask is None else widened.masked_fill_(~mask.unsqueeze(1), 0.0)
 
 
 def states(call: Call, expansion: Expansion) -> list[Tensor]:
     """Z_m (H, rank, d_v + 1 + columns of squares) for each key set, in float64."""
-    return [key_state(call, expansion, m, 0, key.shape[1]) for m, key in enumerate(call.keys)]
+    backend = backend_of(call, expansion.weighted)
+    return [key_state(call, expansion, backend, m, 0, key.shape[1]) for m, key in enumerate(call.keys)]
 
 
-def key_state(call: Call, expansion: Expansion, m: int, start: int, stop: int) -> Tensor:
+def key_state(call: Call, expansion: Expansion, backend: NearLinearBackend, m: int, start: int, stop: int) -> Tensor:
     """The state of the tokens in [start, stop) of key set m."""
     key, value, mask = call.keys[m], call.values[m], call.masks[m] if call.masks else None
     here = slice(start, stop)
-    backend = backend_of(call, expansion.weighted)
     one_pass = backend.one_pass(expansion, key[:, here], m + 1, value[:, here])
     if one_pass is not None:
         return one_pass.state(value[:, here], None if mask is None else mask[:, here], expansion.of_set(m, here))
@@ -128,11 +231,6 @@ class IncomingGradient:
     head are divided by the power of two next to the largest of them before they are divided by the denominators, and
     the quotients by the power of two next to the largest quotient. The returned gradients are linear in the incoming
     gradients, so they are multiplied by `power`, the product of the two.
-
-    Args:
-        sums: The sums of the forward pass.
-        grad_out: The gradient of the output, (H, L_q, d_v).
-        grad_lse: The gradient of the log-sum-exp, (H, L_q).
     """
 
     def __init__(self, sums: Sums, grad_out: Tensor, grad_lse: Tensor) -> None:
@@ -176,15 +274,8 @@ def state_backward(
 ) -> None:
     """Write the gradients of the first `stop` tokens of key set m and of their values.
 
-    Args:
-        call: The call.
-        expansion: The polynomial.
-        m: The key set.
-        stop: The number of tokens.
-        grad_Z: The gradient of their state, divided by `outer`.
-        outer: A power of two for each head.
-        grad_key: The tensor into which the gradient of the keys is written.
-        grad_value: The tensor into which the gradient of the values is written.
+    They are written into `grad_key` and `grad_value`. `grad_Z` is the gradient of the state of these tokens, divided by
+    `outer`, a power of two for each head.
     """
     key, value = call.keys[m], call.values[m]
     size, backend = expansion.even_chunk(2 * key.shape[0], stop), backend_of(call)
@@ -205,3 +296,54 @@ def state_backward(
     if expansion.frame.shift is not None:
         mean = grad_key.sum(1, keepdim=True, dtype=torch.float64) / call.counts()[m].clamp(min=1).reshape(-1, 1, 1)
         grad_key -= mean if not call.masks else mean * call.masks[m].unsqueeze(-1)
+
+
+class _SumOfMonomials(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, W: Tensor, index_set: IndexSet, size: int) -> Tensor:
+        ctx.index_set, ctx.size = index_set, size
+        ctx.save_for_backward(x, W)
+        backend = near_linear_backend((x, W), 1, W.shape[1] - 1)
+        state = x.new_zeros(x.shape[0], index_set.rank, W.shape[1], dtype=torch.float64)
+        for start in range(0, x.shape[2], size):
+            backend.add(index_set, state, x[..., start : start + size], W[..., start : start + size])
+        return state
+
+    @staticmethod
+    @only_first_derivatives
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        x, W = ctx.saved_tensors
+        backend, grad = near_linear_backend((x, W, grad), 1, W.shape[1] - 1), grad.contiguous()
+        grad_x, grad_W = torch.empty_like(x), torch.empty_like(W)
+        for start in range(0, x.shape[2], ctx.size):
+            here = slice(start, start + ctx.size)
+            grad_x[..., here], grad_W[..., here] = backend.gradient(ctx.index_set, x[..., here], grad, W[..., here])
+        return grad_x, grad_W, None, None
+
+
+class _AgainstMonomials(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, M: Tensor, index_set: IndexSet, size: int) -> Tensor:
+        ctx.index_set, ctx.size = index_set, size
+        ctx.save_for_backward(x, M)
+        backend, M = near_linear_backend((x, M), 1, M.shape[2] - 1), M.contiguous()
+        starts = range(0, x.shape[2], size)
+        return torch.cat([backend.sums(index_set, x[..., start : start + size], M) for start in starts], -1)
+
+    @staticmethod
+    @only_first_derivatives
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        x, M = ctx.saved_tensors
+        backend, index_set = near_linear_backend((x, M, grad), 1, M.shape[2] - 1), ctx.index_set
+        grad_x, grad_M, M = torch.empty_like(x), torch.zeros_like(M, dtype=torch.float64), M.contiguous()
+        for start in range(0, x.shape[2], ctx.size):
+            here = slice(start, start + ctx.size)
+            backend.add(index_set, grad_M, x[..., here], grad[..., here])
+            grad_x[..., here], _ = backend.gradient(index_set, x[..., here], M, grad[..., here])
+        return grad_x, grad_M, None, None
+
+
+sum_of_monomials: Callable[[Tensor, Tensor, IndexSet, int], Tensor] = _SumOfMonomials.apply
+"""sum_n x_n^alpha W_n (H, rank, c) for x (H, d, n) and W (H, c, n) in float64, `size` tokens at a time."""
+against_monomials: Callable[[Tensor, Tensor, IndexSet, int], Tensor] = _AgainstMonomials.apply
+"""sum_alpha x_n^alpha M_alpha (H, c, n) for x (H, d, n) and M (H, rank, c) in float64, `size` tokens at a time."""

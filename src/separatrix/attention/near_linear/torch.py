@@ -7,7 +7,7 @@ token.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,7 +17,10 @@ from separatrix.attention.bounds import product_of
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.monomials import IndexSet, monomials, monomials_backward
 from separatrix.attention.near_linear.cost import CHUNK_TOKENS, causal_chunk, chunk_tokens
-from separatrix.attention.near_linear.expansion import Expansion
+
+if TYPE_CHECKING:
+    from separatrix.attention.near_linear.backend import StreamPlan
+    from separatrix.attention.near_linear.sums import Expansion
 
 NAME = "torch"
 TOKENS_OF_A_LANE = CHUNK_TOKENS
@@ -121,8 +124,8 @@ def scan_backward(
     grad_product = (features.mT * coefficients).unsqueeze(-1) * grad.unsqueeze(2)
     grad_x, grad_W, before = [], [], []
     for m, running in enumerate(sets):
-        others = [other.states for n, other in enumerate(sets) if n != m]
-        grad_states = product_of([grad_product, *others])
+        other_states = [other.states for n, other in enumerate(sets) if n != m]
+        grad_states = product_of([grad_product, *other_states])
         grad_added = grad_states.flip(1).cumsum(1).flip(1) + grad_Z[m].unsqueeze(1)
         grad_features = torch.einsum("hcrv,hvc->hrc", grad_added, W[m])
         grad_x.append(monomials_backward(x[m], index_set, running.features, grad_features))
@@ -131,13 +134,5 @@ def scan_backward(
     return grad_query, grad_x, grad_W, before
 
 
-def stream_kernels(
-    index_set: IndexSet,
-    coefficients: Tensor,
-    factors: Sequence[float],
-    heads: int,
-    value_dim: int,
-    most: float,
-    norm: int,
-) -> None:
+def stream_kernels(plan: StreamPlan) -> None:
     return None

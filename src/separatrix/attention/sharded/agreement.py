@@ -17,8 +17,7 @@ import torch
 
 from separatrix import __version__
 from separatrix.attention.call import Call
-from separatrix.attention.sharded.collectives import Ranks
-from separatrix.attention.sharded.rank_progress import LONGEST_TEXT, Barrier
+from separatrix.attention.sharded.collectives import LONGEST_TEXT, Barrier, Ranks
 from separatrix.errors import ArgumentError, SeparatrixError
 
 Result = TypeVar("Result")

@@ -28,14 +28,12 @@ from torch.distributed import ProcessGroup
 from separatrix.attention.call import Call, check_call
 from separatrix.attention.near_linear.backend import backend_of, summing
 from separatrix.attention.near_linear.bounded_plan import BoundedPlan, expansion
-from separatrix.attention.near_linear.differentiable_products import against_monomials
-from separatrix.attention.near_linear.expansion import Expansion
-from separatrix.attention.near_linear.sums import contraction
+from separatrix.attention.near_linear.sums import Expansion, against_monomials, contraction
 from separatrix.attention.sharded.agreement import RankPass, Report, report_of
 from separatrix.attention.sharded.collectives import Ranks, check_timeout, ranks_of
 from separatrix.attention.sharded.exact import check_shard, in_backward_pass
-from separatrix.attention.streaming.causal_after import attend_after
 from separatrix.attention.streaming.ledger import StreamLedger, relative_rounding
+from separatrix.attention.streaming.operations import attend_after
 from separatrix.attention.streaming.state import TensorAttentionState
 from separatrix.errors import SeparatrixError
 

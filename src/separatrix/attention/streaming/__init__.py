@@ -5,6 +5,5 @@
 - `ledger`: the statistics of the tokens, from which the certificate is computed: their number, values and roundings.
 - `thread_guard`: which threads may use a state at the same time.
 - `token_checks`: the checks of tokens, masks and indices.
-- `causal_after`: causal attention of tokens that come after a state.
 - `saved_state`: saves a state, and checks it when it is loaded.
 """

@@ -57,11 +57,6 @@ class StreamLedger:
 def roundings_of_chunks(before: int, tokens: int, chunk: int) -> int:
     """The number of roundings of a token after more tokens were added to its set, in chunks of monomials.
 
-    Args:
-        before: The largest number of roundings before that.
-        tokens: The number of tokens that are added.
-        chunk: The number of tokens in a chunk.
-
     Example:
         >>> roundings_of_chunks(0, 64, 64), roundings_of_chunks(1000, 64, 64)
         (130, 1001)

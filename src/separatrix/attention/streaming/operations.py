@@ -7,21 +7,28 @@ error where no error bound would hold.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.device_reads import number, truth
 from separatrix.attention.arithmetic.precision import require_ieee_arithmetic
-from separatrix.attention.near_linear.backend import StreamKernels, backend_of, near_linear_backend, summing
+from separatrix.attention.call import Call, Positions
+from separatrix.attention.dispatch.registration import only_first_derivatives
+from separatrix.attention.near_linear import causal
+from separatrix.attention.near_linear.backend import StreamKernels, StreamPlan, backend_of, near_linear_backend, summing
 from separatrix.attention.near_linear.bounded_plan import balanced_exponents, check_reached
-from separatrix.attention.near_linear.differentiable_products import against_monomials, sum_of_monomials
-from separatrix.attention.near_linear.expansion import with_ones
-from separatrix.attention.near_linear.sums import contraction
-from separatrix.attention.streaming.causal_after import attend_after, causal_call
+from separatrix.attention.near_linear.sums import (
+    Expansion,
+    Sums,
+    against_monomials,
+    contraction,
+    sum_of_monomials,
+    with_ones,
+)
 from separatrix.attention.streaming.ledger import (
     StreamLedger,
     refuse_roundings,
@@ -33,6 +40,44 @@ from separatrix.errors import ArgumentError
 
 if TYPE_CHECKING:
     from separatrix.attention.streaming.state import TensorAttentionState
+
+
+def causal_call(query: Tensor, tensors: Sequence[Tensor], masks: Sequence[Tensor], scale: float) -> Call:
+    """The causal call of queries (H, L, d) on their own tokens: keys, then values; and masks (H, L), or None."""
+    sets = len(tensors) // 2
+    positions = Positions(True, 0, (None,) * sets)
+    return Call(query, tuple(tensors[:sets]), tuple(tensors[sets:]), tuple(masks), positions, scale)
+
+
+class _AttendAfter(torch.autograd.Function):
+    """Causal attention to new tokens and to the states of all earlier tokens: query, keys, values, states."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, expanded: Expansion, scale: float, masks: Sequence[Tensor], query: Tensor, *rest: Tensor
+    ) -> Tensor:
+        ctx.expanded, ctx.scale, ctx.masks = expanded, scale, masks
+        sets = len(rest) // 3
+        sums = causal.attend_causal(causal_call(query, rest[: 2 * sets], masks, scale), expanded, rest[2 * sets :])
+        ctx.save_for_backward(query, *rest, sums.output, sums.denominator)
+        return sums.output
+
+    @staticmethod
+    @only_first_derivatives
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Any, ...]:
+        query, *rest, out, denominator = ctx.saved_tensors
+        sets = len(rest) // 3
+        call = causal_call(query, rest[: 2 * sets], ctx.masks, ctx.scale)
+        sums = Sums(out, denominator, torch.zeros_like(denominator))
+        grads = causal.backward_causal_after(
+            call, ctx.expanded, sums, rest[2 * sets :], grad_out, torch.zeros_like(denominator)
+        )
+        return None, None, None, grads[0], *grads[1], *grads[2], *grads[3]
+
+
+attend_after: Callable[..., Tensor] = _AttendAfter.apply
+"""The outputs (H, L, d_v) of an expansion, a scale, masks or none, query, keys, values and the states before."""
+
 
 FEW = 8
 """The largest number of tokens in a call: with more, products of whole tiles of tokens cost less."""
@@ -53,7 +98,7 @@ def few_tokens_kernels(
     backend = near_linear_backend(tensors, state.order - 1, state.value_dim)
     if state.kernels[0] != backend.NAME:
         powers = [2.0**exponent for exponent in balanced_exponents(state.order, state.bound, state.scale)]
-        kernels: StreamKernels | None = backend.stream_kernels(
+        plan = StreamPlan(
             state.plan.index_set,
             state.plan.coefficients(state.device),
             [powers[0] * state.scale, *powers[1:]],
@@ -62,7 +107,7 @@ def few_tokens_kernels(
             state.largest_token,
             state.order if state.norm == "order" else 0,
         )
-        state.kernels = (backend.NAME, kernels)
+        state.kernels = (backend.NAME, backend.stream_kernels(plan))
     return state.kernels[1]
 
 

@@ -43,13 +43,8 @@ def seen_tokens(name: str, mask: Tensor | None, shape: tuple[int, ...], device: 
 def check_bound(name: str, x: Tensor, bound: float, most: float, norm: str, order: int) -> None:
     """Raise an `ArgumentError` that names the first token that exceeds the bound or has a NaN, if there is one.
 
-    Args:
-        name: The name of the tokens in the message.
-        x: The tokens (..., length, d).
-        bound: The bound of the state, which the message names.
-        most: The largest allowed entry or norm of a token: the bound, plus the rounding of its type.
-        norm: "entries" or "order", as in `TensorAttentionState`.
-        order: The order k of the norm l_k.
+    `most` is the largest allowed entry or l_k norm, k = `order`, of a token (see `norm` of `TensorAttentionState`): the
+    bound, which the message names, plus the rounding of its type.
     """
     if not x.numel():
         return

@@ -50,14 +50,7 @@ def of_heads(call: Call, heads: Range) -> Call:
     that do not overflow. Masked keys are zero. If PyTorch may compute float32 products with reduced precision, the
     dtype is float64.
     """
-    shared, count = call.shared, call.query.shape[0]
-    index = torch.arange(*heads, device=call.query.device)
-
-    def own(x: Tensor) -> Tensor:
-        return x[slice(*heads)] if x.shape[0] == count else x[index // shared]
-
-    keys, values, masks = (tuple(own(x) for x in sets) for sets in (call.keys, call.values, call.masks))
-    part = Call(call.query[slice(*heads)], keys, values, masks, call.positions, call.scale).widened()
+    part = call.of_heads(heads).widened()
     if part.query.dtype == torch.float32 and not float32_products_are_float32(part.query.device.type):
         part = part.to(torch.float64)
     magnitudes = Magnitudes.of(part)
@@ -80,10 +73,7 @@ def cut(call: Call, queries: int, listed: int = 1) -> Cut:
     """The sizes of the pieces of a call, so that the scores, the keys and the listed tuples of a piece each fit in a
     block.
 
-    Args:
-        call: The call, which has at least one tuple.
-        queries: The number of its queries that are processed.
-        listed: The number of tuples that are listed for a query.
+    `queries` queries of a call with at least one tuple are processed, and `listed` tuples are listed for each.
     """
     volume, d = math.prod(call.key_lengths), call.query.shape[2]
     rows = max(1, min(ROWS, queries, BLOCK // listed))
@@ -105,11 +95,7 @@ def blocks(call: Call, queries: Tensor, box: Sequence[Range], size: int) -> Iter
     The queries are multiplied with the keys of all sets but the last, and these products are multiplied by the last set
     in a matrix product: a score takes d multiply-adds at any order.
 
-    Args:
-        call: The heads.
-        queries: The indices of the queries, ascending.
-        box: For each key set the range of keys.
-        size: The largest number of tuples of a block.
+    `queries` are indices in ascending order, and the box has a range of keys for each set.
 
     Yields:
         The blocks, in lexicographic order of the tuples. The memory of a block's scores may be overwritten.

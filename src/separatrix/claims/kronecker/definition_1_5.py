@@ -10,7 +10,7 @@ from torch import Tensor
 import separatrix as sx
 from separatrix.attention.reference import column_kronecker
 from separatrix.claims.cell_grid import cell_grid
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if, typographical
 from separatrix.lab.registry import experiment
 
 _TOLERANCE = 1e-9
@@ -66,7 +66,7 @@ def order_k(order: int, n: int, d: int, seed: int) -> dict[str, float]:
     ),
     figures=("definition_errors",),
     errata=(
-        Erratum(
+        typographical(
             printed=r"$A = \exp(Q (K_1 \otimes \cdots \otimes K_{k - 1}))^\top / d$, and $D = "
             r"\operatorname{diag}(\exp(Q (K_1 \otimes \cdots \otimes K_{k - 1})) / d) \mathbf{1}$.",
             right=r"$A = \exp(Q (K_1 \otimes \cdots \otimes K_{k - 1})^\top / d)$, and "
@@ -74,7 +74,6 @@ def order_k(order: int, n: int, d: int, seed: int) -> dict[str, float]:
             why="The brackets are misplaced: $Q$ and the product of the keys have no product without the transpose, "
             "and at $k = 3$ the definition must agree with Definition 1.1, which transposes and divides inside "
             r"$\exp$.",
-            rank=Rank.TYPOGRAPHICAL,
             shown_by="the printed formula is another one for d > 1",
         ),
     ),

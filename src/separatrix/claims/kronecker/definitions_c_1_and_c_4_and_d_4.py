@@ -13,7 +13,7 @@ from separatrix.attention.reference import tensor_scores
 from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.kronecker.lemma_c_3 import integers
 from separatrix.claims.kronecker.lemma_e_2 import factors, inputs, powers_of_exp
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if, typographical
 from separatrix.lab.registry import experiment
 
 
@@ -111,8 +111,7 @@ _INDEX = "T has no entry for some printed index"
     ),
     defines=("torch.einsum",),
     errata=(
-        Erratum(
-            rank=Rank.TYPOGRAPHICAL,
+        typographical(
             printed=r"For all $a \in [d_1]$, $b \in [d_2]$, $c \in [d_3]$.",
             right=r"For all $i \in [d_1]$, $j \in [d_2]$, $l \in [d_3]$.",
             why="$a$, $b$ and $c$ are summed over, to $n_1$, $n_2$ and $n_3$; the entry's own indices are $i$, $j$ "

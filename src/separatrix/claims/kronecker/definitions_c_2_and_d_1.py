@@ -10,7 +10,7 @@ import separatrix as sx
 from separatrix.attention.reference import column_kronecker
 from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.kronecker.definition_1_5 import ROUNDING, draw, literal
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if, typographical
 from separatrix.lab.registry import experiment
 
 
@@ -63,19 +63,17 @@ def _restated(
     says="The definition restates Definition 1.1, tensor attention of order 3.",
     cells=_restatement_cells,
     errata=(
-        Erratum(
+        typographical(
             printed=r"$A = Q (K_1 \otimes K_2)^\top$.",
             right=r"$A = \exp(Q (K_1 \otimes K_2)^\top / d)$.",
             why=r"Without $\exp$ this is linear attention: weights may be negative, and their sum may vanish. "
             r"Definition 1.1 and the lemmas that use it have $\exp$, and divide by $d$.",
-            rank=Rank.TYPOGRAPHICAL,
             shown_by=_DIFFERS,
         ),
-        Erratum(
+        typographical(
             printed=r"$D \in \mathbb{R}^{n \times n^2}$.",
             right=r"$D \in \mathbb{R}^{n \times n}$.",
             why=r"$D = \operatorname{diag}(A \mathbf{1})$ is the diagonal matrix of $n$ row sums, and it is inverted.",
-            rank=Rank.TYPOGRAPHICAL,
             shown_by=_COLUMNS,
         ),
     ),
@@ -95,12 +93,11 @@ def definition_c_2(cells: Sequence[CellResult], formula: str = "corrected") -> F
     says="The definition restates Definition 1.2, whose attention is that of Definition 1.1.",
     cells=_restatement_cells,
     errata=(
-        Erratum(
+        typographical(
             printed=r"$A = \exp(Q (K_1 \otimes K_2)^\top)$.",
             right=r"$A = \exp(Q (K_1 \otimes K_2)^\top / d)$.",
             why="Definition 1.1, which Definition 1.2 points to, divides by $d$, and so does Lemma D.3's bound on "
             "the scores.",
-            rank=Rank.TYPOGRAPHICAL,
             shown_by=_DIFFERS,
         ),
     ),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from separatrix.claims.cell_grid import cell_grid
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if, typographical
 from separatrix.hardness.padded_attention import log_threshold, pad_for_attention
 from separatrix.hardness.smallest_beta import beta_of_the_rule, largest_of_case_2, least_of_case_1
 from separatrix.lab.registry import experiment
@@ -151,11 +151,10 @@ def lemma_b_1_constants(
             at="Equation (8), in the proof of Lemma B.1",
             shown_by="the printed threshold does not decide at every beta",
         ),
-        Erratum(
+        typographical(
             printed=r"$3 \tilde{t} / 4 + \tilde{t} = 2 \tilde{t}$.",
             right=r"$3 \tilde{t} / 4 + \tilde{t} = 1.75 \tilde{t} < 2 \tilde{t}$.",
             why=r"$\exp(\cdots) = 16 n^2$ leaves a quarter of $\tilde{t}$ to spare; $12 n^2$ would be enough.",
-            rank=Rank.TYPOGRAPHICAL,
             at="Lemma B.1, proof: case 2",
             shown_by="case 2 with its error stays below 2 t tilde",
         ),

@@ -13,7 +13,7 @@ import torch
 
 from separatrix.attention.reference import column_kronecker, tensor_scores
 from separatrix.claims.cell_grid import cell_grid
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Rank, claim, typographical
 from separatrix.claims.misprint_pairs import as_printed, compared
 from separatrix.lab.registry import experiment
 
@@ -28,39 +28,34 @@ PROOF = (
         why=r"Row $i_1 + (i_2 - 1) 2 n$ of $K_1 \oslash K_2$ has its $i_1$ in the first half for $n$ successive "
         "rows, and then in the second half for the next $n$.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="index of a pair",
         printed=r"$A_{i, j_1 + (j_2 - 1) n} = \exp(\beta \langle a_i, b_{j_1}, c_{j_2} \rangle / "
         r"\tilde{d})$, in Equations (6) and (7).",
         right=r"$A_{i, j_1 + (j_2 - 1) \tilde{n}}$ with $\tilde{n} = 2 n$.",
         why=r"$K_1$ has $\tilde{n} = 2 n$ rows. (This erratum rests on a single character of the text that we read.)",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="length of the ones",
         printed=r"$D_{i, i} = (A \mathbf{1}_{\tilde{n}})_i$.",
         right=r"$(A \mathbf{1}_{\tilde{n}^2})_i$, as in the line before.",
         why=r"$A$ has $\tilde{n}^2$ columns. (This erratum rests on a single character of the text that we read.)",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="blanks of a query",
         printed=r"The entries of $A_2$, $A_3$, $A_6$, $A_7$ have $\langle a_{j_0}, 0, 1 \rangle$ or $\langle "
         r"a_{j_0}, 1, 0 \rangle$ as their second product.",
         right=r"The second products are $\langle 1, 0, 1 \rangle$ and $\langle 1, 1, 0 \rangle$.",
         why=r"The second half of every row of $Q$ is $\mathbf{1}_d$. The products are zero either way.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="which epsilon",
         printed=r"In the other case all inner products are at most $(1 - \epsilon_a) t$.",
         right=r"$(1 - \epsilon) t$.",
         why=r"$\epsilon_a$ is the error of attention, $n^{-C_a}$; the gap of Definition 4.6 is $\epsilon$. With "
         r"$\epsilon_a$ the two cases would cover nearly all inputs, and case 2 of the proof uses $\epsilon$.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="third vector",
         printed=r"Case 1: $\langle a_i, b_{j_1}, b_{j_2} \rangle \ge t$.",
         right=r"$\langle a_i, b_{j_1}, c_{j_2} \rangle \ge t$.",

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from separatrix.attention.near_linear.approximation.monomials import total_degree
-from separatrix.attention.near_linear.paper_rules import paper_rank
+from separatrix.attention.near_linear.worst_case import paper_rank
 from separatrix.claims.cell_grid import cell_grid
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if, typographical
 from separatrix.hardness.modular import PRIME, polynomial, powers, rank_modulo
 from separatrix.lab.registry import experiment
 
@@ -63,11 +63,6 @@ def low_rank(d: int, degree: int, seed: int) -> dict[str, int | str | None]:
     }
 
 
-def _homogeneous(d: int, degree: int) -> int:
-    """The number of monomials of degree exactly g in d variables."""
-    return math.comb(d + degree - 1, degree)
-
-
 def _multinomial(alpha: Sequence[int]) -> int:
     return math.factorial(sum(alpha)) // math.prod(math.factorial(a) for a in alpha)
 
@@ -84,7 +79,10 @@ _cells = cell_grid(low_rank, {"d": (1, 2, 3, 4, 6, 8), "degree": (0, 1, 2, 3, 4,
     figures=("sharp_rank",),
     neighbours=(
         Neighbour(r"$\binom{d + g}{g} - 1$ columns are enough, and fewer are not", {"fewer": 1}),
-        Neighbour(r"at most $\binom{d + g - 1}{g}$ columns are needed", {"most": _homogeneous}),
+        Neighbour(
+            r"at most $\binom{d + g - 1}{g}$ columns are needed",
+            {"most": lambda d, degree: math.comb(d + degree - 1, degree)},
+        ),
     ),
 )
 def lemma_e_1(
@@ -123,12 +121,11 @@ def lemma_e_1(
     says="The proof begins by writing $P$ as a sum of its monomials.",
     cells=_cells,
     errata=(
-        Erratum(
+        typographical(
             printed=r"$P(x) = \sum_{i = 0}^d c_i x^i$.",
             right=r"$P(x) = \sum_{i = 0}^g c_i x^i$.",
             why="$P$ has degree $g$; $d$ is the width of $X$, $Y$ and $Z$. Where $g > d$, the printed sum is "
             "another polynomial.",
-            rank=Rank.TYPOGRAPHICAL,
             shown_by="the sum to d is another polynomial where g > d",
         ),
     ),

@@ -16,7 +16,7 @@ from scipy.special import iv  # type: ignore[import-untyped]
 from torch import Tensor
 
 from separatrix.attention.near_linear.approximation.monomials import total_degree
-from separatrix.attention.near_linear.paper_rules import paper_rank
+from separatrix.attention.near_linear.worst_case import paper_rank
 from separatrix.attention.reference import tensor_scores
 from separatrix.claims.kronecker.corollary_d_2 import ENOUGH, formula
 from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if

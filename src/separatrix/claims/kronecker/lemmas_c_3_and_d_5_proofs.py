@@ -9,7 +9,7 @@ import torch
 from separatrix.attention.reference import column_kronecker
 from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.kronecker.lemma_c_3 import integers
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if, typographical
 from separatrix.lab.registry import experiment
 
 _COLUMNS = "the columns of A make another matrix, or do not exist"
@@ -54,8 +54,7 @@ def row_sums(n: int, seed: int) -> dict[str, int]:
     "each pair $(i, j)$.",
     cells=cell_grid(outer_products, {"n d1 d2": ((2, 3, 5), (3, 4, 2), (2, 4, 4), (1, 2, 3))}),
     errata=(
-        Erratum(
-            rank=Rank.TYPOGRAPHICAL,
+        typographical(
             printed=r"$A_{\ast, i}$ is the column $i$ of $A$, in $\mathbb{R}^{n^2}$, for $i \in [d]$; "
             r"$A^\top B$ is the sum of $A_{\ast, i} B_{\ast, i}^\top$ for $i$ from 1 to $n^2$.",
             right=r"It should be $A_{i, \ast}$, the row $i$ as a vector of $\mathbb{R}^{d_1}$, for $i \in [n^2]$.",
@@ -63,8 +62,7 @@ def row_sums(n: int, seed: int) -> dict[str, int]:
             r"\circ a_{2, j}$, as the next line says.",
             shown_by=_COLUMNS,
         ),
-        Erratum(
-            rank=Rank.TYPOGRAPHICAL,
+        typographical(
             printed=r"The first step follows from the definition of $C \in \mathbb{R}^{d \times d}$.",
             right=r"$C \in \mathbb{R}^{d_1 \times d_2}$.",
             why="$A$ has $d_1$ columns and $B$ has $d_2$.",
@@ -95,8 +93,7 @@ def lemma_c_3_proof(cells: Sequence[CellResult], over: str = "rows") -> Finding:
     says=r"The proof compares a row sum of $\tilde{A}$ with one of $A$, entry by entry.",
     cells=cell_grid(row_sums, {"n": (2, 3, 8)}),
     errata=(
-        Erratum(
-            rank=Rank.TYPOGRAPHICAL,
+        typographical(
             printed=r"$\lvert \sum_{l = 1}^{n^2} \tilde{A}_{i, l} - \sum_{j = 1}^{n^2} A_{i, l} \rvert$.",
             right="Both sums run over $l$.",
             why="The second sum runs over $j$, on which its terms do not depend, so that it is $n^2 A_{i, l}$. "

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from separatrix.attention.near_linear.paper_rules import max_order
+from separatrix.attention.near_linear.worst_case import max_order
 from separatrix.claims.cell_grid import cell_grid
 from separatrix.claims.ledger import CellResult, Finding, Neighbour, Verdict, claim
 from separatrix.hardness import exponents

@@ -8,7 +8,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from separatrix.claims.cell_grid import cell_grid
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if, typographical
 from separatrix.lab.registry import experiment
 
 _SUMS = "the sums take more flops than any multiple of n d"
@@ -46,8 +46,7 @@ def steps(n: int, r: int, d: int, seed: int) -> dict[str, int | float]:
     r"$\tilde{A} (V_1 \oslash V_2)$ in $O(\mathcal{T}_{\text{mat}}(r, n, d))$ time, by way of Lemma C.3.",
     cells=cell_grid(steps, {"n r d": ((6, 4, 3), (6, 40, 3), (12, 40, 3), (6, 400, 3), (6, 400, 9), (12, 4000, 2))}),
     errata=(
-        Erratum(
-            rank=Rank.TYPOGRAPHICAL,
+        typographical(
             printed=r"Given $U_1$, $U_2$, $U_3$, $\tilde{D}$ is computed in $O(n d)$ time.",
             right="It is computed in $O(n r)$ time, where $r$ is the number of columns of $U_1$, $U_2$ and $U_3$, "
             "as in Algorithm 1.",
@@ -55,8 +54,7 @@ def steps(n: int, r: int, d: int, seed: int) -> dict[str, int | float]:
             "is not bounded.",
             shown_by=_SUMS,
         ),
-        Erratum(
-            rank=Rank.TYPOGRAPHICAL,
+        typographical(
             printed=r"$\tilde{A} (V_1 \oslash V_2)$ is computed in $O(\mathcal{T}_{\text{mat}}(d, n, d))$ time.",
             right=r"It is computed in $O(\mathcal{T}_{\text{mat}}(r, n, d))$ time, as in Algorithm 1.",
             why=r"The matrices that are multiplied are $r \times n$ and $n \times d$, and then $n \times r$ and $r "

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from separatrix.claims.cell_grid import cell_grid
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if, typographical
 from separatrix.hardness.orthogonal_vectors import OrthogonalVectors
 from separatrix.hardness.protocol import Protocol
 from separatrix.hardness.protocol_vectors import protocol_sizes, to_gap_maxip
@@ -60,8 +60,7 @@ _cells = cell_grid(sizes, {"n m parts": ((2, 4, 2), (5, 4, 2), (6, 2, 1), (5, 6,
     says="The proof encodes the $m / T$ bits of each part of the universe; they are the first entries of its codeword.",
     cells=_cells,
     errata=(
-        Erratum(
-            rank=Rank.TYPOGRAPHICAL,
+        typographical(
             printed=r"For each $i \in [n / T]$ the entries of the three codewords are bits.",
             right=r"They are bits for each $i \in [m / T]$.",
             why="A part has $m / T$ elements; $n$ is the length of a code of Theorem 4.4, and does not occur in the "
@@ -91,8 +90,7 @@ def theorem_4_5_proof(cells: Sequence[CellResult], entries: str = "m_over_T") ->
     "$(T')^2 m$ coordinates in all.",
     cells=_cells,
     errata=(
-        Erratum(
-            rank=Rank.TYPOGRAPHICAL,
+        typographical(
             printed="Gap-MaxIP with $d = 2 (T')^2 m$; the vectors have dimension $2 (T')^2 m$.",
             right="$d = (T')^2 m$.",
             why=r"The vectors are in $\lbrace 0, 1 \rbrace^{(T')^2 \times m}$ by their definition. Only the constant "

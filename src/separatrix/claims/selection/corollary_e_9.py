@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if, typographical
 from separatrix.claims.misprint_pairs import as_printed, compared
 from separatrix.claims.selection.corollary_e_8 import SCALE, scale_cells
 from separatrix.claims.selection.stochastic_times import drawn_weights, mean_loss, state_in_the_flow
@@ -156,8 +156,7 @@ def _power(losses: Sequence[float], times: Sequence[int]) -> float:
 
 LAST_LINE = (
     replace(SCALE[0], at="Corollary E.9, proof: the bound on C"),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         at="Corollary E.9, proof: the third term",
         shown_by="factor 1/2 of the third term",
         printed=r"$\frac{d}{q_2} \Delta \alpha^2 (q s')^2$ in the line before the last.",
@@ -165,8 +164,7 @@ LAST_LINE = (
         why=r"The loss has $\frac{d}{2 q_2} (1 - q_2 \alpha s')^2$, and the third term of the last line, with "
         r"$\frac{32}{25}$, bounds it only with the factor $1/2$.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         at="Corollary E.9, proof: the last line",
         shown_by="epsilon of the first term",
         printed=r"$\frac{T_2 (T_2 - q_2) q_1^3}{2 q_2^2 T_1 (T_1 - q_1)}$.",
@@ -175,8 +173,7 @@ LAST_LINE = (
         why=r"It is $\frac{d}{2} \cdot \frac{T_2}{(T_2 - q_2) q_2}$ times the square of the bound on $1 - q_2 s'$, "
         r"which has $\sqrt{\epsilon}$.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         at="Corollary E.9, and the loss in its proof",
         shown_by="q for q_2",
         printed=r"$\alpha^2 \frac{(1 - q s')^2}{T_2 - q_2}$, and $(1 - q s')$ in the terms after it. The corollary "

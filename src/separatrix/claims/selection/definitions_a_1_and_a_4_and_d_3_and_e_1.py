@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import torch
 
 from separatrix.claims.cell_grid import cell_grid, joined
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if, typographical
 from separatrix.claims.selection.definitions_2_1_to_2_5 import (
     SELECTION_NEIGHBOURS,
     STOCHASTIC_NEIGHBOURS,
@@ -124,8 +124,7 @@ def definition_d_3(cells: Sequence[CellResult], code: str = "sum") -> Finding:
 
 
 SHAPES = (
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="shapes of W and V",
         printed=r"$W \in \mathbb{R}^{d_e \times d_e}$, $V \in \mathbb{R}^{d \times d}$; in Theorem E.6 both start as "
         r"zeros of these shapes.",
@@ -134,8 +133,7 @@ SHAPES = (
         why="They are multiplied with $Z$, which has $d + d_e$ rows. The printed shapes are those of the blocks "
         "that are not zero.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="rows of Z",
         printed=r"Equation (11): $Z \in \mathbb{R}^{(d + T) \times T}$.",
         right=r"$\mathbb{R}^{(d + d_e) \times T}$, as in Equation (14).",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from separatrix.claims.cell_grid import cell_grid
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, typographical
 from separatrix.claims.misprint_pairs import ROUNDING, as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import subset_code, subset_weights
@@ -18,8 +18,7 @@ from separatrix.selection.task import SparseTokenSelection
 from separatrix.selection.transformer import SelectionTransformer, selection_loss
 
 JACOBIAN = (
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         at="Lemma D.1, proof",
         shown_by="Jacobian of the softmax",
         printed=r"$d \operatorname{softmax}(v) = (\operatorname{diag}(v) - v v^\top) d v$.",

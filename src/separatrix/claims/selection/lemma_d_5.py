@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from separatrix.claims.cell_grid import cell_grid, joined
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, typographical
 from separatrix.claims.misprint_pairs import as_printed, compared, missed
 from separatrix.claims.selection.plane import SETTINGS, TIGHT, plane, population
 from separatrix.lab.registry import experiment
@@ -17,8 +17,7 @@ from separatrix.selection.moments import exact_descent
 from separatrix.selection.task import all_subsets
 
 PLANE = (
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         at="Lemma D.5, proof",
         slip="sign of the gradients",
         shown_by="sign of the gradient in V",
@@ -27,8 +26,7 @@ PLANE = (
         why=r"The loss is half the square of $\text{STS} - f$. The update rules that follow have the right sign for "
         "a descent, so that a second sign error cancels this one.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         at="Lemma D.5, proof",
         slip="sign of the gradients",
         shown_by="sign of the gradient in W",
@@ -37,8 +35,7 @@ PLANE = (
         right="With a minus sign.",
         why="As for $V$.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         at="Lemma D.5, proof, case I of W",
         shown_by="share of the subsets",
         printed=r"$\binom{T - 1}{q} / \binom{T}{q}$ of the subsets contain a position.",

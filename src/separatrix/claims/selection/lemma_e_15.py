@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import torch
 
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, typographical
 from separatrix.claims.misprint_pairs import ROUNDING, as_printed, compared
 from separatrix.claims.selection.lemma_a_3 import leaning
 from separatrix.lab.registry import experiment
@@ -15,8 +15,7 @@ from separatrix.selection.encodings import subset_code
 from separatrix.selection.isometry import restricted_isometry
 
 WEIGHTS = (
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         at="Lemma E.15, proof",
         shown_by="upper bound of the softmax",
         printed=r"$S_y(i) \le \frac{e^C}{q + (T - q) e^{-c C}}$, equal to the bound of the lemma; $c$ is "

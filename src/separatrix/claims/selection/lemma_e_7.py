@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import torch
 
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, typographical
 from separatrix.claims.misprint_pairs import ROUNDING, as_printed, compared
 from separatrix.claims.selection.valid_encodings import (
     LARGEST,
@@ -36,16 +36,14 @@ UPDATES = (
         why=r"The increment is $\eta$ times $s - \alpha \lVert \bar{S} \rVert^2$, where $\bar{S}$ is the mean of "
         r"$S$. With the plus sign the point $\alpha^\ast$, used two lines later, is not stationary.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         at="Lemma E.7, proof",
         shown_by="update of V",
         printed=r"$V(t + 1) = V(t) + (\ldots)$, without the learning rate.",
         right=r"$V(t) + \eta (\ldots)$.",
         why=r"The step of gradient descent is $\eta$ times the gradient.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         at="Lemma E.7, proof",
         shown_by="first term of C",
         printed=r"Term 1 of the gradient in $W$ is printed without the factor $\alpha(t)$.",

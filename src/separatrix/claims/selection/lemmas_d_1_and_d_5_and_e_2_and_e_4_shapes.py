@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from separatrix.claims.cell_grid import cell_grid
-from separatrix.claims.ledger import CellResult, Claim, Erratum, Finding, Neighbour, Rank, claim
+from separatrix.claims.ledger import CellResult, Claim, Erratum, Finding, Neighbour, claim, typographical
 from separatrix.claims.misprint_pairs import ROUNDING, as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import near_orthogonal_encoding
@@ -20,8 +20,7 @@ TOKENS_FOR_Z = "X for Z"
 
 
 def _value(shown_by: str, printed: str, right: str) -> Erratum:
-    return Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    return typographical(
         slip=TOKENS_FOR_Z,
         shown_by=shown_by,
         printed=printed,
@@ -31,8 +30,7 @@ def _value(shown_by: str, printed: str, right: str) -> Erratum:
 
 
 def _row(shown_by: str) -> Erratum:
-    return Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    return typographical(
         slip="Y as a row",
         shown_by=shown_by,
         printed=r"$Y = (Y_1, \ldots, Y_T)$ with the indicators $Y_i$ of the subset.",
@@ -59,8 +57,7 @@ E_2 = (
     _row("Y in Lemma E.2"),
 )
 E_4 = (
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="V in Lemma E.4",
         printed=r"$V(t) = \alpha(t) I_d$; so also in the proof of Theorem D.4 and in Corollary E.8, which have $W(t) = "
         r"C(t) (I_T - \frac{1}{T} \mathbf{1} \mathbf{1}^\top)$ and $W(t) = C(t) I_{d_e}$ beside it. The beginning of "
@@ -72,23 +69,20 @@ E_4 = (
     ),
 )
 D_5 = (
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="size of the identity",
         printed=r"$E X^\top X = d I_d$.",
         right=r"$d I_T$, as in the proof of Lemma D.2.",
         why=r"$X$ is $d \times T$. (This erratum rests on a single character of the text that we read.)",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="start of V",
         printed=r"Given the initialization $W(0) = 0$ and $V(t) = 0$.",
         right=r"$V(0) = 0$.",
         why=r"$V(1) = (\eta / T) [I_d, 0]$ already: it is zero only at $t = 0$. Section 3.1 repeats this, after Lemma "
         "3.2, and the proof of Lemma E.7 prints $W(t) = 0$ in the same place.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="weights at the start",
         printed=r"$S_y^{(t)}(i) = s_+(t) > s_-(t) = S_y^{(t)}(j)$ for $i \in y$, $j \notin y$, at every $t$.",
         right=r"$s_+(t) \ge s_-(t)$.",

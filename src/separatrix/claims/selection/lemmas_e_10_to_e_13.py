@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from separatrix.claims.cell_grid import cell_grid
-from separatrix.claims.ledger import CellResult, Claim, Erratum, Finding, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Claim, Erratum, Finding, Neighbour, claim, holds_if, typographical
 from separatrix.claims.selection.valid_encodings import SIZES, TIGHT, attention, codes, valid_encodings
 from separatrix.lab.registry import experiment
 from separatrix.selection.task import all_subsets
@@ -95,8 +95,7 @@ def _symmetry(where: str, says: str, right: str, wrong: str, instead: str, errat
 
 
 def _unit(printed: str, right: str) -> Erratum:
-    return Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    return typographical(
         slip="transposed unit vector",
         shown_by=_TURNED,
         printed=printed,
@@ -121,8 +120,7 @@ _symmetry(
     "positions exchanged",
     "exchanging the encodings of two positions changes no weight",
     (
-        Erratum(
-            rank=Rank.TYPOGRAPHICAL,
+        typographical(
             at="Lemma E.11, proof",
             shown_by=_OLD,
             printed=r"$(E')^\top e_y = E^\top R_{i j}^\top R_{i j} E_y (\ldots)^{-1} \mathbf{1}_q$.",

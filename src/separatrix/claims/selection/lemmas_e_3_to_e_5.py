@@ -80,13 +80,7 @@ def _cells() -> Iterator[Cell]:
 
 
 def _formula(where: str, says: str, right: str, wrong: str, instead: str) -> Claim:
-    @claim(
-        where=where,
-        says=says,
-        cells=_cells,
-        neighbours=(Neighbour(instead, {"formula": wrong}),),
-        home=__name__,
-    )
+    @claim(where=where, says=says, cells=_cells, neighbours=(Neighbour(instead, {"formula": wrong}),), home=__name__)
     def check(cells: Sequence[CellResult], formula: str = right) -> Finding:
         worst = max(cell.result[formula] for cell in cells)
         return holds_if(worst <= TIGHT, {"states": len(cells), "error of the formula": worst})

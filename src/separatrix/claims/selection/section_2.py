@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, typographical
 from separatrix.claims.misprint_pairs import as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.encodings import near_orthogonal_encoding, subset_code
@@ -16,8 +16,7 @@ from separatrix.selection.learners import SelectionLearner
 from separatrix.selection.task import SparseTokenSelection
 
 SHAPES = (
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         at="Section 2.2",
         shown_by="columns of E_y",
         printed=r"$E_y$ is $d_e \times T$.",
@@ -25,16 +24,14 @@ SHAPES = (
         why=r"$E_y$ holds the encodings of the $q$ positions in $y$, and $(E_y^\top E_y)^{-1}$ multiplies the vector "
         "of $q$ ones.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         at="Section 2.3",
         shown_by="columns of Q and K",
         printed=r"$Q$ and $K$ are $m \times d$.",
         right=r"$m \times (d + d_e)$.",
         why="They multiply $Z$, which has $d + d_e$ rows.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         at="Section 3.3",
         shown_by="outputs of a net",
         printed=r"The function $g$ behind the first layer maps to $\mathbb{R}^{T d}$.",

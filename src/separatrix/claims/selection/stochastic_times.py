@@ -25,8 +25,6 @@ from separatrix.errors import SeparatrixError
 from separatrix.selection.dynamics import Floats
 from separatrix.selection.overlap_table import attention_means
 
-__all__ = ["drawn_weights", "mean_loss", "state_in_the_flow", "times_in_the_flow"]
-
 _LARGEST_C, _POINTS, _AT_ONCE = 16.0, 257, 4
 Weights = tuple[Floats, Floats, Floats]
 """A grid of C, with w(C) and dw/dC."""

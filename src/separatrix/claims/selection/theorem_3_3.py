@@ -198,7 +198,9 @@ def theorem_3_3(
     printed, right = worst(cells, "largest rate")
     numbers |= {
         "steps by T, at a width of 2048 log T, epsilon = 0.01, d = 2": ", ".join(
-            f"{cell.parameters['T']}: {cell.result['flow'][0]:,.0f}" for cell in cells if _long(cell)
+            f"{cell.parameters['T']}: {cell.result['flow'][0]:,.0f}"
+            for cell in cells
+            if "flow" in cell.result and cell.parameters["T"] > 128 and cell.parameters["d"] == _D
         ),
         **{f"largest local power of {name} in the steps": power for name, power in largest.items()},
         "largest |steps counted / steps in the flow - 1|": apart,
@@ -220,10 +222,6 @@ def theorem_3_3(
     )
     shows = {"largest rate": printed > 0, SHOWN: beyond}
     return holds_if(held and (printed, right)[rate] <= 0 and not (every_q and beyond), numbers, note, shows=shows)
-
-
-def _long(cell: CellResult) -> bool:
-    return "flow" in cell.result and cell.parameters["T"] > 128 and cell.parameters["d"] == _D
 
 
 def unlike(cells: Sequence[CellResult]) -> float:

@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if, typographical
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.selection.fcn_bound import fcn_lower_bound
@@ -92,8 +92,7 @@ def _cells() -> Iterator[Cell]:
     r"expected squared error than $\frac{T - q}{T q (T - 1)}$.",
     cells=_cells,
     errata=(
-        Erratum(
-            rank=Rank.TYPOGRAPHICAL,
+        typographical(
             printed=r"$W_s = W[:, Td]$ is the submatrix of the first $Td$ rows of $W$.",
             right=r"Of its first $Td$ columns, $W_s \in \mathbb{R}^{k \times Td}$.",
             why=r"$W$ has $k \le Td - 1$ rows; the tokens are multiplied by its first $Td$ columns.",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Rank, claim, typographical
 from separatrix.claims.misprint_pairs import as_printed, compared, missed
 from separatrix.claims.selection import proof_chain
 from separatrix.claims.selection.proof_chain import Chain, chain_holds, sharper
@@ -64,16 +64,14 @@ PROOF = (
         why="At this value of $C$, $s$ reaches $(1 - x) / q$. Theorem E.6 has the factor $T - q$, and the logarithm "
         "in the count is the same.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         at="Theorem D.4, proof: the lower end",
         shown_by="sign at the lower end",
         printed=r"For $\alpha_1 = 1 - 0.1 x$: $(q \alpha_1 s - 1)^2 = (q s - 1 + 0.1 q s x)^2$.",
         right="$(q s - 1 - 0.1 q s x)^2$.",
         why=r"$\alpha_1$ is below 1, and the next line expands the right square. Theorem E.6 repeats the misprint.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         at="Theorem D.4, proof: the loss",
         shown_by="loss at alpha*",
         printed=r"The loss at $\alpha^\ast$ is $\frac{d T w^2}{2 q (T - q)}$.",

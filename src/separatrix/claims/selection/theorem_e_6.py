@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Rank, claim, typographical
 from separatrix.claims.misprint_pairs import as_printed, compared, missed
 from separatrix.claims.selection import proof_chain
 from separatrix.claims.selection.proof_chain import Chain, chain_holds, sharper
@@ -39,8 +39,7 @@ PROOF = (
         right=r"$w \ge (q / T)^a / 2$, with $a = 2 c / (1 - c)$ for overlaps of at most $c$.",
         why="For $a < 1$, $(T - q)^a + q^a$ is at least $T^a$, and at most twice that. Only constants change.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         at="Theorem E.6, proof: the end of stage one",
         shown_by="weights at the end of stage one",
         printed=r"At the time $t_1$ all $s_+ \le 1 / (2 q)$.",
@@ -64,8 +63,7 @@ PROOF = (
         right=r"$s^2 / D^2 = 1 / (T q s - 2 q + 1 / s)^2 \ge 1 / (T - q)^2$, which gives the printed end directly.",
         why=r"Near $s = 1 / T$ the printed middle is $\frac{q}{T^2 (T - q)}$.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         at="Theorem E.6, proof, after (***)",
         shown_by="power of d_e in the rate",
         printed=r"$\eta \le d_e / (40 d^2 T)$.",
@@ -74,8 +72,7 @@ PROOF = (
         "d_e$, and the left side is $d_e / (8 d T)$: this step of the proof allows learning rates that grow as "
         "$d_e^2$, and the learning rates of the theorem would not satisfy the printed condition.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         at="Theorem E.6, proof, before (***)",
         shown_by="denominator before (***)",
         printed=r"$1 + \frac{(4 d T - d_e) w}{4 d q s (T s - 1)}$.",
@@ -155,10 +152,7 @@ def proof_steps(T: int, q: int, d: int, width: int, delta: float, epsilon: float
             abs(needed - (4 * d * T - width) / (4 * d)),
             abs(needed - (4 * d * T - width) / (4 * d * T)),
         ],
-        "power of T on the plateau": [
-            abs(counted - (2 - 2 * delta)),
-            abs(counted - (2 + 2 * c) / (1 - c)),
-        ],
+        "power of T on the plateau": [abs(counted - (2 - 2 * delta)), abs(counted - (2 + 2 * c) / (1 - c))],
     }
 
 

@@ -144,14 +144,10 @@ OVERLAPS = (
     neighbours=(
         Neighbour(r"for every $q$, as printed", {"every_q": True}),
         Neighbour(r"after $T^{0.8} / \eta + T^{0.8} d / (\eta \epsilon)$ steps", {"plateau": 0.8, "in_T": 0.8}),
-        Neighbour(
-            r"after $T^{(2 + 2 c) / (1 - c)} / \eta + T^2 d / (\eta \epsilon^{0.9})$ steps",
-            {"in_epsilon": 0.9},
-        ),
+        Neighbour(r"after $T^{(2 + 2 c) / (1 - c)} / \eta + T^2 d / (\eta \epsilon^{0.9})$ steps", {"in_epsilon": 0.9}),
         Neighbour(r"after $T^{(2 + 2 c) / (1 - c)} / \eta$ steps for every $\epsilon$", {"in_epsilon": 0.0}),
         Neighbour(
-            r"after $T^{(2 + 2 c) / (1 - c)} / \eta^{0.9} + T^2 d / (\eta^{0.9} \epsilon)$ steps",
-            {"in_eta": 0.9},
+            r"after $T^{(2 + 2 c) / (1 - c)} / \eta^{0.9} + T^2 d / (\eta^{0.9} \epsilon)$ steps", {"in_eta": 0.9}
         ),
     ),
     history=(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from separatrix.claims.cell_grid import cell_grid
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Rank, claim, typographical
 from separatrix.claims.misprint_pairs import as_printed, compared
 from separatrix.lab.registry import experiment
 from separatrix.selection.counterexample import fcn_counterexample
@@ -28,16 +28,14 @@ SCALE = (
     ),
 )
 MATRICES = (
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="blocks of Q and K",
         printed=r"$Q = [0_{d \times d}, I_{d_e}, 0_{d_e \times d_e}]$ and $K = [0_{d \times d}, 0_{d_e \times d_e}, "
         r"I_{d_e}]$.",
         right=r"The first block of both is $0_{d_e \times d}$.",
         why="All blocks have the same number of rows, $d_e$, and the first multiplies the $d$ rows of the tokens.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="scale in Q",
         printed=r"With this $Q$, $Q X = (0, \ldots, 0, \alpha e_y)$.",
         right=r"$Q = \alpha [0_{d_e \times d}, I_{d_e}, 0_{d_e \times d_e}]$.",
@@ -51,8 +49,7 @@ MATRICES = (
         why=r"The last line sums $\lvert 1/q - S_i \rvert$ and $S_i$ without the norms of the tokens; "
         "the error grows with them.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="width of the construction",
         printed=r"$Q$, $K$ and $V$ represent $v_{y_i}$, $e_i$ and $x_i$ with width $\Theta(d + q d_e)$.",
         right=r"They represent $e_y$, $e_i$ and $x_i$ with width $d + 2 d_e$, as in the theorem.",

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Rank, claim, typographical
 from separatrix.claims.misprint_pairs import as_printed, compared, missed
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -38,16 +38,14 @@ def _upper(shown_by: str) -> Erratum:
 D_4 = (_upper("factor 1/s at the upper end, D.4"),)
 E_6 = (
     _upper("factor 1/s at the upper end, E.6"),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="factor T in the decrement",
         printed=r"$\ldots - \frac{\Delta s}{q s^2 (T s - 1)} - \frac{\Delta s}{q s (T s - 1)^2}$.",
         right=r"$\frac{T \Delta s}{q s (T s - 1)^2}$ in the last term.",
         why=r"It is $\frac{1}{qT} \cdot \frac{1}{s} \cdot \frac{\Delta s}{(s - 1/T)^2}$, and the next line, with $2 "
         "T s - 1$, is the sum with it. (This erratum rests on a single character of the text that we read.)",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="rate in the first term after (***)",
         printed=r"$\frac{405 d T (T - q) s^4 (1 - q s)^3}{128 (T s - 1) d_e D^2}$ as a bound on $\frac{45 T "
         r"q s^2 (1 - q s) \Delta C}{16 q (T s - 1)}$.",
@@ -55,16 +53,14 @@ E_6 = (
         why="(UP1), which is inserted here, has this factor, and so has the next line. (This erratum rests on a "
         "single character of the text that we read.)",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="second term after (***)",
         printed=r"$\frac{135 (1 - q s) \Delta C}{32 q (T s - 1)} \cdot \frac{9 \eta d}{32 q}$.",
         right=r"$\frac{135 (1 - q s)}{32 q (T s - 1)} \cdot \frac{9 \eta d}{32 q d_e}$.",
         why=r"(UP2) is inserted for $\Delta C$; but the printed product still contains $\Delta C$, and has lost the "
         "$d_e$ of (UP2).",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="power of s in (##)",
         printed=r"$\frac{405 \eta q (T - q)^2 s^5 (1 - q s)^3}{256 D^4} \le \frac{405 \eta}{256} (T - q)^2 \frac{1 - q "
         r"s}{q (T s - 1)} \cdot \frac{q s^5 (1 - q s)^2}{D^3}$.",
@@ -72,8 +68,7 @@ E_6 = (
         why=r"Using $D \ge q s (T s - 1)$ removes a power of $s$; with $s^5$ the inequality is false, and the next "
         "line has $s^4$. (This erratum rests on a single character of the text that we read.)",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="factor (T - q)^2 / T in (##)",
         printed=r"$\frac{1215 \eta (T - q)^2 s^2 (1 - q s)^3}{512 q T (T s - 1) D^3} \le \frac{1215 \eta}{512} \cdot "
         r"\frac{1 - q s}{q (T s - 1)} \cdot \frac{(1 - q s)^2}{D^2 (T q - 2 q / s + 1 / s^2)}$.",
@@ -81,8 +76,7 @@ E_6 = (
         why="Without this factor the right side is too small by a factor of about $T$; with it the next line, "
         r"$\frac{1215 \eta}{4096}$, follows.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="rate in the first stage's count",
         printed=r"The first stage takes $\tilde{O}(T^{(2 - 2 \delta) / (1 - 3 \delta)})$ iterations.",
         right=r"$\tilde{O}(T^{(2 + 2 c) / (1 - c)} / \eta)$, with $c = \delta \sqrt{q} / (1 - \delta)$ in place of "
@@ -98,8 +92,7 @@ E_6 = (
         why=r"Phase I begins at $\alpha = 0$, where $C$ does not move. The final count includes the steps of this "
         "phase anyway.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="reason for the monotone C",
         printed=r"$\alpha \le (1 + \frac{(d - 1)(1 - q s)}{d q s (T s - 1)}) \alpha^\ast$, as the reason "
         "that $C$ does not fall.",
@@ -107,16 +100,14 @@ E_6 = (
         why=r"The printed bound comes from Theorem D.4, where it is misprinted too. At $d = 1$ it would say $\alpha "
         r"\le \alpha^\ast$.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="alpha in the factor of the update",
         printed=r"The factor in the update of $C$ is $1 - \frac{q (T s - 1)}{T - q}$, where it is shown to be "
         r"positive.",
         right=r"$1 - \frac{q \alpha (T s - 1)}{T - q}$, as in the update rule.",
         why=r"$\alpha$ is bounded by (IH2) in the next step, and may be above 1, where the printed factor is larger.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="decrement of alpha*",
         printed=r"$\alpha^\ast(t) - \frac{(T - q) T q \Delta s}{T q s - 2 q + 1 / s + 1} \alpha^\ast(t)$, for the "
         "line before it.",
@@ -125,8 +116,7 @@ E_6 = (
         "denominator of "
         r"$\frac{(T - q) T q \Delta s}{(T q s - 2 q + 1 / s)^2}$. The display after it has the right term.",
     ),
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="names of the statements",
         printed="After (***): And therefore, (S2) is proved, which also leads to (S1).",
         right="(S4) is proved, which also leads to (S3).",

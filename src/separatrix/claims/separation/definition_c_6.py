@@ -8,7 +8,7 @@ import torch
 
 from separatrix.attention.operator import tensor_attention
 from separatrix.claims.cell_grid import cell_grid
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if, typographical
 from separatrix.lab.registry import experiment
 from separatrix.separation.datasets import AttentionInput
 from separatrix.separation.networks import rectified, softmax_network
@@ -51,20 +51,18 @@ def shapes(n: int, d: int, m: int, seed: int) -> dict[str, float | bool]:
     r"$\phi_\tau(\langle c_{\text{exp}}(A, x)_{j_0}, y_l \rangle)$, with the attention of Equation (1).",
     cells=cell_grid(shapes, {"n d m": ((4, 3, 2), (9, 5, 3), (6, 8, 1))}),
     errata=(
-        Erratum(
+        typographical(
             printed=r"$y \in \mathbb{R}^{n \times m}$, $y_l \in \mathbb{R}^n$.",
             right=r"$y \in \mathbb{R}^{d \times m}$, $y_l \in \mathbb{R}^d$, as in Definition C.2.",
             why=r"$c_{\text{exp}}(A, x)_{j_0} \in \mathbb{R}^d$. (Theorems D.5, F.5, F.9, F.13 and F.17 print "
             r"$\langle c(A, x), y \rangle$ without the index $j_0$.)",
-            rank=Rank.TYPOGRAPHICAL,
             at="Definition C.6",
             shown_by="c has no product with a y of n rows",
         ),
-        Erratum(
+        typographical(
             printed=r"$D(X) \in \mathbb{R}^{d \times d}$.",
             right=r"$D(X) \in \mathbb{R}^{n \times n}$.",
             why="The diagonal matrix $D(X)$ has an entry for each of the $n$ rows of $A_1$.",
-            rank=Rank.TYPOGRAPHICAL,
             at="Equation (1)",
             shown_by="D(X) is not d x d",
         ),

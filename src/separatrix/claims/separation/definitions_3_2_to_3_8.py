@@ -10,7 +10,7 @@ import torch
 from separatrix.attention.linear import linear_attention
 from separatrix.attention.operator import tensor_attention
 from separatrix.claims.cell_grid import cell_grid
-from separatrix.claims.ledger import CellResult, Claim, Erratum, Finding, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Claim, Erratum, Finding, Neighbour, claim, holds_if, typographical
 from separatrix.lab.registry import experiment
 from separatrix.separation.datasets import RegressionInput, regression_input
 from separatrix.separation.decimals import log_width
@@ -83,8 +83,7 @@ _data_cells = cell_grid(
     drawn, {"n delta constant": ((4, 0.09, 1.5), (50, 0.01, 1.01), (50, 0.01, 3.48), (2000, 0.001, 2.0))}
 )
 
-LAYERS = Erratum(
-    rank=Rank.TYPOGRAPHICAL,
+LAYERS = typographical(
     printed=r"$F_{\exp}$ is a three-layer network (Definition 3.5), and $F_{\text{lin}}$ a four-layer "
     "network (Definition 3.6).",
     right="Both networks have the same number of layers. Theorems 1.1 and 1.2 call both of them four-layer networks.",

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from separatrix.claims.cell_grid import cell_grid
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, holds_if
+from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if, typographical
 from separatrix.lab.registry import experiment
 
 _RANGE = 1024
@@ -71,13 +71,12 @@ def trick_finding(cells: Sequence[CellResult], wrong: Sequence[str], shows: dict
     says=r"$\text{vec}(\exp(A_1 Q K^\top A_2^\top))$ is $\exp((A_1 \otimes A_2) \text{vec}(Q K^\top))$.",
     cells=trick_cells,
     errata=(
-        Erratum(
+        typographical(
             printed=r"$\text{vec}$ is not defined.",
             right=r"$\text{vec}$ stacks rows. (If it stacks columns, as is usual, $A_1 \otimes A_2$ must be replaced "
             r"by $A_2 \otimes A_1$.)",
             why="With columns the two sides differ; the blocks of Definitions C.1 and C.4 need rows as well. (The "
             r"notation of Section 3 has a slip too: it defines $\exp(u)$ by $\exp(x)_i = \exp(x_i)$.)",
-            rank=Rank.TYPOGRAPHICAL,
             shown_by="stacking columns is another matrix",
         ),
     ),

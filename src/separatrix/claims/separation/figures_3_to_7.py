@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, Verdict, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, Verdict, claim, typographical
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
 from separatrix.separation import HYPOTHESES, PANELS, Bracket, SelfAttention, Setting, panel_settings
@@ -192,12 +192,11 @@ def _only(values: Sequence[Any], x: Sequence[float], at: float) -> bool:
     return [place for place, value in zip(x, values, strict=True) if value] == [at]
 
 
-_SWEPT_TWICE = Erratum(
+_SWEPT_TWICE = typographical(
     printed="In panel (e) $a_0$ is swept, but $a_0 = 0.01$ is also in the list of the fixed parameters; in panel (f) "
     "$a_0$ is not given.",
     right="$a_0$ is swept in panel (e), and we take $a_0 = 0.01$ in panel (f).",
     why="A parameter has one value at a time, and at most one point of the sweep has $a_0 = 0.01$.",
-    rank=Rank.TYPOGRAPHICAL,
     slip="swept and fixed",
     shown_by="a_0 = 0.01 at one point of panel (e)",
 )
@@ -285,13 +284,12 @@ def figure_4(cells: Sequence[CellResult], scale: float = 1.0) -> Finding:
     errata=(
         _SWEPT_TWICE,
         _OUTSIDE_D_1,
-        Erratum(
+        typographical(
             printed=r"$X = \mathbf{1}_{n^2}$ (Section 7.2.2 and the caption).",
             right=r"$x = \mathbf{1}_{d^2}$.",
             why=r"$X$ stands for $\text{vec}(Q K^\top)$, which has $d^2$ entries and is $x$ in Definition C.1; in "
             r"Equation (1) $X$ is the $d \times d$ matrix. (Sections 7.2.1 and F.6 print $X = \text{vec}(I_d)$ for "
             "$x$ as well.)",
-            rank=Rank.TYPOGRAPHICAL,
             shown_by="QK^T has d^2 and not n^2 entries",
         ),
     ),
@@ -318,12 +316,11 @@ def figure_5(cells: Sequence[CellResult], scale: float = 1.0) -> Finding:
             rank=Rank.STATEMENT,
             shown_by="n = (d - 1) t fails at d = 12, holds at d = 11",
         ),
-        Erratum(
+        typographical(
             printed="In panel (e) $a_0$ is swept and $a_0 = 0.01$ is fixed, $a_1$ is not given; in panel (c) $m$ "
             r"is swept and $m = \log(n / \delta)$ is fixed.",
             right="$a_0$ and $m$ are swept; $a_1 = 3$ as elsewhere.",
             why="A parameter cannot be both swept and fixed.",
-            rank=Rank.TYPOGRAPHICAL,
             slip="swept and fixed",
             shown_by="a_0 = 0.01 at one point of panel (e), m = 9 at one of panel (c)",
         ),

@@ -13,7 +13,17 @@ from typing import Any
 import torch
 
 from separatrix.claims.cell_grid import cell_grid, joined
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, Verdict, claim, holds_if
+from separatrix.claims.ledger import (
+    CellResult,
+    Erratum,
+    Finding,
+    Neighbour,
+    Rank,
+    Verdict,
+    claim,
+    holds_if,
+    typographical,
+)
 from separatrix.claims.separation.lemmas_4_1_and_4_2 import LOG_10, TAU, entry_cells, split
 from separatrix.lab.registry import experiment
 from separatrix.separation import SoftmaxRegression, log_width
@@ -107,12 +117,11 @@ def _silent(
             at="Lemma 5.1, proof",
             shown_by="m > delta at every n, and m <= n^2",
         ),
-        Erratum(
+        typographical(
             printed=r"$F_{\text{lin}}(A, x) = \phi(\sum_l \phi_\tau(\langle f_{\text{exp}}(A, x), y_l \rangle))$.",
             right=r"$F_{\text{exp}}(A, x)$ on the left.",
             why="The two networks have different values on the same data. (The proof of Lemma 4.2, Part 1, prints $u$ "
             r"for $u_{\text{lin}}$.)",
-            rank=Rank.TYPOGRAPHICAL,
             at="Lemma 5.1, proof",
             shown_by="F_exp and F_lin differ on the same data",
         ),
@@ -169,12 +178,11 @@ def lemma_5_4(cells: Sequence[CellResult], small_too: bool = False, falls: float
             at="Definition 3.7",
             shown_by="m = log(n / delta) is too few",
         ),
-        Erratum(
+        typographical(
             printed="The sums of Section 5 go from $l = 0$ to $m$.",
             right="They go from $l = 1$.",
             why="$y$ has $m$ columns; $m + 1$ columns would give the probability $1 - 2^{-(m + 1)}$, but it is $1 - "
             "2^{-m}$.",
-            rank=Rank.TYPOGRAPHICAL,
             at="Section 5",
             shown_by="the probability is 1 - 2^-m and not 1 - 2^-(m+1)",
         ),

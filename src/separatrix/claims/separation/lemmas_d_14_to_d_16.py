@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.claims.ledger import Erratum, Rank
+from separatrix.claims.ledger import typographical
 from separatrix.claims.separation.entry_lemmas import EntrySlip, Lemma, register
 from separatrix.claims.separation.row_lemmas import (
     NARROW,
@@ -25,8 +25,7 @@ register(
         (
             EntrySlip(
                 Reading(0, "identity", "lin", weights_lin(0)[:4]),
-                Erratum(
-                    rank=Rank.TYPOGRAPHICAL,
+                typographical(
                     shown_by="the lemma with QK^T = I_d",
                     printed=r"$Q K^\top = I_d$.",
                     right=r"$Q K^\top = \mathbf{1}_{d \times d}$.",
@@ -51,8 +50,7 @@ register(
         (
             EntrySlip(
                 Reading(0, "ones", "exp", output_lin(0)[1:2]),
-                Erratum(
-                    rank=Rank.TYPOGRAPHICAL,
+                typographical(
                     at="Lemma D.15, proof of Part 2",
                     shown_by="the bound of Part 2 on softmax weights",
                     printed=r"$\langle f_{\text{exp}}, (A_3 V)_{i_0} \rangle \le ((1 + a_0) t/n) b \sqrt{\log n}$.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.claims.ledger import Erratum, Rank
+from separatrix.claims.ledger import typographical
 from separatrix.claims.separation.entry_lemmas import LEMMAS, EntrySlip, Lemma, register
 from separatrix.claims.separation.row_lemmas import SIZE, WIDE, Statement, at_corners, both_rows, off_centre, row_lemma
 from separatrix.claims.separation.section_d_ones import CLASSES, any_key, cells, weights_exp
@@ -25,8 +25,7 @@ register(
         (
             EntrySlip(
                 Reading(1, "ones", "exp", _PRINTED_A0),
-                Erratum(
-                    rank=Rank.TYPOGRAPHICAL,
+                typographical(
                     slip="D1 for D0",
                     shown_by="the lemma on D1",
                     printed=r"$\lbrace A_1, A_2, A_3 \rbrace$ from $\mathcal{D}_1$.",
@@ -40,8 +39,7 @@ register(
                 Reading(
                     0, "ones", "exp", (Line("1a", "u", at(row=True, key=True), "=", lambda v: {(v.a0 + v.c) ** 2: 1}),)
                 ),
-                Erratum(
-                    rank=Rank.TYPOGRAPHICAL,
+                typographical(
                     at="Lemma D.6, proof of Part 1a",
                     shown_by="Part 1a without the term that lacks its n",
                     printed=r"$\exp((a_0 \sqrt{\log n} + b \sqrt{\log} + c \sqrt{\log n})^2)$.",
@@ -100,8 +98,7 @@ CITED = Lemma(
     (
         EntrySlip(
             Reading(0, "ones", "exp", (Line("1", "c", at(row=True, column="first"), ">=", lambda v: {0: v.a0 / 2}),)),
-            Erratum(
-                rank=Rank.TYPOGRAPHICAL,
+            typographical(
                 slip="reference to the lemma on D1",
                 shown_by="Lemma D.3 on D0",
                 printed=r"The proof takes the entries of $c_{\text{exp}}$ on $\mathcal{D}_0$ from Lemma D.3.",

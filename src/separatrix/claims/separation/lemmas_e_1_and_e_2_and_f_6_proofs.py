@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
-from separatrix.claims.ledger import CellResult, Claim, Erratum, Finding, Rank, claim
+from separatrix.claims.ledger import CellResult, Claim, Erratum, Finding, Rank, claim, typographical
 from separatrix.claims.misprint_pairs import as_printed, compared
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -61,8 +61,7 @@ def _proof(where: str, says: str, erratum: Erratum) -> Claim:
 _proof(
     "Lemma E.1",
     r"Part 1b: with $Q K^\top = I$, $u_{\exp}$ of a key of the same class is $\exp$ of a sum of two squares.",
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="exponent of Part 1b",
         printed=r"$\exp((b \sqrt{\log n} + c \sqrt{\log n}) (b \sqrt{\log n} + c \sqrt{\log n})^2)$.",
         right=r"$\exp((b \sqrt{\log n})^2 + (c \sqrt{\log n})^2)$.",
@@ -85,8 +84,7 @@ _proof(
 _proof(
     "Lemma F.6",
     r"Part 3a: $f_{\exp}(A, x)_{j_2, j_3}$ is at most $n^{1 + a_0} / n^2 = n^{a_0 - 1}$.",
-    Erratum(
-        rank=Rank.TYPOGRAPHICAL,
+    typographical(
         shown_by="bound for Part 3a",
         printed=r"$n^{1 + a_0} / n^2 \le 1 / (1 - a_0)$.",
         right="$n^{1 + a_0} / n^2 = 1 / n^{1 - a_0}$.",

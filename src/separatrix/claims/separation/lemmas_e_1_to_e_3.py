@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
-from separatrix.claims.ledger import Erratum, Rank
+from separatrix.claims.ledger import Erratum, Rank, typographical
 from separatrix.claims.separation.entry_lemmas import EntrySlip, Lemma, entry_lemma, outcome, register
 from separatrix.claims.separation.row_lemmas import AS_N_GROWS, LARGE_B, NARROW, WIDE, Statement, row_lemma
 from separatrix.claims.separation.section_d_ones import HALF, one_for_b, places
@@ -119,8 +119,7 @@ register(
             ),
             EntrySlip(
                 _reading(*_number("1b", True, 0, -1)),
-                Erratum(
-                    rank=Rank.TYPOGRAPHICAL,
+                typographical(
                     at="Lemma E.1, proof of Part 1b",
                     shown_by="the numbers of keys in the proof of Part 1b",
                     printed="$t$ keys with $n^{b^2 + c^2}$ and $n - t - 1$ with $n^{c^2}$.",
@@ -141,8 +140,7 @@ register(
             ),
             EntrySlip(
                 _reading(Line("4", "u", at(row=False), "<=", lambda v: {v.b**2 - 1: 1})),
-                Erratum(
-                    rank=Rank.TYPOGRAPHICAL,
+                typographical(
                     shown_by="Part 4 for u_exp",
                     printed=r"Part 4: $u_{\text{exp}}(j_0, j_1)$ is at most $n^{b^2 - 1}$, or $1/n$.",
                     right=r"$f_{\text{exp}}(j_0, j_1)$.",
@@ -155,8 +153,7 @@ register(
                         "3a", "u", at(row=True, key=False), "=", lambda v: {v.b**2 + v.c**2: 1}, count=lambda v: v.n - 1
                     )
                 ),
-                Erratum(
-                    rank=Rank.TYPOGRAPHICAL,
+                typographical(
                     at="Lemma E.1, proof of Part 3a",
                     shown_by="the sum of a row in the proof of Part 3a",
                     printed="The row sums to $n^{a_1^2 + b^2 + c^2} + (n - 1) n^{b^2 + c^2}$.",
@@ -190,8 +187,7 @@ register(
         (
             EntrySlip(
                 _reading(_E2_FIRST, weights="ones"),
-                Erratum(
-                    rank=Rank.TYPOGRAPHICAL,
+                typographical(
                     shown_by="the lemma with QK^T = 1",
                     printed=r"$Q K^\top = \mathbf{1}_{d \times d}$.",
                     right=r"$Q K^\top = I_d$.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.claims.ledger import Erratum, Rank
+from separatrix.claims.ledger import typographical
 from separatrix.claims.separation.entry_lemmas import LEMMAS, EntrySlip, Lemma, register
 from separatrix.claims.separation.row_lemmas import NARROW, at_cross_corners, both_rows, bounded_a1, row_lemma
 from separatrix.claims.separation.section_f_cross import cells, lin_output, weights_lin, wrong_index
@@ -34,8 +34,7 @@ register(
             wrong_index(1, "lin"),
             EntrySlip(
                 ON_D0,
-                Erratum(
-                    rank=Rank.TYPOGRAPHICAL,
+                typographical(
                     slip="D0 for D1",
                     shown_by="Lemma F.10 on D0",
                     printed=r"$\lbrace A_1, A_2, A_3 \rbrace$ from $\mathcal{D}_0$.",
@@ -58,8 +57,7 @@ CITED = Lemma(
     (
         EntrySlip(
             ON_D0,
-            Erratum(
-                rank=Rank.TYPOGRAPHICAL,
+            typographical(
                 slip="D0 for D1",
                 shown_by="Lemma F.10 on D0",
                 printed=r"$\lbrace A_1, A_2, A_3 \rbrace$ from $\mathcal{D}_0$; the proof takes their entries from "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.claims.ledger import Erratum, Rank
+from separatrix.claims.ledger import typographical
 from separatrix.claims.separation.entry_lemmas import EntrySlip, Lemma, register
 from separatrix.claims.separation.row_lemmas import NARROW, at_cross_corners, both_rows, row_lemma
 from separatrix.claims.separation.section_f_cross import CLASSES, cells, lin_output, weights_lin
@@ -17,8 +17,7 @@ register(
         (
             EntrySlip(
                 Reading(1, "cross", "lin", weights_lin(0)[:1]),
-                Erratum(
-                    rank=Rank.TYPOGRAPHICAL,
+                typographical(
                     slip="D1 for D0",
                     shown_by="the lemma on D1",
                     printed=r"$\lbrace A_1, A_2, A_3 \rbrace$ from $\mathcal{D}_1$.",
@@ -30,8 +29,7 @@ register(
                 Reading(
                     0, "cross", "lin", (Line("1", "u", at(row_is_j3=True, key=True), "=", lambda v: {0: 1 + v.a0}),)
                 ),
-                Erratum(
-                    rank=Rank.TYPOGRAPHICAL,
+                typographical(
                     slip="j_3 for j_2",
                     shown_by="Part 1 in row j_3",
                     printed=r"Part 1: for $j_0 = j_3$ and $j_1 = j_3$, $u_{\text{lin}} = (1 + a_0) \log n$.",
@@ -49,8 +47,7 @@ register(
                         Line("5", "f", at(row_is_j3=False), "=", lambda v: {-1: 1}),
                     ),
                 ),
-                Erratum(
-                    rank=Rank.TYPOGRAPHICAL,
+                typographical(
                     slip="j_3 for j_2",
                     shown_by="Parts 4 and 5 in rows other than j_3",
                     printed=r"Parts 4 and 5: for $j_0 \ne j_3$, $f_{\text{lin}} \le 1/n$ at $j_1 = j_3$, and "
@@ -85,8 +82,7 @@ register(
                 Reading(
                     0, "cross", "lin", (Line("4, equal", "c", at(row=False, column=CLASSES), "=", lambda v: {-1: v.t}),)
                 ),
-                Erratum(
-                    rank=Rank.TYPOGRAPHICAL,
+                typographical(
                     shown_by="the lemma with n = t (d - 2)",
                     printed="$n = t (d - 2)$.",
                     right="$n = t (d - 1)$.",

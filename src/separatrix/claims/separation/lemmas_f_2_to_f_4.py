@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.claims.ledger import Erratum, Rank
+from separatrix.claims.ledger import typographical
 from separatrix.claims.separation.entry_lemmas import EntrySlip, Lemma, register
 from separatrix.claims.separation.row_lemmas import NARROW, Statement, row_lemma
 from separatrix.claims.separation.section_f_cross import (
@@ -28,8 +28,7 @@ register(
             EntrySlip(Reading(1, "cross", "exp", (ROW_J2_EVEN,)), ROW_J2_EVEN_ERRATUM),
             EntrySlip(
                 Reading(1, "cross, columns to d - 1", "exp", weights_exp(1)[1:4]),
-                Erratum(
-                    rank=Rank.TYPOGRAPHICAL,
+                typographical(
                     at="Definition F.1",
                     shown_by="the lemma with columns to d - 1",
                     printed=r"The second column to $d - 1$ columns of $A_1$ are $\log n$, and those of $A_2$ the "
@@ -86,8 +85,7 @@ row_lemma(
     (
         (
             Statement("1", "cross", "exp", "3", "other", "0.9", "often"),
-            Erratum(
-                rank=Rank.TYPOGRAPHICAL,
+            typographical(
                 slip="j_3 for j_2",
                 shown_by="Part 1 in rows other than j_2",
                 printed=r"Part 1: if $j_0 = j_3$. Part 2: if $j_0 \ne j_3$. (Lemmas F.8, F.12, F.16 print $j_3$ as "
@@ -99,8 +97,7 @@ row_lemma(
         ),
         (
             Statement("1", "cross", "exp", "3", "special", "0.9", "a tenth"),
-            Erratum(
-                rank=Rank.TYPOGRAPHICAL,
+            typographical(
                 shown_by="a probability of just 1/10",
                 printed=r"Part 1: $\Pr[\ldots] = 1/10$.",
                 right="The probability is at least $1/10$.",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from separatrix.claims.ledger import Erratum, Rank
+from separatrix.claims.ledger import typographical
 from separatrix.claims.separation.entry_lemmas import LEMMAS, EntrySlip, Lemma, register
 from separatrix.claims.separation.row_lemmas import WIDE, at_cross_corners, both_rows, row_lemma
 from separatrix.claims.separation.section_f_cross import (
@@ -29,8 +29,7 @@ register(
         (
             EntrySlip(
                 Reading(1, "cross", "exp", weights_exp(0)[:1]),
-                Erratum(
-                    rank=Rank.TYPOGRAPHICAL,
+                typographical(
                     slip="D1 for D0",
                     shown_by="the lemma on D1",
                     printed=r"$\lbrace A_1, A_2, A_3 \rbrace$ from $\mathcal{D}_1$.",
@@ -55,8 +54,7 @@ LEMMA_F_7 = Lemma(
         wrong_index(0, "exp"),
         EntrySlip(
             Reading(0, "cross", "exp", (Line("2", "c", at(row=True, column=CLASSES), "<=", lambda v: {v.a0 - 1: 1}),)),
-            Erratum(
-                rank=Rank.TYPOGRAPHICAL,
+            typographical(
                 at="Lemma F.7, proof of Part 2",
                 shown_by="the bound in the proof of Part 2",
                 printed=r"$\langle f_{\text{exp}}, (A_3 V)_{i_0} \rangle \le 1 / n^{1 - a_0}$.",
@@ -77,8 +75,7 @@ CITED = Lemma(
     (
         EntrySlip(
             Reading(0, "cross", "exp", (Line("1", "c", at(row=True, column="first"), ">=", lambda v: {0: HALF}),)),
-            Erratum(
-                rank=Rank.TYPOGRAPHICAL,
+            typographical(
                 slip="reference to the lemma on D1",
                 shown_by="Lemma F.3 on D0",
                 printed=r"The proof takes the entries of $c_{\text{exp}}$ on $\mathcal{D}_0$ from Lemma F.3, Parts "

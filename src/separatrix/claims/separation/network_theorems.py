@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 
-from separatrix.claims.ledger import CellResult, Claim, Erratum, Finding, Neighbour, Rank, Verdict, claim
+from separatrix.claims.ledger import CellResult, Claim, Erratum, Finding, Neighbour, Rank, Verdict, claim, typographical
 from separatrix.claims.separation.growth import cells
 from separatrix.claims.separation.row_lemmas import NARROW, bounded_a1
 from separatrix.lab.cell import Cell
@@ -89,14 +89,13 @@ def judged(
     return Finding(Verdict.HOLDS_ASYMPTOTICALLY, numbers, note, shows)
 
 
-WIDTH = Erratum(
+WIDTH = typographical(
     printed=r"$m = O(\log(n / \delta))$.",
     right=r"$m \ge C \log(n / \delta)$ with a constant that is large enough, which must be the intended meaning: $C "
     r"\ge 1 / \log(4/3) = 3.48$ (from the lemma's $1/10$ alone, $C \ge 9.5$ would be needed).",
     why=r"The value $m = 1$ is $O(\log(n / \delta))$, and then $F_{\text{exp}}$ is 0 with probability $3/4$ ($1/2$ "
     r"where $a_1$ is large); with $C = 1$ this probability is $(\delta / n)^{0.288}$, or $(\delta / n)^{0.693}$, "
     r"which is not $\delta / \text{poly}(n)$.",
-    rank=Rank.TYPOGRAPHICAL,
     shown_by="m = log(n / delta) and m = 1 are too few",
 )
 
@@ -312,22 +311,20 @@ def unlike(part: str) -> Callable[[Sequence[CellResult]], dict[str, bool]]:
 
 
 def cites_wrongly(printed: str, right: str) -> Erratum:
-    return Erratum(
+    return typographical(
         printed=f"The proof follows from {printed}.",
         right=f"It follows from {right}.",
         why=f"{printed} says that "
         r"$c_{\text{exp}}$ on $\mathcal{D}_1$ exceeds $\tau$ with probability at least $1/10$.",
-        rank=Rank.TYPOGRAPHICAL,
         slip="reference to Lemma D.4 or F.4",
         shown_by=_UNLIKE,
     )
 
 
-WRONG_SET = Erratum(
+WRONG_SET = typographical(
     printed=r"For any $\lbrace A_1, A_2, A_3 \rbrace$ from $\mathcal{D}_1$, $F_{\text{exp}} = 0$.",
     right=r"From $\mathcal{D}_0$.",
     why=r"On $\mathcal{D}_1$ the preceding theorem gives $F_{\text{exp}} > 0$.",
-    rank=Rank.TYPOGRAPHICAL,
     slip="D1 for D0",
     shown_by="on D1 F_exp = 0 has probability below 10^-15",
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, Literal
 
-from separatrix.claims.ledger import Erratum, Rank
+from separatrix.claims.ledger import typographical
 from separatrix.claims.separation.entry_lemmas import EntrySlip, entry_lemma, outcome
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -90,8 +90,7 @@ def output_lin(data: int) -> tuple[Line, ...]:
 def any_key(data: Literal[0, 1], network: Literal["exp", "lin"]) -> EntrySlip:
     return EntrySlip(
         Reading(data, "ones", network, (Line("4b", "f", at(row=False), "<=", lambda v: {-1: 1}),)),
-        Erratum(
-            rank=Rank.TYPOGRAPHICAL,
+        typographical(
             shown_by="Part 4b at every key",
             printed=r"Part 4b: for $j_0 \ne j_3$, $f \le 1/n$.",
             right=r"For $j_1 \ne j_3$.",
@@ -106,8 +105,7 @@ def not_circ(data: Literal[0, 1]) -> EntrySlip:
     entrywise = Line("1a", "u", at(row=True, key=True), "=", lambda v: {0: a(v) ** 2 + v.b**2 + v.c**2})
     return EntrySlip(
         Reading(data, "ones", "lin", (entrywise,)),
-        Erratum(
-            rank=Rank.TYPOGRAPHICAL,
+        typographical(
             slip="circ product",
             shown_by="Part 1a by the circ product",
             printed=f"Proof of Part 1a of Lemma {'D.10' if data else 'D.14'}: by computing the circ product of two "
@@ -124,8 +122,7 @@ def one_for_b(weights: Literal["ones", "identity"]) -> EntrySlip:
     column = Line("2", "c", at(row=True, column="own"), ">=", lambda v: {0: HALF})
     return EntrySlip(
         Reading(1, weights, "exp", (column,)),
-        Erratum(
-            rank=Rank.TYPOGRAPHICAL,
+        typographical(
             slip="a coordinate is 1",
             shown_by="Part 2 with 1 for b",
             printed=f"Proof of Part 2 of Lemma {'D.3' if weights == 'ones' else 'E.2'}: one column "

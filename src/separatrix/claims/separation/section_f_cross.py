@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from fractions import Fraction
 from typing import Any, Literal
 
-from separatrix.claims.ledger import Erratum, Rank
+from separatrix.claims.ledger import typographical
 from separatrix.claims.separation.entry_lemmas import EntrySlip, entry_lemma, outcome
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
@@ -82,8 +82,7 @@ def output(first: Callable[[Values], Any], classes: Callable[[Values], Any]) -> 
 
 ROW_J2_EVEN = Line("4a", "f", at(row=True), "=", lambda v: {-1: 1})
 
-ROW_J2_EVEN_ERRATUM = Erratum(
-    rank=Rank.TYPOGRAPHICAL,
+ROW_J2_EVEN_ERRATUM = typographical(
     shown_by="Part 4a in row j_2",
     printed=r"Part 4a: for $j_0 = j_2$, $f_{\text{exp}} = 1/n$.",
     right=r"Part 4 is about $j_0 \ne j_2$: both for $j_1 = j_3$ and for $j_1 \ne j_3$ the weight is $1/n$.",
@@ -95,8 +94,7 @@ def wrong_index(data: Literal[0, 1], network: Literal["exp", "lin"]) -> EntrySli
     first = Line("3", "c", at(row_is_j3=False, column="first"), "<=", lambda v: {-1: 1})
     return EntrySlip(
         Reading(data, "cross", network, (first,)),
-        Erratum(
-            rank=Rank.TYPOGRAPHICAL,
+        typographical(
             slip="j_3 for j_2",
             shown_by="Part 3 in rows other than j_3",
             printed=r"The parts distinguish $j_0 = j_3$ from $j_0 \ne j_3$, and for $j_0 \ne j_3$ $c$ is at most "

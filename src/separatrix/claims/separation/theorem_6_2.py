@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from separatrix.claims.cell_grid import joined
-from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim
+from separatrix.claims.ledger import CellResult, Erratum, Finding, Neighbour, Rank, claim, typographical
 from separatrix.claims.separation.growth import FIXED, cells, paths_finding
 from separatrix.claims.separation.network_theorems import (
     BOUNDED_A1,
@@ -38,13 +38,12 @@ _WIDER_IN_D_9 = "F_exp = 0 on D0 along d = n^0.03, which Theorem D.9 excludes"
     r"$\mathcal{D}_1$, and $F_{\text{exp}} = F_{\text{lin}} = 0$ on $\mathcal{D}_0$.",
     cells=joined(network_cells("ones", widths=(ENOUGH, JUST_TOO_FEW, PRINTED, ONE_VECTOR)), growing_a1_cells),
     errata=(
-        Erratum(
+        typographical(
             printed=r"On $\mathcal{D}_1$: $F_{\text{exp}} > 0$, $F_{\text{exp}} = 0$. On $\mathcal{D}_0$: "
             r"$F_{\text{lin}} = 0$, $F_{\text{lin}} = 0$.",
             right=r"On $\mathcal{D}_1$: $F_{\text{exp}} > 0$, $F_{\text{lin}} = 0$. On $\mathcal{D}_0$: "
             r"$F_{\text{exp}} = 0$, $F_{\text{lin}} = 0$.",
             why=r"$F_{\text{exp}} > 0$ and $F_{\text{exp}} = 0$ exclude each other.",
-            rank=Rank.TYPOGRAPHICAL,
             shown_by="on D1 F_exp = 0 almost never, F_lin = 0 almost always",
         ),
         WIDTH,

@@ -15,8 +15,6 @@ from typing import Protocol, Self, TextIO
 from separatrix.lab.progress import LINE_SECONDS
 from separatrix.selection.training import Record
 
-__all__ = ["Display", "display", "record_line"]
-
 
 class Display(Protocol):
     """Shows the progress of runs, one after the other."""

@@ -16,8 +16,6 @@ from typing import Any
 from separatrix.errors import SeparatrixError
 from separatrix.selection.training import Record
 
-__all__ = ["board", "numbers", "summary_writer"]
-
 
 def numbers(record: Record) -> dict[str, float]:
     """The values of a record by names that TensorBoard accepts, without missing ones."""

@@ -20,10 +20,7 @@ def _index(name: str, label: str, help: str, default: str) -> Field:
 FIELDS = (
     _index("query", "query", "The query whose weights are shown, counted from 0.", "5"),
     _index(
-        "head",
-        "head",
-        "The head, counted from 0. Several leading dimensions are flattened in row-major order.",
-        "0",
+        "head", "head", "The head, counted from 0. Several leading dimensions are flattened in row-major order.", "0"
     ),
     choice(
         "causal",

@@ -9,8 +9,8 @@ import plotly.graph_objects as go  # type: ignore[import-untyped]
 from dash.development.base_component import Component
 from plotly.subplots import make_subplots  # type: ignore[import-untyped]
 
+from separatrix.attention.weights.drawing import scale_of
 from separatrix.attention.weights.pair_map import PairMap
-from separatrix.attention.weights.png import scale_of
 from separatrix.explorer.comparison import comparison
 from separatrix.report.tables import columns_from
 from separatrix.report.theme import BLUE, SCALE, THEME, Drawing

@@ -48,10 +48,7 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
     """The layout: the filter, the list of claims, and the selected claim."""
     filters = [controls.control(TAB, field, state[field.name]) for field in (PAPER, VERDICT, TEXT)]
     listed = dcc.RadioItems(
-        id=controls.field_id(TAB, CLAIM.name),
-        options=[],
-        value=state["claim"] or None,
-        className="claims",
+        id=controls.field_id(TAB, CLAIM.name), options=[], value=state["claim"] or None, className="claims"
     )
     left = [
         html.Div(filters, className="filter", role="search", **attributes(aria_label="Filter the claims")),

@@ -11,14 +11,8 @@ from itertools import takewhile
 import plotly.graph_objects as go  # type: ignore[import-untyped]
 from plotly.subplots import make_subplots  # type: ignore[import-untyped]
 
-from separatrix.attention.near_linear.cost import (
-    AFFORDABLE,
-    Shape,
-    exact_cost,
-    polynomial_cost,
-)
-from separatrix.attention.near_linear.paper_rules import threshold
-from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, highest_degree, keeps_tolerance
+from separatrix.attention.near_linear.cost import AFFORDABLE, Shape, exact_cost, polynomial_cost
+from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, highest_degree, keeps_tolerance, threshold
 from separatrix.explorer.compute.plan_table import PlanSettings
 from separatrix.hardness.exponents import border
 from separatrix.report.charts import curve

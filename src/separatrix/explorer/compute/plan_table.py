@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from separatrix.attention.near_linear.cost import Shape, exact_cost, polynomial_cost
-from separatrix.attention.near_linear.paper_rules import max_order, threshold
 from separatrix.attention.near_linear.plan import Plan
-from separatrix.attention.near_linear.worst_case import plan_shapes
+from separatrix.attention.near_linear.worst_case import max_order, plan_shapes, threshold
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.compute.machine_speed import Speeds
 from separatrix.hardness.exponents import least_degree

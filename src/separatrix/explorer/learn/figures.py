@@ -60,9 +60,8 @@ def _said(letter: str, descended: Descended, settings: int) -> str:
         then = "the law the others" if of.beyond else r"the law holds only from step $T / \eta$ on"
         beyond = f"; the recursion computes the first {LONGEST:,} steps, and {then}"
     return (
-        f"{who} falls from {of.d / (2 * of.q):.3g} to {descended.last.loss[0]:.3g} after "
-        rf"{descended.last.step[0]:,.0f} steps, with $\alpha$ at {descended.last.alpha[0]:.3g} and $C$ at "
-        f"{descended.last.C[0]:.3g}{beyond}."
+        f"{who} falls from {of.d / (2 * of.q):.3g} to {descended.last.loss[0]:.3g} after {descended.last.step[0]:,.0f} "
+        rf"steps, with $\alpha$ at {descended.last.alpha[0]:.3g} and $C$ at {descended.last.C[0]:.3g}{beyond}."
     )
 
 

@@ -74,10 +74,7 @@ def layout(state: Mapping[str, str], context: Context) -> Component:
         ),
         html.Div([figure_card("run-losses", title="Losses and cosines", height=560)], id="run-figures", hidden=True),
         html.Div(
-            [
-                controls.control(TAB, STEP, state[STEP.name]),
-                figure_card("run-weights", title="W and V", height=640),
-            ],
+            [controls.control(TAB, STEP, state[STEP.name]), figure_card("run-weights", title="W and V", height=640)],
             id="run-matrices",
             hidden=True,
         ),
@@ -157,10 +154,7 @@ def register(app: Dash, context: Context) -> None:
             answer["losses"] = figure_values(figures.losses(run, along))
         return answer
 
-    drawn = {
-        "hidden": Output("run-matrices", "hidden"),
-        "weights": figure_outputs("run-weights"),
-    }
+    drawn = {"hidden": Output("run-matrices", "hidden"), "weights": figure_outputs("run-weights")}
     step = {"at": Input(_STEP, "value"), "kept": Input("run-kept", "data")}
 
     @callback_with_alert(app, "weights-alert", drawn, {**chosen, **step})

@@ -133,10 +133,7 @@ def register(app: Dash, context: Context) -> None:
         settings = [run.of for run in runs]
         answer["dynamics"] = figure_values(figures.dynamics(runs))
         answer["summary"] = comparison(dynamics.summary(runs), "The dynamics in numbers.")
-        answer["copy"] = {
-            "python": dynamics.python(settings),
-            "command": dynamics.command(settings),
-        }
+        answer["copy"] = {"python": dynamics.python(settings), "command": dynamics.command(settings)}
         return answer
 
     curve = {"along": figure_outputs("loss-along")}

@@ -18,7 +18,8 @@ from separatrix.checks import is_whole
 from separatrix.errors import ArgumentError, SeparatrixError
 from separatrix.explorer.learn.dynamics import Floats
 from separatrix.explorer.learn.training_state import COMMAND, NAME, TRAINING, read_json
-from separatrix.lab.store import Store, StoredRecord, has_store
+from separatrix.lab.rows import StoredRecord
+from separatrix.lab.store import Store, has_store
 from separatrix.runs.read import StoredRun, stored_runs
 from separatrix.selection.settings import TrainingSettings
 

@@ -90,10 +90,7 @@ def look(values: Mapping[str, Any]) -> View:
 
     replaced = outcome(setting, mechanism_named(mechanism))
     both = replace(
-        softmax,
-        exp_fires_on_d1=replaced.fires_on_d1,
-        exp_silent_on_d0=replaced.silent_on_d0,
-        success=replaced.success,
+        softmax, exp_fires_on_d1=replaced.fires_on_d1, exp_silent_on_d0=replaced.silent_on_d0, success=replaced.success
     )
     return View(setting, mechanism, both, None, broken)
 

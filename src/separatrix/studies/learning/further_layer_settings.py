@@ -27,7 +27,7 @@ VALUES, MIXED = FURTHER_LAYERS
 FURTHER_RATES = {PLAIN: RATES[PLAIN], VALUES: 0.005, MIXED: 0.005}
 """The learning rate of each layer on joins, which the runs with seed 0 have chosen."""
 
-further_rates = rates_on_joins("learning rates, value norm and mixed orders", FURTHER_RATES)
+rates_on_joins("learning rates, value norm and mixed orders", FURTHER_RATES)
 layer_values = setting_on_joins(
     "value norm",
     "that normalises the values of its heads becomes better than one without norms",
@@ -35,7 +35,7 @@ layer_values = setting_on_joins(
     PLAIN,
     FURTHER_RATES,
 )
-layer_mixed = setting_on_joins(
+setting_on_joins(
     "mixed orders",
     "whose heads are half of order 2 becomes better than one with all heads of order 3",
     MIXED,

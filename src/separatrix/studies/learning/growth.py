@@ -190,7 +190,6 @@ _SAYS = (
 )
 
 as_n_grows = claim(
-    paper="beyond",
     where="Does it learn",
     part="what R buys",
     says=_SAYS,
@@ -203,7 +202,6 @@ as_n_grows = claim(
 )(_judged)
 
 further = claim(
-    paper="beyond",
     where="Does it learn",
     part="what R buys, further",
     says=f"{_SAYS} To $n = 4096$.",

@@ -33,16 +33,7 @@ from separatrix.lab.registry import experiment
 from separatrix.studies.learning.compute import step_flops
 from separatrix.studies.learning.mechanisms import JOINING, mechanism
 from separatrix.studies.learning.models import Sizes
-from separatrix.studies.learning.runs import (
-    LR,
-    TURNED,
-    Expectation,
-    Reading,
-    ahead_by,
-    by_attention,
-    finding,
-    measured,
-)
+from separatrix.studies.learning.runs import LR, TURNED, Expectation, Reading, ahead_by, by_attention, finding, measured
 from separatrix.studies.learning.tasks.import_graph import digest
 from separatrix.studies.learning.tasks.join import ImportJoin, Join, by_one_head, by_two_hops
 from separatrix.studies.seeds import LEARNED, interval, paired
@@ -134,7 +125,6 @@ def _by_hand_cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="beyond",
     where="Two-hop joins",
     part="by hand",
     says="In one layer, a head of order 3 joins two facts in context, also when the facts are edges of the import "
@@ -160,18 +150,12 @@ def joins_by_hand(results: Sequence[CellResult]) -> Finding:
     return Finding(Verdict.FAILS_AS_PRINTED if any(wrong.values()) else Verdict.HOLDS, numbers)
 
 
-def _leads(better: Sequence[str], worse: Sequence[str], readings: Sequence[Reading]) -> tuple[Expectation, ...]:
-    return tuple(Expectation(first, second, reading) for first in better for second in worse for reading in readings)
-
-
 _BOTH: tuple[Reading, ...] = ("steps", "compute_steps")
-_PAIRS = _leads([THREE], [ONE], _BOTH)
-_PRODUCTS = _leads([THREE], [PRODUCT], _BOTH)
-_LAYERS = _leads([THREE], [TWO], _BOTH)
 
 
-def _judged(results: Sequence[CellResult], expectations: Sequence[Expectation], turned: bool, by: float) -> Finding:
-    return finding(results, "accuracy", expectations, plain=ONE, turned=turned, by=by)
+def leads(better: Sequence[str], worse: Sequence[str], readings: Sequence[Reading] = _BOTH) -> list[Expectation]:
+    """The expectations that each of some attentions is better than each of others, at each reading."""
+    return [Expectation(first, second, reading) for first in better for second in worse for reading in readings]
 
 
 def _eight() -> Iterator[Cell]:
@@ -179,9 +163,8 @@ def _eight() -> Iterator[Cell]:
 
 
 _SPLIT = (
-    "The leads over one layer of order 2 and over the product of two order-2 attentions were one claim, and were "
-    "split into two, unchanged, when the runs had decided the first and had left one comparison of the second "
-    "undecided.",
+    "The leads over one layer of order 2 and over the product of two order-2 attentions were one claim, and were split "
+    "into two, unchanged, when the runs had decided the first and had left one comparison of the second undecided.",
 )
 
 
@@ -189,7 +172,6 @@ def _full_claim(
     part: str, says: str, expectations: Sequence[Expectation], margin: float, history: tuple[str, ...] = ()
 ) -> Claim:
     return claim(
-        paper="beyond",
         where="Two-hop joins",
         part=part,
         says=says,
@@ -198,14 +180,14 @@ def _full_claim(
         figures=("learning_curves", "learning_ends"),
         neighbours=(TURNED, ahead_by(margin)),
         history=history,
-    )(lambda results, turned=False, by=0.0: _judged(results, expectations, turned, by))
+    )(lambda results, turned=False, by=0.0: finding(results, "accuracy", expectations, plain=ONE, turned=turned, by=by))
 
 
 joins_pairs = _full_claim(
     "against order 2 in one layer",
     "Trained on two-hop joins among 8 facts, one layer of order 3 becomes better than one layer of order 2, at equal "
     "parameters and steps and at equal compute.",
-    _PAIRS,
+    leads([THREE], [ONE]),
     0.5,
     _SPLIT,
 )
@@ -213,7 +195,7 @@ joins_products = _full_claim(
     "against a product of two order 2",
     "Trained on two-hop joins among 8 facts, one layer of order 3 becomes better than a product of two order-2 "
     "attentions, at equal parameters and steps and at equal compute.",
-    _PRODUCTS,
+    leads([THREE], [PRODUCT]),
     0.5,
     _SPLIT,
 )
@@ -222,11 +204,10 @@ joins_layers = _full_claim(
     "Trained on two-hop joins among 8 facts for 1,200 steps with the learning rate 0.01, which was chosen for order 3, "
     "one layer of order 3 becomes better than two layers of order 2, at equal parameters and steps and at equal "
     "compute.",
-    _LAYERS,
+    leads([THREE], [TWO]),
     0.5,
 )
 joins_norms = claim(
-    paper="beyond",
     where="Two-hop joins",
     part="norms",
     says="Trained on two-hop joins among 8 facts for 600 steps, a layer of order 3 that normalises queries, keys and "
@@ -243,7 +224,6 @@ joins_norms = claim(
 
 
 @claim(
-    paper="beyond",
     where="Two-hop joins",
     part="longer inputs",
     says=f"Trained on two-hop joins among 8 facts, one layer of order 3 joins among {_LONGER[0]} facts with an "

@@ -46,27 +46,17 @@ from typing import Any
 from separatrix.claims.ledger import CellResult, Claim, Finding, Neighbour, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
-from separatrix.studies.learning.join import ENTITIES, JOIN_SIZES, ONE, PRODUCT, RELATIONS, THREE, TWO, joined
+from separatrix.studies.learning.join import ENTITIES, JOIN_SIZES, ONE, PRODUCT, RELATIONS, THREE, TWO, joined, leads
 from separatrix.studies.learning.mechanisms import JOINING_ALIKE
-from separatrix.studies.learning.runs import TURNED, Expectation, Reading, ahead_by, by_attention, finding, measured
+from separatrix.studies.learning.runs import TURNED, Expectation, ahead_by, by_attention, finding, measured
 from separatrix.studies.learning.tasks.import_graph import RECORDED_GRAPH, digest
 from separatrix.studies.learning.tasks.join import ImportJoin
 from separatrix.studies.seeds import interval, paired
 
-__all__ = ["best_rates", "facts_of", "joined_imports", "joins_alike", "judged_joins", "leads"]
-
 PAIRWISE, DETERMINANT, MIXED = list(JOINING_ALIKE)[4:]
 TRIED = (0.002, 0.005, 0.01)
 """The learning rates from which each attention takes the best."""
-RATES = {
-    ONE: 0.005,
-    TWO: 0.002,
-    PRODUCT: 0.005,
-    THREE: 0.01,
-    PAIRWISE: 0.01,
-    DETERMINANT: 0.01,
-    MIXED: 0.005,
-}
+RATES = {ONE: 0.005, TWO: 0.002, PRODUCT: 0.005, THREE: 0.01, PAIRWISE: 0.01, DETERMINANT: 0.01, MIXED: 0.005}
 """The learning rate of each attention, as chosen by the runs with seed 0."""
 STEPS = 1200
 SEEDS = (1, 2, 3)
@@ -156,7 +146,6 @@ def rates_finding(results: Sequence[CellResult], rates: Mapping[str, float]) -> 
 
 
 alike_rates = claim(
-    paper="beyond",
     where="Two-hop joins",
     part="learning rates chosen alike",
     says="On two-hop joins among 8 facts, with seed 0 and 1,200 steps, the learning rates of this study are the best "
@@ -213,12 +202,6 @@ def judged_joins(
 
 
 _ALL = tuple(JOINING_ALIKE)
-_BOTH: tuple[Reading, ...] = ("steps", "compute_steps")
-
-
-def leads(better: Sequence[str], worse: Sequence[str], readings: Sequence[Reading] = _BOTH) -> list[Expectation]:
-    """The expectations that each of some attentions is better than each of others, at each reading."""
-    return [Expectation(first, second, reading) for first in better for second in worse for reading in readings]
 
 
 def _full_claim(
@@ -232,7 +215,6 @@ def _full_claim(
     history: Sequence[str] = (),
 ) -> Claim:
     return claim(
-        paper="beyond",
         where="Two-hop joins",
         part=part,
         says=says,
@@ -283,17 +265,15 @@ imports_8 = _against_two_layers(True)
 
 alike_sooner = _full_claim(
     "sooner than two layers",
-    "On two-hop joins among 8 facts one layer of order 3 learns sooner than two layers of order 2: its "
-    "accuracy, averaged over the evaluations during 1,200 steps, is larger, each with the best of the same learning "
-    "rates.",
+    "On two-hop joins among 8 facts one layer of order 3 learns sooner than two layers of order 2: its accuracy, "
+    "averaged over the evaluations during 1,200 steps, is larger, each with the best of the same learning rates.",
     leads([THREE], [TWO], ["steps"]),
     sooner=True,
 )
 alike_pairwise = _full_claim(
     "pairwise form sooner",
-    "On two-hop joins among 8 facts the pairwise form of order 3 learns sooner than the product form: its "
-    "accuracy, averaged over the evaluations during 1,200 steps, is larger, each with the best of the same learning "
-    "rates.",
+    "On two-hop joins among 8 facts the pairwise form of order 3 learns sooner than the product form: its accuracy, "
+    "averaged over the evaluations during 1,200 steps, is larger, each with the best of the same learning rates.",
     leads([PAIRWISE], [THREE], ["steps"]),
     sooner=True,
 )
@@ -306,7 +286,6 @@ alike_forms = _full_claim(
 
 
 @claim(
-    paper="beyond",
     where="Two-hop joins",
     part="longer inputs, chosen alike",
     says="Trained on two-hop joins among 8 facts, one layer of order 3 is better than two layers of order 2 among 16, "

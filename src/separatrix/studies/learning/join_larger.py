@@ -32,17 +32,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from separatrix.claims.ledger import Claim, claim
-from separatrix.studies.learning.join import ONE, PRODUCT, THREE, TWO
-from separatrix.studies.learning.join_alike import (
-    ALIKE,
-    DETERMINANT,
-    MIXED,
-    PAIRWISE,
-    STEPS,
-    joins_alike,
-    judged_joins,
-    leads,
-)
+from separatrix.studies.learning.join import ONE, PRODUCT, THREE, TWO, leads
+from separatrix.studies.learning.join_alike import ALIKE, DETERMINANT, MIXED, PAIRWISE, STEPS, joins_alike, judged_joins
 from separatrix.studies.learning.runs import TURNED, Expectation, ahead_by
 
 ENTITIES = 16
@@ -57,7 +48,6 @@ def _trained(
     figures: tuple[str, ...],
 ) -> Claim:
     return claim(
-        paper="beyond",
         where="Two-hop joins",
         part=f"{facts} facts, {part}",
         says=f"Trained on two-hop joins among {facts} facts of {ENTITIES} entities for {STEPS:,} steps, {says}, "
@@ -66,7 +56,7 @@ def _trained(
         cells=lambda: joins_alike(facts, attentions, entities=ENTITIES, longer=()),
         figures=figures,
         neighbours=(TURNED, ahead_by(0.95)),
-    )(lambda found, turned=False, by=0.0: judged_joins(found, expectations, turned, by))
+    )(lambda results, turned=False, by=0.0: judged_joins(results, expectations, turned, by))
 
 
 _TIMED = ("learning_curves", "join_time")

@@ -110,7 +110,6 @@ def _finding(results: Sequence[CellResult], judged_intervals: dict[str, Interval
 
 
 @claim(
-    paper="beyond",
     where="Two-hop joins",
     part="64 facts in stages",
     says=f"Trained on two-hop joins among 8, then 16, 32 and 64 facts of {ENTITIES} entities, for 2,400, 600, 300 and "
@@ -139,7 +138,6 @@ def _ahead(part: str, says: str, worse: Sequence[str]) -> Claim:
         return _finding(results, leads, by)
 
     return claim(
-        paper="beyond",
         where="Two-hop joins",
         part=f"64 facts in stages, {part}",
         says=f"Trained on two-hop joins among 8, then 16, 32 and 64 facts of {ENTITIES} entities for as many steps, "

@@ -43,8 +43,6 @@ from separatrix.studies.learning.runs import (
 from separatrix.studies.learning.tasks.task import Task
 from separatrix.studies.learning.tasks.text import digest, entropy, text_task
 
-__all__ = ["sizes_of"]
-
 PAIRS, TRIPLES = LAYERED
 RATES: Mapping[Reading, Mapping[str, float]] = {
     "compute_steps": {PAIRS: 4e-3, TRIPLES: 8e-3},
@@ -135,7 +133,6 @@ _SAYS = (
 )
 
 shorter = claim(
-    paper="beyond",
     where="Language model",
     part="shorter",
     says=f"{_SAYS} With windows of 64 characters, and few steps.",
@@ -145,7 +142,6 @@ shorter = claim(
 )(lambda cells, turned=False, by=0.0: _judged(cells, _AT_EQUAL_COMPUTE, turned, by))
 
 at_equal_compute = claim(
-    paper="beyond",
     where="Language model",
     part="at equal compute",
     says=f"{_SAYS} Three seeds, Student's 95% interval of the difference.",
@@ -156,7 +152,6 @@ at_equal_compute = claim(
 )(lambda cells, turned=False, by=0.0: _judged(cells, _AT_EQUAL_COMPUTE, turned, by))
 
 at_equal_steps = claim(
-    paper="beyond",
     where="Language model",
     part="at equal steps",
     says="After as many steps on the same characters the language model whose last layer is of order 3 has a smaller "

@@ -34,15 +34,7 @@ from separatrix.studies.learning.runs import TURNED, Expectation, ahead_by, find
 
 PLAIN, INVERSE, QK, HEADS, BOTH_NORMS, LEARNED_SCALE, AFTER = LAYERS
 TRIED = (0.005, 0.01)
-RATES = {
-    PLAIN: 0.005,
-    INVERSE: 0.005,
-    QK: 0.005,
-    HEADS: 0.01,
-    BOTH_NORMS: 0.01,
-    LEARNED_SCALE: 0.01,
-    AFTER: 0.005,
-}
+RATES = {PLAIN: 0.005, INVERSE: 0.005, QK: 0.005, HEADS: 0.01, BOTH_NORMS: 0.01, LEARNED_SCALE: 0.01, AFTER: 0.005}
 """The learning rate of each layer on joins, as chosen by the runs with seed 0."""
 STEPS = 600
 
@@ -59,7 +51,6 @@ def joins_of(seeds: Sequence[int], rates: Mapping[str, Sequence[float]]) -> Iter
 def rates_on_joins(part: str, rates: Mapping[str, float]) -> Claim:
     """The claim that the rule chooses these learning rates on joins."""
     return claim(
-        paper="beyond",
         where="Layer settings",
         part=part,
         says="On two-hop joins among 8 facts, with seed 0 and 600 steps, the learning rates of this study are the "
@@ -79,7 +70,6 @@ def other_rates(rates: Mapping[str, float]) -> dict[str, float]:
 def setting_on_joins(part: str, says: str, better: str, worse: str, rates: Mapping[str, float] = RATES) -> Claim:
     """The claim that one layer becomes better than another on joins, from the runs of all layers in `rates`."""
     return claim(
-        paper="beyond",
         where="Layer settings",
         part=part,
         says=f"Trained on two-hop joins among 8 facts for 600 steps, a layer of order 3 {says}.",
@@ -95,24 +85,19 @@ def setting_on_joins(part: str, says: str, better: str, worse: str, rates: Mappi
 
 
 layer_rates = rates_on_joins("learning rates", RATES)
-layer_scale = setting_on_joins(
-    "scale", "with the scale $1/\\sqrt{d}$ becomes better than one with $1/d$", PLAIN, INVERSE
+SETTINGS = (
+    ("scale", "with the scale $1/\\sqrt{d}$ becomes better than one with $1/d$", PLAIN, INVERSE),
+    ("qk norm", "that normalises queries and keys becomes better than one without norms", QK, PLAIN),
+    ("head norm", "that normalises the outputs of its heads becomes better than one without norms", HEADS, PLAIN),
+    (
+        "both norms",
+        "that normalises queries, keys and the outputs of its heads becomes better than one without norms",
+        BOTH_NORMS,
+        PLAIN,
+    ),
+    ("learned scale", "with a learned scale for each head becomes better than one without", LEARNED_SCALE, PLAIN),
+    ("LayerNorm after attention", "without LayerNorm after attention becomes better than one with it", PLAIN, AFTER),
 )
-layer_qk = setting_on_joins(
-    "qk norm", "that normalises queries and keys becomes better than one without norms", QK, PLAIN
-)
-layer_heads = setting_on_joins(
-    "head norm", "that normalises the outputs of its heads becomes better than one without norms", HEADS, PLAIN
-)
-layer_both = setting_on_joins(
-    "both norms",
-    "that normalises queries, keys and the outputs of its heads becomes better than one without norms",
-    BOTH_NORMS,
-    PLAIN,
-)
-layer_learned = setting_on_joins(
-    "learned scale", "with a learned scale for each head becomes better than one without", LEARNED_SCALE, PLAIN
-)
-layer_after = setting_on_joins(
-    "LayerNorm after attention", "without LayerNorm after attention becomes better than one with it", PLAIN, AFTER
-)
+"""What is claimed of each setting: its name, the statement, the layer that becomes better, and the other."""
+CLAIMS = {setting[0]: setting_on_joins(*setting) for setting in SETTINGS}
+"""The claims by the names of the settings."""

@@ -28,16 +28,7 @@ from typing import Any, Literal
 from separatrix.claims.ledger import CellResult, Claim, Finding, Neighbour, Verdict, claim
 from separatrix.lab.cell import Cell
 from separatrix.lab.registry import experiment
-from separatrix.studies.learning.layer_settings import (
-    AFTER,
-    BOTH_NORMS,
-    HEADS,
-    INVERSE,
-    LEARNED_SCALE,
-    PLAIN,
-    QK,
-    TRIED,
-)
+from separatrix.studies.learning.layer_settings import INVERSE, PLAIN, QK, SETTINGS, TRIED
 from separatrix.studies.learning.mechanisms import LAYERS
 from separatrix.studies.learning.runs import (
     RECORDED_TEXT,
@@ -97,9 +88,9 @@ def _cells(seeds: Sequence[int], rates: Mapping[SettingTask, Mapping[str, Sequen
                     yield trained_setting.cell(seed=seed, task=task, text=text, **how)
 
 
-def runs_on(task: SettingTask, found: Sequence[CellResult]) -> list[CellResult]:
+def runs_on(task: SettingTask, results: Sequence[CellResult]) -> list[CellResult]:
     """The runs on a task."""
-    return [run for run in found if run.parameters["task"] == task]
+    return [run for run in results if run.parameters["task"] == task]
 
 
 def measure_of(task: SettingTask) -> Literal["accuracy", "loss"]:
@@ -107,11 +98,11 @@ def measure_of(task: SettingTask) -> Literal["accuracy", "loss"]:
     return "loss" if task == "text" else "accuracy"
 
 
-def _comparable(found: Sequence[CellResult]) -> bool:
-    return all(run.parameters["text"] in (None, RECORDED_TEXT) for run in found)
+def _comparable(results: Sequence[CellResult]) -> bool:
+    return all(run.parameters["text"] in (None, RECORDED_TEXT) for run in results)
 
 
-def best_rates(task: SettingTask, found: Sequence[CellResult]) -> dict[str, float]:
+def best_rates(task: SettingTask, results: Sequence[CellResult]) -> dict[str, float]:
     """The learning rate of each layer on a task by the rule: accuracy, or loss on text, then the smaller rate."""
     what = measure_of(task)
 
@@ -119,11 +110,10 @@ def best_rates(task: SettingTask, found: Sequence[CellResult]) -> dict[str, floa
         end = run.result[what][-1]
         return (end if what == "loss" else -end), run.parameters["lr"]
 
-    return {name: min(runs, key=rank).parameters["lr"] for name, runs in by_attention(found).items()}
+    return {name: min(runs, key=rank).parameters["lr"] for name, runs in by_attention(results).items()}
 
 
 @claim(
-    paper="beyond",
     where="Layer settings",
     part="learning rates, other tasks",
     says="On planted triples, recall and text, with seed 0, the learning rates of this study are the better of 0.005 "
@@ -133,45 +123,44 @@ def best_rates(task: SettingTask, found: Sequence[CellResult]) -> dict[str, floa
     figures=("layer_rates",),
     neighbours=(Neighbour("the other rate is better for every layer", {"other": True}),),
 )
-def setting_rates(found: Sequence[CellResult], other: bool = False) -> Finding:
+def setting_rates(results: Sequence[CellResult], other: bool = False) -> Finding:
     """The claim holds if the rule chooses these rates."""
     numbers: dict[str, Any] = {}
     agree = True
     for task, rates in RATES.items():
-        runs, what = runs_on(task, found), measure_of(task)
+        runs, what = runs_on(task, results), measure_of(task)
         for name, some in by_attention(runs).items():
             numbers[f"{NAMES[task]}: {what} with seed 0, {name}"] = ", ".join(
                 f"{run.result[what][-1]:.3f} with {run.parameters['lr']:g}" for run in some
             )
         expected = {name: min(set(TRIED) - {rate}) if other else rate for name, rate in rates.items()}
         agree &= best_rates(task, runs) == expected
-    return Finding(Verdict.HOLDS if agree else Verdict.FAILS_AS_PRINTED, numbers, comparable=_comparable(found))
+    return Finding(Verdict.HOLDS if agree else Verdict.FAILS_AS_PRINTED, numbers, comparable=_comparable(results))
 
 
-def _judged(found: Sequence[CellResult], better: str, worse: str, by: float) -> Finding:
+def _judged(results: Sequence[CellResult], better: str, worse: str, by: float) -> Finding:
     """The finding on one lead for each task: at least one is significantly above `by`, and none is significantly
     below."""
     numbers: dict[str, Any] = {}
     judged = []
     for task, name in NAMES.items():
-        ours, what = by_attention(runs_on(task, found)), measure_of(task)
+        ours, what = by_attention(runs_on(task, results)), measure_of(task)
         judged.append(Expectation(better, worse).lead(ours, what))
         numbers[f"{name}: {better} ahead of {worse}: {what}"] = judged[-1]
         for layer, runs in ours.items():
             numbers[f"{name}: {what}, {layer}"] = interval([at(run, "steps", what) for run in runs])
-        parameters = [run.result["parameters"] for run in runs_on(task, found)]
+        parameters = [run.result["parameters"] for run in runs_on(task, results)]
         numbers[f"{name}: parameters, least and most"] = f"{min(parameters):,} and {max(parameters):,}"
         if max(parameters) > 1.01 * min(parameters):
             return Finding(Verdict.FAILS_AS_PRINTED, numbers)
     if any(lead.high < by for lead in judged):
-        return Finding(Verdict.FAILS_AS_PRINTED, numbers, comparable=_comparable(found))
+        return Finding(Verdict.FAILS_AS_PRINTED, numbers, comparable=_comparable(results))
     decided = any(lead.low > by for lead in judged)
-    return Finding(Verdict.HOLDS if decided else Verdict.UNDECIDED, numbers, comparable=_comparable(found))
+    return Finding(Verdict.HOLDS if decided else Verdict.UNDECIDED, numbers, comparable=_comparable(results))
 
 
 def _setting(part: str, says: str, better: str, worse: str) -> Claim:
     return claim(
-        paper="beyond",
         where="Layer settings",
         part=f"{part}, other tasks",
         says=f"Trained on planted triples, on recall and on text, a layer of order 3 {says} on at least one of these "
@@ -183,26 +172,11 @@ def _setting(part: str, says: str, better: str, worse: str) -> Claim:
         figures=("layer_leads",),
         neighbours=(TURNED, ahead_by(0.5)),
     )(
-        lambda found, turned=False, by=0.0: (
-            _judged(found, worse, better, by) if turned else _judged(found, better, worse, by)
+        lambda results, turned=False, by=0.0: (
+            _judged(results, worse, better, by) if turned else _judged(results, better, worse, by)
         )
     )
 
 
-task_scale = _setting("scale", "with the scale $1/\\sqrt{d}$ becomes better than one with $1/d$", PLAIN, INVERSE)
-task_qk = _setting("qk norm", "that normalises queries and keys becomes better than one without norms", QK, PLAIN)
-task_heads = _setting(
-    "head norm", "that normalises the outputs of its heads becomes better than one without norms", HEADS, PLAIN
-)
-task_both = _setting(
-    "both norms",
-    "that normalises queries, keys and the outputs of its heads becomes better than one without norms",
-    BOTH_NORMS,
-    PLAIN,
-)
-task_learned = _setting(
-    "learned scale", "with a learned scale for each head becomes better than one without", LEARNED_SCALE, PLAIN
-)
-task_after = _setting(
-    "LayerNorm after attention", "without LayerNorm after attention becomes better than one with it", PLAIN, AFTER
-)
+CLAIMS = {setting[0]: _setting(*setting) for setting in SETTINGS}
+"""The claims by the names of the settings."""

@@ -28,7 +28,6 @@ _EXPECTED = (
 
 
 @claim(
-    paper="beyond",
     where="Does it learn",
     part="triples, every attention",
     says="On planted triples modulo 11 one layer of order-3 heads, unbounded or with $R = 4$, becomes better than "
@@ -43,7 +42,6 @@ def match_all(cells: Sequence[CellResult], turned: bool = False, by: float = 0.0
 
 
 match_product = claim(
-    paper="beyond",
     where="Does it learn",
     part="triples, product of two order 2",
     says="On planted triples modulo 11 one layer of order 3 becomes better than a product of two order-2 attentions, "

@@ -19,7 +19,7 @@ from separatrix.attention.linear import linear_attention
 from separatrix.attention.operator import tensor_attention
 from separatrix.errors import ArgumentError
 from separatrix.nn import TensorAttention
-from separatrix.nn.head_norm import normalise_heads
+from separatrix.nn.projections import normalise_heads
 
 __all__ = [
     "FURTHER_LAYERS",

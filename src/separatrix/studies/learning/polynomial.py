@@ -127,7 +127,6 @@ _SAYS = (
 )
 
 trained_through = claim(
-    paper="beyond",
     where="Does it learn",
     part="through the polynomial",
     says=_SAYS,
@@ -137,7 +136,6 @@ trained_through = claim(
 )(_judged)
 
 trained_through_longer = claim(
-    paper="beyond",
     where="Does it learn",
     part="through the polynomial, longer",
     says=f"{_SAYS} On recall and on text.",

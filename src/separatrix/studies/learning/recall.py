@@ -47,7 +47,6 @@ def by_hand(order: int, parts: int, shared: int, count: int, seed: int) -> dict[
 
 
 @claim(
-    paper="beyond",
     where="Does it learn",
     part="recall by hand",
     says="In one layer, a head of order $k$ recalls the value of a key whose $k - 1$ parts are in different tokens; "
@@ -129,7 +128,6 @@ def _every() -> Iterator[Cell]:
 
 
 recall_trained = claim(
-    paper="beyond",
     where="Does it learn",
     part="recall",
     says="Trained to recall values by pairs of tokens, one layer of order-3 heads bounded by $R = 4$ becomes better "
@@ -142,7 +140,6 @@ recall_trained = claim(
 )(lambda cells, turned=False, by=0.0: _judged(cells, _AHEAD[:1], turned, by))
 
 recall_all = claim(
-    paper="beyond",
     where="Does it learn",
     part="recall, every attention",
     says="One layer of order-3 heads bounded by $R = 4$ learns to recall by pairs of tokens better than one layer "
@@ -158,7 +155,6 @@ recall_all = claim(
 )(lambda cells, turned=False, by=0.0: _judged(cells, _AHEAD, turned, by))
 
 recall_bounds = claim(
-    paper="beyond",
     where="Does it learn",
     part="recall, what R costs",
     says="One layer of unbounded order-3 heads also learns to recall by pairs of tokens better than one layer of "
@@ -175,7 +171,6 @@ recall_bounds = claim(
 )(lambda cells, turned=False, by=0.0: _judged(cells, _ALSO, turned, by))
 
 recall_product = claim(
-    paper="beyond",
     where="Does it learn",
     part="recall, product of two order 2",
     says="One layer of order 3 learns to recall by pairs of tokens better than a product of two order-2 attentions, at "

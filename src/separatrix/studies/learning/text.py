@@ -39,7 +39,6 @@ def _every() -> Iterator[Cell]:
 
 
 text_trained = claim(
-    paper="beyond",
     where="Does it learn",
     part="text",
     says="A model of order 3 learns the characters of a text no better than one of order 2: at equal compute order "
@@ -52,7 +51,6 @@ text_trained = claim(
 )(lambda cells, turned=False, by=0.0: _judged(cells, _PAIRS, turned, by))
 
 text_all = claim(
-    paper="beyond",
     where="Does it learn",
     part="text, every attention",
     says="On characters of a text order 2 has a smaller loss than order 3 at equal compute.",
@@ -63,7 +61,6 @@ text_all = claim(
 )(lambda cells, turned=False, by=0.0: _judged(cells, _PAIRS, turned, by))
 
 text_linear = claim(
-    paper="beyond",
     where="Does it learn",
     part="text, linear attention",
     says="On characters of a text order 2 has a smaller loss than linear attention at equal compute.",
@@ -78,7 +75,6 @@ text_linear = claim(
 )(lambda cells, turned=False, by=0.0: _judged(cells, _LINEAR, turned, by))
 
 text_bounded = claim(
-    paper="beyond",
     where="Does it learn",
     part="text, what R buys",
     says="On characters of a text order 3 bounded by $R = 0.5$, whose steps cost less, has a smaller loss than "
@@ -97,7 +93,6 @@ text_bounded = claim(
 )(lambda cells, turned=False, by=0.0: _judged(cells, _BOUNDED, turned, by))
 
 text_product = claim(
-    paper="beyond",
     where="Does it learn",
     part="text, product of two order 2",
     says="On characters of a text a product of two order-2 attentions, whose steps cost less, has a smaller loss than "

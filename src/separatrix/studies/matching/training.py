@@ -83,7 +83,6 @@ def _cells(settings: Sequence[tuple[int, int]], seeds: int, steps: int, batch: i
 
 
 @claim(
-    paper="beyond",
     where="Triples by training",
     says="Trained on planted triples with as many parameters and the same inputs, one layer of order-3 heads "
     "becomes more accurate than one layer of order-2 heads.",
@@ -96,7 +95,6 @@ def triples_by_training(cells: Sequence[CellResult], orders: tuple[int, int] = (
 
 
 @claim(
-    paper="beyond",
     where="Triples by training",
     part="over n and M",
     says="Over $n$ and $M$, order-3 heads become more accurate than order-2 heads with as many parameters in some "

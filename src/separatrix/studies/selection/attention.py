@@ -183,7 +183,6 @@ _FRESH = (
 )
 
 one_hot = claim(
-    paper="beyond",
     where="Token selection",
     part="attention, one-hot positions",
     says=_SAYS_ONE_HOT,
@@ -193,7 +192,6 @@ one_hot = claim(
 )(_one_hot)
 
 fresh = claim(
-    paper="beyond",
     where="Token selection",
     part="attention, fresh encodings",
     says=_SAYS_FRESH,
@@ -203,7 +201,6 @@ fresh = claim(
 )(_fresh)
 
 one_hot_longer = claim(
-    paper="beyond",
     where="Token selection",
     part="attention, one-hot positions, longer",
     says=f"{_SAYS_ONE_HOT} Five times the steps, five seeds, the better of two learning rates for each attention.",
@@ -214,7 +211,6 @@ one_hot_longer = claim(
 )(_one_hot)
 
 fresh_longer = claim(
-    paper="beyond",
     where="Token selection",
     part="attention, fresh encodings, longer",
     says=f"{_SAYS_FRESH} Five times the steps, five seeds, the better of two learning rates for each attention.",
@@ -226,7 +222,6 @@ fresh_longer = claim(
 
 
 @claim(
-    paper="beyond",
     where="Token selection",
     part="Q and K against W",
     neighbours=(

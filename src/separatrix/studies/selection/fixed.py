@@ -53,7 +53,6 @@ def _cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="beyond",
     where="Appendix E.6",
     part="one encoding for all",
     says="After training with stochastic encodings, one fixed encoding has the loss that training measured: to "
@@ -102,7 +101,6 @@ def _trained_cells() -> Iterator[Cell]:
 
 
 @claim(
-    paper="beyond",
     where="Appendix E.6",
     part="one encoding for all, trained",
     says="This also holds for transformers that were trained by stochastic gradient descent at the paper's size: "

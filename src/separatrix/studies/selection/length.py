@@ -46,13 +46,11 @@ _MULTIPLES = [1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0]
 
 
 @claim(
-    paper="beyond",
     where="Corollary 3.6",
     part="population curve",
-    says="With orthonormal encodings the loss at $T_2$ over the training loss at $T_1$ tends to "
-    "$(T_1 / q) (T_2 / T_1 - 1)^2 + T_2 / T_1$, so that the constant of a bound by $T_2^2 / T_1^2$ grows in "
-    "proportion to $T_1$. After the training time of Corollary E.9 the loss at $T_2$ itself is below "
-    r"$\epsilon T_2^2 / T_1^2$.",
+    says="With orthonormal encodings the loss at $T_2$ over the training loss at $T_1$ tends to $(T_1 / q) (T_2 / T_1 "
+    "- 1)^2 + T_2 / T_1$, so that the constant of a bound by $T_2^2 / T_1^2$ grows in proportion to $T_1$. After the "
+    r"training time of Corollary E.9 the loss at $T_2$ itself is below $\epsilon T_2^2 / T_1^2$.",
     cells=cell_grid(population, {"T1": (50, 100, 200, 500, 1000)}, q=3, d=5, multiples=_MULTIPLES),
     figures=("length_population",),
     neighbours=(
@@ -249,7 +247,6 @@ def _above(least: float) -> Neighbour:
 
 
 curve = claim(
-    paper="beyond",
     where="Corollary E.9",
     part="as a curve",
     says=_SAYS,
@@ -259,7 +256,6 @@ curve = claim(
 )(_curve)
 
 curve_at_paper_size = claim(
-    paper="beyond",
     where="Corollary E.9",
     part="as a curve, to T = 10,000",
     says=f"{_SAYS} At the paper's size, to fifty times the length trained on.",

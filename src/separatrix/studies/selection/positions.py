@@ -82,7 +82,6 @@ def _more(times: float) -> Neighbour:
 
 
 positions = claim(
-    paper="beyond",
     where="Token selection",
     part="positions and length",
     says=_SAYS,
@@ -92,7 +91,6 @@ positions = claim(
 )(_positions)
 
 positions_longer = claim(
-    paper="beyond",
     where="Token selection",
     part="positions and length, longer",
     says=f"{_SAYS} Six times the steps and five seeds.",

@@ -89,7 +89,6 @@ EXCESS = {60: (1.03, 1.07), 300: (1.006, 1.016)}
 
 
 @claim(
-    paper="beyond",
     where="Theorem 3.3",
     part="time law",
     says=r"With stochastic encodings gradient flow (descent with $\eta \to 0$) takes $\eta t = d_e \left( \frac{T}{2 "
@@ -161,7 +160,6 @@ def time_law(
 
 
 @claim(
-    paper="beyond",
     where="Theorem 3.3",
     part="time at d_e = K log T",
     says=r"In the regime of the theorem, $d_e = K \log T$, gradient flow takes longer than the law for $d_e \to "

@@ -95,7 +95,6 @@ def silent_share(a1: Fraction, c: Fraction) -> Fraction:
 
 
 @claim(
-    paper="beyond",
     where="Border of the separation",
     part="a1 of linear attention",
     says=r"With $Q K^\top = \mathbf{1}$ and $\tau = (c + 0.1) \sqrt{\log n}$, let $\kappa = a_1 (1 + a_1) / (n + "
@@ -143,7 +142,6 @@ def linear_border(
 
 
 @claim(
-    paper="beyond",
     where="Border of the separation",
     part="m of softmax attention",
     says=r"With $Q K^\top = \mathbf{1}$ and $b = 1 - c$, let $p$ be the share of the eight signs with $s_1 a_1 + s_2 "

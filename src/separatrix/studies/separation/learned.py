@@ -162,7 +162,6 @@ def _claim(
     part: str, profile: Profile, where: str, cells: Callable[[], Iterator[Cell]], *neighbours: Neighbour
 ) -> Callable[[Callable[..., Finding]], Claim]:
     return claim(
-        paper="beyond",
         where="Learned weights",
         part=part,
         says=_SAYS.format(where),
@@ -201,12 +200,10 @@ def wider(
 
 
 @claim(
-    paper="beyond",
     where="Learned weights",
     part="by hand",
-    says="There is always a $y$ with which linear attention separates the data sets: $K e_1$, for the right $K$. "
-    r"But the least $K$ with which it fires on $\mathcal{D}_1$ grows as $n$, and that of softmax attention does not "
-    "grow.",
+    says="There is always a $y$ with which linear attention separates the data sets: $K e_1$, for the right $K$. But "
+    r"the least $K$ with which it fires on $\mathcal{D}_1$ grows as $n$, and that of softmax attention does not grow.",
     cells=cell_grid(
         hand, {"setting": SETTINGS, "mechanism": MECHANISMS, "n": (200, 2_000, 20_000, 200_000)}, classes=10
     ),
@@ -260,7 +257,6 @@ def _short_regression() -> Iterator[Cell]:
 
 
 @claim(
-    paper="beyond",
     where="Learned weights",
     part="softmax regression",
     says="In softmax regression a trained $y$ does not make linear attention succeed: it learns only some of its "
@@ -281,7 +277,6 @@ def softmax_regression(
 
 
 @claim(
-    paper="beyond",
     where="Learned weights",
     part="softmax regression, longer",
     says="In softmax regression with 300 tokens and four times the examples, the accuracy of linear attention with "

@@ -141,7 +141,6 @@ def _range(values: Sequence[float]) -> str:
 
 
 @claim(
-    paper="beyond",
     where="Other mechanisms",
     part="at the paper's sizes",
     says=r"With the paper's data, $\tau$ and sizes, attention of order 3 succeeds as often as softmax attention. So "
@@ -194,7 +193,6 @@ def at_the_papers_sizes(cells: Sequence[CellResult], also: str = "softmax") -> F
 
 
 @claim(
-    paper="beyond",
     where="Other mechanisms",
     part="as n grows",
     says=r"With ten classes and the paper's $\tau$, none of the feature maps identity, relu, elu and taylor2 "
@@ -239,7 +237,6 @@ def widest(cell: CellResult, level: float) -> float:
 
 
 @claim(
-    paper="beyond",
     where="Other mechanisms",
     part="best tau",
     says=r"At the best threshold $\tau$ linear attention, too, separates the data sets sometimes, but with a margin "
@@ -298,7 +295,6 @@ def _identity(cells: Sequence[CellResult], n: int) -> list[CellResult]:
 
 
 @claim(
-    paper="beyond",
     where="Other mechanisms",
     part="softmax regression",
     says="In softmax regression none of the feature maps identity, relu, elu and taylor2 separates the data sets; 64 "

@@ -88,7 +88,6 @@ def _size() -> Iterator[Cell]:
 
 
 @claim(
-    paper="beyond",
     where="Phase diagram",
     part="a0 and a1",
     says="At the paper's sizes the probability of success does not depend on $a_0$ up to 0.1, the theorems' bound, "
@@ -151,7 +150,6 @@ def edge_at(cell: CellResult, log2_n: int) -> int | None:
 
 
 @claim(
-    paper="beyond",
     where="Phase diagram",
     part="n and d",
     says="With the paper's $m$, the probability of success at a fixed width falls as $n$ grows, and a small "

@@ -19,6 +19,7 @@ from separatrix.attention.exact.triton.configurations import Configuration
 from tests.attention.exact.triton.test_fused_gradients import fused_here, poisoned  # noqa: F401
 from tests.attention.exact.triton.test_programs import drawn, small_blocks  # noqa: F401
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
+from tests.pairwise import pairwise
 
 pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(1200)]
 
@@ -69,9 +70,7 @@ def packed_agree(shape, shared, masks=None, splits=None, dtype=torch.float64, er
     return found
 
 
-@pytest.mark.parametrize("masks", [None, "keys", "queries"])
-@pytest.mark.parametrize("shared", [3, 16, 32])
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(("shape", "shared", "masks"), pairwise(SHAPES, [3, 16, 32], [None, "keys", "queries"]))
 def test_packed_tiles_compute_the_definition(shape, shared, masks):
     packed_agree(shape, shared, masks)
 
@@ -124,9 +123,7 @@ def packed_gradients_agree(shape, shared=16, masked=True, dtype=torch.float64, e
     return found
 
 
-@pytest.mark.parametrize("masked", [False, True], ids=["", "masked"])
-@pytest.mark.parametrize("shared", [16, 32])
-@pytest.mark.parametrize("shape", GRADIENTS)
+@pytest.mark.parametrize(("shape", "shared", "masked"), pairwise(GRADIENTS, [16, 32], [False, True]))
 def test_packed_gradients_are_those_of_the_definition(shape, shared, masked):
     packed_gradients_agree(shape, shared, masked)
 

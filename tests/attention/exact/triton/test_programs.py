@@ -63,11 +63,11 @@ CASES = {
     "order 4, windows": ((17, [3, 5, 18], 2, 3), {"windows": [2, None, 4], "is_causal": True, "query_offset": 1}),
     "order 4, whole blocks": ((17, [1, 18, 34], 2, 2), {"is_causal": True, "query_offset": 16}),
     "order 4, windows, queries within all prefixes": (
-        (40, [51, 52, 60], 2, 2),
-        {"windows": [2, 1, 40], "query_offset": 10},
+        (20, [31, 32, 36], 2, 2),
+        {"windows": [2, 1, 30], "query_offset": 10},
     ),
     "order 4, causal, a window on one prefix, whole blocks": (
-        (33, [33, 24, 40], 2, 2),
+        (18, [19, 6, 34], 2, 2),
         {"is_causal": True, "windows": [1, None, 40], "query_offset": 1},
     ),
     "order 5": ((2, [2, 1, 17, 3], 2, 3), {}),

@@ -8,9 +8,6 @@ import torch
 from separatrix.attention.near_linear.approximation.monomials import total_degree
 from separatrix.attention.near_linear.triton import backend as triton
 from separatrix.attention.near_linear.triton import launch
-from separatrix.attention.near_linear.triton import products as gpu_products
-from separatrix.attention.near_linear.triton import scan as gpu_scan
-from separatrix.attention.near_linear.triton import stream as gpu_stream
 from tests.attention.near_linear.test_native_scan import Case
 from tests.attention.near_linear.triton.test_gpu_products import check_derivatives
 from tests.attention.near_linear.triton.test_gpu_scan import check_scan
@@ -93,9 +90,9 @@ def small(monkeypatch):
     def block(kernel, dtype, columns, of=None):
         return shipped(kernel, dtype, columns, of)._replace(rows=4, tokens=4)
 
-    for module in (launch, gpu_scan, gpu_stream):
+    for module in (launch, triton):
         monkeypatch.setattr(module, "block_of", block)
-    monkeypatch.setattr(gpu_products, "SHORTEST", 3)
+    monkeypatch.setattr(triton, "SHORTEST", 3)
     monkeypatch.setattr(triton, "scan_tokens", lambda *sizes: 8)
 
 

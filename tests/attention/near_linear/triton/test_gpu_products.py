@@ -13,7 +13,6 @@ from separatrix.attention.near_linear.approximation.greedy import greedy_alphas
 from separatrix.attention.near_linear.approximation.monomials import downward_closed, total_degree
 from separatrix.attention.near_linear.triton import backend as triton
 from separatrix.attention.near_linear.triton import launch
-from separatrix.attention.near_linear.triton import products as gpu_products
 from tests.attention.near_linear.test_backend import check_products
 from tests.contracts.attention_contract import inputs
 from tests.contracts.devices import plain_pytorch
@@ -39,7 +38,7 @@ def small_blocks(monkeypatch):
         return shipped(kernel, dtype, columns, of)._replace(rows=16, tokens=16)
 
     monkeypatch.setattr(launch, "block_of", small)
-    monkeypatch.setattr(gpu_products, "SHORTEST", 12)
+    monkeypatch.setattr(triton, "SHORTEST", 12)
 
 
 @pytest.mark.parametrize("index_set", SETS.values(), ids=list(SETS))
@@ -77,7 +76,7 @@ def test_certificates_hold(options, monkeypatch):
     monkeypatch.setattr(backend, "BACKENDS", (triton,))
     plain = launch.launch
     monkeypatch.setattr(
-        gpu_products, "launch", lambda kernel, *args, **given: (used.append(kernel), plain(kernel, *args, **given))
+        triton, "launch", lambda kernel, *args, **given: (used.append(kernel), plain(kernel, *args, **given))
     )
     query, keys, values = inputs(3, 5, [40, 33], d=3, d_v=2, batch=(1,))
     given = (query.float(), [x.float() for x in keys], [x.float() for x in values])

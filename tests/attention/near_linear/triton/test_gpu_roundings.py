@@ -7,15 +7,12 @@ import torch
 
 from separatrix.attention.arithmetic.rounding import Summing, expanded_gradient_sum, expanded_sum
 from separatrix.attention.near_linear import backend, causal
-from separatrix.attention.near_linear import expansion as expansions
 from separatrix.attention.near_linear import sums as polynomial
 from separatrix.attention.near_linear.approximation import monomials
 from separatrix.attention.near_linear.backend import backend_of, summing
-from separatrix.attention.near_linear.expansion import Sums
+from separatrix.attention.near_linear.sums import Sums
 from separatrix.attention.near_linear.triton import backend as triton
 from separatrix.attention.near_linear.triton import launch
-from separatrix.attention.near_linear.triton import products as gpu_products
-from separatrix.attention.near_linear.triton import scan as gpu_scan
 from tests.attention.arithmetic import test_rounding
 from tests.attention.arithmetic.test_rounding import D_V, _exact_powers, expansion_of, holds, unrounded  # noqa: F401
 from tests.contracts.counting_programs import counting_programs
@@ -37,11 +34,11 @@ def small(monkeypatch):
         tokens = PIECE if kernel in launch.SCANS else 8
         return shipped(kernel, dtype, columns, of)._replace(rows=8, tokens=tokens)
 
-    for module in (launch, gpu_scan):
+    for module in (launch, triton):
         monkeypatch.setattr(module, "block_of", block)
-    monkeypatch.setattr(gpu_products, "SHORTEST", 8)
+    monkeypatch.setattr(triton, "SHORTEST", 8)
     monkeypatch.setattr(triton, "scan_tokens", lambda *sizes: 8)
-    for module in (backend, expansions, gpu_scan):
+    for module in (backend, polynomial, triton):
         monkeypatch.setattr(module, "chunk_tokens", lambda *sizes: CHUNK)
     monkeypatch.setattr(test_rounding, "HEADS", 1)
 

@@ -13,7 +13,6 @@ from separatrix.attention.near_linear.approximation.monomials import total_degre
 from separatrix.attention.near_linear.backend import backend_of
 from separatrix.attention.near_linear.triton import backend as triton
 from separatrix.attention.near_linear.triton import launch
-from separatrix.attention.near_linear.triton import scan as gpu_scan
 from tests.attention.near_linear.test_native_scan import UNEVEN, Case, by_definition, close, draw, incoming
 from tests.contracts.attention_contract import inputs
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
@@ -40,7 +39,7 @@ def small_pieces(monkeypatch):
     def small(kernel, dtype, columns, of=None):
         return shipped(kernel, dtype, columns, of)._replace(rows=8, tokens=4)
 
-    for module in (launch, gpu_scan):
+    for module in (launch, triton):
         monkeypatch.setattr(module, "block_of", small)
     monkeypatch.setattr(triton, "scan_tokens", lambda *sizes: 8)
 
@@ -75,8 +74,8 @@ def check_scan(case):
 
 def test_stretches_fill_their_memory_and_consist_of_complete_pieces(monkeypatch):
     monkeypatch.undo()
-    assert gpu_scan.scan_tokens(8, 495, 17, 2, False) == (1 << 28) // (8 * 8 * 495 * 3 * 32) * 32
-    assert gpu_scan.scan_tokens(1 << 20, 1 << 17, 100, 2, False) == gpu_scan.piece_tokens(100) == 16
+    assert triton.scan_tokens(8, 495, 17, 2, False) == (1 << 28) // (8 * 8 * 495 * 3 * 32) * 32
+    assert triton.scan_tokens(1 << 20, 1 << 17, 100, 2, False) == triton.piece_tokens(100) == 16
 
 
 def test_a_causal_call_keeps_its_certificate():

@@ -35,10 +35,8 @@ def test_another_text_is_refused() -> None:
 
 def test_a_python_without_the_text_says_so(forked) -> None:
     done = forked(
-        "import sys; sys.modules['pydoc_data.topics'] = None\n"
-        "from separatrix.studies.learning.tasks.text import corpus\n"
-        "try: corpus()\n"
-        "except ValueError as error: print(type(error).__name__, error)\n"
+        "import sys; sys.modules['pydoc_data.topics'] = None\nfrom separatrix.studies.learning.tasks.text import "
+        "corpus\ntry: corpus()\nexcept ValueError as error: print(type(error).__name__, error)\n"
     )
     assert done.stdout == (
         "SeparatrixError the text is the standard library's pydoc_data.topics, and this Python was installed "

@@ -27,6 +27,11 @@ from separatrix.attention.exact.triton.size import left_of, spare
 
 MOST_SEQUENCES = (1 << 16) - 1
 """The largest second coordinate of a grid on NVIDIA's GPUs."""
+MOST_PROGRAMS = (1 << 31) - 1
+"""Triton multiplies the coordinates of a grid as 32-bit integers, and launches nothing if the product overflows."""
+LEAST_TOKENS = 10
+"""The kernels have at most one program for each head and each token of a sequence, counted as at least so many: a block
+of `largest` has at least 8 tokens, and there are 5 tensors."""
 
 
 def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
@@ -49,13 +54,17 @@ def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
 def takes_sequences(call: Call, stops: Sequence[Sequence[int]], offsets: Sequence[int]) -> bool:
     """Whether the kernels take packed sequences at once, if they take a call with the tokens of all of them.
 
-    They are for order 3, and for sequences that are not empty in one of the sets only. Calls that are invalid for some
-    sequence are not taken: the loop over sequences raises the error.
+    They are for order 3, and for sequences that are not empty in one of the sets only. Every sequence has as many
+    programs as the longest, which limits the product of the number of sequences and its length. Calls that are invalid
+    for some sequence are not taken: the loop over sequences raises the error.
     """
     if call.order != 3 or not 1 < len(offsets) <= MOST_SEQUENCES:
         return False
-    lengths = zip(*([stop - start for start, stop in pairwise(ends)] for ends in stops), strict=True)
-    for (queries, *keys), offset in zip(lengths, offsets, strict=True):
+    lengths = [[stop - start for start, stop in pairwise(ends)] for ends in stops]
+    longest = max(LEAST_TOKENS, *map(max, lengths))
+    if len(offsets) * call.query.shape[0] * longest > MOST_PROGRAMS:
+        return False
+    for (queries, *keys), offset in zip(zip(*lengths, strict=True), offsets, strict=True):
         needs_offset = call.positions.is_causal and any(length != queries for length in keys)
         if type(offset) is not int or abs(offset) > launch.farthest_of(call) or (offset == 0 and needs_offset):
             return False

@@ -4,6 +4,5 @@
 - `minimax`: polynomials of least relative error from exp.
 - `monomials`: sets of multi-indices, and their monomials built level by level.
 - `greedy`: index sets shaped by the amplitudes of the coordinates.
-- `coordinates`: the coordinates in which scores are expanded.
-- `rotation`: at order 2, the basis in which fewer monomials suffice.
+- `coordinates`: the coordinates in which scores are expanded; at order 2, the basis in which fewer monomials suffice.
 """

@@ -62,7 +62,7 @@ class IndexSet:
     def degree(self) -> int:
         return len(self.levels) - 1
 
-    @property
+    @cached_property
     def dimension(self) -> int:
         return int(self.alphas.shape[1])
 

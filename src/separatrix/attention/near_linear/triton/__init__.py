@@ -1,9 +1,6 @@
 """Near-linear attention by Triton kernels, which compute monomials in registers: the backend for GPUs.
 
-- `backend`: the interface of `near_linear.backend`.
-- `products`: states, the sums of the queries and their derivatives, in float32 and float64.
-- `scan`: causal attention over a chunk of tokens, forward and backward, in float64.
-- `stream`: a few tokens of a stream, appended or attended.
+- `backend`: the functions of `near_linear.backend`: products with monomials, the causal scan, a few tokens of a stream.
 - `tables`: an index set in the form that the kernels read.
 - `launch`: the blocks for which the kernels are compiled, and their launches.
 - `programs`: the kernels, which are compiled when they are first launched.

@@ -7,12 +7,10 @@ after the other, by multiply-adds of whole blocks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from separatrix.attention.dispatch import gpu
 from separatrix.attention.dispatch.gpu import padded, vendor
@@ -58,11 +56,6 @@ def block_of(kernel: str, dtype: torch.dtype, columns: int, of: str | None = Non
     if dtype == torch.float32 and (of or vendor()) == "cuda":
         return Block(32, 32, warps, True)
     return Block(64, 64 if columns < 128 else 32, warps)
-
-
-def takes(tensors: Sequence[Tensor], sets: int, columns: int) -> bool:
-    """Whether the kernels support these tensors, for this number of key sets and columns."""
-    return columns <= WIDEST and sets <= MOST_SETS and gpu.computes(*tensors)
 
 
 def launch(kernel: str, programs: int, *arguments: Any, warps: int, **constants: Any) -> None:

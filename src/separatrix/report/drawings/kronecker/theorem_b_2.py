@@ -90,10 +90,9 @@ def lower_bound_phase(results: Results) -> Drawing:
     for name, label, colour in _SIDES:
         drawn.add_trace(curve(label, [row[name] for row in sides], at, colour, mode="lines", dash="dash"))
     text = (
-        "The phase diagram at order 3 with the lower bound's side, at a constant gap: at "
-        f"n = 2^{at[-1]} the chain's rank passes n^2 at {sides[-1]['constant_rank']:.2f} (ln n)^(1/3), exact "
-        f"attention is cheaper from {border[-1]:.2f}, and the chain's instances are decided from "
-        f"{sides[-1]['constant_exact']:.2f}."
+        f"The phase diagram at order 3 with the lower bound's side, at a constant gap: at n = 2^{at[-1]} the chain's "
+        f"rank passes n^2 at {sides[-1]['constant_rank']:.2f} (ln n)^(1/3), exact attention is cheaper from "
+        f"{border[-1]:.2f}, and the chain's instances are decided from {sides[-1]['constant_exact']:.2f}."
     )
     borders = [{"log2_n": row["log2_n"], "exact_is_cheaper_from": row["border"]} for row in grid]
     names = ("log2_n", "exact_is_cheaper_from", *(name for name, _, _ in _SIDES))

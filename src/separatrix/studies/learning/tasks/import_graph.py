@@ -21,8 +21,6 @@ from torch import Tensor
 
 from separatrix.errors import SeparatrixError
 
-__all__ = ["RECORDED_GRAPH", "RELATIONS", "digest", "import_edges", "import_facts"]
-
 RELATIONS = ("import", "from", "nested")
 """How a module is imported: ``import x``, ``from x import y``, or either inside a function or a class."""
 
@@ -75,7 +73,8 @@ def _imports(tree: ast.AST, relation: str = "") -> Iterator[tuple[str, str]]:
             if module in sys.stdlib_module_names and module not in _LEFT_OUT and not module.startswith("_"):
                 yield relation or ("import" if isinstance(node, ast.Import) else "from"), module
         nested = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        yield from _imports(node, "nested" if nested else relation)
+        if not isinstance(node, ast.expr):  # nine nodes of ten are expressions, which contain no statement
+            yield from _imports(node, "nested" if nested else relation)
 
 
 @cache

@@ -32,8 +32,6 @@ from separatrix.errors import ArgumentError
 from separatrix.studies.learning.tasks.import_graph import RELATIONS, digest, import_facts
 from separatrix.studies.learning.tasks.task import Draw, Task, TaskBatch
 
-__all__ = ["ImportJoin", "Join", "by_one_head", "by_two_hops"]
-
 
 @dataclass(frozen=True)
 class Join:

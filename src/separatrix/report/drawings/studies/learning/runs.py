@@ -124,8 +124,7 @@ def learning_curves(results: Results) -> Chart:
     text = (
         f"{what.capitalize()} against steps of training, the mean of {len(next(iter(ours.values())))} seeds, "
         f"{len(ours)} attentions with the same number of parameters: after {last} steps from {ends[worst]:.3f} "
-        f"({worst}) to "
-        f"{ends[best]:.3f} ({best})."
+        f"({worst}) to {ends[best]:.3f} ({best})."
     )
     return rows, text, _table(results)
 

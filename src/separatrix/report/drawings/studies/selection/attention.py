@@ -71,8 +71,7 @@ def selection_learners(results: Results) -> Drawing:
     first = ", ".join(f"{name} {geometric_mean(ended[name]):.2g}" for name in last[:4])
     text = (
         f"The loss of every attention after {steps} steps, one dot per seed, divided by the loss of answering zero; "
-        "the means of the "
-        f"best four: {first}; identity was stopped."
+        f"the means of the best four: {first}; identity was stopped."
     )
     return Drawing(drawn, text, columns_of(_table([cell for cells in chosen.values() for cell in cells]), *_COLUMNS))
 
@@ -132,13 +131,10 @@ def selection_factors(results: Results) -> Chart:
     for attention, initial in _STARTS:
         start = {"attention": attention, "initial": initial}
         rows += _mean_curve([cell for cell in results if start.items() <= cell.parameters.items()], **start)
-    stuck = [cell.result["final"] / ZERO for cell in results if _from_zero(cell)]
+    start = {"attention": "softmax QK", "initial": "zero"}
+    stuck = [cell.result["final"] / ZERO for cell in results if start.items() <= cell.parameters.items()]
     text = (
         "The loss against the step: the merged W learns from zero and from a random start, Q and K from a random start "
         f"only; from zero their loss stays at {fmean(stuck):.2f} of answering zero."
     )
     return rows, text, _table(results)
-
-
-def _from_zero(cell: CellResult) -> bool:
-    return (cell.parameters["attention"], cell.parameters["initial"]) == ("softmax QK", "zero")

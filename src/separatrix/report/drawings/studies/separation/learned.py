@@ -110,7 +110,6 @@ _COLOURS = dict(zip(MECHANISMS, (BLUE, RED), strict=True))
 def weights_by_hand(results: Results) -> Chart:
     """Weights set by hand: the smallest K for which y = K e_1 fires on D1, against the length."""
     return rows_of(results), (
-        "The smallest K for which y = K e_1 fires on D1, against n on logarithmic axes: in all three settings it "
-        "grows as "
-        "n for linear attention, and is about one for softmax."
+        "The smallest K for which y = K e_1 fires on D1, against n on logarithmic axes: in all three settings it grows "
+        "as n for linear attention, and is about one for softmax."
     )

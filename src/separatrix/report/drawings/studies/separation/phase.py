@@ -58,8 +58,7 @@ def phase_over_signal(results: Results) -> Drawing:
     edges = ", ".join(f"{cell.result['edge'][0]:g} in {cell.parameters['setting']}" for cell in results)
     text = (
         "Exact success over a0 and a1: it hardly depends on a0 until well beyond 0.1, then it vanishes; it reaches one "
-        "half at a1 = "
-        f"{edges}; in self-attention it falls again at large a1."
+        f"half at a1 = {edges}; in self-attention it falls again at large a1."
     )
     return Drawing(drawn, text, columns_of(rows, *rows[0]))
 

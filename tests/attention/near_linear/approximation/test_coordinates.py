@@ -12,7 +12,7 @@ from separatrix.attention.bounds import input_bounds
 from separatrix.attention.call import check_call
 from separatrix.attention.near_linear import planner
 from separatrix.attention.near_linear.analysis import analyse, turned
-from separatrix.attention.near_linear.approximation import rotation
+from separatrix.attention.near_linear.approximation import coordinates
 from separatrix.attention.near_linear.approximation.coordinates import key_mean, make_frame
 from separatrix.attention.near_linear.forecast import Forecast
 
@@ -35,7 +35,7 @@ def draw(seed: int, heads: int = 1, n: int = 200, d: int = 8, decay: float = 0.5
 def frames(query, key, value, masks=(), scale=1.0, slack=0.0):
     tokens = check_call(query, key, value, key_masks=masks or None, scale=scale)
     frame = make_frame(tokens, input_bounds(tokens), key_mean(tokens), torch.float64, False)
-    return tokens, frame, rotation.rotated(tokens, frame, slack)
+    return tokens, frame, coordinates.rotated(tokens, frame, slack)
 
 
 def test_moments_become_equal_and_diagonal_and_scores_stay():
@@ -77,7 +77,7 @@ def test_scores_change_by_at_most_the_drift(seed, n, d, decay, power):
     wide = [z.numpy().astype(WIDE) for z in (query, key, plain.shift)]
     scores = WIDE(0.7) * np.einsum("hid,hjd->hij", wide[0], wide[1] - wide[2][:, None])
     moved = np.abs(there - scores).max(2)
-    allowed = rotation.drift(tokens, frame).numpy()
+    allowed = coordinates.drift(tokens, frame).numpy()
     assert (moved <= allowed).all()
     assert allowed.max() < 1e-6 * max(np.abs(scores).max(), 1)
 
@@ -141,7 +141,7 @@ def test_negligible_coordinates_are_omitted():
     assert frame.width <= 11
     x, y = frame.coordinates(query, 0), frame.coordinates(key, 1)
     moved = (x.mT @ y - query @ (key - key.mean(1, keepdim=True)).mT).abs().amax(-1)
-    assert (moved <= rotation.drift(tokens, frame)).all()
+    assert (moved <= coordinates.drift(tokens, frame)).all()
     assert moved.max() < 1e-4
     result = sx.certified_attention(query[0], key[0], value[0], tolerance=1e-3, scale=1.0, method="polynomial")
     exact, _ = reference.tensor_attention(query[0], [key[0]], [value[0]], scale=1.0)

@@ -18,7 +18,7 @@ from pathlib import Path
 from separatrix.errors import SeparatrixError
 from separatrix.torch_threads import lending_library
 
-INTERFACE = 9
+INTERFACE = 10
 """The version of the C interface that this module uses."""
 MOST_SETS = 15
 """The largest number of key sets of a call of the kernels."""
@@ -109,6 +109,16 @@ class ExactRange(ctypes.Structure):
         ("moderate", ctypes.c_int64),
         ("near_one", ctypes.c_int64),
         ("log_output", ctypes.c_double),
+    )
+
+
+class ExactBounds(ctypes.Structure):
+    """Bounds on the entries and scores of a call: `separatrix_bounds` of the C interface."""
+
+    _fields_ = (
+        ("is_finite", ctypes.c_int64),
+        *((name, ctypes.c_double) for name in ("log_scores", "log_least", "log_most")),
+        *((name, ctypes.c_void_p) for name in ("width", "largest", "radii")),
     )
 
 

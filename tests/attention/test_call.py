@@ -76,7 +76,7 @@ def test_a_widened_call_has_zeros_for_hidden_entries():
 def test_some_heads_are_a_call():
     query, keys, values = inputs(3, 4, [5, 3])
     call = check_call(query, keys, values, key_masks=[torch.ones(2, 5, dtype=torch.bool), None], scale=0.3)
-    part = call.of_heads(slice(1, 2))
+    part = call.of_heads((1, 2))
     assert torch.equal(of_heads(part)[0], of_heads(call)[0][1:])
     assert part.batch is None
     assert part.shaped(part.query) is part.query

@@ -229,7 +229,7 @@ def test_a_local_cluster_imports_from_no_folder_of_others(local: executors._OnDa
     strange = [one for one in (*paths, *sys.path) if "dask-scratch-space" in one and not one.startswith(f"{folder}/")]
     assert strange == []
     still = local.submit(time.sleep, 0.5)
-    local.shutdown()  # which waits for running cells
+    local.shutdown()  # waits for running cells
     assert still.result(0) is None
     assert not folder.exists()
 

@@ -190,7 +190,8 @@ def input_bounds(call: Call) -> InputBounds:
 def token_norms(
     x: Tensor, power: int, factors: Tensor, mask: Tensor | None = None, weights: Tensor | None = None
 ) -> TokenNorms | None:
-    """Norms of tokens (H, L, d) by the kernels, rounded as csrc/entries.hpp says; None where they cannot.
+    """Norms of tokens (H, L, d) by the kernels, rounded as csrc/entries.hpp says; None if the kernels do not support
+    the tokens.
 
     `power` is the exponent k of the sums; the columns are first multiplied by `factors`, (H, d) in float64. Without the
     weights of `weighted`, (H, d) in float64, only `largest` is computed. `mask` (H, L) is True for the tokens that may
@@ -253,8 +254,8 @@ class ValueRange:
 
     `ends` (2, sets, H, d_v) are the least and the largest values of each set.
 
-    `low` and `high` are logarithms to base 2. The product of the nonzero largest magnitudes of any of a head's value
-    sets is at least 2^low, and the sum of such products over tuples at most 2^high.
+    `low` and `high` are logarithms to base 2. The product of the nonzero largest magnitudes of any value sets, each of
+    any head, is at least 2^low, and the sum of such products over tuples at most 2^high.
     """
 
     magnitude: Tensor
@@ -281,7 +282,12 @@ class ValueRange:
 
     def in_range(self, dtype: torch.dtype) -> bool:
         """Whether there is no overflow, and the absolute errors of subnormal numbers are negligible."""
-        return self.low >= math.log2(SMALLEST_SCALE[dtype]) and self.high <= math.log2(torch.finfo(dtype).max) - 2
+        return in_range(self.low, self.high, dtype)
+
+
+def in_range(low: float, high: float, dtype: torch.dtype) -> bool:
+    """Whether a dtype represents products of values and their sums, from 2^low to 2^high in magnitude."""
+    return low >= math.log2(SMALLEST_SCALE[dtype]) and high <= math.log2(torch.finfo(dtype).max) - 2
 
 
 def value_range(values: Sequence[Tensor], masks: Sequence[Tensor]) -> ValueRange:
@@ -295,14 +301,15 @@ def value_range(values: Sequence[Tensor], masks: Sequence[Tensor]) -> ValueRange
     for least, most in ends[:, 1:].unbind(1):
         products = torch.stack([low * least, low * most, high * least, high * most])
         low, high = products.amin(0), products.amax(0)
-    tokens = sum(math.log2(max(value.shape[1], 1)) for value in values)
-    log_low, log_high = 0.0, tokens
+    log_low, log_high = 0.0, sum(math.log2(max(value.shape[1], 1)) for value in values)
     if values[0].shape[0]:
-        logs = torch.log2(ends.abs().amax((0, 3)))
-        logs = logs.masked_fill(torch.isneginf(logs), 0.0)
-        log_low = number(logs.clamp(max=0.0).sum(0).min())
-        log_high += number(logs.clamp(min=0.0).sum(0).max())
+        largest = ends.abs().amax((0, 3))
+        least, most = torch.log2(largest.masked_fill(largest == 0, 1.0)).aminmax(dim=1)
+        log_low += sum(min(x, 0.0) for x in numbers(least))
+        log_high += sum(max(x, 0.0) for x in numbers(most))
     magnitude = torch.maximum(low.abs(), high.abs()) * SLACK
-    varied = (ends[0] < ends[1]).any(0)
-    width = (high - low) * SLACK + 4 * len(values) * 2.0**-53 * magnitude * varied
+    width = (high - low) * SLACK
+    if len(values) > 1:  # extremes of one set are exact
+        varied = (ends[0] < ends[1]).any(0)
+        width += 4 * len(values) * 2.0**-53 * magnitude * varied
     return ValueRange(magnitude, width, ends, log_low, log_high)

@@ -21,7 +21,9 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Positions:
-    """Which keys a query may attend: j_m in (i + offset - windows[m], i + offset], both ends only where they apply."""
+    """Which keys a query may attend: j_m in (i + offset - windows[m], i + offset], where the lower end applies to sets
+    with a window, and the upper end also to causal calls.
+    """
 
     is_causal: bool
     offset: int
@@ -158,6 +160,8 @@ class Call:
 
     def to(self, dtype: torch.dtype) -> Call:
         """The call with all its tensors converted to a dtype."""
+        if all(x.dtype == dtype for x in self.tensors):
+            return self
         keys, values = (tuple(x.to(dtype) for x in sets) for sets in (self.keys, self.values))
         return replace(self, query=self.query.to(dtype), keys=keys, values=values)
 
@@ -185,10 +189,14 @@ class Call:
         )
         return replace(call, keys=keys, values=values)
 
-    def of_heads(self, heads: slice) -> Call:
-        """The part of the call that belongs to some of the heads, as a call without a batch."""
-        keys, values, masks = (tuple(x[heads] for x in sets) for sets in (self.keys, self.values, self.masks))
-        return Call(self.query[heads], keys, values, masks, self.positions, self.scale)
+    def of_heads(self, heads: Range) -> Call:
+        """The part of the call that belongs to a range of query heads, each with its own keys, without a batch."""
+        part, index = slice(*heads), torch.arange(*heads, device=self.query.device) // self.shared
+        keys, values, masks = (
+            tuple(x[part] if len(x) == len(self.query) else x[index] for x in sets)
+            for sets in (self.keys, self.values, self.masks)
+        )
+        return Call(self.query[part], keys, values, masks, self.positions, self.scale)
 
 
 Gradients = tuple[Tensor, list[Tensor], list[Tensor]]

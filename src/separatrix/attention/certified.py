@@ -104,9 +104,9 @@ def _certify_call(call: Call, tolerance: float, method: str, with_lse: bool) -> 
             certified_run, missed = _run(planned, tolerance, method, with_lse)
         if certified_run is not None:
             return _near_linear(*certified_run, tolerance)
-        plan = exact_plan(call, planned.bounds, planned.exact, missed)
+        plan = exact_plan(call, planned.exact, missed)
     with torch.no_grad():
-        rounding = exact_type(call, planned.bounds, tolerance, with_lse, wants_gradient)
+        rounding = exact_type(call, tolerance, with_lse, wants_gradient)
     return _exact(call, rounding, plan, tolerance)
 
 

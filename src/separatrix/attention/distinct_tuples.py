@@ -28,7 +28,7 @@ from torch import Tensor
 from separatrix.attention.arithmetic.device_reads import numbers
 from separatrix.attention.call import Call, Range, check_call
 from separatrix.attention.dispatch.registration import differentiable, forward_mode, operator
-from separatrix.attention.exact.operators import operands, operator_call
+from separatrix.attention.exact.operators import CALL, gradients_like, operands, operator_call
 from separatrix.attention.reference import tensor_attention, tensor_scores
 from separatrix.errors import SeparatrixError
 
@@ -149,23 +149,16 @@ def _one_by_one(call: Call, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tens
     return torch.stack([out for out, _ in in_order]), torch.stack([lse for _, lse in in_order])
 
 
-def _attend_one_by_one(
-    query: Tensor,
-    keys: list[Tensor],
-    values: list[Tensor],
-    masks: list[Tensor | None],
-    is_causal: bool,
-    offset: int,
-    windows: list[int],
-    scale: float,
-    chosen: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """The output (H, L_q, d_v) and the log-sum-exp (H, L_q) of the queries in `chosen`, (H, L_q), and zeros."""
-    call = operator_call(query, keys, values, masks, is_causal, offset, windows, scale)
-    rows = chosen.nonzero()
-    out, lse = query.new_zeros(*chosen.shape, values[0].shape[-1]), query.new_zeros(chosen.shape)
+def _attend_one_by_one(*arguments: Any) -> tuple[Tensor, Tensor]:
+    """The output (H, L_q, d_v) and the log-sum-exp (H, L_q) of chosen queries, and zeros for the others.
+
+    The arguments are those of a call, followed by a mask (H, L_q) of the chosen queries.
+    """
+    *of_call, chosen = arguments
+    call, rows = operator_call(*of_call), chosen.nonzero()
+    out = call.query.new_zeros(*chosen.shape, call.values[0].shape[-1])
     outs, lses = _one_by_one(call, numbers(rows))
-    return out.index_put(rows.unbind(-1), outs), lse.index_put(rows.unbind(-1), lses)
+    return out.index_put(rows.unbind(-1), outs), out.new_zeros(chosen.shape).index_put(rows.unbind(-1), lses)
 
 
 def _empty_results(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> tuple[Tensor, Tensor]:
@@ -173,38 +166,30 @@ def _empty_results(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: 
 
 
 def _attend_one_by_one_backward(
-    query: Tensor,
-    keys: list[Tensor],
-    values: list[Tensor],
-    masks: list[Tensor | None],
-    is_causal: bool,
-    offset: int,
-    windows: list[int],
-    scale: float,
-    chosen: Tensor,
-    grad_out: Tensor,
-    grad_lse: Tensor,
+    query: Tensor, keys: list[Tensor], values: list[Tensor], *arguments: Any
 ) -> list[Tensor]:
     """The gradients of query, keys and values, in this order, in one list."""
+    *options, grad_out, grad_lse = arguments
     leaves = [x.detach().requires_grad_() for x in (query, *keys, *values)]
-    sets = leaves[1 : 1 + len(keys)], leaves[1 + len(keys) :]
     with torch.enable_grad():
-        results = _attend_one_by_one(leaves[0], *sets, masks, is_causal, offset, windows, scale, chosen)
+        results = _attend_one_by_one(leaves[0], leaves[1 : 1 + len(keys)], leaves[1 + len(keys) :], *options)
     if not results[0].requires_grad:  # no query was chosen
         return [torch.zeros_like(x) for x in leaves]
     return list(torch.autograd.grad(results, leaves, [grad_out, grad_lse], materialize_grads=True))
-
-
-def _empty_gradients(query: Tensor, keys: list[Tensor], values: list[Tensor], *_: object) -> list[Tensor]:
-    return [x.new_empty(x.shape) for x in (query, *keys, *values)]
 
 
 def _no_forward_mode(*_: object) -> NoReturn:
     raise SeparatrixError("attention to distinct tuples has no forward mode inside this compiled function")
 
 
-attend_one_by_one = operator(_attend_one_by_one, fake=_empty_results)
-attend_one_by_one_backward = operator(_attend_one_by_one_backward, fake=_empty_gradients)
+attend_one_by_one = operator(
+    _attend_one_by_one, fake=_empty_results, schema=f"({CALL}, Tensor chosen) -> (Tensor, Tensor)"
+)
+attend_one_by_one_backward = operator(
+    _attend_one_by_one_backward,
+    fake=gradients_like,
+    schema=f"({CALL}, Tensor chosen, Tensor grad_out, Tensor grad_lse) -> Tensor[]",
+)
 differentiable(
     attend_one_by_one,
     backward=lambda arguments, _, grads: attend_one_by_one_backward(*arguments, *grads),

@@ -33,22 +33,27 @@ METHODS = ("exact", "polynomial")
 """The algorithms by name; "polynomial" needs a tolerance."""
 
 
+class AttentionOptions(CallOptions, total=False):
+    """The optional arguments of `tensor_attention` other than `return_lse`, for its signatures."""
+
+    cu_seqlens: Lengths | None
+    query_offsets: Sequence[int] | Tensor | None
+    lookahead: int
+    sinks: int
+    prefix: int
+    distinct: bool
+    method: str
+    tolerance: float | None
+
+
 @overload
 def tensor_attention(
     query: Tensor,
     keys: Sets,
     values: Sets,
     *,
-    cu_seqlens: Lengths | None = ...,
-    query_offsets: Sequence[int] | Tensor | None = ...,
-    lookahead: int = ...,
-    sinks: int = ...,
-    prefix: int = ...,
-    distinct: bool = ...,
-    method: str = ...,
-    tolerance: float | None = ...,
     return_lse: Literal[False] = ...,
-    **options: Unpack[CallOptions],
+    **options: Unpack[AttentionOptions],
 ) -> Tensor: ...
 
 
@@ -58,16 +63,8 @@ def tensor_attention(
     keys: Sets,
     values: Sets,
     *,
-    cu_seqlens: Lengths | None = ...,
-    query_offsets: Sequence[int] | Tensor | None = ...,
-    lookahead: int = ...,
-    sinks: int = ...,
-    prefix: int = ...,
-    distinct: bool = ...,
-    method: str = ...,
-    tolerance: float | None = ...,
     return_lse: Literal[True],
-    **options: Unpack[CallOptions],
+    **options: Unpack[AttentionOptions],
 ) -> tuple[Tensor, Tensor]: ...
 
 

@@ -207,7 +207,7 @@ def read_layer(
     dropout: float = 0.0,
     scaling: float | None = None,
     is_causal: bool | None = None,
-    **others: Any,
+    **further: Any,
 ) -> Layer:
     """Read the arguments with which `transformers` calls an attention function.
 
@@ -220,7 +220,7 @@ def read_layer(
         dropout: must be 0.
         scaling: the factor of the scores; None stands for 1 / sqrt(d).
         is_causal: whether a call without a mask is causal; None reads `module.is_causal`.
-        **others: further arguments; those in `REFUSED` must be None, and the rest is ignored.
+        **further: further arguments; those in `REFUSED` must be None, and the rest is ignored.
 
     Raises:
         ArgumentError: if an argument asks for something that is not supported.
@@ -228,9 +228,9 @@ def read_layer(
     if dropout:
         raise ArgumentError("dropout", expected="0 (the weights are never stored; model.eval() does it)", got=dropout)
     for name in REFUSED:
-        if others.get(name) is not None:
-            raise ArgumentError(name, expected="None for attention by Separatrix", got=type(others[name]).__name__)
-    if others.get("output_attentions"):
+        if further.get(name) is not None:
+            raise ArgumentError(name, expected="None for attention by Separatrix", got=type(further[name]).__name__)
+    if further.get("output_attentions"):
         raise ArgumentError("output_attentions", expected="False (the weights are never stored)", got=True)
     scale = query.shape[-1] ** -0.5 if scaling is None else float(scaling)
     queries, keys = query.shape[2], key.shape[2]

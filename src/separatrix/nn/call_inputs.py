@@ -53,17 +53,17 @@ def call_inputs(
 
 
 def call_jagged(
-    layer: TensorAttention, query: Tensor, others: Mapping[str, object], options: Mapping[str, Any]
+    layer: TensorAttention, query: Tensor, refused: Mapping[str, object], options: Mapping[str, Any]
 ) -> Tensor:
     """The output of a layer for a jagged nested tensor, as a jagged nested tensor.
 
-    The query is (batch, lengths, width), and all `others` must be None; the options apply to every sequence.
+    The query is (batch, lengths, width), and all `refused` must be None; the options apply to every sequence.
     """
-    for name, given in others.items():
+    for name, given in refused.items():
         if given is not None:
             raise ArgumentError(name, expected="None for a jagged query", got=type(given).__name__)
     check_jagged(query, layer.batch_first)
-    offsets = query.offsets()  # type: ignore[attr-defined]  # of nested tensors
+    offsets = query.offsets()  # type: ignore[attr-defined]  # nested tensors have it
     tokens = layer(query.values(), cu_seqlens=offsets, **options)
     return torch.nested.nested_tensor_from_jagged(tokens, offsets)
 
@@ -148,7 +148,7 @@ def trace_as_leaf(layer: nn.Module, arguments: Mapping[str, Any]) -> Any:
     proxy = next((x for x in arguments.values() if isinstance(x, fx.Proxy)), None)
     if proxy is None:
         return None
-    path = proxy.tracer.path_of_module(layer)  # type: ignore[attr-defined]  # of Tracer, which traces modules
+    path = proxy.tracer.path_of_module(layer)  # type: ignore[attr-defined]  # torch.fx has it
     if not path:
         raise SeparatrixError(
             f"torch.fx: {type(layer).__name__} is one node of a graph and cannot be traced by itself. Trace the module "

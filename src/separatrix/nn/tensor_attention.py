@@ -103,7 +103,7 @@ class TensorAttention(nn.Module):
         dropout: 0. Any other number raises an error: the weights, to which `nn.MultiheadAttention` applies dropout, are
             never materialized.
         add_bias_kv: False. True raises an error: learned keys and values are not supported.
-        add_zero_attn: False. True raises an error, for the same reason.
+        add_zero_attn: False. True raises an error: keys and values of zeros are not supported.
         generator: Draws the initial weights; None for PyTorch's global generator, as in any `torch.nn` layer.
         device: The device of the weights.
         dtype: The type of the weights.
@@ -218,7 +218,7 @@ class TensorAttention(nn.Module):
         self.head_dim = self.embed_dim // self.num_heads
         self.batch_first, self.method = batch_first, method
         self.windows = windows_of_sets(windows, self.order)
-        check_scoring(self.head_dim, scale, rotary, self.windows, bound, tolerance)
+        check_scoring(scale, rotary, self.windows, bound, tolerance)
         self.scale, self.rotary = scale, None if rotary is None else float(rotary)
         self.form, self.alibi = form, alibi_of_sets(alibi, self.order)
         self.key_bias = whole("key_bias", key_bias, low=0)
@@ -350,10 +350,10 @@ class TensorAttention(nn.Module):
                 `key_padding_mask`.
         """
         if is_jagged(query):
-            others = {"key": key, "value": value, "key_padding_mask": key_padding_mask}
-            others |= {"cu_seqlens": cu_seqlens, "sequence_ids": sequence_ids}
+            refused = {"key": key, "value": value, "key_padding_mask": key_padding_mask}
+            refused |= {"cu_seqlens": cu_seqlens, "sequence_ids": sequence_ids}
             options = {"is_causal": is_causal, "query_offset": query_offset, "prefix": prefix}
-            return call_jagged(self, query, others, options)
+            return call_jagged(self, query, refused, options)
         arguments: dict[str, Any] = {"query": query, "key": key, "value": value, "key_padding_mask": key_padding_mask}
         more = {
             "cu_seqlens": cu_seqlens,

@@ -14,7 +14,10 @@ from separatrix.attention.exact import fused, plain_tuples
 from separatrix.native import native
 from tests.contracts.attention_contract import inputs
 
-LONG = fused.SHORTEST
+LONG = 256
+SHORTEST = fused.SHORTEST.get(native().architecture, LONG)
+BORDER = SHORTEST, max(SHORTEST, -(-fused.FEWEST_SCORES // (2 * SHORTEST)))
+"""Lengths from which our kernels compute two heads of order 2."""
 needs_kernels = pytest.mark.skipif(native().architecture not in fused.WIDEST, reason="has no kernels for order 2")
 
 
@@ -77,11 +80,21 @@ def test_the_error_bound_holds_for_long_sequences():
 
 
 @needs_kernels
+@pytest.mark.parametrize(("queries", "keys"), [BORDER, BORDER[::-1]])
+def test_the_shortest_sequences_that_our_kernels_compute(queries, keys):
+    query, key, value = draw((1, 2), queries, keys, 8)
+    assert not is_fused(query, key, value)
+    expected, _ = reference.tensor_attention(query, [key], [value])
+    torch.testing.assert_close(sx.tensor_attention(query, key, value), expected, rtol=0, atol=1e-13)
+
+
+@needs_kernels
 @pytest.mark.parametrize(
     ("queries", "keys", "d", "dtype"),
     [
-        (LONG - 1, LONG, 8, torch.float32),
-        (LONG, LONG - 1, 8, torch.float32),
+        (BORDER[0] - 1, LONG + LONG, 8, torch.float32),
+        (LONG + LONG, BORDER[0] - 1, 8, torch.float32),
+        (BORDER[0], BORDER[1] - 1, 8, torch.float32),
         (LONG, LONG, fused.WIDEST.get(native().architecture, 0) + 1, torch.float32),
         (LONG, LONG, 8, torch.bfloat16),
     ],

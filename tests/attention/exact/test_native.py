@@ -79,7 +79,7 @@ def options_of(positions, order, masked, lengths, heads, generator):
     indirect=["architecture"],
 )
 def test_the_kernels_compute_the_definition(architecture, shape, positions, size, masked):
-    """Large scores make the kernels subtract maxima, for which the values leave no memory."""
+    """Outputs and log-sum-exps are those of the definition; with large scores the kernels subtract maxima."""
     order, query_length, lengths, d, d_v = shape
     query, keys, values, generator = drawn(1, order, 2, query_length, lengths, d, d_v, size=size)
     options = options_of(positions, order, masked, lengths, 2, generator)
@@ -223,7 +223,7 @@ def test_the_kernels_compute_the_same_size_bounds(order, dtype, powers, special,
     expected, actual = balance.size_of(call), native_backend.size_of(call)
     assert (actual.moderate, actual.near_one) == (expected.moderate, expected.near_one)
     if expected.moderate:
-        assert actual.log_output == pytest.approx(expected.log_output, abs=1e-9)
+        assert actual.log_output == pytest.approx(expected.log_output, abs=1e-5 if dtype == torch.float32 else 1e-9)
 
 
 def test_long_sums_keep_the_count_of_roundings():

@@ -56,6 +56,8 @@ CALLS = [
     {"is_causal": True, "windows": [4, None]},
     {"windows": [7, 3], "query_offset": -2},
     {"is_causal": True, "query_offset": 9},
+    {"is_causal": True, "query_offset": -12},
+    {"windows": [4, None], "query_offset": 30},
     {"key_masks": "some"},
 ]
 

@@ -9,7 +9,6 @@ every score, so that no exponential exceeds the exponent range of arb.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,14 +33,9 @@ class Answer:
     lse: arb | None
 
 
-def count_tuples(keys: Sequence[Floats]) -> int:
-    """The number of tuples."""
-    return math.prod(len(key) for key in keys)
-
-
 def attend_tuples(query: Floats, keys: Sequence[Floats], values: Sequence[Floats], scale: float, bits: int) -> Answer:
     """The answer to a query (d,) over key sets (n_m, d) and value sets (n_m, d_v), with midpoints of `bits` bits."""
-    if count_tuples(keys) == 0:
+    if not all(len(key) for key in keys):
         return Answer(None, None)
     longest = max(range(len(keys)), key=lambda m: len(keys[m]))
     shorter = [m for m in range(len(keys)) if m != longest]

@@ -1,7 +1,7 @@
 """Exact attention: computed over all tuples, with an error for outputs that would be wrong.
 
 - `operators`: exact attention as PyTorch operators, with their derivatives of any order and their form in standard
-  operators for exporters; callers begin here.
+  operators for exporters; and how many flops they take. Callers begin here.
 - `plain_tuples`: calls of order 3 and above that need no dispatcher: plain tensors that are not broadcast.
 - `sequences`: packed sequences, by one launch of each kernel in Triton.
 - `backend`: what a backend provides, and the rule that chooses one.
@@ -12,5 +12,4 @@
 - `guarded`: the guards around every backend, against numbers out of range and against NaN and infinity.
 - `balance`: powers of two that keep factors in range, or an error that names them.
 - `error_bound`: a bound on the rounding, known before anything is computed.
-- `flops`: how many floating-point operations it takes, for PyTorch's flop counter.
 """

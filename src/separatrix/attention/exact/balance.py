@@ -8,20 +8,13 @@ power of two next to its largest magnitude, which is exact. The powers of the qu
 scale, and the powers of the values into the output. After that no intermediate product overflows, and an underflow
 changes a score by at most the smallest normal number times the new scale.
 
-*When it could matter*: a score is the sum of d products of k + 1 factors. Each of at most 2 k d multiplications that
-underflow has an error of at most the smallest normal number, times those of the remaining factors that exceed 1. This
-error must be below 2^-10 eps, so that it is small compared with the rounding error of exp(s). A scale beyond the range
-of its dtype, which becomes 0 or infinite, counts as one of these factors. Values are not balanced if no product of
-magnitudes above 1 reaches 2^46 in float32 (2^480 in float64), and if the largest product over a column, relative to
-which the errors of the values are measured, is at least the reciprocal of this limit.
-
-Gradients need a stricter condition. The gradient of a key is a sum of products of all factors except this key, and of
-the incoming gradient. Its error is measured relative to the largest of these products, however small they are, and to
-the incoming gradient of its head, however large those of other heads are. So a backward pass uses the factors without
-balancing only if all these products are within a factor of 2^16 of 1 (2^200 in float64). If factors are balanced, no
-column is scaled below 2^-60 (2^-400), which changes a score by at most d times this number. No column of the incoming
-gradient is scaled below 2^-60 of the largest. The gradients are corrected for these limits and for all other powers in
-one step.
+*When it could matter*: each of at most 2 k d multiplications of a score that underflow has an error of at most the
+smallest normal number, times those of the remaining factors that exceed 1. This error must be below 2^-10 eps. A scale
+beyond the range of its dtype, which becomes 0 or infinite, counts as one of these factors. Values are not balanced if
+no product of magnitudes above 1 reaches 2^46 in float32 (2^480 in float64), and if the largest product over a column is
+at least the reciprocal of this limit. A backward pass, whose gradients are products of all factors but one, uses them
+without balancing only if all these products are within a factor of 2^16 of 1 (2^200 in float64); if factors are
+balanced, no column is scaled below 2^-60 (2^-400). docs/derivations/exact-attention.md says why.
 """
 
 from __future__ import annotations
@@ -89,8 +82,9 @@ class Magnitudes:
         return truth(torch.isfinite(self.scores).all() & torch.isfinite(self.values).all())
 
     def moderate(self) -> bool:
-        """Whether all magnitudes are finite, and no product of some of the factors leaves the range in a way that could
-        matter."""
+        """Whether all magnitudes are finite, and no product of some of the factors overflows or underflows enough to
+        change a result.
+        """
         return truth(self._moderate())
 
     def _moderate(self) -> Tensor:
@@ -105,21 +99,17 @@ class Magnitudes:
         """Whether the factors are moderate, and, for each factor, the largest product of all the others is near 1."""
         limit = NEAR[self.dtype]
         factors = (self.scores.log2(), self.values.log2())
-        others = torch.stack([_without(x, m).sum(0).amax(-1) for x in factors for m in range(len(x))])
+        products = torch.stack([torch.cat([x[:m], x[m + 1 :]]).sum(0).amax(-1) for x in factors for m in range(len(x))])
         large = torch.stack([x.clamp(min=0.0).sum(0).amax(-1) for x in factors])
-        far = (large > limit).any() | ((others < -limit) & (others > -math.inf)).any()
+        far = (large > limit).any() | ((products < -limit) & (products > -math.inf)).any()
         return ~far & (self.scale == 0 or abs(log2_abs(self.scale)) <= limit)
 
     def size(self) -> Size:
         """Whether the factors may be multiplied without scaling, read from the device in one transfer."""
-        return self.size_and(())[0]
-
-    def size_and(self, others: Sequence[Tensor]) -> tuple[Size, list[float]]:
-        """The magnitudes of the factors and some zero-dimensional tensors, read from the device in one transfer."""
         moderate = self._moderate()
-        scalars = (moderate, moderate & self._near_one(), self.values.log2().sum(0).max(), *others)
-        small, near_one, log_output, *rest = numbers(torch.stack([x.to(torch.float64) for x in scalars]))
-        return Size(bool(small), bool(near_one), log_output), rest
+        scalars = (moderate, moderate & self._near_one(), self.values.log2().sum(0).max())
+        small, near_one, log_output = numbers(torch.stack([x.to(torch.float64) for x in scalars]))
+        return Size(bool(small), bool(near_one), log_output)
 
 
 class Size(NamedTuple):
@@ -139,10 +129,6 @@ class Size(NamedTuple):
 def size_of(call: Call) -> Size:
     """Whether the factors of a call need no balancing, computed by plain PyTorch."""
     return Magnitudes.of(call).size()
-
-
-def _without(x: Tensor, m: int) -> Tensor:
-    return torch.cat([x[:m], x[m + 1 :]])
 
 
 @dataclass(frozen=True)
@@ -286,9 +272,10 @@ def _scores_out_of_range(magnitudes: Magnitudes) -> SeparatrixError:
         sizes[f"keys[{m - 1}]" if m else "query"] = log2_abs(x)
     products = number(magnitudes.scores.log2().sum(0).max()) + sizes["scale"]
     limit = room(magnitudes.dtype) - magnitudes.multiplications
+    wider = "" if magnitudes.dtype == torch.float64 else ", or pass float64"
     return SeparatrixError(
         f"{_listed(sizes)}: the scores are made of products that reach 2^{products:.0f}, and exact attention in "
-        f"{magnitudes.dtype} accepts at most 2^{limit:.0f}. Divide one of them{_or_widen(magnitudes.dtype)}."
+        f"{magnitudes.dtype} accepts at most 2^{limit:.0f}. Divide one of them{wider}."
     )
 
 
@@ -303,7 +290,3 @@ def _listed(sizes: dict[str, float]) -> str:
     """The factors with their sizes, the largest first."""
     ordered = sorted(sizes.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} (up to 2^{size:.0f})" for name, size in ordered if size > 0)
-
-
-def _or_widen(dtype: torch.dtype) -> str:
-    return "" if dtype == torch.float64 else ", or pass float64"

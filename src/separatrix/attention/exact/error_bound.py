@@ -1,41 +1,22 @@
 r"""A bound on the error of exact attention that is known before attention is computed.
 
 Let the computed weights be e^(s_t + eta_t) with |eta_t| <= delta, and let each have a further relative error of at most
-gamma in a sum. Multiplying the weights of an average of numbers in an interval of length w by e^eta_t changes the
-average by at most
+gamma in a sum. With w = max v - min v
 
-    w max_p (p e^delta / (p e^delta + (1 - p) e^-delta) - p) = w tanh(delta / 2)
+    |out - exact| <= tanh(delta / 2) w + 2 gamma |v|_max / (1 - gamma) + rounding of the quotient,
 
-(the worst case puts weight p on one end of the interval and 1 - p on the other), and the roundings of numerator and
-denominator add 2 gamma |v|_max / (1 - gamma). So with w = max v - min v
-
-    |out - exact| <= tanh(delta / 2) (max v - min v) + 2 gamma |v|_max / (1 - gamma) + rounding of the quotient.
-
-The first term never exceeds max v - min v: if scores are so large that no digit of a weight is known, the bound only
-says that the output is some average of the values. A log-sum-exp changes by at most delta.
+and a log-sum-exp changes by at most delta (docs/derivations/exact-attention.md has the proofs).
 
 - *delta*: a score is a sum of d products of k + 1 factors. Its error is at most (d + k + 2) u R, where R bounds the sum
   of the magnitudes of its terms. Subtracting the maximum, now and whenever it changes, adds 4 u R; the error of the
   exponential and the smaller error of underflow (see `balance`) are added as well.
 - *gamma* = n u / (1 - n u) for n roundings, which the `summation` of an `ExactBackend` counts.
 
-Half types are widened to float32, which is exact, before anything is computed, and the output is rounded to its type
-once, so u is 2^-24 for them too. GPUs whose matrix units compute products of half types have no bound (see
-`require_proved`).
-
-On processors with fast products of bfloat16 (vdpbf16ps, or AMX) the kernels in C++ round to bfloat16, whose unit is
-u' = 2^-8, the products of query and prefix keys, for scores that are certainly below `_LARGEST_NARROW`, and the
-weights. Rounding the products changes a score by at most u' min(R, `_LARGEST_NARROW`), and rounding a weight changes
-its logarithm by at most 1.01 u'. Both belong to delta and not to gamma, because numerator and denominator have the same
-rounded weights. The instructions round a term of a sum of n products at most n times, as other kernels do, and flush
-subnormal numbers, which is an underflow like others. Calls with a tolerance do not use them: they are computed in
-float32 or float64.
-
-PyTorch's fused attention, which computes order 2, has a slightly larger error. Its exponential in float32 is a
-polynomial with an error of up to 20 units in the last place; for half types it is a polynomial of degree 3 with an
-error of 1.2 10^-4, counted here as 2^-12. It rounds weights to a half type before it multiplies them by the values, but
-not before it sums them: this adds a relative error of u', and in float16, whose smallest positive number is 2^-24, up
-to 2^-25 of the largest weight for each key.
+Half types are widened to float32, which is exact, and the output is rounded to its type once, so u is 2^-24 for them
+too. GPUs whose matrix units compute products of half types have no bound (see `require_proved`). The kernels in C++
+that multiply bfloat16 (vdpbf16ps, or AMX) round products of query and prefix keys with the unit u' = 2^-8, for scores
+that are certainly below `_LARGEST_NARROW`, and weights; both belong to delta, because numerator and denominator have
+the same rounded weights. PyTorch's fused attention has errors of its own: see `_fused_bound`.
 """
 
 from __future__ import annotations
@@ -135,7 +116,7 @@ def _bounds(call: Call, fused: bool) -> tuple[Tensor, Tensor]:
     if fused and call.query.device.type != "cpu":
         raise SeparatrixError(
             f"query: on a device of type {call.query.device.type} order 2 is computed by a fused kernel for which no "
-            "bound on the error is known. With return_lse=True it is computed in another way, with a known bound."
+            "bound on the error is known. With return_lse=True another algorithm computes it, which has a known bound."
         )
     if dtype == torch.float32 and not float32_products_are_float32(call.query.device.type):
         raise SeparatrixError(
@@ -208,9 +189,11 @@ def backend_bounds(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) ->
     """
     require_proved(call, dtype)
     sums, u, narrow = _rounding(call, dtype)
-    delta = _score_error(call, u, radii) + narrow * (radii.clamp(max=_LARGEST_NARROW) + 1.01)
+    delta = _score_error(call, u, radii)
+    if narrow:
+        delta += narrow * (radii.clamp(max=_LARGEST_NARROW) + 1.01)
     tuples = sum(math.log(max(key.shape[1], 1)) for key in call.keys)
-    lse = 1.01 * (delta + sums) + 8 * u * (1 + radii + tuples)
+    lse = (1.01 * delta).add_(radii, alpha=8 * u).add_(1.01 * sums + 8 * u * (1 + tuples))
     return _of_average(delta, 2 * sums + 4 * u, ends, call.query.dtype), lse
 
 
@@ -245,7 +228,13 @@ def _score_error(call: Call, u: float, radii: Radius) -> Radius:
 
 
 def _fused_bound(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> Tensor:
-    """The bound (H, L_q) for PyTorch's fused attention, which computes in `dtype`."""
+    """The bound (H, L_q) for PyTorch's fused attention, which computes in `dtype`.
+
+    Its exponential in float32 is a polynomial with an error of up to 20 units in the last place; for half types it is a
+    polynomial of degree 3 with an error of 1.2 10^-4, counted here as 2^-12. It rounds weights to a half type before it
+    multiplies them by the values, but not before it sums them: this adds a relative error of u', and in float16, whose
+    smallest positive number is 2^-24, up to 2^-25 of the largest weight for each key.
+    """
     out, u = torch.finfo(call.query.dtype), torch.finfo(dtype).eps / 2
     length, d = call.keys[0].shape[1], call.query.shape[2]
     half = out.bits == 16
@@ -266,7 +255,9 @@ def _relative(count: int, u: float) -> float:
 def _of_average(delta: Tensor, relative: float, ends: Ends, dtype: torch.dtype) -> Tensor:
     """The error of an average in `dtype` whose scores have an error of delta and whose sums have the relative error
     `relative`; infinite if beyond float64."""
-    error = torch.tanh(delta / 2) * ends.width + (relative * ends.largest).masked_fill(ends.largest == 0, 0.0)
     out = torch.finfo(dtype)
-    error = 1.01 * (error + (ends.largest + error) * out.eps / 2) + out.smallest_normal * out.eps
-    return error.masked_fill(torch.isnan(error), math.inf)
+    factor = 1.01 * (1 + out.eps / 2)
+    rounded = factor * relative + 1.01 * out.eps / 2
+    base = (rounded * ends.largest).masked_fill_(ends.largest == 0, 0.0) + out.smallest_normal * out.eps
+    error = torch.addcmul(base, torch.tanh(delta / 2), ends.width * factor)
+    return error.masked_fill_(torch.isnan(error), math.inf)

@@ -2,17 +2,9 @@ r"""Ordinary attention by PyTorch's fused kernel, and the check that its output 
 
 The kernel does not check its inputs. Products q . k that overflow and a scale beyond float32 give NaN, or zeros that
 look like a valid output; a NaN in the input may give zeros, and a NaN in a value that causality hides spreads to all
-rows. The output shows such errors if the magnitude of the scale is between 2^-40 and 2^40:
-
-- An underflow in q . k changes a score by less than 2^-80 d, which is small compared with the rounding error of exp.
-- If a sum of magnitudes |q_l k_l| overflows, scores are bounded by 2^88 or more, none of their digits after the point
-  is certain, and the error bound (see `error_bound`) only guarantees some average of the values. The kernel divides a
-  sum of values, with weights that are not negative, by the sum of the weights. So its result is such an average, or it
-  is not finite, or all weights are zero and the result is a row of zeros.
-- Values whose sums overflow give outputs that are not finite.
-
-So a finite output without a zero in its first column is correct within the error bound. For other outputs and scales,
-the largest magnitudes a, b and c of query, key and value decide. The output is correct if
+rows. If the magnitude of the scale is between 2^-40 and 2^40, a finite output without a zero in its first column is
+correct within the error bound (docs/derivations/exact-attention.md). For other outputs and scales, the largest
+magnitudes a, b and c of query, key and value decide. The output is correct if
 
 - max(1, |scale|) max(1, a) max(1, b) 4 d is within the `room` of the dtype: then no intermediate product of a score
   overflows and the error of underflow is small, whether the kernel multiplies by the scale or both factors by its
@@ -46,8 +38,10 @@ from separatrix.attention.exact.balance import room
 from separatrix.errors import SeparatrixError
 from separatrix.native import native
 
-SHORTEST = 256
-"""The smallest number of queries and keys for which our kernels compute order 2."""
+SHORTEST, FEWEST_SCORES = {"avx512": 96, "avx512_bf16": 96, "avx512_amx": 96, "avx2": 256}, 1 << 16
+"""The smallest number of queries and of keys for which our kernels compute order 2, by architecture, and the smallest
+number of scores of all heads. From it to 255 queries they took 0.6 to 1.0 of the time of PyTorch's kernel with AVX-512,
+and 1.0 to 1.4 with AVX2."""
 WIDEST = {"avx512": 128, "avx512_bf16": 128, "avx512_amx": 128, "avx2": 32}
 """The largest head dimension for which our kernels compute order 2, by architecture. Up to it they took 0.2 to 0.8 of
 the time of PyTorch's kernel on an AMD EPYC (Zen 5), and up to 1.0 with AVX2, forward and with gradients."""
@@ -68,7 +62,7 @@ def plain_attention(query: object, key: object, value: object, is_causal: bool, 
     if (
         len(shape) == 4
         and key_shape == value.shape
-        and (key_shape == shape or (not is_causal and _differ_in_length_alone(shape, key_shape)))
+        and (key_shape == shape or (not is_causal and key_shape[:-2] + key_shape[-1:] == shape[:-2] + shape[-1:]))
         and query.numel() * key.numel()
         and query.layout == key.layout == value.layout == torch.strided
         and dtype == key.dtype == value.dtype
@@ -84,10 +78,6 @@ def plain_attention(query: object, key: object, value: object, is_causal: bool, 
         with no_autocast(query.device.type):
             return attend_pairs(query, key, value, is_causal, factor)
     return None
-
-
-def _differ_in_length_alone(shape: Sequence[int], other: Sequence[int]) -> bool:
-    return len(shape) == len(other) and shape[:-2] == other[:-2] and shape[-1] == other[-1]
 
 
 def is_fused(given: CallArguments) -> bool:
@@ -134,10 +124,12 @@ def attend_pairs(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, sca
 
 def kernels_are_faster(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether our kernels compute order 2: outside of graphs and transforms, on the CPU, where they are faster."""
-    if torch.compiler.is_compiling() or query.shape[-2] < SHORTEST or key.shape[-2] < SHORTEST:
+    if torch.compiler.is_compiling() or query.numel() // query.shape[-1] * key.shape[-2] < FEWEST_SCORES:
         return False  # a compiler cannot trace the rest, and the checks take as long as attention of short heads
+    length = min(query.shape[-2], key.shape[-2])
     return (
         query.is_cpu
+        and length >= SHORTEST.get(native().architecture, length + 1)
         and query.dtype in (torch.float32, torch.float64)
         and query.shape[-1] <= WIDEST.get(native().architecture, 0)
         and all(_readable(x) for x in (query, key, value))
@@ -201,7 +193,7 @@ def _look_at(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: 
             raise SeparatrixError(
                 f"query, keys, values, scale: {listed} and a scale of {scale:.3g} leave the range of PyTorch's fused "
                 f"attention in {query.dtype}. Divide the largest of them by a power of two, or call outside of "
-                "torch.compile and torch.func, where such input is attended in another way."
+                "torch.compile and torch.func, where another algorithm handles such input."
             )
     elif is_causal and not (math.isfinite(sizes["keys"]) and math.isfinite(sizes["values"])):
         raise SeparatrixError(

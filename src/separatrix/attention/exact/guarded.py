@@ -171,13 +171,13 @@ def _backward_not_finite(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor,
     )
     wanted = touched & ((grad_out != 0).any(-1) | (grad_lse != 0))
     if truth(wanted.any()):
-        others = ~wanted
+        unwanted = ~wanted
         of_wanted = exact_backend(call).backward(
             call,
             out,
             lse,
-            grad_out.masked_fill(others.unsqueeze(-1), 0.0),
-            grad_lse.masked_fill(others, 0.0),
+            grad_out.masked_fill(unwanted.unsqueeze(-1), 0.0),
+            grad_lse.masked_fill(unwanted, 0.0),
         )
         query = torch.where(wanted.unsqueeze(-1), of_wanted[0], query)
         keys, values = (
@@ -195,8 +195,8 @@ def _cleaned(call: Call) -> tuple[Tensor, Call]:
     """
     bad_query = _not_finite(call.query)
     bad = [_not_finite(key) | _not_finite(value) for key, value in zip(call.keys, call.values, strict=True)]
-    shown = call.masks or [torch.ones_like(x) for x in bad]
-    visible = [_visible(call, m, x) for m, x in enumerate(shown)]
+    unmasked = call.masks or [torch.ones_like(x) for x in bad]
+    visible = [_visible(call, m, x) for m, x in enumerate(unmasked)]
     attends = torch.stack(visible).all(0)
     touched = bad_query | (torch.stack([_visible(call, m, x) for m, x in enumerate(bad)]).any(0) & attends)
     clean = replace(

@@ -38,13 +38,14 @@ from separatrix.attention.exact.torch import tangents
 from separatrix.errors import ArgumentError
 from separatrix.native import (
     MOST_SETS,
+    ExactBounds,
     ExactCall,
     ExactGradients,
     ExactLevels,
     ExactRange,
     native,
 )
-from separatrix.native_tensors import HALF_TYPES, TYPES, done, function, put
+from separatrix.native_tensors import HALF_TYPES, TYPES, done, function, kernels_for, put
 
 NAME = "native"
 TAKES_AS_GIVEN = True
@@ -54,6 +55,7 @@ __all__ = [
     "TAKES_AS_GIVEN",
     "PlainCall",
     "backward",
+    "entry_bounds",
     "forward",
     "gradient_summation",
     "size_of",
@@ -75,7 +77,7 @@ def has_kernels(sets: int) -> bool:
 
 
 def size_of(call: Call) -> Size:
-    """Whether the factors of a call are of a size that needs no balancing; masked keys are ignored."""
+    """Whether the factors of a call need no balancing; masked keys are ignored."""
     factor_range = _range(_described(call), call.computed_in)
     return Size(bool(factor_range.moderate), bool(factor_range.near_one), factor_range.log_output)
 
@@ -135,8 +137,9 @@ class PlainCall(NamedTuple):
                 _ADDRESS.pack_into(described, _MASKS + m * _ADDRESS.size, mask.data_ptr(), *strides)
         return described, named
 
-    def forward(self) -> tuple[Tensor, Tensor] | None:
-        """The output (..., L_q, d_v) and the log-sum-exp (..., L_q); None if `guarded` must rescale them."""
+    def forward(self) -> tuple[Tensor, Tensor, bool] | None:
+        """The output (..., L_q, d_v), the log-sum-exp (..., L_q) and whether `backward` supports the call; None if
+        `guarded` must rescale them."""
         query, dtype = self.tensors[0], _computed_in(self.tensors[0].dtype)
         described, _named = self._described()
         factor_range = _range(described, dtype)
@@ -145,13 +148,11 @@ class PlainCall(NamedTuple):
         leading = query.shape[:-1]
         out, lse = query.new_empty((*leading, self.tensors[-1].shape[-1])), query.new_empty(leading, dtype=dtype)
         done(_function("forward", 3)(ctypes.byref(described), out.data_ptr(), lse.data_ptr()))
-        return out, lse
+        return out, lse, bool(factor_range.near_one)
 
-    def backward(self, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> list[Tensor] | None:
-        """The gradients of all tensors; None if `guarded` must rescale them. All results are contiguous."""
+    def backward(self, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> list[Tensor]:
+        """The gradients of all tensors, which are contiguous, as the results are."""
         described, _named = self._described()
-        if not _range(described, lse.dtype).near_one:
-            return None
         gradients, length, d_v = ExactGradients(), *out.shape[-2:]
         for x, offset, row in zip((out, lse, grad_out, grad_lse), _INCOMING, (d_v, 1, d_v, 1), strict=True):
             _ADDRESS.pack_into(gradients, offset, x.data_ptr(), length * row, row)
@@ -196,6 +197,22 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
         gradients.grad_keys[m], gradients.grad_values[m] = key.data_ptr(), value.data_ptr()
     done(_function("backward", 2)(ctypes.byref(_described(call)), ctypes.byref(gradients)))
     return query, keys, values
+
+
+def entry_bounds(call: Call) -> tuple[ExactBounds, Tensor, Tensor, Tensor] | None:
+    """Bounds on the entries and scores of a call, with the tensors `width` (H, 1), `largest` (H, 1) and `radii`
+    (H, L_q) of `separatrix_bounds` in csrc/separatrix.h; None where the kernels cannot compute them.
+    """
+    heads, length, _ = call.query.shape
+    supported = call.query.dtype in TYPES and len(call.keys) <= MOST_SETS
+    if not supported or any(x.shape[0] != heads for x in (*call.keys, *call.masks)):
+        return None
+    if kernels_for(*call.tensors, *call.masks) is None:
+        return None
+    width, largest, radii = (call.query.new_empty(heads, n, dtype=torch.float64) for n in (1, 1, length))
+    bounds = ExactBounds(width=width.data_ptr(), largest=largest.data_ptr(), radii=radii.data_ptr())
+    done(_function("bounds", 2)(ctypes.byref(_described(call)), ctypes.byref(bounds)))
+    return bounds, width, largest, radii
 
 
 def summation(call: Call, dtype: torch.dtype) -> Summation:

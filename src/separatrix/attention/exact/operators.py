@@ -9,11 +9,23 @@ empty list to an operator, and `vmap` does not see tensors in a list that may be
 Each operator has a twin in PyTorch's own functions, which holds the whole attention tensor and is for small sizes: that
 of `attend` is exported to formats that have standard operators only, the others are differentiated for second
 derivatives and higher ones, in either mode.
+
+**Flops**, for `torch.utils.flop_counter.FlopCounterMode`. As for ordinary attention in PyTorch, the matrix products
+over the tuples are counted, where a product and a sum are two operations. For T allowed tuples of a query and k - 1
+sets
+
+    forward:   2 T (d + d_v)                  scores, output
+    backward:  2 T ((k + 1) d + k d_v)        scores and the gradients of query and keys; those of weights and values
+
+**Only tuples that causality and windows allow are counted**; key masks are ignored. Order 2 without windows and masks
+is PyTorch's own operator, for which PyTorch has its own formulas: they count all pairs, and there is no formula for its
+CPU kernel. Near-linear attention is not counted.
 """
 
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,7 +43,6 @@ from separatrix.attention.dispatch.registration import (
     operator_of_heads,
 )
 from separatrix.attention.exact import guarded
-from separatrix.attention.exact.flops import register_flop_formulas
 from separatrix.attention.exact.torch import contracted, gradients_of_tuples, tangents_of_tuples
 from separatrix.errors import ArgumentError, SeparatrixError
 
@@ -49,10 +60,14 @@ LARGEST_DECOMPOSED_VOLUME = 1 << 28
 def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
     """The output (..., L_q, d_v) and the log-sum-exp (..., L_q) of a checked call."""
     gradient = torch.is_grad_enabled() and any(x.requires_grad for x in call.tensors)
-    run = _attend if not gradient and needs_numbers_alone(call.tensors) else attend
+    is_plain = not gradient and needs_numbers_alone(call.tensors)
+    if is_plain and not call.positions.has_window:
+        with no_autocast(call.query.device.type):
+            out, lse = guarded.forward(call)
+        return call.shaped(out), call.shaped(lse)
     if not torch.compiler.is_compiling() and torch._C._len_torch_dispatch_stack():
         register_flop_formulas()
-    out, lse = run(*operands(call))
+    out, lse = (_attend if is_plain else attend)(*operands(call))
     return call.shaped(out), call.shaped(lse)
 
 
@@ -127,7 +142,7 @@ def _example_size(size: int | torch.SymInt) -> int:
     """A size; for a symbolic size, its value in the example that the graph is made from."""
     if isinstance(size, int):
         return size
-    from torch.fx.experimental.symbolic_shapes import optimization_hint  # which imports SymPy
+    from torch.fx.experimental.symbolic_shapes import optimization_hint  # this module imports SymPy
 
     return optimization_hint(size)
 
@@ -245,4 +260,59 @@ differentiable(attend, backward=_backward, forward=_forward, tangents=attend_tan
 differentiable_by(attend_backward, _backward_by_reference)
 differentiable_by(attend_tangents, _tangents_by_reference)
 decomposable(attend, attend_by_reference, fake=_attended)
+
+
+Shape = Sequence[int]
+
+
+def count_allowed_tuples(
+    query: Shape, keys: Sequence[Shape], is_causal: bool, offset: int, windows: Sequence[int | None]
+) -> int:
+    """The number of tuples in all heads that positions allow, for a query (H, L_q, d) and keys (H, L_m, d).
+
+    >>> count_allowed_tuples((1, 3, 2), [(1, 3, 2)] * 2, True, 0, (None, None))  # 1 + 4 + 9
+    14
+    """
+    heads, length, lengths = query[0], query[1], [key[1] for key in keys]
+    if not is_causal and not any(windows):
+        return heads * length * math.prod(lengths)
+    positions = Positions(is_causal, offset, tuple(window or None for window in windows))
+
+    def visible(m: int, i: int) -> int:
+        start, stop = positions.visible(m, i, lengths[m])
+        return stop - start
+
+    return heads * sum(math.prod(visible(m, i) for m in range(len(lengths))) for i in range(length))
+
+
+def _forward_flops(query: Shape, keys: Sequence[Shape], values: Sequence[Shape], *rest: Any, **_: object) -> int:
+    _masks, is_causal, offset, windows, *_scale = rest
+    return 2 * count_allowed_tuples(query, keys, is_causal, offset, windows) * (query[2] + values[0][2])
+
+
+def _backward_flops(query: Shape, keys: Sequence[Shape], values: Sequence[Shape], *rest: Any, **_: object) -> int:
+    _masks, is_causal, offset, windows, *_incoming = rest
+    order = len(keys) + 1
+    products = (order + 1) * query[2] + order * values[0][2]
+    return 2 * count_allowed_tuples(query, keys, is_causal, offset, windows) * products
+
+
+def register_flop_formulas() -> None:
+    """Register the formulas with the active flop counters and with those created later.
+
+    PyTorch's module of flop counters imports Triton if it is installed, so it is not imported just for this. A counter
+    copies the registered formulas when it is created.
+    """
+    module: Any = sys.modules.get("torch.utils.flop_counter")
+    if module is None:
+        return
+    operators = torch.ops.separatrix
+    for operator, formula in ((operators.attend, _forward_flops), (operators.attend_backward, _backward_flops)):
+        if operator not in module.flop_registry:
+            module.register_flop_formula(operator)(formula)
+        for mode in torch.utils._python_dispatch._get_current_dispatch_mode_stack():
+            if isinstance(mode, module._FlopCounterMode):
+                mode.counter.flop_registry.setdefault(operator, module.flop_registry[operator])
+
+
 register_flop_formulas()

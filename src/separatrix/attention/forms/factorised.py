@@ -143,6 +143,7 @@ class _QueryBlock(NamedTuple):
 
 
 def _blocks(call: Call) -> Iterator[_QueryBlock]:
+    """The blocks of a call, without those whose queries precede or follow all keys of a set."""
     heads, length = call.query.shape[:2]
     longest = max(*call.positions.reaches(call.key_lengths))
     together = max(1, ENTRIES // (min(length, QUERIES) * longest * (call.values[0].shape[2] + 1)))
@@ -153,7 +154,8 @@ def _blocks(call: Call) -> Iterator[_QueryBlock]:
             for m, keys in enumerate(call.key_lengths):
                 first, last = (call.positions.visible(m, query, keys) for query in (queries[0], queries[1] - 1))
                 ranges.append((first[0], max(first[0], last[1])))
-            yield _QueryBlock(slice(head, head + together), queries, *ranges)
+            if all(start < stop for start, stop in ranges):
+                yield _QueryBlock(slice(head, head + together), queries, *ranges)
 
 
 @dataclass
@@ -235,8 +237,8 @@ class _Attend(torch.autograd.Function):
     def forward(ctx: Any, call: Call, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         values, powers = zip(*(_scaled_values(value) for value in call.values), strict=True)
         heads, length, _ = call.query.shape
-        out = call.query.new_empty(heads, length, values[0].shape[1] - 1)
-        lse = call.query.new_empty(heads, length)
+        out = call.query.new_zeros(heads, length, values[0].shape[1] - 1)
+        lse = call.query.new_full((heads, length), -torch.inf)
         kind = torch.finfo(out.dtype)
         least = 8.0 * call.key_lengths[0] * call.key_lengths[1] * kind.tiny / kind.eps
         in_range = torch.ones((), dtype=torch.bool, device=out.device)

@@ -25,7 +25,6 @@ from separatrix.attention.arithmetic.device_reads import largest_number, number,
 from separatrix.attention.arithmetic.rounding import Summing, expanded_gradient_sum, expanded_sum
 from separatrix.attention.bounds import (
     SLACK,
-    InputBounds,
     Piece,
     ValueRange,
     input_bounds,
@@ -54,7 +53,7 @@ class Analysis:
 
     Attributes:
         call: The call.
-        shape: Its sizes.
+        shape: The sizes of the call.
         frame: The coordinates in which scores are expanded.
         norms: prod_m max_j ||k_m,j||_k (H,), of the keys in these coordinates.
         radii: Bounds (H, L_q) on the magnitudes of each query's scores.
@@ -82,13 +81,13 @@ class Analysis:
         return largest_number(largest)
 
 
-def analyse(call: Call, differentiable: bool = False, bounds: InputBounds | None = None) -> Analysis:
-    """The analysis of a call, given the bounds on its entries if they are known; an error for NaN or infinity.
+def analyse(call: Call, differentiable: bool = False) -> Analysis:
+    """The analysis of a call; an error for NaN or infinity.
 
     If gradients will be taken, all coordinates are kept and index sets are of total degree: a coordinate in which all
     queries are zero adds nothing to a score, but scores have a gradient in it.
     """
-    bounds = input_bounds(call) if bounds is None else bounds
+    bounds = input_bounds(call)
     shift = key_shift(call, bounds.largest[1]) if call.order == 2 and not call.positions.is_causal else None
     frame = make_frame(call, bounds, shift, torch.float64, differentiable)
     return _analyse(call, frame, bounds.values, differentiable)
@@ -174,7 +173,9 @@ def _power_sum(x: Tensor, k: int) -> Tensor:
 
 
 def query_radii(call: Call, frame: Frame, norms: Tensor) -> Tensor:
-    """R_i (H, L_q) >= |scale| sum_l |q_il k_1,l ...| for all tuples: the smaller of the amplitudes' and Hoelder's."""
+    """R_i (H, L_q) >= |scale| sum_l |q_il k_1,l ...| for all tuples: by the amplitudes or by Hoelder's inequality,
+    whichever is smaller.
+    """
     k, width, amplitude = call.order, frame.width, product_of(frame.largest[1:])
     # Rounding the coordinates to float32 adds one rounding to each score.
     slack = SLACK * (1 + (k + 2) * torch.finfo(frame.dtype).eps)
@@ -198,12 +199,12 @@ def amplitudes(analysis: Analysis) -> Tensor:
     return product.amax(0) if product.shape[0] else product.sum(0)
 
 
-def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype, made: int = 0) -> float:
+def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype, computed: int = 0) -> float:
     """A bound on the relative error of the sums of a call, from its roundings (see `arithmetic.rounding`).
 
-    If more monomials are `made` than those of the sum, their number determines the chunks of tokens.
+    If more monomials are `computed` than those of the sum, their number determines the chunks of tokens.
     """
-    adds = summing(analysis.backend, analysis.call, max(rank, made), dtype)
+    adds = summing(analysis.backend, analysis.call, max(rank, computed), dtype)
     return relative_error(analysis.shape, analysis.frame.width, degree, rank, adds, dtype)
 
 
@@ -281,7 +282,7 @@ def deviation(call: Call, values: ValueRange) -> Deviation:
 
 
 def squares_of(call: Call, away: Deviation, columns: int) -> tuple[Tensor, ...]:
-    """The squared deviations of the values of a call, (H, L_m, columns) each, in float32 or float64, as they were."""
+    """The squared deviations (H, L_m, columns) of each value set, in the type of the arithmetic and rounded up."""
     squares = []
     for m, value in enumerate(call.values):
         heads, length, d_v = value.shape

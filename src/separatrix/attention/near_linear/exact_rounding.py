@@ -8,13 +8,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.device_reads import largest_number
+from separatrix.attention.arithmetic.device_reads import largest_number, numbers
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.arithmetic.rounding import EXPONENTIAL
-from separatrix.attention.bounds import SLACK, InputBounds, product_of
+from separatrix.attention.bounds import SLACK, InputBounds, in_range, input_bounds, product_of
 from separatrix.attention.call import Call
 from separatrix.attention.exact.backend import exact_backend
 from separatrix.attention.exact.error_bound import Ends, backend_bounds
+from separatrix.attention.exact.native import entry_bounds
 from separatrix.attention.exact.torch import lowest
 from separatrix.attention.near_linear.analysis import key_norms, query_radii, sizes_of
 from separatrix.attention.near_linear.approximation.coordinates import Frame
@@ -29,7 +30,7 @@ class ExactRounding(NamedTuple):
         dtype: The dtype in which exact attention is computed.
         per_query: Bounds (H, L_q) on the error of every entry of each query's output.
         lse_error: A bound on the error of every log-sum-exp.
-        gradient: The certificate of the gradients; None if no gradient will be taken.
+        gradient: The certificate of the gradients; None if no gradient will be computed.
     """
 
     dtype: torch.dtype
@@ -38,30 +39,69 @@ class ExactRounding(NamedTuple):
     gradient: GradientCertificate | None
 
 
-def exact_type(
-    call: Call, bounds: InputBounds, tolerance: float, with_lse: bool, differentiable: bool
-) -> ExactRounding:
+class Entries(NamedTuple):
+    """The numbers from which the error bound of exact attention is computed, from the entries of a call.
+
+    Attributes:
+        radii: Bounds (H, L_q) on the sums of the magnitudes of the terms of each query's scores.
+        ends: The range of the products of values.
+        values: The logarithms to base 2 between which products of values and their sums are: see `ValueRange`.
+        scores: A bound on the logarithm to base 2 of a product of entries above 1 of the query and of every key set.
+    """
+
+    radii: Tensor
+    ends: Ends
+    values: tuple[float, float]
+    scores: float
+
+
+def entries_of(call: Call) -> Entries:
+    """Read the entries of a call, once; an error for NaN or infinity."""
+    entries: Entries | None = call.kept.get("entries")
+    if entries is None:
+        with torch.no_grad():
+            entries = call.kept["entries"] = _read_by_kernels(call) or _read(call)
+    return entries
+
+
+def _read_by_kernels(call: Call) -> Entries | None:
+    """The entries as the kernels read them; None if they cannot, or if an entry is not finite."""
+    read = entry_bounds(call)
+    if read is None or not read[0].is_finite:
+        return None
+    bounds, width, largest, radii = read
+    tuples = sum(math.log2(length) for length in call.key_lengths)
+    return Entries(radii, Ends(width, largest), (bounds.log_least, bounds.log_most + tuples), bounds.log_scores)
+
+
+def _read(call: Call) -> Entries:
+    """The entries in plain PyTorch."""
+    bounds = input_bounds(call)
+    values, largest = bounds.values, bounds.largest
+    scores = sum(math.log2(max(most, 1.0)) for most in numbers(largest.amax((1, 2))))
+    return Entries(given_radii(call, largest), Ends(values.widest, values.largest), (values.low, values.high), scores)
+
+
+def exact_type(call: Call, tolerance: float, with_lse: bool, differentiable: bool) -> ExactRounding:
     """The narrowest dtype in which exact attention satisfies the tolerance, with the bounds on the errors in that
     dtype.
 
-    If gradients will be taken, it is the narrowest dtype that satisfies the tolerance for them too, if there is one.
+    If gradients will be computed, it is the narrowest dtype that satisfies the tolerance for them too, if there is one.
     """
-    values = bounds.values
-    narrow = torch.float64 if call.query.dtype == torch.float64 else torch.float32
+    radii, ends, (low, high), log_scores = entries_of(call)
     kept: ExactRounding | None = None
-    radii: Tensor | None = None
-    for dtype in dict.fromkeys((narrow, torch.float64)):
-        if not values.in_range(dtype):
+    for dtype in dict.fromkeys((call.computed_in, torch.float64)):
+        if not in_range(low, high, dtype):
             if dtype == torch.float64:
                 raise SeparatrixError(
                     "values: products of their magnitudes, and sums of these, reach from "
-                    f"2^{values.low:.4g} to 2^{values.high:.4g}: float64 underflows or overflows, "
+                    f"2^{low:.4g} to 2^{high:.4g}: float64 underflows or overflows, "
                     "and no bound on the error can be given. Multiply value sets by powers of two."
                 )
             continue
         if dtype == torch.float32 and not float32_products_are_float32(call.query.device.type):
             continue
-        if not _products_in_range(call, bounds.largest, dtype):
+        if not _products_in_range(call, log_scores, dtype):
             if dtype == torch.float64:
                 raise SeparatrixError(
                     "query and keys: products of their entries overflow or underflow float64 before a score is formed, "
@@ -69,14 +109,13 @@ def exact_type(
                     "another by it."
                 )
             continue
-        radii = given_radii(call, bounds.largest) if radii is None else radii
-        per_query, lse = backend_bounds(call, radii, Ends(values.widest, values.largest), dtype)
+        per_query, lse = backend_bounds(call, radii, ends, dtype)
         lse_error = largest_number(lse)
         worst = max(largest_number(per_query), lse_error if with_lse else 0.0)
         if worst <= tolerance:
             gradient = None
             if differentiable:
-                gradient = exact_gradient(call, bounds, dtype, radii, per_query, lse_error)
+                gradient = exact_gradient(call, input_bounds(call), dtype, radii, per_query, lse_error)
             rounding = ExactRounding(dtype, per_query, lse_error, gradient)
             if gradient is None or gradient.total <= tolerance:
                 return rounding
@@ -89,14 +128,13 @@ def exact_type(
     )
 
 
-def _products_in_range(call: Call, largest: Tensor, dtype: torch.dtype) -> bool:
+def _products_in_range(call: Call, log_scores: float, dtype: torch.dtype) -> bool:
     """Whether underflow in the products of a score is negligible, in whatever order its factors are multiplied.
 
     Each of about 2 k d products has an underflow error of at most the smallest normal number, times the later factors
     above 1.
     """
-    most = largest_number(torch.log2(largest).clamp(min=0.0).sum(0))
-    most += max(0.0, math.log2(abs(call.scale))) if call.scale else 0.0
+    most = log_scores + (max(0.0, math.log2(abs(call.scale))) if call.scale else 0.0)
     lost = math.log2(torch.finfo(dtype).tiny) + most + math.log2(2 * call.order * max(call.query.shape[2], 1))
     return lost <= math.log2(torch.finfo(dtype).eps) - 10
 

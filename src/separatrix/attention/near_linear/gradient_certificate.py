@@ -2,30 +2,24 @@ r"""A bound on the error of gradients: of the vector-Jacobian products of an out
 attention.
 
 Let p_t = exp(s_t) / D be the exact weights of a query's key tuples, o its exact output and g the incoming gradient of
-that output. Exact gradients are sums over tuples of
-
-    g . (v_t - o) p_t ds_t    for query and keys,        g p_t (v_t over one of its factors)    for values,
-
-where ds_t is the derivative of the score by the entry in question, at most `reach` in magnitude. The computation has
-weights a_t in place of p_t, a_t' in place of p_t if a score is differentiated (a polynomial's derivative is not the
-polynomial), o~ in place of o and ds_t~ in place of ds_t:
+that output. The computation has weights a_t in place of p_t, a_t' in place of p_t if a score is differentiated (a
+polynomial's derivative is not the polynomial), o~ in place of o and derivatives ds_t~ of the scores in place of ds_t:
 
     sum_t a_t' (v_t - o~) ds_t~ - sum_t p_t (v_t - o) ds_t
         = sum_t (a_t' - p_t)(v_t - o~) ds_t~ + (o - o~) sum_t p_t ds_t~ + sum_t p_t (v_t - o)(ds_t~ - ds_t).
 
-So with w >= |v_t - o~| and e >= |o - o~| in every entry, the errors are at most
+So with w >= |v_t - o~| and e >= |o - o~| in every entry, and |ds_t| <= reach, the errors are at most
 
     query, keys:  |g|_1 (reach (w sum_t |a_t' - p_t| + e) + w max_t |ds_t~ - ds_t|),
     values:       |g|_1 (sum_t |a_t - p_t|) (product of the other value sets' magnitudes),
 
-and sums over queries for keys and values. They depend on the error of the *weights*: if the values are nearly equal, w
-is small, but the error of the values' gradient is not. For the polynomial method, in the notation of `certificate` and
-with E' >= sum_t |P'(s_t) - exp(s_t)| (see `remainder`),
+and sums over queries for keys and values. For the polynomial method, in the notation of `certificate` and with
+E' >= sum_t |P'(s_t) - exp(s_t)| (see `remainder`),
 
     sum_t |a_t' - p_t| <= (E' + E + rho) / D~,        sum_t |a_t - p_t| <= (2 E + rho) / D~.
 
 The rounding of the backward pass is bounded like that of the forward pass: gamma times the sum of magnitudes, see
-`arithmetic.rounding`.
+`arithmetic.rounding` and docs/derivations/near-linear-attention.md.
 """
 
 from __future__ import annotations

@@ -127,6 +127,10 @@ def gradient(index_set: IndexSet, x: Tensor, M: Tensor, W: Tensor) -> tuple[Tens
     return grad_x, grad_W
 
 
+def _pointer(x: Tensor) -> ctypes.c_void_p:
+    return ctypes.c_void_p(x.data_ptr())
+
+
 def _contiguous_tokens(x: Tensor) -> Tensor:
     """A tensor (H, d', n) whose tokens are next to each other."""
     return x if x.stride(2) == 1 or x.shape[2] == 1 else x.contiguous()
@@ -314,7 +318,3 @@ def _readable(x: Tensor) -> Tensor:
 
 
 stream_kernels = NativeStream
-
-
-def _pointer(x: Tensor) -> ctypes.c_void_p:
-    return ctypes.c_void_p(x.data_ptr())

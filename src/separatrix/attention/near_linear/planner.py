@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import torch
 
 from separatrix.attention.arithmetic.device_reads import largest_number
-from separatrix.attention.bounds import InputBounds, input_bounds
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.analysis import Analysis, analyse, sizes_of, turned
 from separatrix.attention.near_linear.cost import (
@@ -25,6 +24,7 @@ from separatrix.attention.near_linear.cost import (
     planning_time,
     recipe_cost,
 )
+from separatrix.attention.near_linear.exact_rounding import entries_of
 from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.plan import Plan, Recipe
 from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, MARGIN, in_reach
@@ -42,14 +42,12 @@ class PlannedCall:
 
     Attributes:
         plan: The plan.
-        bounds: The bounds on the entries of the call.
         exact: The cost of exact attention.
         limit: The longest time that a polynomial may take: that of exact attention, if `auto` may choose it.
         forecast: The forecast in the basis of the polynomial; None for a plan of exact attention.
     """
 
     plan: Plan
-    bounds: InputBounds
     exact: Cost
     limit: float
     forecast: Forecast | None = None
@@ -62,26 +60,26 @@ def plan_call(call: Call, tolerance: float, method: str) -> PlannedCall:
     if windowed and method == "polynomial":
         raise ArgumentError("windows", expected="None for method 'polynomial'", got=call.positions.windows)
     with torch.no_grad():
-        bounds, shape = input_bounds(call), sizes_of(call)
+        shape = sizes_of(call)
         exact = exact_cost(shape, call.query.dtype == torch.float64)
         limit = exact.time if method == "auto" and exact.flops <= AFFORDABLE else math.inf
-        why = "exact attention was asked for" if windowed or method == "exact" else ""
+        why = "exact attention was requested" if windowed or method == "exact" else ""
         if not why and limit < WORTH_PLANNING * planning_time(shape):
             why = "at these lengths exact attention is cheaper than the search for a polynomial"
         if why:
-            return PlannedCall(exact_plan(call, bounds, exact, why), bounds, exact, limit)
-        forecast = Forecast(analyse(call, differentiable, bounds))
+            return PlannedCall(exact_plan(call, exact, why), exact, limit)
+        forecast = Forecast(analyse(call, differentiable))
         forecast, recipe = find_polynomial(forecast, tolerance, limit)
         if recipe is None and limit == math.inf:
             raise out_of_reach(forecast.analysis, tolerance)
         if recipe is not None and (limit == math.inf or recipe_cost(shape, recipe).time < limit):
             plan = polynomial_plan(forecast, recipe, tolerance, exact)
-            return PlannedCall(plan, bounds, exact, limit, forecast)
+            return PlannedCall(plan, exact, limit, forecast)
         dearer = f"every polynomial that was tried for {tolerance:.3g}: scores reach {forecast.analysis.radius:.3g}"
         if recipe is not None:
             dearer = f"the polynomial method at rank {recipe.index_set.rank}"
         why = f"at these lengths exact attention is cheaper than {dearer}"
-        return PlannedCall(exact_plan(call, bounds, exact, why), bounds, exact, limit)
+        return PlannedCall(exact_plan(call, exact, why), exact, limit)
 
 
 def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.inf) -> tuple[Forecast, Recipe | None]:
@@ -163,10 +161,10 @@ def polynomial_plan(forecast: Forecast, recipe: Recipe, tolerance: float, exact:
     return Plan("polynomial", index_set.degree, index_set.rank, kind, error, cost.flops, cost.bytes, why, recipe)
 
 
-def exact_plan(call: Call, bounds: InputBounds, exact: Cost, why: str) -> Plan:
+def exact_plan(call: Call, exact: Cost, why: str) -> Plan:
     """The plan of exact attention, for the reason `why`."""
-    unit, magnitude = torch.finfo(call.query.dtype).eps, bounds.values.magnitude
-    return Plan("exact", None, None, None, 64 * unit * largest_number(magnitude), exact.flops, exact.bytes, why)
+    error = 64 * torch.finfo(call.query.dtype).eps * largest_number(entries_of(call).ends.largest)
+    return Plan("exact", None, None, None, error, exact.flops, exact.bytes, why)
 
 
 def out_of_reach(analysis: Analysis, tolerance: float) -> SeparatrixError:

@@ -124,8 +124,8 @@ def scan_backward(
     grad_product = (features.mT * coefficients).unsqueeze(-1) * grad.unsqueeze(2)
     grad_x, grad_W, before = [], [], []
     for m, running in enumerate(sets):
-        others = [other.states for n, other in enumerate(sets) if n != m]
-        grad_states = product_of([grad_product, *others])
+        other_states = [other.states for n, other in enumerate(sets) if n != m]
+        grad_states = product_of([grad_product, *other_states])
         grad_added = grad_states.flip(1).cumsum(1).flip(1) + grad_Z[m].unsqueeze(1)
         grad_features = torch.einsum("hcrv,hvc->hrc", grad_added, W[m])
         grad_x.append(monomials_backward(x[m], index_set, running.features, grad_features))

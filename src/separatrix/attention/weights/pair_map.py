@@ -145,10 +145,4 @@ def _head(call: Call, head: object) -> Call:
     flat = 0
     for index, size in zip(given, batch, strict=True):
         flat = flat * size + whole("head", index, low=-size, high=size - 1) % size
-
-    def own(x: Tensor) -> Tensor:
-        at = flat if x.shape[0] == count else flat // call.shared
-        return x[at : at + 1]
-
-    keys, values, masks = (tuple(own(x) for x in sets) for sets in (call.keys, call.values, call.masks))
-    return Call(own(call.query), keys, values, masks, call.positions, call.scale)
+    return call.of_heads((flat, flat + 1))

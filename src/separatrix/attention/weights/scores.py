@@ -50,14 +50,7 @@ def of_heads(call: Call, heads: Range) -> Call:
     that do not overflow. Masked keys are zero. If PyTorch may compute float32 products with reduced precision, the
     dtype is float64.
     """
-    shared, count = call.shared, call.query.shape[0]
-    index = torch.arange(*heads, device=call.query.device)
-
-    def own(x: Tensor) -> Tensor:
-        return x[slice(*heads)] if x.shape[0] == count else x[index // shared]
-
-    keys, values, masks = (tuple(own(x) for x in sets) for sets in (call.keys, call.values, call.masks))
-    part = Call(call.query[slice(*heads)], keys, values, masks, call.positions, call.scale).widened()
+    part = call.of_heads(heads).widened()
     if part.query.dtype == torch.float32 and not float32_products_are_float32(part.query.device.type):
         part = part.to(torch.float64)
     magnitudes = Magnitudes.of(part)

@@ -64,6 +64,7 @@ SMALL = stops(3, 18)
 CASES = {
     "causal": (SMALL, SMALL, 1, 1, torch.float32, {"is_causal": True}),
     "windows, partial sums": (EVEN, EVEN, 2, 1, torch.bfloat16, {"windows": [3, 20]}),
+    "one token": (stops(1, 1), stops(1, 1), 2, 1, torch.float32, {"windows": [1, 1]}),
     "one position in a tile": (stops(2, 3), stops(2, 3), 1, 16, torch.float32, {"windows": [2, 4]}),
     "the first set is the inner one": (EVEN, EVEN, 1, 2, torch.float64, {"is_causal": True, "windows": [20, 2]}),
     "masks of query heads": (SMALL, SMALL, 1, 2, torch.float64, {"masked": True, "windows": [2, 20]}),
@@ -96,6 +97,8 @@ def test_one_launch_has_the_bits_of_a_loop(case, grids, monkeypatch):
     at_once = results(*shape, **options)
     assert {count for _, count in grids} == {len(shape[0]) - 1}
     assert len(grids) in (8, 9, 10)  # a range check for each pass in bfloat16 alone, and partial sums
+    longest = max(int(shape[1].diff().max()), engine.LEAST_TOKENS)
+    assert max(programs for programs, _ in grids) <= shape[2] * shape[3] * longest  # the bound of `takes_sequences`
     grids.clear()
     assert all(map(torch.equal, at_once, looped(*shape, **options)))
     assert grids == []
@@ -184,6 +187,9 @@ def test_second_derivatives(monkeypatch):
         ([[2, 3]] * 3, [0, (1 << 23) + 1], {}, False),
         ([[2, 3]] * 3, [0, 1.5], {}, False),
         ([[2, 3]] * 4, [0, 0], {}, False),
+        ([[35000, *[0] * 59999]] * 3, [0] * 60000, {}, True),
+        ([[36000, *[0] * 59999]] * 3, [0] * 60000, {}, False),  # more than 2^31 programs
+        ([[2] * 65536] * 3, [0] * 65536, {}, False),
     ],
 )
 def test_which_sequences_are_taken(lengths, offsets, options, taken):

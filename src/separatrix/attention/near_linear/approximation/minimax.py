@@ -2,19 +2,18 @@ r"""Minimax polynomials of exp in relative error: for a degree n and a radius R,
 
     max_{|s| <= R} |r(s)|,    r(s) = P(s) exp(-s) - 1.
 
-By Chebyshev's alternation theorem r takes its largest magnitude, with alternating signs, at n + 2 points of [-R, R].
-`minimax` finds them by Remez's exchange. On n + 2 points x_0 < x_1 < ... (a *reference*) the polynomial with
-r(x_i) = -(-1)^i E is unique, and since its divided difference of order n + 1 vanishes,
+`minimax` finds the n + 2 points at which r takes its largest magnitude, with alternating signs, by Remez's exchange. On
+n + 2 points x_0 < x_1 < ... (a *reference*) the polynomial with r(x_i) = -(-1)^i E is unique, and since its divided
+difference of order n + 1 vanishes,
 
     E = sum_i w_i exp(x_i) / sum_i (-1)^i w_i exp(x_i),    w_i = 1 / prod_{j != i} (x_i - x_j).
 
-No polynomial of degree n has a smaller relative error than |E| (de la Vallee Poussin). Between the points r has n + 1
-zeros, and r' = (P' - P) exp(-s) has no more than n, so that every zero of r' lies between two neighbouring zeros of r:
-the next reference consists of these n points and both ends of the interval.
+No polynomial of degree n has a smaller relative error than |E|. Every zero of r' = (P' - P) exp(-s) lies between two
+neighbouring zeros of r: the next reference consists of these n points and both ends of the interval.
 
-**The error is proved for the polynomial that is used.** Let Q = P' - P change its sign in each of n disjoint intervals,
-where n is its degree: then r is monotonic between them, and with a = max |r| over the ends of all intervals and of [-R,
-R], h the largest width of an interval and q_p the coefficients of Q,
+**The error is proved for the polynomial that is used.** Let Q = P' - P change its sign in each of n disjoint intervals:
+then, with a = max |r| over the ends of all intervals and of [-R, R], h the largest width of an interval and q_p the
+coefficients of Q,
 
     max |r| <= a + h exp(R) sum_p |q_p| R^p.
 
@@ -213,7 +212,9 @@ def _separators(coefficients: Sequence[Decimal], points: Sequence[Decimal]) -> l
 
 
 def _critical(coefficients: Sequence[Decimal], separators: Sequence[Decimal], bits: int) -> list[_Interval]:
-    """Intervals around the n zeros of Q, one between two separators, of 3 * 2^-bits times the distance of these."""
+    """An interval around each of the n zeros of Q, which lie between successive separators; its width is 3 * 2^-bits
+    times the distance of its two separators.
+    """
     halves = [_halved(partial(_value, _slope(coefficients)), low, high, bits) for low, high in pairwise(separators)]
     return [(2 * low - high, 2 * high - low) for low, high in halves]
 

@@ -51,18 +51,18 @@ def takes(tensors: Sequence[Tensor], sets: int, columns: int) -> bool:
     return columns <= WIDEST and sets <= MOST_SETS and gpu.computes(*tensors)
 
 
-def add_parts(found: Tables, x: Tensor, W: Tensor, length: int, parts: int) -> Tensor:
+def add_parts(of_set: Tables, x: Tensor, W: Tensor, length: int, parts: int) -> Tensor:
     """The states (H, parts, rank, c) of each `length` tokens of x (H, d, n) with W (H, c, n), in float64."""
     heads, columns, n = W.shape
-    states = x.new_empty(heads, parts, found.rank, columns, dtype=torch.float64)
+    states = x.new_empty(heads, parts, of_set.rank, columns, dtype=torch.float64)
     block, constants = blocked("add_state", x.dtype, columns)
-    sizes = (found.rank, n, found.dimension, found.degree, columns, parts, length)
-    programs = heads * parts * -(-found.rank // block.rows)
-    launch("add_state", programs, x.contiguous(), found.factors, W.contiguous(), states, *sizes, **constants)
+    sizes = (of_set.rank, n, of_set.dimension, of_set.degree, columns, parts, length)
+    programs = heads * parts * -(-of_set.rank // block.rows)
+    launch("add_state", programs, x.contiguous(), of_set.factors, W.contiguous(), states, *sizes, **constants)
     return states
 
 
-def coordinate_gradient(found: Tables, x: Tensor, M: Tensor | None, weights: Tensor) -> Tensor:
+def coordinate_gradient(of_set: Tables, x: Tensor, M: Tensor | None, weights: Tensor) -> Tensor:
     """The gradient (H, d, n) of coordinates x, from M (H, rank, c) and W (H, c, n), or from their product (H, rank, n).
 
     `weights` is W, or the product if M is None.
@@ -74,13 +74,13 @@ def coordinate_gradient(found: Tables, x: Tensor, M: Tensor | None, weights: Ten
     constants["TILED"] = block.tiled and M is not None
     given = (
         x.contiguous(),
-        found.factors,
-        found.begins,
-        found.pairs,
+        of_set.factors,
+        of_set.begins,
+        of_set.pairs,
         weights if M is None else M,
         weights.contiguous(),
     )
-    sizes = (found.rank, n, d, found.degree, columns)
+    sizes = (of_set.rank, n, d, of_set.degree, columns)
     programs = heads * d * -(-n // block.tokens)
     launch("coordinate_gradient", programs, *given, gradient, *sizes, GIVEN=M is None, **constants)
     return gradient
@@ -181,8 +181,8 @@ class _Stretch:
         return by_coordinate.view_as(self.x), of_weights, before
 
     def _launch(self, kernel: str, places: int, given: tuple[Tensor, ...], **constants: bool) -> None:
-        found, width = self.tables, padded(self.columns + 1)
-        sizes = (self.heads, found.rank, self.n, found.dimension, found.degree, self.columns, self.pieces, self.sets)
+        of_set, width = self.tables, padded(self.columns + 1)
+        sizes = (self.heads, of_set.rank, self.n, of_set.dimension, of_set.degree, self.columns, self.pieces, self.sets)
         block = block_of(kernel, torch.float64, width)
         constexprs = {"TOKENS": self.piece, "COLUMNS": width, **constants}
         launch(kernel, places * self.pieces, *given, *sizes, **constexprs, warps=block.warps)
@@ -236,8 +236,8 @@ class TritonStream:
         self, states: Sequence[Tensor], keys: Sequence[Tensor], values: Sequence[Tensor], checked: bool
     ) -> list[float] | None:
         sizes = [self._size(key) for key in keys] + [value.abs().amax().to(torch.float64) for value in values]
-        found = numbers(torch.stack(sizes))
-        beyond, largest = [not size <= self._most for size in found[: len(keys)]], found[len(keys) :]
+        sizes_read = numbers(torch.stack(sizes))
+        beyond, largest = [not size <= self._most for size in sizes_read[: len(keys)]], sizes_read[len(keys) :]
         if (any(beyond) and not checked) or not all(map(math.isfinite, largest)):
             return None
         for state, key, value, factor in zip(states, keys, values, self._factors[1:], strict=True):
@@ -267,10 +267,10 @@ class TritonStream:
         return block_of(kernel, torch.float64, padded(self._columns))
 
     def _launch(self, kernel: str, length: int, given: tuple[object, ...], **constants: int) -> None:
-        block, found = self._block(kernel), self._tables
-        sizes = (found.rank, length, found.dimension, found.degree, self._columns)
+        block, of_set = self._block(kernel), self._tables
+        sizes = (of_set.rank, length, of_set.dimension, of_set.degree, self._columns)
         constants = {"ROWS": block.rows, "COLUMNS": padded(self._columns), **constants}
-        programs = self._heads * -(-found.rank // block.rows)
+        programs = self._heads * -(-of_set.rank // block.rows)
         launch(kernel, programs, *given, *sizes, **constants, warps=block.warps)
 
 

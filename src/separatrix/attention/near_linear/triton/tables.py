@@ -22,11 +22,11 @@ def factor_table(index_set: IndexSet) -> np.ndarray:
     [[2, 2], [0, 2], [1, 2], [0, 0], [0, 1], [1, 1]]
     """
     rank, d = index_set.alphas.shape
-    found = np.full((rank, max(index_set.degree, 1)), d, dtype=np.int32)
+    factors = np.full((rank, max(index_set.degree, 1)), d, dtype=np.int32)
     for row, alpha in enumerate(index_set.alphas):
         listed = np.repeat(np.arange(d), alpha)
-        found[row, : len(listed)] = listed
-    return found
+        factors[row, : len(listed)] = listed
+    return factors
 
 
 @lru_cache(maxsize=64)

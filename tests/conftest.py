@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish() -> None:
     """Collect garbage from here on, excluding the modules and the thousands of tests, which live to the end.
 
-    And not after every 700 objects, as Python does by default.
+    A collection then runs after 20,000 new objects; Python's default is 700.
     """
     gc.freeze()
     gc.set_threshold(20_000)
@@ -67,7 +67,7 @@ def root() -> Path:
 
 @pytest.fixture(autouse=True, scope="session")
 def shared_cells(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Let the workers of a run share cell results, in the folder of their temporary folders."""
+    """Let the workers of a run share cell results, in the parent of their temporary folders."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         os.environ["SEPARATRIX_TEST_CELLS"] = str(tmp_path_factory.getbasetemp().parent / "cells")
 

@@ -79,7 +79,9 @@ def test_everything_that_ships_is_in_the_table():
 @pytest.mark.parametrize("step", [1, 5, 16, 64, 96])
 @pytest.mark.parametrize("window", [1, 31, 64, 100, 512])
 def test_tiles_are_those_that_one_counts(rows, step, window):
-    """For queries and their keys, and for keys and their queries: rows of a block against tiles of the other set."""
+    """Rows of a block against tiles of the other set: queries against keys; by symmetry, the same counts for keys
+    against queries.
+    """
     first = 10_000
     row = torch.arange(first, first + rows).unsqueeze(1)
     begin = first - window + 1
@@ -185,7 +187,7 @@ WHOLE = {
     ("sm_80", 64): (17.5, 51.8),
     ("sm_80", 128): (28.6, 91.8),
 }
-"""The reached numbers of whole kernels, with border tiles and the code around the loops."""
+"""The recorded instruction counts of whole kernels, with border tiles and the code around the loops."""
 
 
 PACKED = {
@@ -194,11 +196,13 @@ PACKED = {
     ("sm_80", 64): (13.5, 17.8),
     ("sm_80", 128): (18.9, 31.9),
 }
-"""The reached numbers of `attend` and of the fused gradient as whole kernels, with tiles packed with query heads."""
+"""The recorded instruction counts of `attend` and of the fused gradient as whole kernels, with tiles packed with query
+heads.
+"""
 
 
 def test_on_its_own_shape_the_forward_pass_is_modelled_ahead_of_fbgemm():
-    """At 128 columns on sm_90, which the model is calibrated on."""
+    """The model is calibrated at 128 columns on sm_90."""
     rows = {row.of: row for row in compiled.load()["rows"]}
     packed = rows["sm_90", "attend", "bfloat16", 128, compiled.PACKED]
     assert packed.whole.instructions < compiled.FBGEMM_INSTRUCTIONS
@@ -234,7 +238,9 @@ def test_half_types_are_for_matrix_units():
 
 
 def test_near_linear_kernels_have_no_matrix_units_and_nothing_inexact():
-    """On no architecture: certificates assume that sums, products and multiply-adds are rounded correctly."""
+    """No kernel has such instructions on any architecture: certificates assume that sums, products and multiply-adds
+    are rounded correctly.
+    """
     rows = [row for row in compiled.load()["rows"] if row.kernel in compiled.NEAR_LINEAR]
     assert {row.target for row in rows} == set(targets.TARGETS)
     assert {row.kernel for row in rows} == set(compiled.NEAR_LINEAR)
@@ -353,8 +359,12 @@ def test_kernels_on_packed_sequences_are_compiled_as_they_are_launched(run, root
 
 
 def simplicial(query, *given):
-    """The results of FBGEMM's kernels by the definition; tensors are (batch, length, heads, columns)."""
+    """The results of FBGEMM's kernels by the definition; tensors are (batch, length, heads, columns).
+
+    As in its kernels in TLX, the first window must not be longer than the second.
+    """
     *sets, first, second = given
+    assert first <= second
     heads, d = query.shape[2:]
     query, *sets = (x[0].transpose(0, 1).double() for x in (query, *sets))
     sets = [x.expand(heads, -1, -1) for x in sets]
@@ -375,7 +385,8 @@ def test_peers_are_timed_where_their_output_is_ours(monkeypatch):
         monkeypatch.setitem(sys.modules, name, module)
     monkeypatch.setattr(timed, "PEERS", {**{name: (name, "forward") for name in peers}, "missing": ("missing", "")})
     monkeypatch.setattr(timed, "GROUPED", ((2, 9),))
-    monkeypatch.setattr(timed, "GROUPED_WINDOWS", (4, 3))
+    assert timed.GROUPED_WINDOWS == (32, 512)
+    monkeypatch.setattr(timed, "GROUPED_WINDOWS", (3, 4))
     monkeypatch.setattr(timed, "seconds", lambda run: (run(), 1e-12)[1])
     monkeypatch.setattr(timed, "DIFFERENCE", 0.01)
     with interpreting():
@@ -400,18 +411,35 @@ def test_without_a_gpu_the_benchmark_says_so(monkeypatch, tmp_path):
 
 @needs_triton
 def test_the_checks_and_the_peers_of_the_timings(monkeypatch):
-    """In the interpreter: the checks pass, an error is detected, and fused attention over pairs is of order 3."""
-    monkeypatch.setattr(timed, "SHAPES", ((1, 3, (2, 5), 4, 3), (1, 2, (1, 2, 3), 2, 2)))
+    """In the interpreter: the checks pass, errors are detected, and fused attention over pairs is of order 3."""
+    shapes = (1, 1, 3, (2, 5), 4, 3), (3, 1, 2, (1, 2), 2, 2), (1, 1, 2, (1, 2, 3), 2, 2)
+    monkeypatch.setattr(timed, "SHAPES", shapes)
+    monkeypatch.setattr(timed, "SEQUENCES", (2, 0, 3))
+    monkeypatch.setattr(timed, "ERRORS", {dtype: timed.ERRORS[dtype] for dtype in (torch.float64, torch.bfloat16)})
     monkeypatch.setattr(timed, "NEAR_LINEAR", (3, 1, 1))
+    forward, noise = timed.triton.forward, iter(range(1, 10**6))
     with interpreting():
-        made, near_linear = timed.checks("cpu"), timed.near_linear_checks("cpu")
-        assert len(made) == 4 * 2 * 3
-        assert len(near_linear) == 2 * 3
-        assert all(row["right"] for row in (*made, *near_linear))
-        monkeypatch.setattr(
-            timed.triton, "forward", lambda call, kept=timed.triton.forward: [x + 1 for x in kept(call)]
+        made, sequences, near_linear = (
+            timed.checks("cpu"),
+            timed.sequence_checks("cpu"),
+            timed.near_linear_checks("cpu"),
         )
+        assert (len(made), len(sequences), len(near_linear)) == (2 * 3 * 4, 2 * 2 * 2, 2 * 3)
+        assert all(row["right"] for row in (*made, *sequences, *near_linear))
+        monkeypatch.setattr(timed, "SHAPES", shapes[:1])
+        monkeypatch.setattr(timed.triton, "forward", lambda call: [x + 1 for x in forward(call)])
         assert not any(row["right"] for row in timed.checks("cpu"))
+        assert timed.sequence_error(torch.float64, 1, None, "cpu") > 0.1
+        # A result within the tolerance whose bits differ in the second run.
+        monkeypatch.setattr(timed.triton, "forward", lambda call: [x + 1e-14 * next(noise) for x in forward(call)])
+        wide = [row for row in timed.checks("cpu") if "float64" in row["what"]]
+        assert not any(row["right"] for row in wide)
+        monkeypatch.setattr(timed.triton, "forward", lambda call: forward(None))
+        for row in (*timed.checks("cpu"), *timed.sequence_checks("cpu")):
+            assert (row["right"], row["raised"].split(":")[0]) == (False, "AttributeError")
+    with monkeypatch.context() as patch:
+        patch.setattr(timed.gpu, "unchecked", lambda device: "unknown")
+        assert timed.near_linear_checks("cpu") == []
     query, *sets = draw(0, 5, 2, 4, 3)
     found = timed.pairs_by_fused_attention(query, sets[:2], sets[2:])
     assert torch.allclose(found, reference.tensor_attention(query, sets[:2], sets[2:])[0], atol=1e-6)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import typer
 
-NONE = "No GPU was found that PyTorch can use: nothing was timed. `--compile` needs none."
+NONE = "PyTorch found no GPU, or no Triton from 3.6 on: nothing was checked or timed. `--compile` needs no GPU."
 
 
 def main(compile_only: bool, output: Path) -> None:
@@ -44,7 +44,7 @@ def main(compile_only: bool, output: Path) -> None:
         typer.echo(timed.table(report))
         typer.echo(f"Saved: {file}")
         wrong = [
-            f"{row['what']}: off by {row['error']:.3g}, expected at most {row['most']:.3g}"
+            f"{row['what']}: {row.get('raised') or 'off by {error:.3g}, expected at most {most:.3g}'.format(**row)}"
             for row in report["checks"]
             if not row["right"]
         ]

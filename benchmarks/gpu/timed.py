@@ -2,9 +2,9 @@
 
 Peers are PyTorch's fused attention over materialised pairs, (keys times keys, values times values), which is the same
 function where memory allows it, and FBGEMM's kernels for order 3, where these are installed: these support only 64 or
-128 query heads that share one key head. Nothing is timed if one of our results is wrong; a peer with a different output
-is not timed. Our times include the checks that run before the kernels. The report is JSON that can be sent to the
-project.
+128 query heads that share one key head. Nothing is timed if one of our results is wrong or differs between two runs; a
+peer with a different output is not timed. Our times include the checks that run before the kernels. The report is JSON
+that can be sent to the project.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from importlib.metadata import version
+from itertools import accumulate, pairwise, product
 from typing import Any
 
 import torch
@@ -23,36 +25,45 @@ from torch import Tensor
 
 import separatrix as sx
 from separatrix.attention import reference
-from separatrix.attention.call import Call, check_call
+from separatrix.attention.arguments import check_arguments
+from separatrix.attention.call import Call, check_call, grouped
+from separatrix.attention.dispatch import gpu
 from separatrix.attention.exact import guarded, triton
 from separatrix.attention.exact import torch as in_pytorch
 
 ERRORS = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 3e-2, torch.float16: 5e-3}
-SHAPES: tuple[tuple[int, int, tuple[int, ...], int, int], ...] = (
-    (1, 17, (5, 40), 16, 24),
-    (2, 70, (33, 65), 64, 64),
-    (1, 40, (20, 150), 128, 128),
-    (1, 20, (5, 9, 30), 32, 16),
-    (1, 20, (3, 4, 5, 20), 16, 16),
-    (1, 300, (7, 300), 64, 64),
-    (1, 300, (7, 300), 128, 128),
-    (1, 300, (300, 300), 16, 16),
+SHAPES: tuple[tuple[int, int, int, tuple[int, ...], int, int], ...] = (
+    (1, 1, 17, (5, 40), 16, 24),
+    (1, 2, 70, (33, 65), 64, 64),
+    (1, 1, 40, (20, 150), 128, 128),
+    (1, 1, 20, (5, 9, 30), 32, 16),
+    (1, 1, 20, (3, 4, 5, 20), 16, 16),
+    (3, 2, 70, (33, 65), 64, 64),
+    (64, 1, 150, (7, 300), 64, 64),
+    (128, 1, 150, (7, 300), 128, 128),
+    (1, 1, 300, (7, 300), 64, 64),
+    (1, 1, 300, (7, 300), 128, 128),
+    (1, 1, 300, (7, 300), 192, 256),
+    (1, 1, 300, (300, 300), 16, 16),
 )
-"""Heads, queries, keys of each set, and columns of keys and of values.
+"""Query heads that share a key head, key heads, queries, keys of each set, and columns of keys and of values.
 
-The last three have several blocks in every loop."""
+The last four have several blocks in every loop."""
+SEQUENCES = (5, 0, 150, 1, 70)
+"""The lengths of the packed sequences that are checked."""
 NEAR_LINEAR = (300, 4, 8)
 """The length and the dimensions of keys and of values for which near-linear attention is checked."""
 OPTIONS: tuple[dict[str, Any], ...] = (
     {},
     {"is_causal": True, "query_offset": 3},
     {"windows": [7, 40], "query_offset": 1},
+    {"windows": [7, 40], "is_causal": True, "query_offset": 3, "key_masks": []},
 )
 TIMED = ((8, 512, None), (8, 2048, (512, 32)), (8, 8192, (512, 32)))
 """Heads, the length, and the windows of what is timed, causal, with 64 columns and 128."""
 GROUPED = ((64, 2048), (128, 2048), (64, 8192), (128, 8192))
 """Heads of queries that share one head of keys, and the length, of what is timed against FBGEMM in bfloat16."""
-GROUPED_WINDOWS = (512, 32)
+GROUPED_WINDOWS = (32, 512)
 PEERS = {
     "FBGEMM, Triton": ("simplicial.ops.triton.fwd", "triton_fwd"),
     "FBGEMM, TLX": ("simplicial.ops.tlx.fwd_ws", "tlx_fwd_ws"),
@@ -60,7 +71,8 @@ PEERS = {
 }
 """The module and the name of FBGEMM's forward kernels, in its experimental package `simplicial`. They take tensors
 (batch, length, heads, columns), are causal with a window for each key set, and scale by one over the root of the
-columns, rounded to bfloat16. Those in TLX need an extension of Triton."""
+columns, rounded to bfloat16. Those in TLX need an extension of Triton, and a first window that is not longer than the
+second."""
 DIFFERENCE = 5e-2
 """The largest difference between our output and that of a peer in bfloat16, for values from -1 to 1."""
 ROUNDS = 5
@@ -72,43 +84,106 @@ def draw(seed: int, *shape: int, dtype: torch.dtype, device: str) -> Tensor:
     return (2 * torch.rand(*shape, generator=generator, dtype=torch.float64) - 1).to(device, dtype)
 
 
-def check(call: Call, expected: tuple[Tensor, Tensor], gradients: list[Tensor], grad: Tensor) -> float:
-    """The largest error of output, log-sum-exp and gradients, relative to the largest entry of each where above 1."""
-    out, lse = triton.forward(call)
-    by_query, by_keys, by_values = triton.backward(call, out, lse, grad, torch.zeros_like(lse))
-    pairs = zip((out, lse, by_query, *by_keys, *by_values), (*expected, *gradients), strict=True)
+def largest_error(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
+    """The largest error of some results, relative to the largest entry of each result where that is above 1."""
     worst = 0.0
-    for found, wanted in pairs:
-        found, seen = found.double(), torch.isfinite(wanted)
-        if not torch.equal(seen, torch.isfinite(found)):
+    for result, wanted in zip(found, expected, strict=True):
+        result, seen = result.double(), torch.isfinite(wanted)
+        if not torch.equal(seen, torch.isfinite(result)):
             return math.inf
-        size = max(1.0, wanted[seen].abs().max().item()) if bool(seen.any()) else 1.0
-        worst = max(worst, (found - wanted)[seen].abs().max().item() / size if bool(seen.any()) else 0.0)
+        if bool(seen.any()):
+            size = max(1.0, wanted[seen].abs().max().item())
+            worst = max(worst, (result - wanted)[seen].abs().max().item() / size)
     return worst
+
+
+def call_error(call: Call, given: Sequence[Tensor], options: dict[str, Any], grad: Tensor) -> float:
+    """The error of output, log-sum-exp and gradients of a call; infinite if a second run has other bits.
+
+    Args:
+        call: The call.
+        given: Its query, keys and values.
+        options: Its options.
+        grad: The gradient of its output.
+    """
+    leaves, sets = [x.double().requires_grad_() for x in given], len(call.keys)
+    expected = reference.tensor_attention(leaves[0], leaves[1 : 1 + sets], leaves[1 + sets :], **options)
+    gradients = torch.autograd.grad((expected[0] * grad).sum(), leaves)
+    runs = []
+    for _ in range(2):
+        out, lse = triton.forward(replace(call))
+        by_query, by_keys, by_values = triton.backward(replace(call), out, lse, grad, torch.zeros_like(lse))
+        runs.append((out, lse, by_query, *by_keys, *by_values))
+    same = all(map(torch.equal, *runs))
+    return largest_error(runs[0], [x.detach() for x in (*expected, *gradients)]) if same else math.inf
+
+
+def judged(what: str, measure: Callable[[], float], most: float) -> dict[str, Any]:
+    """The row of a check, which is right if the error that `measure` returns is at most `most`.
+
+    If it raises an exception, the row has its message, and the other checks are still made.
+    """
+    row: dict[str, Any] = {"what": what, "error": math.inf, "most": most}
+    try:
+        row["error"] = measure()
+    except Exception as problem:
+        row["raised"] = f"{type(problem).__name__}: {problem}"
+    return row | {"right": row["error"] <= most}
 
 
 def checks(device: str) -> list[dict[str, Any]]:
     """The kernels against the definition in float64, for every type, on awkward shapes."""
     found = []
-    for dtype, most in ERRORS.items():
-        for heads, queries, lengths, d, d_v in SHAPES:
-            for options in OPTIONS:
-                given = [draw(0, heads, queries, d, dtype=dtype, device=device)]
-                given += [draw(1 + m, heads, n, d, dtype=dtype, device=device) for m, n in enumerate(lengths)]
-                given += [draw(5 + m, heads, n, d_v, dtype=dtype, device=device) for m, n in enumerate(lengths)]
-                grad = draw(9, heads, queries, d_v, dtype=dtype, device=device)
-                leaves = [x.double().requires_grad_() for x in given]
-                sets = len(lengths)
-                options = dict(options, **({"windows": windows_of(lengths)} if "windows" in options else {}))
-                call = check_call(given[0], given[1 : 1 + sets], given[1 + sets :], **options)
-                if not triton.takes(call):
-                    continue
-                expected = reference.tensor_attention(leaves[0], leaves[1 : 1 + sets], leaves[1 + sets :], **options)
-                gradients = torch.autograd.grad((expected[0] * grad).sum(), leaves)
-                error = check(call, tuple(x.detach() for x in expected), list(gradients), grad)
-                what = f"{dtype}, {queries} queries, {lengths} keys, d = {d}, d_v = {d_v}, {options}"
-                found.append({"what": what, "error": error, "most": most, "right": error <= most})
+    for (dtype, most), shape, options in product(ERRORS.items(), SHAPES, OPTIONS):
+        shared, heads, queries, lengths, d, d_v = shape
+        given = [draw(0, shared * heads, queries, d, dtype=dtype, device=device)]
+        given += [draw(1 + m, heads, n, d, dtype=dtype, device=device) for m, n in enumerate(lengths)]
+        given += [draw(5 + m, heads, n, d_v, dtype=dtype, device=device) for m, n in enumerate(lengths)]
+        grad = draw(9, shared * heads, queries, d_v, dtype=dtype, device=device)
+        sets = len(lengths)
+        options = dict(options, enable_gqa=shared > 1)
+        if "windows" in options:
+            options["windows"] = windows_of(lengths)
+        if "key_masks" in options:
+            masks = (draw(10 + m, n, dtype=torch.float64, device=device) < 0.5 for m, n in enumerate(lengths))
+            options["key_masks"] = list(masks)
+        call = grouped(check_arguments(given[0], given[1 : 1 + sets], given[1 + sets :], **options))
+        if not triton.takes(call):
+            continue
+        named = ", ".join(key for key in options if key != "enable_gqa")
+        what = f"{dtype}, {shared} x {heads} heads, {queries} queries, {lengths} keys, d = {d}, d_v = {d_v}, {named}"
+        found.append(judged(what, partial(call_error, call, given, options, grad), most))
     return found
+
+
+def sequence_error(dtype: torch.dtype, shared: int, windows: list[int] | None, device: str) -> float:
+    """The error of packed sequences of order 3, and of their gradients, against the definition of each sequence."""
+    stops = list(accumulate(SEQUENCES, initial=0))
+    shapes = (2 * shared, stops[-1], 64), *[(2, stops[-1], 64)] * 4
+    given = [draw(m, *shape, dtype=dtype, device=device).requires_grad_() for m, shape in enumerate(shapes)]
+    grad = draw(9, *shapes[0], dtype=dtype, device=device)
+    options: dict[str, Any] = {"is_causal": True, "windows": windows, "enable_gqa": shared > 1}
+    out = sx.tensor_attention(given[0], given[1:3], given[3:], cu_seqlens=torch.tensor(stops), **options)
+    results = [out.detach(), *torch.autograd.grad(out, given, grad)]
+    parts = []
+    for start, stop in pairwise(stops):
+        leaves = [x[:, start:stop].detach().double().requires_grad_() for x in given]
+        expected = reference.tensor_attention(leaves[0], leaves[1:3], leaves[3:], **options)[0]
+        gradients = torch.autograd.grad(expected, leaves, grad[:, start:stop].double())
+        parts.append((expected.detach(), *gradients))
+    return largest_error(results, [torch.cat(part, 1) for part in zip(*parts, strict=True)])
+
+
+def sequence_checks(device: str) -> list[dict[str, Any]]:
+    """Packed sequences for every type, with one query head for each key head and with three."""
+    return [
+        judged(
+            f"{dtype}, packed sequences, {shared} x 2 heads, windows {limits}",
+            partial(sequence_error, dtype, shared, limits, device),
+            most,
+        )
+        for (dtype, most), shared, limits in product(ERRORS.items(), (1, 3), (None, [7, 40]))
+    ]
 
 
 def windows_of(lengths: Sequence[int]) -> list[int | None]:
@@ -121,30 +196,41 @@ def windows_of(lengths: Sequence[int]) -> list[int | None]:
 
 
 def near_linear_checks(device: str) -> list[dict[str, Any]]:
-    """Near-linear attention of order 3 and a stream's states against the definition: errors within certificates."""
-    found = []
+    """Near-linear attention of order 3 and a stream's states: the errors as parts of their certificates.
+
+    Where certificates are refused because the architecture is unknown, there are no checks.
+    """
+    if gpu.unchecked(torch.device(device)) is not None:
+        return []
     n, d, d_v = NEAR_LINEAR
 
-    def compare(what: str, out: Tensor, exact: Tensor, most: float) -> None:
-        error = (out.double() - exact).abs().max().item()
-        found.append({"what": what, "error": error, "most": most, "right": error <= most})
-
-    for dtype in (torch.float32, torch.float64):
+    def tensors(dtype: torch.dtype) -> tuple[Tensor, list[Tensor], list[Tensor]]:
         query, *keys = (draw(m, 2, n, d, dtype=dtype, device=device) for m in range(3))
-        values = [draw(5 + m, 2, n, d_v, dtype=dtype, device=device) for m in range(2)]
+        return query, keys, [draw(5 + m, 2, n, d_v, dtype=dtype, device=device) for m in range(2)]
+
+    def exact(query: Tensor, keys: list[Tensor], values: list[Tensor], **options: Any) -> Tensor:
         wide = query.double(), [x.double() for x in keys], [x.double() for x in values]
-        for is_causal in (False, True):
-            exact = reference.tensor_attention(*wide, is_causal=is_causal)[0]
-            made = sx.certified_attention(query, keys, values, tolerance=1e-2, method="polynomial", is_causal=is_causal)
-            compare(f"near-linear, {dtype}, is_causal={is_causal}", made.output, exact, made.certificate.total)
+        return reference.tensor_attention(*wide, **options)[0]
+
+    def call(dtype: torch.dtype, is_causal: bool) -> float:
+        given = tensors(dtype)
+        made = sx.certified_attention(*given, tolerance=1e-2, method="polynomial", is_causal=is_causal)
+        return (made.output.double() - exact(*given, is_causal=is_causal)).abs().max().item() / made.certificate.total
+
+    def stream(dtype: torch.dtype) -> float:
+        query, keys, values = tensors(dtype)
         state = sx.TensorAttentionState(
             3, d, d_v, bound=1.0, tolerance=1e-2, batch_shape=(2,), dtype=dtype, device=device
         )
         for token in range(n):
             state.append([x[:, token : token + 1] for x in keys], [x[:, token : token + 1] for x in values])
-        exact = reference.tensor_attention(*wide)[0][:, :1]
-        compare(f"a stream, {dtype}", state.attend(query[:, :1]), exact, state.certificate.total)
-    return found
+        out = state.attend(query[:, :1]).double()
+        return (out - exact(query[:, :1], keys, values)).abs().max().item() / state.certificate.total
+
+    types, found = (torch.float32, torch.float64), []
+    for dtype, is_causal in product(types, (False, True)):
+        found.append(judged(f"near-linear, {dtype}, is_causal={is_causal}", partial(call, dtype, is_causal), 1.0))
+    return found + [judged(f"a stream, {dtype}", partial(stream, dtype), 1.0) for dtype in types]
 
 
 def seconds(run: Callable[[], object]) -> float:
@@ -222,8 +308,8 @@ def grouped_times(device: str) -> list[dict[str, Any]]:
         for heads, length in GROUPED:
             query = draw(0, heads, length, d, dtype=torch.bfloat16, device=device)
             sets = [draw(1 + m, 1, length, d, dtype=torch.bfloat16, device=device) for m in range(4)]
-            plain = check_call(query[:1], sets[:2], sets[2:], windows=list(GROUPED_WINDOWS), scale=d**-0.5)
-            call = replace(plain, query=query)
+            options: dict[str, Any] = {"windows": list(GROUPED_WINDOWS), "scale": d**-0.5, "enable_gqa": True}
+            call = grouped(check_arguments(query, sets[:2], sets[2:], **options))
             tera = 4e-12 * d * heads * scores_of(length, GROUPED_WINDOWS)
             time = seconds(lambda call=call: guarded.forward(replace(call)))
             row: dict[str, Any] = {"what": f"{heads} heads of queries on one of keys, n = {length}, d = {d}"}
@@ -257,12 +343,13 @@ def against_peer(name: str, laid_out: list[Tensor], out: Tensor, tera: float) ->
 
 
 def report(device: str = "cuda") -> dict[str, Any] | None:
-    """The report on this machine's GPU, or None without a GPU; it has times only if every result is correct."""
-    if not torch.cuda.is_available():
+    """The report on this machine's GPU, or None without a GPU or Triton; it has times only if every result is right."""
+    if not torch.cuda.is_available() or not gpu.installed():
         return None
-    right = checks(device) + near_linear_checks(device)
+    right = checks(device) + sequence_checks(device) + near_linear_checks(device)
     return {
         "gpu": torch.cuda.get_device_name(),
+        "architecture": gpu.architecture(torch.device(device)),
         "python": sys.version.split()[0],
         "torch": torch.__version__,
         "triton": version("triton"),

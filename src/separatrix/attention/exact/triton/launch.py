@@ -59,7 +59,7 @@ MOST_STEPS = (1 << 31) - 1
 ENOUGH_PROGRAMS = 128
 """A forward pass with fewer programs, about the number that GPUs run at once, splits the steps of each program."""
 LEAST_SCORES = 1 << 11
-"""The smallest number of scores of a query in a split: they take about as long as another launch."""
+"""The smallest number of scores of a query in a split, which take about as long as another launch."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,9 @@ class Described:
 
 
 def inner_of(call: Call) -> int:
-    """The index of the key set that is visited by blocks: the one of which a query attends most, the last of these."""
+    """The index of the key set that is visited by blocks: the set of which a query attends the most keys; of several
+    such sets, the last one.
+    """
     sizes = call.positions.reaches(call.key_lengths)
     return max(range(len(sizes)), key=lambda m: (sizes[m], m))
 
@@ -511,7 +513,7 @@ def launch_around(kernel: str, programs: int, device: torch.device, *arguments: 
 
 
 def run_around(kernel: str, call: Call, programs: Programs, *arguments: Any, **constants: Any) -> None:
-    """Run one of the kernels around the others that packed sequences need, on each sequence."""
+    """Run, on each packed sequence, a kernel that runs before or after the main kernels."""
     _run(kernel, call, programs, *arguments, **constants, num_warps=WARPS_AROUND, num_stages=1)
 
 

@@ -23,8 +23,9 @@ NAMES = ("sequence", "first query", "queries", "offset", "first partial", "block
 COLUMNS = {name: column for column, name in enumerate((*NAMES, "prefixes", "first inner", "inners"))}
 """The numbers of a sequence: its index and where its rows begin, and its lengths, by the names of the arguments."""
 TABLE, SIZES, WIDTH = 12, 16, 28
-"""The columns of the numbers at which the table of the prefix set and the sizes of all tensors begin, and their count:
-multiples of 4, so that the pointers to them are multiples of 16 bytes."""
+"""In the numbers of a sequence, the column where the table of the prefix set begins, that where the sizes of all
+tensors begin, and the number of columns: all are multiples of 4, so that pointers to them are multiples of 16 bytes.
+"""
 LENGTHS = ("queries", "prefixes", "inners", "offset", "count", "blocks")
 """The arguments of kernels that are numbers of a sequence."""
 OF_SET = ("key_gradient", "value_gradient")
@@ -77,7 +78,7 @@ class Programs(NamedTuple):
     block: int = 1
 
     def of(self, rows: int) -> int:
-        """The number of programs for so many rows."""
+        """The number of programs for `rows` rows."""
         return self.heads * -(-rows * self.per_row // self.block)
 
 
@@ -208,9 +209,9 @@ def launch(
         inner: The index of the inner key set.
         numbers: The numbers of the sequences, on the CPU and on the device.
         kernels: The kernel `of_sequence`, and the kernel that it runs.
-        programs: The programs of the latter.
-        arguments: Its arguments, without those of compile time.
-        options: Those of compile time, and the options of the compiler, by name.
+        programs: The launch grid of the second kernel.
+        arguments: The run-time arguments of the second kernel.
+        options: The compile-time arguments of the second kernel and the compiler's options, by name.
     """
     from triton.language import constexpr
 

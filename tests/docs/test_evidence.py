@@ -86,7 +86,9 @@ def test_a_page_with_another_number_is_stale() -> None:
         ("short", evidence.TRIPLES, "accuracy at equal compute, order 2"),
         ("short", evidence.COMPUTE, "loss at equal compute, four layers, the last of order 3"),
         ("sizes", evidence.SIZES, "n = 8, M = 11: lead of order 3"),
-        ("stages", evidence.STAGES, "64 facts: accuracy after 100 steps, order 3, both norms"),
+        ("short", evidence.PRODUCTS[evidence.RECALL], "accuracy at equal compute, product of two order 2"),
+        ("stages", evidence.STAGES_LEADS[0], "64 facts: accuracy after 100 steps, order 3, both norms"),
+        ("stages", evidence.STAGES_LEADS[1], "64 facts: accuracy after 100 steps, order 2, two layers, both norms"),
         ("layers", evidence.FURTHER, "accuracy at equal steps, orders 2 and 3 mixed"),
     ],
 )

@@ -13,6 +13,7 @@ import pytest
 import separatrix
 from separatrix.native import (
     INTERFACE,
+    ExactBounds,
     ExactCall,
     ExactGradients,
     ExactLevels,
@@ -179,6 +180,7 @@ def test_structures_are_those_of_the_header(root: Path, tmp_path: Path) -> None:
         "separatrix_gradients": ExactGradients,
         "separatrix_levels": ExactLevels,
         "separatrix_range": ExactRange,
+        "separatrix_bounds": ExactBounds,
         "separatrix_scan": Scan,
         "separatrix_scan_results": ScanResults,
         "separatrix_scan_gradients": ScanGradients,

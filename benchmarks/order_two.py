@@ -1,9 +1,9 @@
 """Order 2 within 1e-3: certified attention against exact attention, and `auto` against the better certified method.
 
 Inputs have one head and normal entries with standard deviation 0.5. Exact attention without a certificate is computed
-by our kernels or, at d above 32 with AVX2, by PyTorch's fused kernel. A certified method that is far behind the other
-one is not run at the next length, which is four times as long: exact attention then takes 16 times as long and the
-polynomial method four times.
+by our kernels or, at d above 32 with AVX2, by PyTorch's fused kernel. A certified method that is much slower than the
+other one is not run at the next length, which is four times as long: exact attention then takes 16 times as long and
+the polynomial method four times.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TOLERANCE = 1e-3
 OF_EXACT, OF_LONG_CAUSAL, OF_BETTER = 1.05, 0.3, 1.1
 """The targets: certified of exact attention, causal from 16,384 tokens on, and `auto` of the better method."""
 BEHIND = {"exact": 2.0, "polynomial": 8.0}
-"""How many times as long as the other a method takes if it is behind at the next length, too."""
+"""The factor by which a method must be slower than the other at one length to be slower at the next length, too."""
 
 
 def draw(n: int, d: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -7,7 +7,8 @@ used the largest term of their sample.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from statistics import median
 
 import torch
 from torch import Tensor
@@ -27,6 +28,8 @@ from separatrix.errors import SeparatrixError
 
 DIMENSIONS = (4, 8, 16, 32, 64)
 LENGTH = 8192
+LARGEST_TIMED = 10_000
+"""The largest rank by the range that is timed."""
 BY_RANGE: dict[tuple[int, bool, str, float, float], tuple[int | None, ...]] = {
     (2, False, "uniform", 0.5, 0.01): (15, 45, 153, 561, 65),
     (2, False, "uniform", 0.5, 0.001): (15, 45, 153, 561, 2145),
@@ -75,6 +78,21 @@ def entries(order: int, distribution: str, size: float, n: int, d: int) -> tuple
     return size * x[0], list(size * x[1:order]), list(size * x[order:])
 
 
+Setting = tuple[int, bool, str, float, float]
+
+
+def settings() -> Iterator[tuple[Setting, int, int | None]]:
+    """The settings of `BY_RANGE`, with a head dimension and the earlier rank."""
+    for setting, before in BY_RANGE.items():
+        for d, by_range in zip(DIMENSIONS, before, strict=True):
+            yield setting, d, by_range
+
+
+def name_of(setting: Setting, d: int) -> str:
+    order, is_causal, distribution, size, tolerance = setting
+    return f"order {order}{', causal' * is_causal}, {distribution} {size:g}, d = {d}, {tolerance:g}"
+
+
 def certified_rank(order: int, is_causal: bool, distribution: str, size: float, tolerance: float, d: int) -> int | None:
     """The planned rank; None if no rank satisfies the tolerance."""
     inputs = entries(order, distribution, size, LENGTH, d)
@@ -84,16 +102,23 @@ def certified_rank(order: int, is_causal: bool, distribution: str, size: float, 
         return None
 
 
-def certified(dimensions: tuple[int, ...] = DIMENSIONS) -> Iterator[Row]:
-    """The ranks of certified calls, divided by the ranks in `BY_RANGE`."""
-    for (order, is_causal, distribution, size, tolerance), before in BY_RANGE.items():
-        causal = ", causal" if is_causal else ""
-        for d, by_range in zip(DIMENSIONS, before, strict=True):
-            if d not in dimensions:
-                continue
-            rank = certified_rank(order, is_causal, distribution, size, tolerance, d)
-            name = f"rank, order {order}{causal}, {distribution} {size:g}, d = {d}, {tolerance:g}"
-            yield Row(name, float("inf") if rank is None else rank, "by the range", by_range, unit="")
+def certified() -> Iterator[Row]:
+    """The ranks of certified calls that have a plan, against those in `BY_RANGE`; and the medians of their ratios."""
+    ratios: dict[bool, list[float]] = {False: [], True: []}
+    planned = 0
+    for setting, d, by_range in settings():
+        rank = certified_rank(*setting, d)
+        if rank is None:
+            continue
+        planned += 1
+        if by_range is not None:
+            ratios[setting[1]].append(rank / by_range)
+        yield Row(f"rank, {name_of(setting, d)}", rank, "by the range", by_range, unit="")
+    both = ratios[False] + ratios[True]
+    for name, parts in (("", both), (", not causal", ratios[False]), (", causal", ratios[True])):
+        yield Row(f"median ratio of ranks{name}", median(parts), "a third", 1 / 3, 1.0, unit="")
+    ranks = [by_range for *_, by_range in settings()]
+    yield Row("settings with a plan", planned, "by the range", sum(rank is not None for rank in ranks), unit="")
 
 
 def bounded() -> Iterator[Row]:
@@ -109,29 +134,36 @@ def bounded() -> Iterator[Row]:
 
 
 @torch.no_grad()
-def time(order: int, is_causal: bool, d: int, n: int, tolerance: float) -> Row:
+def time(setting: Setting, d: int, by_range: int | None, seconds: float) -> Row:
     """The time of a certified call with its planning, against a run and a certificate at the rank in `BY_RANGE`."""
-    by_range = BY_RANGE[order, is_causal, "normal", 0.5, tolerance][DIMENSIONS.index(d)]
-    inputs = entries(order, "normal", 0.5, n, d)
-    degree = next(g for g in range(99) if total_degree(d, g).rank == by_range)
-    recipe = Recipe(total_degree(d, degree), taylor(degree), torch.float64 if is_causal else torch.float32)
-    call = check_call(*inputs, is_causal=is_causal)
-
-    def before() -> None:
-        analysis = analyse(call)
-        certify(analysis, run_polynomial(analysis, recipe))
+    order, is_causal, distribution, size, tolerance = setting
+    inputs = entries(order, distribution, size, LENGTH, d)
 
     def now() -> sx.Certified:
         return sx.certified_attention(*inputs, tolerance=tolerance, is_causal=is_causal, method="polynomial")
 
-    best = alternate({"now": now, "before": before}, seconds=3.0)
-    name = f"order {order}{', causal' if is_causal else ''}, normal 0.5, n = {n}, d = {d}, {tolerance:g}"
-    note = f"rank {now().plan.rank} against {by_range}, which has its plan for nothing"
-    return Row(name, best["now"], "the rank by the range", best["before"], note=note)
+    functions: dict[str, Callable[[], object]] = {"now": now}
+    if by_range is not None and by_range <= LARGEST_TIMED:
+        call = check_call(*inputs, is_causal=is_causal)
+        degree = next(g for g in range(99) if total_degree(d, g).rank == by_range)
+        recipe = Recipe(total_degree(d, degree), taylor(degree), torch.float64 if is_causal else torch.float32)
+
+        def before() -> None:
+            analysis = analyse(call)
+            certify(analysis, run_polynomial(analysis, recipe))
+
+        functions["before"] = before
+    best = alternate(functions, seconds=seconds, rounds=2)
+    note = f"rank {now().plan.rank} against {by_range}, whose time excludes planning"
+    return Row(f"time, {name_of(setting, d)}", best["now"], "the rank by the range", best.get("before"), note=note)
+
+
+def times(seconds: float = 0.15) -> Iterator[Row]:
+    """The times of all settings that have a plan; large ranks by the range, which take seconds, are not timed."""
+    for setting, d, by_range in settings():
+        if certified_rank(*setting, d) is not None:
+            yield time(setting, d, by_range, seconds)
 
 
 def rows() -> list[Row]:
-    times = [
-        time(order, is_causal, d, LENGTH, 1e-3) for order in (2, 3) for is_causal in (False, True) for d in (8, 16)
-    ]
-    return [*certified(), *bounded(), *times]
+    return [*certified(), *bounded(), *times()]

@@ -1,4 +1,4 @@
-// Arithmetic in registers and nothing else: how fast kernels could be if they had nothing to load and to store.
+// Arithmetic in registers without loads or stores: an upper limit on the speed of the kernels.
 #pragma once
 
 #include "exponential.hpp"
@@ -8,7 +8,7 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// Let the compiler believe that a vector may have become any other, in its register where there are registers as wide.
+// Tell the compiler that the vector may have changed, and keep it in a register if registers are as wide.
 template <class V> inline void forget(V& x) {
 #if defined(__AVX512F__) || (defined(__x86_64__) && SEPARATRIX_BYTES <= 32)
     asm volatile("" : "+v"(x));

@@ -1,7 +1,8 @@
-// Products of matrices of bfloat16, where the processor has dot products of pairs (vdpbf16ps), or of tiles (tdpbf16ps).
+// Matrix products of bfloat16, for processors with dot products of pairs (vdpbf16ps) or of tiles (tdpbf16ps).
 //
-// Every operand lies in pairs: of a row of A, entries 2k and 2k + 1; of B, rows 2k and 2k + 1, column by column. Rows of A
-// and B are padded by zeros to a whole number of steps, the numbers of a row of A that an instruction takes.
+// Both operands store entries in pairs: a row of A has entries 2k and 2k + 1 side by side; B has rows 2k and 2k + 1
+// interleaved, column by column. Rows of A and B are padded by zeros to a multiple of STEP, the number of entries of a
+// row of A that an instruction takes.
 #pragma once
 
 #include "bfloat16_instructions.hpp"
@@ -17,8 +18,9 @@ constexpr int NARROW_ROWS = HAS_TILES ? TILE_ROWS : ROWS, NARROW_COLUMNS = HAS_T
 
 #ifdef SEPARATRIX_HAS_BFLOAT16
 #ifdef SEPARATRIX_HAS_TILES
-// Products of 16 rows of A with as many tiles of columns of B as there are numbers C, up to 4, which are added up side by side
-// because each takes longer than the next may wait. The third and fourth tile of B begin `two` numbers behind the first two.
+// Products of 16 rows of A with up to 4 tiles of columns of B, one for each argument C. The accumulators are
+// interleaved to hide the latency of an instruction. The third and fourth tile of B begin `two` entries after the first
+// two.
 template <int... C>
 inline void multiply_tiles(std::integer_sequence<int, C...>, Index steps, const BFloat16* A, Index row, const BFloat16* B,
                            Index stride, Index two, float* into, Index into_stride) {
@@ -31,8 +33,8 @@ inline void multiply_tiles(std::integer_sequence<int, C...>, Index steps, const 
     (store_tile<C>(into + C * WIDTH<float>, static_cast<Index>(sizeof(float)) * into_stride), ...);
 }
 
-// into[r][n] = sum over k in [0, STEP * steps) of A[r][k] B[k][n], of which R rows count; row r of A begins at A + r * row,
-// a pair of rows k of B at B + k * stride.
+// into[r][n] = sum over k in [0, STEP * steps) of A[r][k] B[k][n], valid for the first R rows; row r of A begins at A +
+// r * row, a pair of rows k of B at B + k * stride.
 template <int R, int N>
 inline void dot_products(Index steps, const BFloat16* A, Index row, const BFloat16* B, Index stride,
                          Floats (&into)[NARROW_ROWS][N]) {
@@ -40,7 +42,7 @@ inline void dot_products(Index steps, const BFloat16* A, Index row, const BFloat
                    reinterpret_cast<float*>(into), N * WIDTH<float>);
 }
 
-// The scores of R rows against `count` panels of pairs of coordinates: see `scores` in weights.hpp. 16 rows are written.
+// The scores of R rows against `count` panels of pairs of coordinates: see `scores` in weights.hpp. Writes 16 rows.
 template <int R>
 inline void scores(Index d, const BFloat16* A, Index row, const BFloat16* panels, Index first, Index count, float* into,
                    Index stride) {
@@ -93,7 +95,7 @@ inline void scores(Index d, const BFloat16* A, Index row, const BFloat16* panels
 }
 #endif
 
-// Numbers rounded to bfloat16; `count` is a whole number of vectors.
+// Round floats to bfloat16; `count` is a multiple of the vector's lanes.
 inline void narrow(const float* from, Index count, BFloat16* to) {
     for (Index l = 0; l < count; l += WIDTH<float>) {
         const Halves rounded = narrowed(load(from + l), Floats{});
@@ -101,8 +103,9 @@ inline void narrow(const float* from, Index count, BFloat16* to) {
     }
 }
 
-// Write 2^(S - peak), rounded, for the scores S[from] to S[to - 1], with zeros in the rest of their panels, and add what
-// was written to `total`: a weight that is rounded in the same way wherever it is used is only a little another weight.
+// Write 2^(S - peak), rounded, for the scores S[from] to S[to - 1], with zeros in the rest of their panels, and add the
+// rounded weights to `total`. The same rounded weights are used everywhere, so that rounding only replaces a weight by
+// a slightly different weight.
 template <Kept KEPT>
 inline void weigh(const float* S, Index from, Index to, float peak, BFloat16* into, Floats (&total)[2]) {
     constexpr Index W = WIDTH<float>;
@@ -126,16 +129,16 @@ inline void weigh(const float* S, Index from, Index to, float peak, BFloat16* in
     for (; v < to;) panel(v + PANEL<float> > to, total[0]);
 }
 #else
-// Named where they are not called.
+// Declarations for code that names these functions but never calls them.
 template <int R, int N>
 void dot_products(Index steps, const BFloat16* A, Index row, const BFloat16* B, Index stride, Floats (&into)[NARROW_ROWS][N]);
 void narrow(const float* from, Index count, BFloat16* to);
 #endif
 
-// The upper half of a float, which is all of it for a number that was widened from bfloat16.
+// The upper half of a float, which is exact for a number widened from bfloat16.
 inline BFloat16 upper_half(float x) { return {static_cast<std::uint16_t>(static_cast<std::uint32_t>(bits_of(x)) >> 16)}; }
 
-// Rows [0, count) of widened numbers, padded to `padded` columns, as panels of pairs of coordinates, zeros after the last.
+// Rows [0, count) of widened numbers, padded by zeros to `padded` columns, as panels of pairs of coordinates.
 inline Array<BFloat16> panels_of_pairs(const float* rows, Index count, Index d, Index padded) {
     const Index full = rounded_up(count, PANEL<float>), depth = rounded_up(d, STEP);
     Array<BFloat16> into(full * depth);
@@ -146,7 +149,7 @@ inline Array<BFloat16> panels_of_pairs(const float* rows, Index count, Index d, 
     return into;
 }
 
-// The same rows as pairs of rows, with rows of zeros after the last.
+// The same rows as pairs of rows, padded by rows of zeros.
 inline Array<BFloat16> pairs_of_rows(const float* rows, Index count, Index padded) {
     const Index full = rounded_up(count, STEP);
     Array<BFloat16> into(full * padded);
@@ -156,7 +159,7 @@ inline Array<BFloat16> pairs_of_rows(const float* rows, Index count, Index padde
     return into;
 }
 
-// Whether products of tiles are what they should be, where there are tiles: of small whole numbers, which are not rounded.
+// Whether the tile instructions, if there are any, give the right products of small integers, which are exact.
 #ifdef SEPARATRIX_HAS_TILES
 inline bool tiles_work() {
     const ConfiguredTiles tiles(true);

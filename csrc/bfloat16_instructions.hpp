@@ -1,11 +1,11 @@
-// The processor's instructions for bfloat16: rounding, dot products of pairs, and products of tiles.
+// The processor's instructions for bfloat16: rounding, dot products of pairs, and tile products.
 //
-// With SEPARATRIX_EMULATED they are the vendors' pseudo-code in plain loops (tests/emulated.hpp), so that the kernels can be
-// tested on any processor.
+// With SEPARATRIX_EMULATED they are plain loops that follow the vendors' pseudocode (tests/emulated.hpp), so that the
+// kernels can be tested on any processor.
 //
-// By that pseudo-code both dot products and products of tiles round to nearest whatever the state of the processor, take
-// subnormal operands for 0 and write 0 for subnormal results. The kernels rely on no more than that each term of a sum of n
-// products is rounded at most n times on its way into it, in any order: see docs/derivations/exact-attention.md.
+// According to this pseudocode dot products and tile products round to nearest in any rounding mode, flush subnormal
+// operands to 0, and flush subnormal results to 0. The kernels only assume that each term of a sum of n products is
+// rounded at most n times, in any order: see docs/derivations/exact-attention.md.
 #pragma once
 
 #include "memory.hpp"
@@ -29,7 +29,7 @@ namespace SEPARATRIX_ARCH {
 #ifdef SEPARATRIX_HAS_BFLOAT16
 constexpr bool HAS_BFLOAT16 = true;
 
-// Numbers of bfloat16, two to a lane.
+// Vectors of bfloat16, two numbers to a lane.
 typedef std::uint16_t Halves __attribute__((vector_size(SEPARATRIX_BYTES)));
 
 #if defined(SEPARATRIX_EMULATED)
@@ -46,7 +46,7 @@ inline Floats add_dots(Floats sum, Halves a, Halves b) {
     return sum;
 }
 #else
-// The numbers of two vectors rounded to bfloat16, to the nearest and to the even one of two, subnormal numbers to 0.
+// Round the numbers of two vectors to bfloat16, to nearest with ties to even; subnormal numbers become 0.
 inline Halves narrowed(Floats low, Floats high) { return (Halves)_mm512_cvtne2ps_pbh((__m512)high, (__m512)low); }
 
 // sum + the products of both numbers of each lane.
@@ -58,15 +58,15 @@ inline Floats add_dots(Floats sum, Halves a, Halves b) {
 constexpr bool HAS_BFLOAT16 = false;
 #endif
 
-// A tile has 16 rows of 64 bytes, and a processor has eight of them. Of a product C + A B of tiles, C and A lie in rows, C in
-// float, A in bfloat16, and row k of B has rows 2k and 2k + 1 of the matrix, in pairs.
+// A tile has 16 rows of 64 bytes, and a processor has eight of them. In a tile product C + A B, C and A are stored in
+// rows, C in float and A in bfloat16; row k of B holds rows 2k and 2k + 1 of the matrix, interleaved.
 constexpr int TILE_ROWS = 16;
 constexpr Index TILE_DEPTH = 32;
 
 #ifdef SEPARATRIX_HAS_TILES
 constexpr bool HAS_TILES = true;
 
-// The operand of ldtilecfg. All zeros release the tiles.
+// The operand of ldtilecfg; all zeros release the tiles.
 struct alignas(64) TileConfiguration {
     std::uint8_t palette = 0, start_row = 0, reserved[14] = {};
     std::uint16_t row_bytes[16] = {};
@@ -98,7 +98,7 @@ template <int SUM, int A, int B> inline void add_tile_products() {
 }
 #endif
 
-// Configure the tiles of this thread; a signal handler may have configured them in another way.
+// Configure the tiles of this thread. A signal handler may have changed the configuration.
 inline void configure_tiles() {
     TileConfiguration whole;
     whole.palette = 1;
@@ -106,7 +106,8 @@ inline void configure_tiles() {
     load_configuration(whole);
 }
 
-// Configured tiles while it lives, if they are wanted, and afterwards what there was: the thread is PyTorch's, too.
+// Configures tiles in its scope, if requested, and restores the previous configuration at its end: the thread belongs
+// to PyTorch.
 class ConfiguredTiles {
 public:
     explicit ConfiguredTiles(bool wanted) : wanted_(wanted) {

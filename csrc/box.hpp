@@ -1,8 +1,8 @@
 // Which keys a query may attend: a range of every key set, counted among the keys that no mask hides.
 //
-// Causality, windows and offsets leave to a query a range of positions of each set. Masks are taken care of when sets
-// are packed: what they hide is left out, and a range of positions becomes one of packed keys. So the tuples of a query
-// are a box, and the kernels visit nothing else.
+// Causality, windows and offsets leave a range of positions of each set to a query. Masks are handled when sets are
+// packed: masked keys are left out, and a range of positions becomes a range of packed keys. So the tuples of a query
+// form a box, and the kernels visit no other tuples.
 #pragma once
 
 #include <algorithm>
@@ -29,18 +29,19 @@ inline Range visible(const separatrix_call& call, Index m, Index i) {
     return range;
 }
 
-// The indices of the queries that may attend the position j of set m, by its place alone.
+// The indices of the queries that may attend position j of set m, ignoring masks.
 inline Range attending(const separatrix_call& call, Index m, Index j) {
     const Index length = call.query_length, window = call.windows[m];
     Range range{0, length};
     if (call.is_causal || window >= 0) range.start = std::min(length, std::max<Index>(0, j - call.offset));
-    // A window may be as long as the numbers of positions go.
+    // A window may be as large as the index type allows.
     if (window >= 0 && j - call.offset < length - window) range.stop = std::max<Index>(0, j - call.offset + window);
     range.stop = std::max(range.start, range.stop);
     return range;
 }
 
-// For one head of queries and one set: how many keys before each position are seen, and where the seen ones are.
+// For one head of queries and one set: the number of unmasked keys before each position, and the positions of the
+// unmasked keys.
 class Seen {
 public:
     Seen(const separatrix_call& call, Index m, Index head) : count_(call.lengths[m]), everything_(!call.masks[m].data) {

@@ -1,8 +1,8 @@
-// What planning asks of the tokens of a set: the extremes of each column, and two norms of each token; and what ordinary
-// attention asks of its output: whether it is finite, without a zero in its first column.
+// Reductions of a set's tokens for planning: the extremes of each column, and two norms of each token; and a check of
+// the output of ordinary attention: whether it is finite, without a zero in its first column.
 //
-// For planning, lanes are columns, in double. Ranges of tokens are tasks. No extreme is rounded, and a sum over the
-// columns is rounded as often as there are vectors of columns, and three times for the lanes.
+// For planning, the lanes are columns, in double. Each range of tokens is a task. Extremes are exact; a sum over the
+// columns is rounded once for each vector of columns, and three times for the lanes.
 #pragma once
 
 #include <limits>
@@ -138,8 +138,8 @@ template <class T> int norms(const separatrix_tokens& call, const separatrix_nor
     return SEPARATRIX_DONE;
 }
 
-// Whether all of rows x columns entries are finite, and none is zero in the first column. `Bits` are whole numbers of the
-// size of an entry, and `infinity` is what the type has for it: the larger a magnitude, the larger its bits.
+// Whether all rows x columns entries are finite, and none is zero in the first column. `Bits` are integers of the size
+// of an entry, and `infinity` is the type's representation of infinity: larger magnitudes have larger bits.
 template <class Bits> int sound(Index rows, Index columns, const void* data, Bits infinity) {
     constexpr Index RANGE = 1 << 16;
     const Bits* x = static_cast<const Bits*>(data);

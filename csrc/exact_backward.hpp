@@ -1,14 +1,14 @@
 // Exact attention, backward.
 //
-// A prefix p and a chunk of inner keys are fixed, the products k_p * k_j and v_p * v_j are written once, and blocks of
-// queries go over them as in ordinary attention. With P = 2^(S - lse) the weights,
+// For a fixed prefix p and a chunk of inner keys, the products k_p * k_j and v_p * v_j are written once, and blocks of
+// queries attend them as in ordinary attention. With P = 2^(S - lse) the weights,
 //
 //     S = Q K^T,    D = P * (dO V^T - delta),    dQ += D K,    G += P^T dO,    H += D^T Q,
 //
-// five products. G and H, the gradients of the rows of V and K, are folded onto prefix and inner keys when all queries
-// are through. Only prefixes that some query attends are visited, and only the inner keys that these queries attend
-// (exact_prefixes.hpp). The pairs of a prefix and a chunk are dealt out in *groups*; each group has gradients of its
-// own, which are added up in the end, group after group.
+// five products. G and H, the gradients of the rows of V and K, are multiplied by the other factors and added to the
+// gradients of the prefix and inner keys after all queries. Only prefixes that some query attends are visited, with
+// only the inner keys that these queries attend (exact_prefixes.hpp). The pairs of a prefix and a chunk are distributed
+// over *groups*; each group has its own gradients, which are added up at the end in the order of the groups.
 #pragma once
 
 #include <memory>
@@ -22,13 +22,13 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// The sets of a head of queries, and the pair of a prefix and a chunk that each group begins with.
+// The sets of a head of queries, and the first pair of a prefix and a chunk of each group.
 template <class T> struct BackwardSets {
     Sets<T> sets;
     Attending attending;
-    Index stride;         // a start is a key of each set, then the chunk
+    Index stride;         // a start is a key index for each set, then the chunk
     Array<Index> starts;  // (groups, stride)
-    Array<Index> counts;  // (groups): the pairs of each group; those of a single group are not counted
+    Array<Index> counts;  // (groups): the pairs of each group; not counted if there is one group
 
     BackwardSets(const separatrix_call& call, const Cut<T>& cut, Index head)
         : sets(call, cut, head), attending(call, sets), stride(call.sets + 1), starts(cut.groups * stride),
@@ -47,7 +47,7 @@ template <class T> struct BackwardSets {
             pairs += chunks_of(cut, prefixes);
             check_interrupt();
         } while (prefixes.advance());
-        // The first pair of a group is pairs * group / groups, in numbers that do not overflow.
+        // The first pair of a group is pairs * group / groups, computed without overflow.
         const auto border = [&](Index group) {
             return pairs / cut.groups * group + pairs % cut.groups * group / cut.groups;
         };
@@ -71,7 +71,7 @@ template <class T> struct BackwardSets {
     }
 };
 
-// Gradients of one group: of the queries, and of the keys and values that are seen, all padded to whole vectors.
+// The gradients of one group: of the queries, and of the unmasked keys and values, all padded to whole vectors.
 template <class T> struct GroupGradients {
     Array<T> query;
     std::vector<std::pair<Array<T>, Array<T>>> sets;
@@ -92,7 +92,7 @@ public:
           key_rows_(cut.backward_chunk * cut.depth), value_rows_(cut.backward_chunk * cut.width), key_grads_(cut.backward_chunk * cut.depth),
           value_grads_(cut.backward_chunk * cut.width), fold_(std::max(cut.depth, cut.width)), block_(call, cut) {}
 
-    // The pairs of a group; the chunks of a prefix follow each other.
+    // The pairs of a group; the chunks of a prefix are consecutive.
     void add(const BackwardSets<T>& of, Index group) {
         Index left = of.counts[group];
         if (!left) return;
@@ -145,14 +145,14 @@ private:
             for (Index c = 0; c < padded; c += WIDTH<T>) store(to + c, load(rows + c) * load(by + c));
     }
 
-    // The keys of the chunk that a query may attend, counted from the chunk's first.
+    // The keys of the chunk that a query may attend, relative to the chunk's first key.
     Range within(Index query, Range keys) const {
         const Range range = inner_.seen.packed(visible(call_, cut_.inner, query));
         const Index start = std::max(range.start, keys.start), stop = std::min(range.stop, keys.stop);
         return {start - keys.start, std::max(start, stop) - keys.start};
     }
 
-    // What the rows of the products of keys (or values) collected goes to inner and prefix keys.
+    // Add the gradients of the rows of key products (or value products) to those of the inner and prefix keys.
     void fold(const Prefixes<T>& prefix, Range keys, bool values) {
         const Index width = values ? cut_.width : cut_.depth;
         const T* rows = (values ? inner_.values : inner_.keys) + keys.start * width;
@@ -196,8 +196,8 @@ private:
     QueryBlock<T> block_;
 };
 
-// The two passes over the results of all groups: a head of queries has gradients of its own, and the heads of queries
-// that share keys and values add up theirs.
+// Two passes over the results of all groups: one adds up the gradients of each head of queries; the other those of the
+// heads that share keys and values.
 template <class T> class Written {
 public:
     Written(const separatrix_call& call, const Cut<T>& cut, const separatrix_gradients& given,
@@ -217,7 +217,8 @@ public:
         }
     }
 
-    // Of the keys and the values of a head, in the order of the heads of queries; what masks hide has no gradient.
+    // The gradients of the keys and values of a head, in the order of the heads of queries; masked keys have gradient
+    // zero.
     void keys(Index one) const {
         Array<T> sum(std::max(call_.d, call_.d_v)), part(std::max(call_.d, call_.d_v));
         for (Index m = 0; m < call_.sets; ++m)
@@ -242,7 +243,7 @@ public:
     }
 
 private:
-    // Row j of what the groups of a head of queries have, group after group.
+    // Row j of the gradients of a head of queries, over its groups in order.
     template <class Of> void add_groups(Index head, Index j, Index width, Index padded, T* sum, Of of) const {
         fill_zeros(sum, 0, width);
         for (Index g = 0; g < cut_.groups; ++g) {
@@ -260,8 +261,8 @@ private:
     const std::vector<std::unique_ptr<GroupGradients<T>>>& grads_;
 };
 
-// The gradients of one head of two short sets, over all pairs of their keys (exact_merged.hpp), in memory that the next
-// head uses again.
+// The gradients of one head of two short sets, over all pairs of their keys (exact_merged.hpp), in memory reused by the
+// next head.
 template <class T> class MergedBackward {
 public:
     MergedBackward(const separatrix_call& call, const Cut<T>& cut, const separatrix_gradients& given)
@@ -300,7 +301,7 @@ public:
     }
 
 private:
-    // What a mask hides has no gradient.
+    // Masked keys have gradient zero.
     void write(Index head) {
         const T scale = static_cast<T>(call_.scale);
         for (Index i = 0; i < call_.query_length; ++i) {

@@ -1,4 +1,5 @@
-// What every backward pass does with a block of rows, queries or prefixes of one query, and a chunk of keys and values.
+// The step that all backward passes share: a block of rows (queries, or prefixes of one query) against a chunk of keys
+// and values.
 //
 // With P = 2^(S - lse) the weights,
 //
@@ -13,7 +14,7 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// A power of two as a product of two, either of which is in the range of the type: `Power` of arithmetic/incoming.py.
+// A power of two as a product of two factors, each within the range of the type: `Power` of arithmetic/incoming.py.
 template <class T> struct Power {
     T first, second;
 
@@ -26,7 +27,7 @@ template <class T> struct Power {
     T times(T x) const { return x * first * second; }
 
 private:
-    // Normal numbers by their exponent: a call of the library takes as long as the product of two short rows.
+    // Normal numbers are built from their exponent: a library call takes as long as the product of two short rows.
     static T two_to(int exponent) {
         if constexpr (sizeof(T) == 4)
             if (exponent > -126 && exponent < 127) return of_bits((exponent + 127) << 23);
@@ -34,20 +35,20 @@ private:
     }
 };
 
-// Rows that go over chunks of keys and values together; rows of numbers are padded to whole vectors by zeros.
+// Rows that attend chunks of keys and values together, padded to whole vectors by zeros.
 template <class T> struct BlockRows {
     Index count;
     const T* query;     // (count, d): times the scale, in units of log 2
-    const T* peaks;     // (count): log-sum-exps in these units; 0 for a query with nothing to attend
-    const T* near;      // (count, d_v): the incoming gradients over each query's own power
-    const T* delta;     // (count): <near, out> - the gradient of the log-sum-exp over the same power
-    const T* incoming;  // (count, d_v): the incoming gradients over the power of the head
-    const T* weighted;  // (count, d): the queries times scale and share of the head's power
+    const T* peaks;     // (count): log-sum-exps in these units; 0 for a query that attends nothing
+    const T* near;      // (count, d_v): the incoming gradients divided by the query's power of two
+    const T* delta;     // (count): <near, out> - the gradient of the log-sum-exp, divided likewise
+    const T* incoming;  // (count, d_v): the incoming gradients divided by the head's power of two
+    const T* weighted;  // (count, d): the queries times the scale and the head's share of their power
 };
 
-// What the backward pass reads of a head of queries, beside its sets: the rows of a block, for all of its queries, in
-// memory that the next head uses again. Incoming gradients are brought near 1, for each query by a power of two of its
-// own and once more by that of the head: see incoming_rows.py, which says why.
+// The inputs of the backward pass for a head of queries, apart from its sets: the rows of a block, for all of its
+// queries, in memory reused by the next head. Incoming gradients are scaled to about 1 by a power of two for each query
+// and one for the head: incoming_rows.py gives the reason.
 template <class T> struct BackwardRows {
     Array<T> query, peaks, near, delta, incoming, weighted;
     Array<Power<T>> own;  // (L_q)
@@ -94,8 +95,8 @@ template <class T> struct BackwardRows {
 
 private:
 
-    // The gradients of the query at index i as they come in, that of its log-sum-exp in `delta`; zeros where it has
-    // nothing to attend. Gives the exponent of the power of two next to the largest, or NONE where all are zero.
+    // The incoming gradients of the query at index i, with that of its log-sum-exp in `delta`; zeros if it attends
+    // nothing. Returns the exponent of the power of two nearest to the largest, or NONE if all are zero.
     int read_incoming(const separatrix_call& call, const separatrix_gradients& given, Index head, Index i) {
         const T lse = *row_of<T>(given.lse, head, i);
         T* row = near + i * width_;
@@ -113,7 +114,7 @@ private:
         return exponent;
     }
 
-    // <a, b>, rounded as products of rows are: an output that is one of the values has that value's product, bit by bit.
+    // <a, b>, rounded like products of rows: an output equal to one of the values has exactly that value's product.
     static T against(Index width, const T* a, const T* b) {
         Vector<T> sum{};
         for (Index c = 0; c < width; ++c) sum = multiply_add(all(a[c]), all(b[c]), sum);
@@ -127,26 +128,26 @@ private:
     Array<T> out_;
 };
 
-// A chunk of keys and values that blocks of queries go over, and where their gradients are added up.
+// A chunk of keys and values that blocks of queries attend, with the accumulators of their gradients.
 template <class T> struct BackwardChunk {
     Panels<T> key_panels, value_panels;
     Index first;                     // the first key of the chunk in the panels, a whole number of panels
-    const T *key_rows, *value_rows;  // padded; the values are read for `value_sums` alone
+    const T *key_rows, *value_rows;  // padded; the values are read for `value_sums` only
     T *key_grads, *value_grads;      // padded
 };
 
-// Adds a block of rows: five products, through weights P and their gradients D in the first caches.
+// Process a block of rows: five products of weights P and their gradients D, which stay in the first-level caches.
 template <class T> class QueryBlock {
 public:
     QueryBlock(const separatrix_call& call, const Cut<T>& cut)
         : call_(call), cut_(cut), P_(Cut<T>::QUERY_BLOCK * cut.backward_chunk),
           D_(Cut<T>::QUERY_BLOCK * cut.backward_chunk) {}
 
-    // `within` gives the keys of the chunk that a row may attend, counted from the chunk's first. The sums of the weighted
-    // values, P V, are a sixth product, which is left out where `value_sums` is null.
+    // `within` gives the keys of the chunk that a row may attend, relative to the chunk's first key. The sums of the
+    // weighted values, P V, are a sixth product, which is left out if `value_sums` is null.
     template <class Within>
     void add(const BlockRows<T>& rows, const BackwardChunk<T>& chunk, Within within, T* grad_rows, T* value_sums = nullptr) {
-        // Later queries attend later keys: the first and the last tell which keys the block is about.
+        // Later queries attend later keys, so the first and the last query give the range of keys of the block.
         Range about = within(0);
         for (Index r = 1; r < rows.count; ++r) {
             const Range own = within(r);

@@ -1,6 +1,7 @@
-// What a bound on the rounding of exact attention needs to know of the entries of a call: see exact_rounding.py.
+// The numbers from which the error bound of exact attention is computed (exact_rounding.py), from the entries of a
+// call.
 //
-// All is computed in double, from extremes and norms that entries.hpp gives. SLACK is larger than what was rounded.
+// All of them are computed in double, from the extremes and norms of entries.hpp. SLACK covers their rounding.
 #pragma once
 
 #include <algorithm>

@@ -1,9 +1,9 @@
-// Exact attention, backward, of heads with few queries.
+// Backward pass of exact attention, for heads with few queries.
 //
-// The rows of a block are prefixes of one query, and the keys are the inner ones: with a_p = q_i * k_p and g_p = dO_i * v_p
-// in the places of query and incoming gradient, the five products of a block (exact_block.hpp) give the gradients of the
-// rows a_p and of the inner keys and values, and a sixth one, P V, gives those of the prefix values. Nothing is written
-// for a pair of prefix and inner keys except its weight, where the products of pairs would serve few queries only.
+// The rows of a block are prefixes of one query, and the keys are the inner keys: with a_p = q_i * k_p as queries and
+// g_p = dO_i * v_p as incoming gradients, the five products of a block (exact_block.hpp) give the gradients of the rows
+// a_p and of the inner keys and values, and a sixth product, P V, gives those of the prefix values. Only the weight of
+// a pair of prefix and inner keys is written, since few queries would reuse the products of the pair.
 #pragma once
 
 #include "exact_block.hpp"
@@ -12,7 +12,7 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// The gradients of the heads of queries that share keys, in memory that the next such heads use again.
+// The gradients of the heads of queries that share keys, in memory reused by the next such heads.
 template <class T> class FewQueriesBackward {
 public:
     FewQueriesBackward(const separatrix_call& call, const Cut<T>& cut, const separatrix_gradients& given)
@@ -27,9 +27,9 @@ public:
         }
     }
 
-    // All heads of queries that have the keys of number `shared_keys`.
+    // All heads of queries that attend the head of keys `shared_keys`.
     void run(Index shared_keys) {
-        fill(totals_);  // what a mask hides has no gradient
+        fill(totals_);  // masked keys have gradient zero
         for (Index head = shared_keys * call_.shared; head < (shared_keys + 1) * call_.shared; ++head) {
             if (head % same_ == 0) take_sets(head);
             rows_.take(call_, given_, head);
@@ -112,7 +112,7 @@ private:
         }
     }
 
-    // The gradient of row r of a block goes to the query and to the keys and values of its prefix.
+    // Add the gradient of row r of a block to those of the query and of its prefix's keys and values.
     void fold(Index i, const Prefix& prefix, Index r) {
         const T *grad = grad_left_ + r * cut_.depth, *sums = value_sums_ + r * cut_.width;
         multiply_prefix<T>(sets_, prefix, false, cut_.depth, nullptr, left_);
@@ -177,7 +177,7 @@ private:
     Array<T> peaks_, delta_, left_, near_, incoming_, weighted_;  // the rows of a block
     Array<T> grad_left_, value_sums_;                              // the gradients of these rows, and P V
     Array<T> grad_query_;
-    Pairs grads_, totals_;  // of a head of queries, for the keys that are seen; and of all of them, for all keys
+    Pairs grads_, totals_;  // of a head of queries, for unmasked keys; and of all heads, for all keys
 };
 
 template <class T>

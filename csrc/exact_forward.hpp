@@ -1,18 +1,19 @@
 // Exact attention, forward.
 //
 // The rows of a *tile* are prefixes of one query, so that all of them attend the same range of inner keys; at order 2,
-// where there is no prefix, and over the pairs of two short sets (exact_merged.hpp) they are queries. Scores of a tile
-// against a chunk are written to the first cache, become weights there and meet the values, whose sums stay in registers:
+// which has no prefixes, and for the pairs of two short sets (exact_merged.hpp) the rows are queries. Scores of a tile
+// against a chunk are written to the first-level cache, become weights there, and are multiplied by the values, whose
+// sums stay in registers:
 //
 //     S = A K^T,    E = 2^(S - peak),    out_i += sum_r v_r * (E V)_r.
 //
-// Where a bound on the scores of a query shows that no sum of 2^S leaves the range, no peak is subtracted. Elsewhere it
-// is the largest score so far, and sums made before it rose are scaled down.
+// If a bound on the scores of a query shows that sums of 2^S neither overflow nor underflow, no peak is subtracted.
+// Otherwise the peak is the largest score so far, and earlier sums are scaled down when it rises.
 //
-// Tensors of bfloat16 are multiplied by the processor's products of bfloat16 (bfloat16.hpp), where it has fast ones.
-// E is then rounded to bfloat16, and the sum of its entries is that of the rounded ones. The rows of A, products of the
-// query and prefix keys, are rounded only where that hardly changes a score: for queries of small typical scores. Sums
-// are in float throughout. docs/derivations/exact-attention.md has the bound on the error.
+// Tensors of bfloat16 are multiplied by bfloat16 instructions (bfloat16.hpp) on processors where these are fast. E is
+// then rounded to bfloat16, and the rounded entries are summed. The rows of A, products of the query and prefix keys,
+// are rounded only for queries of small typical scores, which rounding hardly changes. Sums are in float throughout.
+// docs/derivations/exact-attention.md has the bound on the error.
 #pragma once
 
 #include <memory>
@@ -25,19 +26,19 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// The sets of a head of queries in the form that this pass takes.
+// The sets of a head of queries in the layout that this pass reads.
 template <class T> struct ForwardSets {
     Sets<T> sets;
     Array<T> panels, amplitudes;
     Array<BFloat16> narrow_panels, narrow_values;  // the inner set in pairs of bfloat16
-    bool narrow = false;                           // whether there are such; rows of inner values are then gone
+    bool narrow = false;                           // whether it exists; then the rows of inner values are discarded
 
     ForwardSets(const separatrix_call& call, const Cut<T>& cut, Index head)
         : sets(call, cut, head), panels(rounded_up(call.lengths[cut.inner], PANEL<T>) * call.d), amplitudes(cut.depth) {
         prepare(call, cut);
     }
 
-    // Take the sets of another head; not where they may be in pairs of bfloat16.
+    // Take the sets of another head; not available if keys or values may be stored as pairs of bfloat16.
     void take(const separatrix_call& call, const Cut<T>& cut, Index head) {
         sets.take(call, cut, head);
         prepare(call, cut);
@@ -58,7 +59,7 @@ private:
             }
     }
 
-    // Whether what dot products of bfloat16 take for zero, or write zeros for, does not matter: see NARROW_ROOM.
+    // Whether the results that bfloat16 dot products flush to zero are negligible: see NARROW_ROOM.
     bool values_are_near_one(Index width) const {
         Array<T> above(width), product(width);
         for (Index c = 0; c < width; ++c) above[c] = product[c] = 1;
@@ -91,8 +92,8 @@ template <class T> struct AttendedKeys {
     Range of(Index query) const { return merged ? merged->attended(query) : seen->packed(visible(call, 0, query)); }
 };
 
-// The sums of a query: `part` over the tiles of the chunk at hand, relative to 2^peak, and `out` over the chunks before
-// it, relative to 2^out_peak. Each fades at most once for each of its terms that follow: see kernel_sum in summation.py.
+// The sums of a query: `part` over the tiles of the current chunk, relative to 2^peak, and `out` over the chunks before
+// it, relative to 2^out_peak. Each sum is scaled down at most once for each later term: see kernel_sum in summation.py.
 template <class T> struct Running {
     T peak, out_peak;
     Vector<T> part_total, total;
@@ -124,7 +125,7 @@ template <class T> struct Running {
         part_total = Vector<T>{};
     }
 
-    // Sums relative to 2^before become sums relative to 2^after; before the first score they are zero.
+    // Convert sums relative to 2^before to sums relative to 2^after; before the first score they are zero.
     static void fade(T before, T after, Index width, T* sums, Vector<T>& sum) {
         if (before == -std::numeric_limits<T>::infinity()) return;
         const T by = std::exp2(before - after);
@@ -180,8 +181,8 @@ private:
         }
     }
 
-    // Multiply a query, a row of the left factor, by the scale in units of log 2. Gives a bound on its scores; what
-    // underflows in it is less than the 0.01 by which it is enlarged.
+    // Multiply a query, a row of the left factor, by the scale in units of log 2. Returns a bound on its scores,
+    // enlarged by 0.01, which is more than underflow can lose.
     double scale_query(T* to) const {
         const Vector<T> scale = all(static_cast<T>(call_.scale * LOG2_E));
         Vector<T> terms{};
@@ -193,27 +194,29 @@ private:
         return 1.01 * static_cast<double>(sum_of_lanes<T>(terms)) + 0.01;
     }
 
-    // Whether scores up to `radius` need a peak subtracted: with the number of tuples, they do not leave the room that
-    // sums need. A bound that overflows does not.
+    // Whether scores up to `radius` require subtracting a peak because sums over all tuples may leave their range. True
+    // for a bound that overflows.
     static bool is_shifted(double radius, double tuples, double room) { return !(radius + std::ilogb(tuples) + 1 <= room); }
 
-    // Values are within 2^46 of 1 in float, 2^480 in double (see exact/balance.py): this much is left to the sums.
+    // Values are within 2^46 of 1 in float, 2^480 in double (see exact/balance.py): this much of the range is left to
+    // the sums.
     static constexpr double ROOM = sizeof(T) == 4 ? 113 - 46.5 : 919 - 480.5;
 
-    // A dot product of bfloat16 loses up to 2^-126 where it takes a number for zero. Products of values are within 2^16 of
-    // 1, in the sense of `values_are_near_one`, and a sum of N weights is at least 2^-60 N: relative to the largest value
+    // A bfloat16 dot product loses up to 2^-126 when it flushes a number to zero. Products of values are within 2^16 of
+    // 1, as `values_are_near_one` defines it, and a sum of N weights is at least 2^-60 N: relative to the largest value
     // a loss in each of N products is at most 2^(-126 + 16 + 16 + 60), as much as exact/balance.py allows.
     static constexpr double NARROW_ROOM = 60;
-    // The rows of A are rounded for queries of scores up to this, in units of log 2, whose root mean square is at most 1:
-    // an error of that size, times the unit of bfloat16, is no larger than the rounding of the weights.
+    // The rows of A are rounded for queries whose scores have a root mean square of at most 1, and are at most this
+    // large in units of log 2: an error of that size, times the unit of bfloat16, is no larger than the rounding of the
+    // weights.
     static constexpr double NARROW_RADIUS = 128;
     static constexpr double NARROW_SQUARE = LOG2_E * LOG2_E;
 
-    // The size of the scores of the query at hand, over the keys that it may attend and no others: so what causality and
-    // windows hide from a query does not decide how its weights are rounded.
+    // The size of the scores of the current query, over the keys that it may attend only: keys hidden by causality and
+    // windows do not affect how the weights of a query are rounded.
     struct ScoreSize {
-        double radius;       // no score is larger, in units of log 2
-        double mean_square;  // sum_l x_l^2 prod_m mean_j k_m,jl^2: that of the scores if the signs of terms were random
+        double radius;       // an upper bound on the scores, in units of log 2
+        double mean_square;  // sum_l x_l^2 prod_m mean_j k_m,jl^2: the scores' if signs of terms were random
     };
     ScoreSize score_size(const Sets<T>& sets) {
         const Index depth = cut_.depth;
@@ -268,8 +271,8 @@ private:
         add_tuples<T, T>(of, i, prefixes, is_shifted(radius, tuples, ROOM), cut_.chunk);
     }
 
-    // Add all tuples of a query, in chunks of inner keys. A is the type of the rows of prefixes as they are multiplied by
-    // keys, W that of weights as they are multiplied by values.
+    // Add all tuples of a query, in chunks of inner keys. A is the type of the rows of prefixes when multiplied by
+    // keys, W that of weights when multiplied by values.
     template <class A, class W>
     void add_tuples(const ForwardSets<T>& of, Index i, Index prefixes, bool shifted, Index chunk_length) {
         const Sets<T>& sets = of.sets;
@@ -299,8 +302,8 @@ private:
         finish(i, sums);
     }
 
-    // Add a tile of prefixes of one query, against a range of the chunk that begins at a key; rows of scores are `stride`
-    // apart.
+    // Add a tile of prefixes of one query, against a range of the chunk that begins at a key; rows of scores are
+    // `stride` apart.
     template <int R, class A, class W>
     void add_tile(const ForwardSets<T>& of, Index first, Range chunk, Index stride, bool shifted, Running<T>& sums) {
         const Index width = cut_.width, panels = (chunk.stop + PANEL<T> - 1) / PANEL<T>;
@@ -356,7 +359,7 @@ private:
         }
     }
 
-    // R queries from index i on, each with a range of keys of its own.
+    // R queries from index i on, each with its own range of keys.
     template <int R> void attend_keys(const AttendedKeys<T>& of, Index i) {
         const Index stride = cut_.chunk, width = cut_.width;
         Range keys{std::numeric_limits<Index>::max(), 0}, own[R];
@@ -438,7 +441,7 @@ private:
     Running<T> running_[ROWS];
 };
 
-// Heads of two short sets, in memory that those of a task share.
+// Heads of two short sets; the heads of a task share memory.
 template <class T> int merged_forward(const separatrix_call& call, const Cut<T>& cut, void* out, void* lse) {
     const Index same = with_same_sets(call);
     const TasksOfHeads tasks(cut.multiply_adds, call.heads / same);
@@ -455,7 +458,7 @@ template <class T> int merged_forward(const separatrix_call& call, const Cut<T>&
     return for_each_task(tasks.count(), attend, cut.multiply_adds);
 }
 
-// Heads of few tuples, in memory that those of a task share.
+// Heads of few tuples; the heads of a task share memory.
 template <class T> int forward_of_heads(const separatrix_call& call, const Cut<T>& cut, void* out, void* lse) {
     const Index same = with_same_sets(call);
     const TasksOfHeads tasks(cut.multiply_adds, call.heads / same);

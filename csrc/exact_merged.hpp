@@ -1,9 +1,9 @@
-// The products of all pairs of keys of two short sets, as one set of longer length.
+// The products of all pairs of keys of two short sets, as one longer set.
 //
 // A panel of one short set would leave lanes of its vectors empty. The pairs (j_1, j_2) have keys k_1 * k_2 and values
-// v_1 * v_2, and attention over them is ordinary attention. They lie in *runs*, in which one key is fixed and the other
-// set goes through its first few keys. With causality they are ordered by the later of their two positions, so that the
-// pairs that a query may attend are the first so many.
+// v_1 * v_2, and attention over them is ordinary attention. They are stored in *runs*: a run combines one fixed key
+// with the first few keys of the other set. For causal attention they are sorted by the later of their two positions,
+// so that the pairs that a query may attend come first.
 #pragma once
 
 #include "exact_sets.hpp"
@@ -17,7 +17,7 @@ struct PairRun {
     Index moving, fixed, count;
 };
 
-// The runs of two sets, and how many pairs each query may attend.
+// The runs of two sets, and the number of pairs that each query may attend.
 class PairRuns {
 public:
     explicit PairRuns(const separatrix_call& call)
@@ -47,8 +47,8 @@ private:
         for (Index i = 0; i < call_.query_length; ++i) {
             Index now[2];
             for (int m = 0; m < 2; ++m) now[m] = seen[m]->packed(visible(call_, m, i)).stop;
-            // The keys that no earlier query may attend: those of the first set with the earlier ones of the second,
-            // and those of the second set with all of the first.
+            // The new keys of a query, which no earlier query may attend: those of the first set with the earlier ones
+            // of the second, and those of the second set with all of the first.
             for (Index j = before[0]; j < now[0]; ++j) add({1, j, before[1]});
             for (Index j = before[1]; j < now[1]; ++j) add({0, j, now[0]});
             for (int m = 0; m < 2; ++m) before[m] = now[m];
@@ -68,9 +68,9 @@ private:
     Index runs_count_ = 0, pairs_ = 0;
 };
 
-// The pairs of the sets of one head, in memory that the next head uses again. The forward pass reads keys in panels and
-// values in rows; the backward pass reads both in panels, and the keys also in rows. Pairs that fill one panel at the most
-// are transposed; with more it is the keys of the sets that are.
+// The pairs of the sets of one head, in memory reused by the next head. The forward pass reads keys in panels and values
+// in rows; the backward pass reads both in panels, and the keys also in rows. Pairs that fit into one panel are
+// transposed themselves; if there are more, the keys of the sets are transposed before the pairs are formed.
 template <class T> class MergedSets {
 public:
     MergedSets(const separatrix_call& call, const Cut<T>& cut, bool backward)
@@ -116,7 +116,8 @@ public:
     const T* amplitudes() const { return amplitudes_; }
     Range attended(Index query) const { return {0, runs_.attended(query)}; }
 
-    // The gradients of the pairs go to the keys (or the values) of both sets: to each, times the other of its pair.
+    // Add the gradients of the pairs to the keys (or the values) of both sets, each multiplied by the other member of
+    // the pair.
     void fold(const T* grads, Index width, bool values, const Array<T> (&into)[2]) const {
         const Array<T>(&own)[2] = values ? own_values_ : own_keys_;
         for (int m = 0; m < 2; ++m) fill_zeros<T>(into[m], 0, call_.lengths[m] * width);
@@ -147,7 +148,7 @@ private:
         merge_panels(width, transposed, panels);
     }
 
-    // Of each pair, the places of its two keys; where sets are so short that it takes less time to pick them lane by lane.
+    // For each pair, the places of its two keys, if the sets are so short that selecting the keys by lane is faster.
     void number_places() {
         const Index vectors = (pairs() + WIDTH<T> - 1) / WIDTH<T>;
         picks_ = stride_[0] == WIDTH<T> && stride_[1] == WIDTH<T> && 3 * vectors < 2 * runs_.count();
@@ -160,8 +161,8 @@ private:
             }
     }
 
-    // A run is written in whole vectors; what lies behind its end is written again by the next run, or is past the last
-    // pair, where weights are 0.
+    // A run is written in whole vectors; the entries after its end are overwritten by the next run, or are past the
+    // last pair, where weights are 0.
     void merge_panels(Index width, const Array<T> (&of)[2], T* panels) const {
         if (picks_) {
             for (Index l = 0; l < width; ++l, panels += length_) {

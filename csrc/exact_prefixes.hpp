@@ -1,9 +1,9 @@
-// The tuples of prefix keys that some query may attend, in order, and the queries that may.
+// The tuples of prefix keys that some query may attend, in order, with the queries that may attend them.
 //
 // The queries that may attend a key are a range, and so are the keys that a range of queries may attend. So the tuples
-// are enumerated set by set, depth first: a key of the first set leaves a range of queries, these a range of keys of the
-// second set, and so on. No tuple is visited that no query may attend, and the number of steps is proportional to the
-// number of tuples.
+// are enumerated set by set, depth first: a key of the first set leaves a range of queries, these leave a range of keys
+// of the second set, and so on. No tuple is visited that no query may attend, and the number of steps is proportional
+// to the number of tuples.
 #pragma once
 
 #include "exact_sets.hpp"
@@ -28,10 +28,10 @@ public:
         for (Index i = length_ - 1; i >= 0; --i) next_[i] = previous_[i + 1] == i ? i : next_[i + 1];
     }
 
-    // The first of them at or after index i; the number of queries if there is none.
+    // The first query at or after index i that attends a tuple; the number of queries if there is none.
     Index next(Index i) const { return next_[i]; }
 
-    // The smallest range that contains all of them that are in a range.
+    // The smallest range that contains all queries of a range that attend a tuple.
     Range within(Range queries) const {
         const Index start = next_[queries.start];
         return start < queries.stop ? Range{start, previous_[queries.stop] + 1} : Range{queries.stop, queries.stop};
@@ -47,11 +47,11 @@ private:
     }
 
     Index length_;
-    Array<Index> next_;      // of each index, the first query at or after it
-    Array<Index> previous_;  // of each index, the last query before it
+    Array<Index> next_;      // for each index, the first query at or after it
+    Array<Index> previous_;  // for each index, the last query before it
 };
 
-// An iterator over the tuples of prefix keys that some query attends; the last set of them moves fastest.
+// An iterator over the tuples of prefix keys that some query attends; the last set varies fastest.
 template <class T> class Prefixes {
 public:
     Prefixes(const separatrix_call& call, const Sets<T>& sets, const Attending& attend)
@@ -75,7 +75,7 @@ public:
         return descend(levels_ - 1);
     }
 
-    // Move to a tuple of those that `save` wrote.
+    // Move to a tuple written by `save`.
     void load(const Index* from) {
         queries_[0] = attending_.all();
         for (Index level = 0; level < levels_; ++level) {
@@ -89,7 +89,7 @@ public:
         for (Index level = 0; level < levels_; ++level) to[order_[level]] = at_[order_[level]];
     }
 
-    // The key of set m, counted among the keys that no mask hides.
+    // The index of the tuple's key of set m among the unmasked keys.
     Index operator[](Index m) const { return at_[m]; }
 
     // The queries that may attend the tuple; the first and the last of them attend an inner key.
@@ -109,7 +109,8 @@ private:
         at_[order_[level]] = keys.start, stop_[level] = keys.stop;
     }
 
-    // Move the key of a level to the first, from the present one on, that some query attends with the keys above it.
+    // Move the key of a level forward from its present index to the first that some query attends together with the
+    // keys of the levels above.
     bool find(Index level) {
         const Index m = order_[level];
         while (at_[m] < stop_[level]) {
@@ -142,7 +143,7 @@ private:
     Index levels_ = 0;
     Index order_[SEPARATRIX_MOST_SETS];        // the prefix sets
     Index at_[SEPARATRIX_MOST_SETS];           // the key of each set
-    Index stop_[SEPARATRIX_MOST_SETS];         // where the keys of a level end
+    Index stop_[SEPARATRIX_MOST_SETS];         // the end of the keys of a level
     Range queries_[SEPARATRIX_MOST_SETS + 1];  // the queries that may attend the keys of the levels before
 };
 

@@ -1,4 +1,4 @@
-// Whether the factors of a call are of a size that needs no balancing: see exact/balance.py, which says why.
+// Whether the magnitudes of a call's factors make balancing unnecessary: exact/balance.py gives the reason.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +10,10 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// The sizes of the factors of one head of queries, all as logarithms to base 2, column by column; what a mask hides is
-// none of them.
+// The magnitudes of the factors of one head of queries, as base-2 logarithms, for each column; masked rows are ignored.
 template <class T> class Sizes {
 public:
-    // Of `count` tensors with the same number of columns.
+    // For `count` tensors with the same number of columns.
     Sizes(Index count, Index columns) : count_(count), columns_(columns), most_(count * columns), logs_(count * columns) {}
 
     // The rows place(0), ..., place(rows - 1) of a tensor.
@@ -36,7 +35,7 @@ public:
         });
     }
 
-    // Whether every column of every factor has a largest magnitude from `low` to `high`: then logarithms are not needed.
+    // Whether every column of every factor has a largest magnitude from `low` to `high`: then no logarithms are needed.
     bool within(T low, T high) const {
         const Index numbers = count_ * columns_;
         int outside = 0;
@@ -50,7 +49,7 @@ public:
         return !outside;
     }
 
-    // The same as `largest_without(-1)`, for factors so near to 1 that their products stay in range.
+    // The same as `largest_without(-1)`, for factors so close to 1 that their products stay in range.
     double logarithm_of_largest() const {
         T largest = 0;
         for (Index l = 0; l < columns_ % W; ++l) {
@@ -86,7 +85,7 @@ public:
 private:
     static constexpr Index W = WIDTH<T>;
 
-    // Blocks of columns, whose largest magnitudes stay in registers; the last may share columns with the one before.
+    // Blocks of columns, whose largest magnitudes stay in registers; the last block may overlap the one before.
     template <Index COUNT, class Row> void look_at_blocks(Index rows, const Row& row, T* most) const {
         using Whole = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
         typedef T Block __attribute__((vector_size(COUNT * sizeof(T))));
@@ -98,7 +97,7 @@ private:
                 const auto* entries = row(j) + first;
                 Block x{};
                 for (Index l = 0; l < COUNT; ++l) x[l] = widened(entries[l]);
-                // Magnitudes have the order of their bits, and what is not a number is above all.
+                // Magnitudes are compared by their bits, so that NaN is larger than every number.
                 Bits bits;
                 std::memcpy(&bits, &x, sizeof x);
                 bits &= std::numeric_limits<Whole>::max();
@@ -131,7 +130,7 @@ template <class T> int range(const separatrix_call& call, separatrix_range& foun
     Array<double> outputs(call.heads / same);
     std::atomic<int> moderate{1}, near_one{std::fabs(scale) <= near || call.scale == 0};
     const double used = std::log2(2.0 * static_cast<double>((call.sets + 1) * call.d)) + std::max(scale, 0.0);
-    // Where all factors are this near to 1, all conditions below are kept.
+    // If all factors are this close to 1, all conditions below hold.
     const double usual = std::min({near, room / 2, room - used}) / static_cast<double>(call.sets + 1) - 0.01;
     const T high = static_cast<T>(std::exp2(usual)), low = static_cast<T>(std::exp2(-usual));
     const auto look_at_group = [&](Index one, Sizes<T>& scores, Sizes<T>& values) {
@@ -151,7 +150,7 @@ template <class T> int range(const separatrix_call& call, separatrix_range& foun
             values.take_logarithms();
             const double large = scores.largest_above_one(), large_values = values.largest_above_one();
             const double product = outputs[one] = values.largest_without(-1);
-            // A comparison with what is not a number is false.
+            // A comparison with NaN is false.
             if (!(large <= room - used && large_values <= room / 2 && (product >= -room / 2 || product == -infinity)))
                 moderate = 0;
             if (!(large <= near && large_values <= near)) near_one = 0;
@@ -164,7 +163,7 @@ template <class T> int range(const separatrix_call& call, separatrix_range& foun
     };
     double entries = static_cast<double>(call.query_length * call.d);
     for (Index m = 0; m < call.sets; ++m) entries += static_cast<double>(call.lengths[m] * (call.d + call.d_v));
-    // A task of some 10^4 entries.
+    // A task has some 10^4 entries.
     const Index groups = call.heads / same;
     const Index step = static_cast<Index>(std::max(1.0, 1e4 / std::max(1.0, static_cast<double>(same) * entries)));
     auto look = [&](Index task) {

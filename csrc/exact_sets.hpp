@@ -1,13 +1,13 @@
-// The sets of a call of exact attention as its kernels read them, and how its volume is cut.
+// The sets of a call of exact attention as its kernels read them, and the division of the work into tasks.
 //
 // One key set is the *inner* one, the others are the *prefix*. For a query i and a tuple p of prefix keys,
 //
 //     s_j = <scale q_i * k_p, k_j>,    k_p = k_1,p1 * ... * k_(k-2),p(k-2),
 //     out_i = sum_p v_p * (sum_j e^(s_j) v_j) / sum_p sum_j e^(s_j),
 //
-// so ordinary attention of rows (i, p) over the inner keys is all there is. Inner keys go in *chunks* that stay in the
-// first caches, and lie in *panels*: transposed, a few vectors of keys side by side. Scores are in units of log 2, so
-// that e^s is a power of two.
+// so the computation is ordinary attention of rows (i, p) over the inner keys. Inner keys are processed in *chunks*
+// that fit in the first-level cache, and stored in *panels*: transposed, a few vectors of keys side by side. Scores are
+// in units of log 2, so that e^s is a power of two.
 #pragma once
 
 #include <cmath>
@@ -26,7 +26,7 @@ namespace SEPARATRIX_ARCH {
 
 constexpr double LOG2_E = 1.4426950408889634074, LN_2 = 0.69314718055994530942;
 
-// How the volume of a call is cut: a function of its shape alone.
+// The division of a call's work, as a function of its shape alone.
 template <class T> struct Cut {
     Index inner;           // which set is the inner one
     Index chunk;           // keys of a chunk in the forward pass
@@ -34,14 +34,14 @@ template <class T> struct Cut {
     Index width;           // columns of a row of values, padded to whole vectors
     Index depth;           // columns of a row of keys, padded in the same way
     Index queries;         // queries of a task of the forward pass
-    Index groups;          // tasks of the backward pass for a head, each with gradients of its own
-    double pairs;          // pairs of a prefix and a chunk in the backward pass, at the most
-    double multiply_adds;  // about as many as the forward pass of all heads takes
-    bool few_queries;      // whether the backward pass goes over the prefixes of a query: see exact_few_queries.hpp
-    Index merged;          // tuples whose products of keys are written before the forward pass; 0 where they are not
+    Index groups;          // tasks of the backward pass for a head, each with separate gradients
+    double pairs;          // upper bound on the pairs of a prefix and a chunk in the backward pass
+    double multiply_adds;  // approximate number for the forward pass of all heads
+    bool few_queries;      // whether the backward pass loops over the prefixes of a query: see exact_few_queries.hpp
+    Index merged;          // tuples whose key products are written before the forward pass, or 0
     bool narrow;           // whether the forward pass may multiply pairs of bfloat16: see bfloat16.hpp
-    Index narrow_chunk;    // keys of a chunk if keys and values lie in such pairs
-    Index mixed_chunk;     // and if the values alone do
+    Index narrow_chunk;    // keys of a chunk if keys and values are stored in such pairs
+    Index mixed_chunk;     // and if only the values are
 
     static constexpr Index QUERY_BLOCK = 36;
 
@@ -65,21 +65,24 @@ template <class T> struct Cut {
             if (call.windows[m] >= 0) sharing = std::min(sharing, call.windows[m]);
         }
         multiply_adds = static_cast<double>(call.heads * call.query_length) * tuples * static_cast<double>(call.d + width);
-        // Two sets shorter than two panels leave lanes empty, and all products of their keys stay in the second cache.
+        // Two sets shorter than two panels leave lanes empty, and all products of their keys fit in the second-level
+        // cache.
         const bool is_short = call.sets == 2 && call.query_length >= 4 && call.windows[0] < 0 && call.windows[1] < 0 &&
                               call.lengths[inner] < 64 && call.lengths[0] * call.lengths[1] * row <= 1 << 20;
         merged = is_short ? call.lengths[0] * call.lengths[1] : 0;
-        // Products of prefix and inner keys that fewer than about 24 queries attend take longer to write than to do without;
-        // but heads alone divide that pass into tasks.
+        // If fewer than about 24 queries attend the products of prefix and inner keys, writing the products takes
+        // longer than it saves; but the pass without them is divided into tasks by heads only.
         few_queries = call.sets > 1 && !merged && call.query_length < (call.heads / call.shared < 4 ? 4 : 24);
         narrow = HAS_BFLOAT16 && call.type == SEPARATRIX_BFLOAT16 && call.sets > 1 && !merged;
-        // Scores of 16 rows, keys and values stay in the first cache, from which tiles are loaded faster than multiplied.
+        // Scores of 16 rows, keys and values fit in the first-level cache, from which tiles are loaded faster than
+        // multiplied.
         narrow_chunk = whole_panels((HAS_TILES ? 32768 : 65536) / (2 * (call.d + width)), 64, 256);
         mixed_chunk = whole_panels(65536 / (4 * call.d + 2 * width), 64, 256);
-        // A task of some 10^6 multiply-adds, and tiles of whole rows at order 2.
+        // A task has some 10^6 multiply-adds, and whole tiles of rows at order 2.
         queries = static_cast<Index>(std::min(96.0, 1.0 + 1e6 / (tuples * static_cast<double>(call.d + width))));
         if (call.sets == 1) queries = rounded_up(queries, ROWS);
-        // A prefix is attended by at most `sharing` queries, which attend at most that many more keys than one does.
+        // At most `sharing` queries attend a prefix, and together they attend at most that many more keys than one
+        // query does.
         const Index span = call.windows[inner] < 0 ? call.lengths[inner]
                                                    : std::min(call.lengths[inner], reach(call, inner) + sharing);
         pairs = std::min(prefixes, attended) * static_cast<double>((span + backward_chunk - 1) / backward_chunk);
@@ -89,7 +92,7 @@ template <class T> struct Cut {
 
     Index longest_chunk() const { return narrow ? std::max({chunk, narrow_chunk, mixed_chunk}) : chunk; }
 
-    // Heads of queries that share keys would add up their gradients.
+    // Heads of queries that share keys would add to the same gradients.
     bool merges_backward(const separatrix_call& call) const { return merged && call.shared == 1; }
 
     // The most keys of a set that a query may attend.
@@ -102,7 +105,7 @@ template <class T> struct Cut {
     }
 };
 
-// The rows of a set that are seen, side by side, padded by zeros.
+// The unmasked rows of a set, packed and padded by zeros.
 template <class T>
 void read_rows(Index type, const separatrix_tensor& x, Index head, const Seen& seen, Index width, Index padded, T* to) {
     if (seen.everything()) return read_rows(type, x, head, 0, seen.count(), width, padded, to);
@@ -112,7 +115,8 @@ void read_rows(Index type, const separatrix_tensor& x, Index head, const Seen& s
     }
 }
 
-// Multiply each column of `product` by the largest magnitude of the column in rows of `depth`, a whole number of vectors.
+// Multiply each column of `product` by the largest magnitude of the column in rows of `depth`, a multiple of the
+// vector's lanes.
 template <class T> inline void multiply_amplitudes(const T* rows, Index count, Index depth, T* product) {
     for (Index l = 0; l < depth; l += WIDTH<T>) {
         Vector<T> column{};
@@ -121,8 +125,8 @@ template <class T> inline void multiply_amplitudes(const T* rows, Index count, I
     }
 }
 
-// Rows as columns of `length` numbers, a whole number of vectors, with zeros after the last: squares in registers. Columns
-// are `stride` numbers apart.
+// Transpose rows to columns of `length` numbers, a multiple of the vector's lanes, padded by zeros: square by square in
+// registers. Columns are `stride` numbers apart.
 template <class T>
 void transpose(const T* rows, Index count, Index width, Index padded, T* to, Index length, Index stride) {
     constexpr Index W = WIDTH<T>;
@@ -136,13 +140,13 @@ void transpose(const T* rows, Index count, Index width, Index padded, T* to, Ind
         }
 }
 
-// Rows in panels, with zeros after the last.
+// Rows as panels, padded by zeros.
 template <class T> void write_panels(const T* rows, Index count, Index width, Index padded, T* to) {
     for (Index j = 0; j < count; j += PANEL<T>, rows += PANEL<T> * padded, to += PANEL<T> * width)
         transpose(rows, std::min(PANEL<T>, count - j), width, padded, to, PANEL<T>, PANEL<T>);
 }
 
-// One set of one head of queries: which keys are seen, and their keys and values in rows, padded to whole vectors.
+// One set of one head of queries: which keys are unmasked, and their keys and values in rows, padded to whole vectors.
 template <class T> struct Set {
     Seen seen;
     Index count;
@@ -153,7 +157,7 @@ template <class T> struct Set {
         read(call, cut, m, head);
     }
 
-    // Take the keys and values of another head: where no mask hides any, in the same memory.
+    // Take the keys and values of another head, in the same memory if no key is masked.
     void take(const separatrix_call& call, const Cut<T>& cut, Index m, Index head) {
         if (call.masks[m].data) *this = Set(call, cut, m, head);
         else read(call, cut, m, head);
@@ -166,7 +170,7 @@ private:
     }
 };
 
-// Heads of few tuples in tasks of some 5 10^5 multiply-adds, so that memory is rarely allocated; of as many as the next.
+// Heads of few tuples are grouped into tasks of some 5 10^5 multiply-adds, so that memory is rarely allocated.
 class TasksOfHeads {
 public:
     TasksOfHeads(double multiply_adds, Index heads)
@@ -179,7 +183,7 @@ private:
     Index heads_, count_;
 };
 
-// How many heads of queries, one after the other, have the same sets: the same keys, and the same ones of them hidden.
+// The number of consecutive heads of queries that have the same sets: the same keys with the same mask.
 inline Index with_same_sets(const separatrix_call& call) {
     for (Index m = 0; m < call.sets; ++m)
         if (call.masks[m].data) return call.mask_shared;
@@ -202,7 +206,7 @@ template <class T> struct Sets {
 
     const Set<T>& operator[](Index m) const { return sets[static_cast<std::size_t>(m)]; }
 
-    // For each column of keys, the product of the largest magnitudes of all sets; not a number if one is not.
+    // For each column of keys, the product of the largest magnitudes of all sets; NaN if one of them is.
     void write_amplitudes(Index depth, T* product) const {
         for (Index l = 0; l < depth; ++l) product[l] = 1;
         for (const Set<T>& set : sets) multiply_amplitudes<T>(set.keys, set.count, depth, product);
@@ -212,7 +216,7 @@ template <class T> struct Sets {
 // The keys of each set that a query may attend.
 using Ranges = Range[SEPARATRIX_MOST_SETS];
 
-// A tuple of the prefix sets, each in a range of its own; the last set of them moves fastest.
+// A tuple of the prefix sets, each key in a range; the last set varies fastest.
 class Prefix {
 public:
     Prefix(const Range* ranges, Index sets, Index inner) : ranges_(ranges), sets_(sets), inner_(inner) {
@@ -235,7 +239,7 @@ private:
     Index at_[SEPARATRIX_MOST_SETS];
 };
 
-// into = start * (the rows of a prefix tuple), the product of all of them; `start` is null for 1.
+// into = start * (the rows of a prefix tuple), the product of all of them; a null `start` is 1.
 template <class T, class P>
 inline void multiply_prefix(const Sets<T>& sets, const P& prefix, bool values, Index padded, const T* start, T* into) {
     const T* before = start;

@@ -1,14 +1,14 @@
 // Two to a power, for a vector: the exponential of every kernel, whose scores are in units of log 2.
 //
-// With n the whole number next to x and f = x - n, which is exact and lies in [-1/2, 1/2],
+// With n the integer nearest to x and f = x - n, which is exact and lies in [-1/2, 1/2],
 //
 //     2^x = 2^n 2^f,    2^f = 1 + c_1 f + ... + c_g f^g + error,
 //
 // the polynomial of least relative error on that interval among those that are 1 at 0 (Remez' algorithm), of degree 6 in
-// float and 11 in double. So a whole power of two is exact, and the weight of a largest score is 1.
-// 2^n is put together from its bits. The powers that are asked for lie between LOWEST and the largest exponent of the
-// type; what is not a number stays so. The tests prove by ball arithmetic that results err by less than 2.4
-// units, and look at every float there is between the two ends.
+// float and 11 in double. So a power of two with an integer exponent is exact, and the weight of a largest score is 1.
+// 2^n is assembled from its bits. The argument must lie between LOWEST and the largest exponent of the type; NaN gives
+// NaN. The tests prove by ball arithmetic that the error is below 2.4 units in the last place, and check every float
+// between the two ends.
 #pragma once
 
 #include "vectors.hpp"
@@ -27,7 +27,7 @@ template <> struct Exponential<float> {
                                   0.0096176929758129145273f,
                                   0.0013406643887084073529f,
                                   0.00015594677269992374431f};
-    // 3/2 times the power of two whose neighbours are whole numbers apart, and the bias of the exponent.
+    // 3/2 times the power of two at which floating-point numbers are 1 apart, and the bias of the exponent.
     static constexpr float ROUNDER = 12582912.0f + 127.0f;
     static constexpr int MANTISSA = 23;
     static constexpr float LOWEST = -113.4f;

@@ -6,7 +6,7 @@
 
 namespace separatrix {
 
-// PyEval_SaveThread, PyEval_RestoreThread and PyErr_CheckSignals, or null for a caller that is no interpreter.
+// PyEval_SaveThread, PyEval_RestoreThread and PyErr_CheckSignals, or null for a caller without an interpreter.
 using SaveThread = void* (*)();
 using RestoreThread = void (*)(void*);
 using CheckSignals = int (*)();
@@ -14,7 +14,7 @@ using CheckSignals = int (*)();
 // `main_thread` is the pthread_t of the thread that runs signal handlers; no other thread looks for signals.
 void set_interpreter(SaveThread save, RestoreThread restore, CheckSignals check, std::uintptr_t main_thread);
 
-// Releases the lock of the interpreter while it lives. A signal handler may call the library again.
+// Releases the interpreter's lock in its scope. A signal handler may call the library again.
 class ReleasedInterpreter {
 public:
     ReleasedInterpreter();
@@ -24,13 +24,13 @@ public:
 
     // Whether the calling thread released the interpreter and is the one that runs signal handlers.
     static bool runs_signal_handlers();
-    // Run the handlers of pending signals. True if one raised an exception, which the interpreter keeps for this thread
-    // and raises when the call returns to it.
+    // Run the handlers of pending signals. Returns true if one raised an exception, which the interpreter raises when
+    // the call returns to it.
     static bool handle_signals();
 
 private:
     void* state_;
-    ReleasedInterpreter* const outer_;  // of the call in one of whose signal handlers this call was made
+    ReleasedInterpreter* const outer_;  // of the outer call, if a signal handler made this call
 };
 
 }  // namespace separatrix

@@ -19,7 +19,7 @@ namespace {
 template <class T> void levels_of(const separatrix_call& call, separatrix_levels& levels) {
     const Cut<T> cut(call);
     const auto parts = [](Index n, Index size) { return (n + size - 1) / size; };
-    // A count that does not fit the type of indices is as large as the type holds, and no bound follows from it.
+    // A count that overflows the index type is replaced by its largest value, from which no bound follows.
     const auto whole = [](double n) { return static_cast<Index>(std::min(std::ceil(n), 0x1p62)); };
     double prefixes = 1;
     for (Index m = 0; m < call.sets; ++m)
@@ -29,13 +29,13 @@ template <class T> void levels_of(const separatrix_call& call, separatrix_levels
     levels.rows = call.sets > 1 && !cut.merged ? std::min<Index>(cut.narrow ? NARROW_ROWS : ROWS, whole(prefixes)) : 1;
     levels.tiles = cut.merged ? 1 : whole(prefixes / ROWS);
     // Chunks begin with a whole panel, and at order 2 with the first key of up to ROWS queries, so that the keys of a
-    // window may begin this far behind the start of a chunk.
+    // window may begin this far after the start of a chunk.
     const Index behind = call.windows[cut.inner] < 0 ? 0 : PANEL<T> + (call.sets > 1 ? 0 : ROWS);
     levels.chunks = parts(keys + behind, cut.chunk);
     levels.is_narrow = cut.narrow;
     if (cut.few_queries) {
-        // Rows of a block are prefixes. What a query collects from its prefixes, and a prefix key from the queries, is
-        // added up one after the other, for each of them after the chunks.
+        // The rows of a block are prefixes. The gradients of a query, summed over its prefixes, and of a prefix key,
+        // summed over the queries, are added up sequentially, chunk after chunk.
         const double rows = prefixes * static_cast<double>(call.query_length);
         levels.pairs = whole(rows + static_cast<double>(parts(keys + PANEL<T>, cut.backward_chunk)));
         levels.groups = 1;

@@ -9,7 +9,7 @@ namespace separatrix {
 
 // The functions of the C interface for one architecture; where there are two, for float and for double.
 struct Kernels {
-    bool (*work)();  // whether instructions that have not been run on hardware do what their description says
+    bool (*work)();  // whether instructions that were not tested on hardware match their description
     int (*exact_forward[2])(const separatrix_call& call, void* out, void* lse);
     int (*exact_backward[2])(const separatrix_call& call, const separatrix_gradients& gradients);
     int (*exact_range[2])(const separatrix_call& call, separatrix_range& range);
@@ -20,7 +20,7 @@ struct Kernels {
     int (*products_add[2])(const separatrix_products& call, double* state);
     int (*products_sums[2])(const separatrix_products& call, const void* M, void* out);
     int (*products_gradient[2])(const separatrix_products& call, const void* M, void* grad_x, void* grad_W);
-    // By the type of the tokens, then by that of the monomials.
+    // Indexed by the type of the tokens, then by that of the monomials.
     int (*pass_add[2][2])(const separatrix_pass& call, double* state);
     int (*pass_attend[2][2])(const separatrix_pass& call, const void* M, void* out, double* denominator, double* moment,
                              double* largest);

@@ -1,4 +1,4 @@
-// Sums across the lanes of vectors, of several vectors at a time, and squares of numbers transposed.
+// Sums across the lanes of one or several vectors, and transposed squares of numbers.
 #pragma once
 
 #include "vectors.hpp"
@@ -6,14 +6,14 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// Lanes of two vectors, picked by number: those of the second follow those of the first.
+// Lanes of two vectors, selected by number: those of the second follow those of the first.
 #if defined(__clang__)
 #define SEPARATRIX_PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
 #define SEPARATRIX_PICK(a, b, ...) __builtin_shuffle(a, b, Longs{__VA_ARGS__})
 #endif
 
-// The lanes of two vectors in turn: of their first halves, and of their second halves.
+// Interleave the lanes of two vectors: those of their first halves, and those of their second halves.
 template <class T> inline void interleave(Vector<T> a, Vector<T> b, Vector<T>& first, Vector<T>& second) {
 #if defined(__clang__)
     T from[2][WIDTH<T>], to[2 * WIDTH<T>];
@@ -27,7 +27,7 @@ template <class T> inline void interleave(Vector<T> a, Vector<T> b, Vector<T>& f
 #endif
 }
 
-// Of a vector, the lanes of these numbers.
+// The lanes of a vector, selected by number.
 template <class T> inline Vector<T> picked(Vector<T> x, Bits<T> lanes) {
 #if defined(__clang__)
     Vector<T> to;
@@ -38,7 +38,7 @@ template <class T> inline Vector<T> picked(Vector<T> x, Bits<T> lanes) {
 #endif
 }
 
-// Rows of a square become columns: each step interleaves the rows of its two halves.
+// Transpose a square: each step interleaves the rows of its two halves.
 template <class T> inline void transpose_square(Vector<T> (&rows)[WIDTH<T>]) {
     constexpr Index W = WIDTH<T>;
     for (Index step = 1; step < W; step *= 2) {
@@ -50,7 +50,7 @@ template <class T> inline void transpose_square(Vector<T> (&rows)[WIDTH<T>]) {
     }
 }
 
-// The sums of the lanes of as many vectors as a vector has lanes, side by side: by pairs of vectors, again and again.
+// The sums of the lanes of as many vectors as a vector has lanes, in one vector, by repeatedly adding pairs of vectors.
 inline Doubles sums_of_lanes(const Doubles (&x)[WIDTH<double>]) {
 #if SEPARATRIX_BYTES == 64
     Doubles y[4], z[2];
@@ -72,7 +72,7 @@ inline Doubles sums_of_lanes(const Doubles (&x)[WIDTH<double>]) {
 #endif
 }
 
-// The same lanes in double; of floats, the sums of each two that are half a vector apart.
+// The same lanes in double; for floats, the sums of pairs that are half a vector apart.
 inline Doubles widened(Doubles x) { return x; }
 inline Doubles widened(Floats x) {
     typedef float Half __attribute__((vector_size(SEPARATRIX_BYTES / 2)));

@@ -12,7 +12,8 @@ std::atomic<std::int64_t> held{0}, highest{0};
 
 }  // namespace
 
-// Relaxed: the counts order nothing, and an order here would hide races of callers from the thread sanitiser.
+// Relaxed: the counts do not synchronize threads, and a stronger order would hide data races of callers from the thread
+// sanitiser.
 void count_bytes(std::int64_t bytes) {
     const std::int64_t now = held.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     std::int64_t most = highest.load(std::memory_order_relaxed);

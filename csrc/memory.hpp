@@ -1,4 +1,4 @@
-// Memory for the kernels, aligned to lines of the cache.
+// Memory for the kernels, aligned to cache lines.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 
 namespace separatrix {
 
-// Count bytes that were taken (or, below zero, given back): what a call holds at once is part of what it costs.
+// Count `bytes` that were allocated (or freed, if negative): the memory of a call is part of its cost.
 void count_bytes(std::int64_t bytes);
 
 namespace SEPARATRIX_ARCH {
 
-// An array of `count` numbers whose first lies at a multiple of 64 bytes; its entries are not set.
+// An array of `count` numbers, aligned to 64 bytes and not initialised.
 template <class T> class Array {
 public:
     explicit Array(std::int64_t count = 0) : data_(nullptr), bytes_(0) {

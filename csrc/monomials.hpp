@@ -1,4 +1,4 @@
-// The monomials of a token over an index set, each made from its parent by one product, and their gradients.
+// The monomials of a token over an index set, each the product of its parent and a coordinate, and their gradients.
 #pragma once
 
 #include <vector>
@@ -9,13 +9,12 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// Children that follow each other, made from parents that follow each other by the same coordinate; no child of a run
-// is a parent of it.
+// A run: consecutive children of consecutive parents, by the same coordinate; no child of a run is a parent in it.
 struct Run {
     Index coordinate, parent, child, count;
 };
 
-// How the monomials of the rows [first, stop) of an index set are made, and those of their ancestors: row i > 0 is row
+// How the monomials of the rows [first, stop) of an index set, and of their ancestors, are computed: row i > 0 is row
 // parents[i] < i times coordinate last[i]; row 0 is 1. The monomials of a token take `stride` entries.
 class Monomials {
 public:
@@ -43,11 +42,11 @@ public:
         }
     }
 
-    // What is written past the rank while monomials are made is less than a vector.
+    // The computation writes less than one vector past the rank.
     Index stride() const { return padded_ + WIDTH<double>; }
 
     // The monomials of `count` tokens, with coordinates (count, d) `x`, into (count, stride). Entries from the rank to
-    // the end of its vector become 0. Rows that are not needed may be written too, with nothing of meaning.
+    // the end of its vector become 0. Rows that are not needed may be written too, with arbitrary values.
     void fill(Index count, const double* x, double* into) const {
         for (Index t = 0; t < count; ++t) into[t * stride()] = 1.0;
         for (const Run& run : runs_)
@@ -63,8 +62,8 @@ public:
             for (Index i = rank_; i < padded_; ++i) into[t * stride() + i] = 0.0;
     }
 
-    // The gradient (count, d) of the coordinates, given the monomials and their gradient, which is overwritten on the
-    // way; `sums` is room for (count, d) vectors.
+    // The gradient (count, d) of the coordinates, given the monomials and their gradient, which is overwritten; `sums`
+    // is memory for (count, d) vectors.
     void backward(Index count, const double* x, const double* monomials, double* grad, double* sums,
                   double* grad_x) const {
         for (Index i = 0; i < count * d_ * WIDTH<double>; ++i) sums[i] = 0.0;

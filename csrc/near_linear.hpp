@@ -1,15 +1,16 @@
-// Products with monomials that are never written: states, sums of queries, and gradients of near-linear attention.
+// Products with monomials that are never stored as a matrix: states, sums of queries, and gradients of near-linear
+// attention.
 //
 // With monomials Phi (rank, n), values W (columns, n) and a matrix M (rank, columns) these are the derivatives of
 // sum_n sum_alpha Phi_alpha,n <M_alpha, W_n>:
 //
 //     by M: Phi W^T (`add`),    by W: M^T Phi (`sums`),    by the tokens themselves (`gradient`).
 //
-// Tokens are given as columns of x and W, or as they lie in keys and values, which are scaled, widened and turned when a
-// tile is filled (`passes`).
+// Tokens are given as columns of x and W, or in the layout of keys and values, which are scaled, converted and
+// transposed when a tile is filled (`passes`).
 //
-// Lanes are tokens. What is added up over tokens is added up in each lane of a tile in the type of the monomials; then,
-// in double, the lanes of a tile, the tiles of a task, and the tasks of a head, in their order.
+// Lanes are tokens. Sums over tokens are accumulated in each lane of a tile in the type of the monomials; then, in
+// double, over the lanes of a tile, the tiles of a task, and the tasks of a head, in order.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +27,7 @@ template <class T> inline const T* start_of(const separatrix_tensor& x, Index he
     return static_cast<const T*>(x.data) + head * x.head;
 }
 
-// How a call is cut: a function of its shape alone.
+// The division of a call's work, as a function of its shape alone.
 template <class T> struct Pieces {
 #if SEPARATRIX_BYTES == 64
     static constexpr int COLUMNS_OF_STATES = 10, COLUMNS_OF_SUMS = 12;
@@ -37,17 +38,18 @@ template <class T> struct Pieces {
 #endif
     static constexpr int ALPHAS = 2, ALPHAS_OF_FEW = 4; // monomials whose products with columns are in registers
     static constexpr Index SHORT = COLUMNS * WIDTH<T>;  // tokens of a tile whose sums stay in registers
-    static constexpr Index RANGE = 1024;                // tokens of a task of these
-    static constexpr Index MANY_BLOCKS = 16;            // blocks of index sets that are tasks of their own
+    static constexpr Index RANGE = 1024;                // tokens of a task with such tiles
+    static constexpr Index MANY_BLOCKS = 16;            // blocks of index sets that are separate tasks
     Index tile;                                         // tokens of a tile that adds to a state
     Index tasks, range;                                 // tasks of a head that add to a state, and their tokens
 
     Pieces(const separatrix_monomials& set, Index heads, Index tokens) {
-        // The stored rows stay in the second cache; a tile is added up in the lanes, and long enough to be worth it.
+        // The stored rows fit in the second-level cache; a tile is accumulated in the lanes, and is long enough to
+        // amortise the sum across lanes.
         const Index fit = (1 << 19) / (static_cast<Index>(sizeof(T)) * set.stored);
         tile = std::min<Index>(256, std::max<Index>(128, fit / 64 * 64));
         tile = std::min(tile, rounded_up(tokens, WIDTH<T>));
-        // Sums of their own for some sixteen tasks, each of a thousand tokens at the least and 2^16 at the most.
+        // Separate sums for some sixteen tasks, each of 1,000 to 2^16 tokens.
         const Index most = std::max<Index>(16 / std::max<Index>(heads, 1), (tokens + 0xffff) / 0x10000);
         tasks = std::max<Index>(1, std::min(most, tokens / 1024));
         range = rounded_up((tokens + tasks - 1) / tasks, tile);
@@ -86,7 +88,7 @@ public:
         tile.fill(start_of<T>(call_.x, head) + start, call_.x.row, count);
     }
 
-    // A vector of tokens of each column, side by side, with zeros behind the last token, up to `size`.
+    // A vector of tokens of each column, padded by zeros to `size` tokens.
     void values(Index head, Index start, Index count, T* W, Index size) const {
         for (Index c = 0; c < columns; ++c) {
             const T* from = start_of<T>(call_.W, head) + c * call_.W.row + start;
@@ -102,8 +104,9 @@ private:
     const separatrix_products& call_;
 };
 
-// Tokens of a head as rows of numbers of type In, times factors; the values are followed by a column of ones and by the
-// weights. Moments of monomials without a coefficient take the column of ones too, which the others have already.
+// Tokens of a head as rows of numbers of type In, multiplied by factors; the values are followed by a column of ones
+// and by the weights. The other monomials already include the column of ones; the moments of monomials without a
+// coefficient need it too.
 template <class In, class T> class Rows {
 public:
     explicit Rows(const separatrix_pass& call)
@@ -115,7 +118,7 @@ public:
     void coordinates(Index head, Index start, Index count, Tile<T>& tile) const {
         const In* x = start_of<In>(call_.x, head) + start * call_.x.row;
         for (Index l = 0; l < set.d; ++l) {
-            // In double: a factor may be subnormal in float, where it would be rounded by more than half a unit.
+            // In double: a factor may be subnormal in float, where its rounding error would exceed half a unit.
             const double factor = call_.factors[head * set.d + l];
             T* into = tile.coordinate(l);
             for (Index t = 0; t < count; ++t) into[t] = static_cast<T>(static_cast<double>(x[t * call_.x.row + l]) * factor);
@@ -158,7 +161,7 @@ private:
     const separatrix_pass& call_;
 };
 
-// Call f for columns in blocks of at most MOST, about as wide as each other: f(integral_constant<int, width>, first).
+// Call f for columns in blocks of at most MOST, of nearly equal width: f(integral_constant<int, width>, first).
 template <int MOST, class F> inline void each_block_of(Index columns, F&& f) {
     const Index blocks = (columns + MOST - 1) / MOST;
     for (Index block = 0; block < blocks; ++block) {
@@ -167,8 +170,8 @@ template <int MOST, class F> inline void each_block_of(Index columns, F&& f) {
     }
 }
 
-// into[place - first][column] gets the sum over some tokens, for the places of a block that begins with `first`, and 0
-// outside of the windows of the source.
+// into[place - first][column] receives the sum over some tokens, for the places of a block that begins with `first`,
+// and 0 outside of the windows of the source.
 template <class T, class Source> class Adding {
 public:
     Adding(const Source& source, const Blocks& blocks, Index tile)
@@ -240,9 +243,9 @@ private:
     Array<T> W_;
 };
 
-// Add to a state (heads, rank, columns) what the tokens of a source give. A task is a range of the tokens of a head, with
-// all blocks of the index set, or, where there are enough of them, a block, with all ranges; an entry of the state is
-// added up over the ranges in their order either way.
+// Add the tokens of a source to a state (heads, rank, columns). A task is a range of the tokens of a head, with all
+// blocks of the index set, or, if there are enough blocks, a block with all ranges; either way an entry of the state is
+// summed over the ranges in order.
 template <class T, class Source> int add_to_state(const Source& source, Index heads, Index tokens, double* state) {
     if (!tokens || !heads) return SEPARATRIX_DONE;
     const Pieces<T> pieces(source.set, heads, tokens);
@@ -308,8 +311,8 @@ template <class T, class F> int each_range(Index heads, Index tokens, F f) {
     return for_each_task(heads * ranges, work);
 }
 
-// Add to C rows `into` of SHORT sums the products of a tile's monomials [first, last) with C columns of M. Not inlined:
-// among other loops the compiler does not keep the sums in registers.
+// Add to C rows `into` of SHORT sums the products of a tile's monomials [first, last) with C columns of M. Not inlined,
+// because among other loops the compiler does not keep the sums in registers.
 template <class T, int C>
 __attribute__((noinline)) void sums_of_columns(Index first, Index last, const Tile<T>& tile, const T* M, Index stride,
                                                T* into) {
@@ -345,8 +348,9 @@ inline void sums_of_tile(const Block& block, const Windows& windows, Index colum
     });
 }
 
-// M^T Phi for all tokens and the windows of M: finish(head, start, count, sums) is called with the sums (columns, SHORT)
-// of each tile. If the index set takes several blocks, each of them goes over the tiles of a range before the next.
+// M^T Phi for all tokens and the windows of M: calls finish(head, start, count, sums) with the sums (columns, SHORT) of
+// each tile. If the index set takes several blocks, each block is applied to all tiles of a range before the next
+// block.
 template <class T, class Source, class F>
 int sums_of_source(const Source& source, Index heads, Index tokens, Index columns, const Windows& windows, const T* M,
                    F finish) {
@@ -384,8 +388,9 @@ template <class T> int products_sums(const separatrix_products& call, const void
     return sums_of_source<T>(source, call.heads, call.tokens, call.columns, source.windows, static_cast<const T*>(M), finish);
 }
 
-// Every token of a pass as a query: the d_v numerators over the denominator, which follows them in M, and beside them
-// the denominator, the moment, and the largest of the weighted moments, which come last.
+// Every token of a pass as a query. The first d_v columns of M give the numerators, the next ones the denominator, the
+// moment and the weighted moments; the function writes the quotients, the denominator, the moment, and the largest of
+// the weighted moments.
 template <class In, class T>
 int pass_attend(const separatrix_pass& call, const void* M, void* out, double* denominator, double* moment,
                 double* largest) {
@@ -411,8 +416,8 @@ int pass_attend(const separatrix_pass& call, const void* M, void* out, double* d
                              static_cast<const T*>(M), finish);
 }
 
-// The gradients of x and of W. That of a monomial is <M_alpha, W_n>; it goes to its two factors at once, and from the
-// stored rows, the last one first, to theirs.
+// The gradients of x and of W. The gradient of a monomial is <M_alpha, W_n>; it is passed on to its two factors at
+// once, and from the stored rows, in reverse order, to their factors.
 template <class T> class Pulling {
 public:
     static constexpr Index SHORT = Pieces<T>::SHORT;
@@ -455,7 +460,7 @@ public:
     }
 
 private:
-    // The gradient of a product of a row and a coordinate goes to both.
+    // The gradient of a product of a row and a coordinate is passed on to both.
     void hand_on(const Vector<T> (&grad)[COLUMNS], Index r, Index l) {
         const T *row = tile_.row(r), *x = tile_.coordinate(l);
         T *to_row = rows_ + r * SHORT, *to_x = coordinates_ + l * SHORT;

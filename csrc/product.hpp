@@ -1,4 +1,4 @@
-// The inner loop of every product of matrices: a few rows of A against a few vectors of columns of B, in registers.
+// The inner loop of every matrix product: a few rows of A by a few vectors of columns of B, in registers.
 #pragma once
 
 #include <type_traits>
@@ -8,8 +8,8 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// The rows of a tile, and the vectors of its columns: their products, a vector of B and an entry of A fill the
-// registers.
+// The number of rows of a tile, and of vectors of its columns: the accumulators, a vector of B and an entry of A fill
+// the registers.
 #if SEPARATRIX_BYTES == 64
 constexpr int ROWS = 12;
 #elif defined(__aarch64__)
@@ -20,13 +20,13 @@ constexpr int ROWS = 6;
 constexpr int COLUMNS = 2;
 template <class T> constexpr Index PANEL = COLUMNS * WIDTH<T>;
 
-// An operand of which an entry is taken at a time: row r and column k are at data[r * row + k * column].
+// An operand that is read entry by entry: row r and column k are at data[r * row + k * column].
 template <class T> struct Left {
     const T* data;
     Index row, column;
 };
 
-// Copy sums to variables of their own, or back. The loops are unrolled here and in the products, or else GCC 12 keeps the
+// Copy sums to local variables, or back. The loops here and in the products are unrolled; otherwise GCC 12 keeps the
 // sums in memory and stores them after every product.
 template <class V, int R, int N> inline void copy_sums(const V (&from)[R][N], V (&to)[R][N]) {
 #pragma GCC unroll 16
@@ -54,7 +54,7 @@ inline void add_product(Index depth, Left<T> A, const T* B, Index stride, Vector
     copy_sums(sums, into);
 }
 
-// Call f with a number of rows that the compiler knows: f(std::integral_constant<int, rows>).
+// Call f with the number of rows as a compile-time constant: f(std::integral_constant<int, rows>).
 template <int R = ROWS, class F> inline void with_rows(Index rows, F&& f) {
     if constexpr (R == 1) {
         f(std::integral_constant<int, 1>{});

@@ -1,9 +1,10 @@
-// What the two passes of the causal scan share: how it is cut into parts, and the tokens of a tile laid out for a part.
+// What the two passes of the causal scan share: the division into parts, and the layout of a tile's tokens for a part.
 //
-// A part is a head and some rows of the index set, whole vectors of them. It goes over all tokens by itself, a tile at
-// a time: the monomials of the tile's tokens are made, with those of their ancestors; then each vector of rows takes
-// its states into registers and goes through the tile. So a part's states leave the cache once a tile, and what a part
-// computes depends on its number alone. The parts of a head are added up at the end, in order.
+// A part is some rows of the index set of one head, a multiple of the vector's lanes. The parts are independent of each
+// other; each processes all tokens, tile by tile: the monomials of the tile's tokens and their ancestors are computed;
+// then each vector of rows loads its states into registers and goes through the tile. So a part's states leave the
+// cache once per tile, and the results of a part depend on its number alone. The parts of a head are added up at the
+// end, in order.
 #pragma once
 
 #include <algorithm>
@@ -20,12 +21,12 @@ namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
 constexpr Index TILE = 16;    // tokens
-constexpr Index PARTS = 16;   // that there should be at least, where they have
-constexpr Index SMALLEST = 32;  // vectors of rows, or more: with few, ancestors take as long as the rows themselves
+constexpr Index PARTS = 16;   // parts of a call; fewer if they would be smaller than
+constexpr Index SMALLEST = 32;  // vectors of rows: below, ancestors take as long as the rows themselves
 
-// How the rows of a head are cut.
+// The division of a head's rows into parts.
 struct Parts {
-    Index each, vectors;  // how many, and the vectors of rows of a part, at the most
+    Index each, vectors;  // their number, and the most vectors of rows of a part
 
     explicit Parts(const separatrix_scan& scan) {
         const Index all = (scan.rank + WIDTH<double> - 1) / WIDTH<double>;
@@ -36,7 +37,7 @@ struct Parts {
     }
 };
 
-// A number of key sets that the compiler knows, for 1, 2 and 3 of them; 0 for more, and then as many as there may be.
+// The number of key sets as a compile-time constant, for 1, 2 and 3 of them; 0 for a larger number, known at run time.
 template <int M> constexpr int MOST = M ? M : SEPARATRIX_MOST_SETS;
 
 template <class F> inline void with_sets(Index sets, F&& f) {
@@ -48,14 +49,14 @@ template <class F> inline void with_sets(Index sets, F&& f) {
     }
 }
 
-// Value columns whose states are in registers together, for M key sets.
+// The number of value columns whose states are in registers together, for M key sets.
 #if SEPARATRIX_BYTES == 64 || defined(__aarch64__)
 template <int M> constexpr int TOGETHER = M == 1 ? 12 : M == 2 ? 9 : M == 3 ? 6 : 1;
 #else
 template <int M> constexpr int TOGETHER = M == 1 ? 8 : M == 2 ? 4 : M == 3 ? 3 : 1;
 #endif
 
-// Call f for all columns, in groups that are about equally wide: f(std::integral_constant<int, columns>, first column).
+// Call f for all columns, in groups of nearly equal width: f(std::integral_constant<int, columns>, first column).
 template <int M, class F> inline void each_group_of(Index columns, F&& f) {
     const Index groups = (columns + TOGETHER<M> - 1) / TOGETHER<M>;
     for (Index group = 0; group < groups; ++group) {
@@ -64,7 +65,7 @@ template <int M, class F> inline void each_group_of(Index columns, F&& f) {
     }
 }
 
-// A part of the scan: its rows, and the tile that it is at.
+// A part of the scan: its rows, and the current tile.
 class Part {
 public:
     Part(const separatrix_scan& scan, const Parts& parts, Index task, bool moments)
@@ -91,7 +92,7 @@ public:
 
     Index state_size() const { return vectors * scan.sets * columns * WIDTH<double>; }
 
-    // Take the tokens [start, start + count) into the tile, of all factors or of the key sets.
+    // Load the tokens [start, start + count) into the tile, for all factors or for the key sets only.
     void take(Index start, Index count, bool with_query) {
         for (Index factor = with_query ? 0 : 1; factor <= scan.sets; ++factor) {
             const double* from = factor ? scan.keys[factor - 1] : scan.query;
@@ -109,14 +110,14 @@ public:
         }
     }
 
-    // Weights of all rows, as the vectors of this part want them, with zeros past the last row.
+    // The weights of all rows, arranged in the vectors of this part, with zeros past the last row.
     Array<double> padded(const double* weights) const {
         Array<double> found(vectors * WIDTH<double>);
         for (Index i = 0; i < vectors * WIDTH<double>; ++i) found[i] = first + i < stop ? weights[first + i] : 0.0;
         return found;
     }
 
-    // The states (heads, rank, columns) of all sets, as vectors of rows: the last column again for the moments.
+    // The states (heads, rank, columns) of all sets, as vectors of rows; the last column is repeated for the moments.
     void unpack(const double* const* from, double* states) const {
         each_entry([&](Index set, Index row, Index column, Index at) {
             states[at] = row < stop ? from[set][(head * scan.rank + row) * given_columns() + given(column)] : 0.0;
@@ -140,7 +141,7 @@ public:
     Array<double> values;
 
 private:
-    // The columns of values and states as they are given, and which of them a column of the part is.
+    // The columns of values and states in the call, and the one that each column of the part stands for.
     Index given_columns() const { return scan.columns + scan.weighted; }
     Index given(Index column) const { return column < scan.columns ? column : column - 1; }
 
@@ -189,7 +190,7 @@ inline int add_up(Index each, Index heads, Index count, const double* parts, dou
     return for_each_task(heads, add);
 }
 
-// A result of which each part of a head makes a summand: where there is one part, it is written at once.
+// A result that is a sum over the parts of a head; if there is one part, it is written directly.
 class Summed {
 public:
     Summed(const Parts& parts, Index heads, Index count, double* total)

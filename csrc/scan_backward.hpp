@@ -1,7 +1,8 @@
-// The backward pass of the causal scan: the states at the start of every tile are kept, and within a tile all of them.
+// The backward pass of the causal scan: keeps the states at the start of every tile, and within a tile the states of
+// all tokens.
 //
-// A token's term is part of the states of every later token. So the gradient of a state is added up from the last
-// token to the first, and what it is at a token is the gradient of that token's term. Nothing is ever subtracted.
+// A token's term is part of the states of every later token. So the gradient of a state is accumulated from the last
+// token to the first, and its value at a token is the gradient of that token's term. Nothing is ever subtracted.
 #pragma once
 
 #include "scan.hpp"

@@ -7,7 +7,7 @@ namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
 // Go through a tile of `count` tokens with N columns from `column` on, for the vectors [from, to) of the part's rows:
-// each set's state gets the token's term, and the sums of the token, a vector each, get the query's.
+// add the token's term to each set's state, and the query's term to the sums of the token, one vector each.
 template <int M, int N>
 inline void sweep(const Part& part, const double* coefficients, Index from, Index to, Index column, Index count,
                   double* states, double* sums) {

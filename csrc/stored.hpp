@@ -1,9 +1,9 @@
-// Numbers as tensors store them: in the type of the arithmetic, or in a half type, of 16 bits.
+// Numbers as tensors store them: in the type of the arithmetic, or in a 16-bit half type.
 //
-// Arithmetic is in float or double. A half type is widened where a row is read, which is exact, and rounded where a
-// result is written: once, to nearest with ties to even, to an infinity beyond the largest number. Both are done with
-// integers and a float, lane by lane, so that the compiler vectorises them for every architecture. bfloat16.hpp has the
-// products of bfloat16 that some processors compute without widening.
+// Arithmetic is in float or double. A half type is widened when a row is read, which is exact, and rounded when a
+// result is written: once, to nearest with ties to even, and to infinity beyond the largest number. Both use integers
+// and a float in each lane, so that the compiler vectorises them for every architecture. bfloat16.hpp has bfloat16
+// products, which some processors compute without widening.
 #pragma once
 
 #include <cmath>
@@ -34,10 +34,10 @@ inline float of_bits(std::int32_t bits) {
     return x;
 }
 
-// The exponent of a float, in its place.
+// The exponent of a float, in its bit position.
 constexpr std::int32_t exponent(std::int32_t biased) { return biased << 23; }
 
-// One of two, by a comparison of numbers that are not negative, and without a branch that would keep lanes apart.
+// Select one of two by comparing non-negative numbers, without a branch, so that the loop can be vectorised.
 inline std::int32_t below(std::int32_t x, std::int32_t limit, std::int32_t then, std::int32_t otherwise) {
     const std::int32_t yes = (x - limit) >> 31;
     return (then & yes) | (otherwise & ~yes);
@@ -47,8 +47,8 @@ inline float widened(float x) { return x; }
 inline double widened(double x) { return x; }
 inline float widened(BFloat16 x) { return of_bits(static_cast<std::int32_t>(static_cast<std::uint32_t>(x.bits) << 16)); }
 
-// Exponents of float16 begin 112 below those of float. A subnormal number is 2^-14 less than a normal one with the same
-// digits; what is not finite has the largest exponent in either type.
+// The exponent bias of float16 is 112 less than that of float. A subnormal number is 2^-14 less than a normal number
+// with the same digits; infinity and NaN have the largest exponent in either type.
 inline float widened(Float16 x) {
     const std::int32_t magnitude = (x.bits & 0x7fff) << 13;
     const float subnormal = of_bits(magnitude + exponent(113)) - 0x1p-14f;
@@ -65,7 +65,7 @@ inline void round_to(BFloat16& to, float x) {
     to.bits = static_cast<std::uint16_t>(x == x ? rounded : 0x7fc0u);
 }
 
-// Below 2^-14 the sum with 1/2 is rounded at the last digit that a subnormal number has; from 2^16 on all is infinite.
+// Below 2^-14 the sum with 1/2 is rounded at the last digit of a subnormal number; from 2^16 on the result is infinite.
 inline void round_to(Float16& to, float x) {
     const std::int32_t magnitude = bits_of(x) & 0x7fffffff, sign = bits_of(x) >> 16 & 0x8000;
     const float at_half = of_bits(magnitude) + 0.5f;
@@ -105,8 +105,8 @@ template <class T> inline void write_row(Index type, const T* from, Index width,
     });
 }
 
-// Rows [first, first + count) of a head, widened, into rows of `padded` numbers with zeros behind them. Contiguous rows of the
-// type of the arithmetic are read in whole vectors, as far as these end before the last row does.
+// Rows [first, first + count) of a head, widened, into rows of `padded` numbers, padded by zeros. Contiguous rows of
+// the arithmetic type are read in whole vectors, as long as these end within the last row.
 template <class T>
 inline void read_rows(Index type, const separatrix_tensor& x, Index head, Index first, Index count, Index width,
                       Index padded, T* to) {
@@ -126,8 +126,8 @@ inline void read_rows(Index type, const separatrix_tensor& x, Index head, Index 
     }
 }
 
-// Rows [row, row + count) of a contiguous result, rounded, from rows of `padded` numbers. In the type of the arithmetic
-// they are written in whole vectors, whose ends the next row overwrites.
+// Rows [row, row + count) of a contiguous result, rounded, from rows of `padded` numbers. In the arithmetic type they
+// are written in whole vectors; the next row overwrites what is written past the end of a row.
 template <class T>
 inline void write_rows(Index type, const T* from, Index count, Index width, Index padded, void* into, Index row) {
     Index j = 0;

@@ -1,9 +1,9 @@
-// A few tokens appended to the states of a stream, and a few queries asked of them, for all heads in one call.
+// Append a few tokens to the states of a stream, and attend with a few queries, for all heads in one call.
 //
 //     state_m += sum_t x_t^alpha [v_t, 1],    out = sum_alpha c_alpha q^alpha prod_m state_m,alpha,
 //
-// the last column of the sum over alpha dividing the others. All is in double. Tokens are looked at before anything is
-// changed: one that may be beyond the bound, or has a value that is not finite, is refused.
+// the last column of the sum over alpha dividing the others. All arithmetic is in double. Tokens are checked before any
+// state is changed: a token that may exceed the bound, or has a non-finite value, is rejected.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// The monomials of `count` tokens one at a time: x^alpha of token t is rows[left][t] * coordinates[right][t].
+// The monomials of `count` tokens, one at a time: x^alpha of token t is rows[left][t] * coordinates[right][t].
 class Few {
 public:
     Few(const separatrix_monomials& set, Index count)
@@ -36,7 +36,7 @@ public:
                 rows_[r * count_ + t] = rows_[set_.parents[r] * count_ + t] * x_[set_.coordinates[r] * count_ + t];
     }
 
-    // The monomials of token t, of `count` alphas from the one at `first` on.
+    // The monomials of token t for `count` multi-indices, beginning with number `first`.
     void of_token(Index t, Index first, Index count, double* into) const {
         const std::int32_t *left = set_.left + first, *right = set_.right + first;
         const double *rows = rows_, *x = x_;
@@ -54,7 +54,8 @@ private:
 };
 
 // Whether all tokens are certain to be within the bound. An l_k norm is compared by its k-th power, and must be below
-// the bound by more than this can be off: k products and d sums for each of them, and a quotient, k times over.
+// the bound by more than the rounding error: that of k products and d sums for each of them, and of a quotient, k times
+// over.
 template <class T> bool within(const separatrix_stream& call, const T* tokens) {
     const Index entries = call.heads * call.tokens * call.set->d;
     if (!call.norm) {
@@ -76,7 +77,7 @@ template <class T> bool within(const separatrix_stream& call, const T* tokens) {
     return true;
 }
 
-// The largest magnitude of `count` numbers, or one that is not finite if there is one.
+// The largest magnitude of `count` numbers; not finite if one of them is not.
 template <class T> double largest_magnitude(const T* x, Index count) {
     T largest = 0;
     for (Index i = 0; i < count; ++i) {
@@ -87,7 +88,7 @@ template <class T> double largest_magnitude(const T* x, Index count) {
     return static_cast<double>(largest);
 }
 
-// Run f for every head: in this thread, unless the states are so large that it is worth waking others.
+// Run f for every head: in this thread, unless the states are so large that waking other threads pays off.
 template <class F> int each_head(const separatrix_stream& call, F& f, Interrupts interrupts = Interrupts::HANDLED) {
     if (call.heads * call.set->rank * (call.d_v + 1) * call.sets >= (1 << 18))
         return for_each_task(call.heads, f, MANY, interrupts);
@@ -97,10 +98,11 @@ template <class F> int each_head(const separatrix_stream& call, F& f, Interrupts
     return for_each_task(1, all_of_them, MANY, interrupts);
 }
 
-// How many monomials of a token are made before they are used.
+// The number of monomials of a token that are computed before they are used.
 constexpr Index BLOCK = 64;
 
-// A block of rows of a state with N whole vectors of columns: one token's monomials times its values are added.
+// A block of rows of a state with N whole vectors of columns, to which one token's monomials times its values are
+// added.
 template <int N> inline void append_one(Index rows, Index columns, const double* weights, const double* W, double* state) {
     Doubles w[N];
     for (int n = 0; n < N; ++n) w[n] = load(W + n * WIDTH<double>);
@@ -114,8 +116,8 @@ template <int N> inline void append_one(Index rows, Index columns, const double*
     }
 }
 
-// state (rank, columns) += sum_t x_t^alpha W_t. The sum over the tokens is made first: then what was there is rounded
-// once, however many tokens there are. `weights` has room for a block of monomials of each token.
+// state (rank, columns) += sum_t x_t^alpha W_t. The sum over the tokens is computed first, so that the previous state
+// is rounded once for any number of tokens. `weights` is memory for a block of monomials of each token.
 inline void append_head(Index rank, Index columns, Index tokens, const Few& monomials, const double* W, double* weights,
                         double* state) {
     const Index whole = columns / WIDTH<double> * WIDTH<double>;
@@ -158,7 +160,7 @@ template <class T> int stream_append(const separatrix_stream& call, double* larg
     };
     if (const int failed = for_each_task(1, look)) return failed;
     if (refused) return SEPARATRIX_REFUSED;
-    // All memory is found before a state is changed.
+    // All memory is allocated before a state is changed.
     std::vector<std::unique_ptr<Few>> monomials(static_cast<std::size_t>(call.heads));
     Array<double> W(call.heads * call.tokens * columns), weights(call.heads * call.tokens * BLOCK);
     for (auto& one : monomials) one.reset(new Few(*call.set, call.tokens));
@@ -179,7 +181,7 @@ template <class T> int stream_append(const separatrix_stream& call, double* larg
     return each_head(call, append, Interrupts::DEFERRED);
 }
 
-// sums[c] += sum over the rows of weights[row] * met[row][c], in four sums of rows that are four apart.
+// sums[c] += sum over the rows of weights[row] * met[row][c], in four interleaved sums.
 inline void add_weighted(Index rows, Index columns, const double* weights, const double* met, double* sums) {
     const Index whole = columns / WIDTH<double> * WIDTH<double>, fours = rows / 4 * 4;
     for (Index c = 0; c < whole; c += WIDTH<double>) {
@@ -200,14 +202,14 @@ inline void add_weighted(Index rows, Index columns, const double* weights, const
     }
 }
 
-// What asking a head needs.
+// The memory that attending with a head needs.
 template <class T> class Asking {
 public:
     explicit Asking(const separatrix_stream& call)
         : call_(call), columns_(call.d_v + 1), rows_(std::max<Index>(8, std::min<Index>(BLOCK, 2048 / columns_ / 4 * 4))),
           monomials_(*call.set, call.tokens), met_(rows_ * columns_), weights_(BLOCK), sums_(call.tokens * columns_) {}
 
-    // Gives the largest magnitude of an output, or one that is not a number.
+    // Returns the largest magnitude of an output, or NaN if there is one.
     double ask(Index head, T* out) {
         const Index rank = call_.set->rank;
         monomials_.fill(static_cast<const T*>(call_.query) + head * call_.tokens * call_.set->d, call_.factors[0]);
@@ -235,7 +237,7 @@ public:
     }
 
 private:
-    // met = the product of the states, over `count` entries from the one at `first` on.
+    // met = the product of the states, over `count` entries, beginning with number `first`.
     void multiply_states(Index first, Index count) const {
         const Index whole = count / WIDTH<double> * WIDTH<double>;
         for (Index i = 0; i < whole; i += WIDTH<double>) {

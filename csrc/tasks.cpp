@@ -16,11 +16,11 @@ namespace separatrix {
 
 namespace {
 
-// Rounds to nearest and keeps subnormal numbers while it lives, and restores the modes of the thread at its end.
+// Sets rounding to nearest and keeps subnormal numbers in its scope, and restores the thread's modes at its end.
 class PlainArithmetic {
 public:
 #if defined(__x86_64__)
-    // All exceptions masked, rounding to nearest, nothing flushed: the state in which a process starts.
+    // All exceptions masked, rounding to nearest, no flushing: the default state of a process.
     PlainArithmetic() : saved_(_mm_getcsr()) { _mm_setcsr(0x1f80); }
     ~PlainArithmetic() { _mm_setcsr(saved_); }
 
@@ -62,7 +62,8 @@ struct Work {
 // Thrown by check_interrupt to leave a task.
 struct Stopped {};
 
-// What a thread does for a list of tasks, and when it looks for signals next if it is the one that does.
+// The loop of a thread over a list of tasks, and the time of its next check for signals if it is the thread that
+// checks.
 class Worker {
 public:
     explicit Worker(Work& work)
@@ -78,7 +79,7 @@ public:
             work_.task(task, work_.context);
     }
 
-    // A clock takes as long as a few hundred multiply-adds: it is read at every 8th call.
+    // Reading the clock takes as long as a few hundred multiply-adds, so it is read at every 8th call.
     bool check() {
         if (++calls_ % 8) return false;
         const bool looked = look_for_signals();
@@ -100,7 +101,7 @@ private:
     }
 
     Work& work_;
-    Worker* const outer_;  // of the call in one of whose signal handlers this call was made
+    Worker* const outer_;  // of the outer call, if a signal handler made this call
     const bool handles_signals_;
     unsigned calls_ = 0;
     Clock::time_point next_look_;
@@ -128,7 +129,7 @@ void set_threads(ParallelFor given, NumThreads number) {
     num_threads = number;
 }
 
-// Some 10 us, about as long as it takes to wake a thread.
+// Some 10 us, about as long as waking a thread.
 constexpr double FEW = 3e5;
 
 int run_tasks(std::int64_t count, Task task, void* context, double multiply_adds, Interrupts interrupts) {
@@ -140,7 +141,7 @@ int run_tasks(std::int64_t count, Task task, void* context, double multiply_adds
     std::uint32_t threads = 1;
     if (count > 1 && multiply_adds > FEW && parallel_for && num_threads && num_threads(&threads) == 0 && threads > 1) {
         const std::int64_t workers = count < threads ? count : threads;
-        // Every worker takes the next task that is left; one that finds none has nothing to do.
+        // Every worker takes the next remaining task; a worker that finds none returns.
         if (parallel_for(0, workers, 1, work_on, &work) == 0) return work.failed;
     }
     work_on(0, 1, &work);

@@ -1,11 +1,11 @@
-// Monomials x^alpha over an index set, for the tokens of a tile side by side in the lanes of vectors.
+// Monomials x^alpha over an index set, for the tokens of a tile, one token per lane.
 //
-// An alpha that has children is *stored*: its monomial is a row of the tile, its parent's row times a coordinate. Every
-// monomial is then a product that is used as soon as it is made,
+// A monomial whose alpha has children is *stored*: it is a row of the tile, its parent's row times a coordinate. Every
+// monomial is then a product that is used as soon as it is computed,
 //
-//     x^alpha = row[left] * coordinate[right],
+//     x^alpha = row[left] * coordinate[right].
 //
-// the parent's row and the last coordinate of one without children, and its own row and the number one of a stored
+// If alpha has no children, these are its parent's row and its last coordinate; otherwise its own row and the number
 // one, for which a row of ones follows the coordinates. So a tile keeps far fewer rows than there are monomials.
 #pragma once
 
@@ -19,8 +19,8 @@
 namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
-// A part of an index set: places [first, last) in an order of its monomials, and the `stored` rows that these are made
-// from, each after its parent.
+// A part of an index set: places [first, last) in an order of its monomials, and the `stored` rows that they are
+// computed from, each after its parent.
 struct Block {
     Index first, last, stored = 0;
     Array<std::int32_t> rows;
@@ -28,14 +28,14 @@ struct Block {
     Block(Index first, Index last) : first(first), last(last) {}
 };
 
-// An index set in an order of its monomials, cut into blocks of about the same length.
+// An index set in an order of its monomials, divided into blocks of nearly equal length.
 struct Blocks {
     Array<std::int32_t> order;
     std::vector<Block> parts;
 
-    // Each monomial, with `columns` numbers beside it, takes `bytes` bytes of the second cache. If there are few columns,
-    // making the rows of each block again takes longer than reading the numbers from memory: there is one block. If
-    // monomials are sorted by rows, those of the level [first, last) stay among themselves, at the same places.
+    // Each monomial, with `columns` numbers, takes `bytes` bytes of the second-level cache. With few columns,
+    // recomputing the rows for each block takes longer than reading the numbers from memory, so there is one block. If
+    // monomials are sorted by rows, those of the level [first, last) are sorted separately.
     Blocks(const separatrix_monomials& set, bool by_row, Index columns, Index bytes, Index first = 0, Index last = 0)
         : order(set.rank) {
         const Index most = columns < FEW ? set.rank : std::max<Index>(1, CACHE / bytes);
@@ -63,8 +63,9 @@ struct Blocks {
 private:
     static constexpr Index FEW = 24, CACHE = 1 << 19;
 
-    // Order the monomials [first, last) by the stored row that they are made from; those of a row stay in their order.
-    // Templates of the standard library that sort numbers would be shared with other architectures.
+    // Sort the monomials [first, last) by the stored row that they are computed from; the order within a row is kept.
+    // A counting sort, because instances of the standard library's sorting templates would be shared with other
+    // architectures.
     void sort_by_row(const separatrix_monomials& set, Index first, Index last) {
         Array<Index> place(set.stored + 1);
         for (Index r = 0; r <= set.stored; ++r) place[r] = 0;
@@ -75,22 +76,22 @@ private:
     }
 };
 
-// The coordinates of `size` tokens, a whole number of vectors, and the stored monomials of these.
+// The coordinates of `size` tokens, a multiple of the vector's lanes, and their stored monomials.
 template <class T> class Tile {
 public:
-    // Rows that are far apart begin a vector later each, so that they do not all fall on the same lines of the cache.
+    // Long rows are one vector longer than the tile, so that they do not all map to the same cache lines.
     Tile(const separatrix_monomials& set, Index size)
         : set_(set), size_(size), stride_(size > 4 * WIDTH<T> ? size + WIDTH<T> : size),
           coordinates_((set.d + 1) * stride_), rows_(set.stored * stride_) {
         for (Index t = 0; t < size; ++t) coordinates_[set.d * stride_ + t] = rows_[t] = T(1);
     }
 
-    // Take `count` tokens from coordinate l of the first at x + l * stride; those that fill up the tile are 0.
+    // Read `count` tokens from coordinate l of the first at x + l * stride, and pad the tile by zeros.
     void fill(const T* x, Index stride, Index count) {
         copy_rows(x, stride, set_.d, count, coordinates_, size_, stride_);
     }
 
-    // Make the stored monomials from the coordinates: all of them, or those of a block.
+    // Compute the stored monomials from the coordinates: all of them, or those of a block.
     void multiply_out() {
         for (Index r = 1; r < set_.stored; ++r) multiply_out(r);
     }
@@ -98,7 +99,7 @@ public:
         for (Index i = 0; i < block.stored; ++i) multiply_out(block.rows[i]);
     }
 
-    // Rows of `count` numbers into rows of `size`, `into_stride` apart, with zeros behind them.
+    // Copy rows of `count` numbers into rows of `size`, `into_stride` apart, padded by zeros.
     static void copy_rows(const T* from, Index stride, Index rows, Index count, T* into, Index size,
                           Index into_stride) {
         for (Index l = 0; l < rows; ++l) {

@@ -1,9 +1,9 @@
-// Vectors of an architecture: how many lanes they have, and the few operations that the kernels are made of.
+// Vectors of an architecture: the number of lanes, and the few operations that the kernels are built from.
 //
 // The kernels are compiled once for each architecture, in a namespace of its own (SEPARATRIX_ARCH), with vectors of
-// SEPARATRIX_BYTES. Sums, products and comparisons are the compiler's own for vector types. Only the fused
-// multiply-add is named for each architecture: nothing else may be contracted (-ffp-contract=off), so that every
-// rounding stands in the source.
+// SEPARATRIX_BYTES. Sums, products and comparisons are the compiler's own for vector types. Only the fused multiply-add
+// is chosen for each architecture: the compiler must not contract anything else (-ffp-contract=off), so that every
+// rounding is visible in the source.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +51,7 @@ template <class T> inline void store(T* to, Vector<T> x) { std::memcpy(to, &x, s
 
 template <class T> inline Vector<T> all(T x) { return x - Vector<T>{}; }
 
-// The same vector, loaded once and kept in a register, where the compiler would load it for each of its uses.
+// The same vector, loaded once and kept in a register; the compiler would load it for each of its uses.
 template <class V> inline V kept(V x) {
 #if (SEPARATRIX_BYTES == 64 && defined(__AVX512F__))
     asm("" : "+v"(x));
@@ -63,7 +63,7 @@ template <class V> inline V kept(V x) {
     return x;
 }
 
-// a * b + c, rounded once where the architecture can.
+// a * b + c, rounded once if the architecture can.
 inline Floats multiply_add(Floats a, Floats b, Floats c) {
 #if SEPARATRIX_BYTES == 64 && defined(__AVX512F__)
     return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -100,14 +100,14 @@ inline Doubles multiply_add(Doubles a, Doubles b, Doubles c) {
 #endif
 }
 
-// The larger of two, and x where x is not a number.
+// The larger of two numbers; x if x is NaN.
 template <class T> inline Vector<T> at_least(Vector<T> x, Vector<T> least) { return x < least ? least : x; }
 
-// The larger of two, and what is not a number if one is not; for numbers and for vectors.
+// The larger of two numbers or vectors; NaN if either is.
 template <class X> inline X larger(X a, X b) { return ((b <= a) | (a != a)) ? a : b; }
 
-// The larger of the magnitude `most` and that of x; what is not a number is larger than all. Magnitudes have the order of
-// their bits, read as whole numbers.
+// The larger of the magnitude `most` and that of x; NaN counts as larger than any number. Magnitudes are compared by
+// their bits, read as integers.
 template <class T> inline Vector<T> larger_magnitude(Vector<T> most, Vector<T> x) {
     Bits<T> bits, most_bits;
     std::memcpy(&bits, &x, sizeof x), std::memcpy(&most_bits, &most, sizeof x);
@@ -117,7 +117,7 @@ template <class T> inline Vector<T> larger_magnitude(Vector<T> most, Vector<T> x
     return most;
 }
 
-// Ones in the lanes [from, to) and zeros elsewhere, as bits that select.
+// A bit mask with ones in the lanes [from, to) and zeros elsewhere.
 template <class T> inline Bits<T> lanes_between(Index from, Index to) {
     Bits<T> lane;
     for (Index i = 0; i < WIDTH<T>; ++i) lane[i] = static_cast<decltype(lane[0] + 0)>(i);
@@ -125,8 +125,8 @@ template <class T> inline Bits<T> lanes_between(Index from, Index to) {
     return (lane >= static_cast<Lane>(from)) & (lane < static_cast<Lane>(to));
 }
 
-// The lanes of a vector, combined: the first half with the second, again and again, so that few operations wait for
-// another.
+// Combine the lanes of a vector: repeatedly the first half with the second, which keeps the chain of dependent
+// operations short.
 template <class T, class F> inline T combined_lanes(Vector<T> x, F&& combine) {
     T lanes[WIDTH<T>];
     store(lanes, x);

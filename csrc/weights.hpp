@@ -14,7 +14,7 @@ template <class T> struct Panels {
     const T* data;
     Index step, row;
 
-    // Panels of their own, one after the other, with d rows each.
+    // Separate panels, one after the other, with d rows each.
     Panels(const T* panels, Index d) : data(panels), step(PANEL<T> * d), row(PANEL<T>) {}
     // Panels side by side: rows of all keys, `length` apart.
     static Panels side_by_side(const T* rows, Index length) {
@@ -38,7 +38,7 @@ inline void scores(Index depth, Left<T> A, const Panels<T>& panels, Index first,
     }
 }
 
-// The largest of the numbers S[from] to S[to - 1]; what is not a number has a weight that is none, whatever the largest.
+// The largest of the numbers S[from] to S[to - 1]. NaN may be ignored here, because its weight is NaN for any maximum.
 template <class T> inline T largest(const T* S, Index from, Index to) {
     constexpr Index W = WIDTH<T>;
     const Vector<T> least = all(-std::numeric_limits<T>::infinity());
@@ -51,10 +51,10 @@ template <class T> inline T largest(const T* S, Index from, Index to) {
     return largest_lane<T>(most);
 }
 
-// How scores are kept where their power of two is a normal number: not at all, from below, or from both sides.
+// How scores are clamped so that their power of two is a normal number: not at all, from below, or from both sides.
 enum class Kept { AS_THEY_ARE, NOT_TOO_SMALL, NEAR_ONE };
 
-// Put 2^(S - peak) in the place of S[from] to S[to - 1], and zeros in the rest of their vectors; gives their sum.
+// Replace S[from] to S[to - 1] by 2^(S - peak), and the rest of their vectors by zeros; returns the sum.
 template <class T, Kept KEPT> inline Vector<T> weigh(T* S, Index from, Index to, T peak) {
     constexpr Index W = WIDTH<T>;
     Vector<T> total{};

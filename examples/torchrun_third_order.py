@@ -96,7 +96,7 @@ def main() -> int:
         print(f"against certified attention: {distance:.1e}, and the two tolerances allow {allowed:.1e}")
         same = len({sent.total for sent in counted.values()}) == 1
         status = 0 if same and max(output, *gradients) < 1e-5 and distance <= allowed else 1
-        print("as it should be" if status == 0 else "NOT as it should be")
+        print("all checks passed" if status == 0 else "a check FAILED")
     dist.barrier()
     dist.destroy_process_group()
     return status

@@ -64,7 +64,8 @@ sys.stdout.flush()
 sys.stderr.flush()
 os._exit(status)
 """
-"""It forks for each line that it reads and writes the exit status; a fork leaves the loop, and exits like a program.
+"""The server forks for each line that it reads, and writes the exit status; a fork leaves the loop, and exits like a
+program.
 
 It joins its threads, runs its exit handlers and frees its own objects, but does not tear down the imported modules,
 which takes a second.

@@ -11,7 +11,7 @@ import torch.multiprocessing as mp
 IMPORTED = [
     "pytest",
     "torch.distributed",
-    "torch.fx.experimental.symbolic_shapes",  # which torch imports at the first backward pass
+    "torch.fx.experimental.symbolic_shapes",  # torch imports it at the first backward pass
     "torch.nn.parallel",
     "hypothesis",
     "separatrix.attention.sharded",

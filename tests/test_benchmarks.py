@@ -149,7 +149,7 @@ def small(monkeypatch):
     draw, alternate = exact.draw, timing.alternate
     monkeypatch.setattr(exact, "draw", lambda order, n, d, heads=1: draw(order, 4, 2, heads))
     monkeypatch.setattr(exact, "alternate", lambda functions, **_: alternate(functions, seconds=0.0, rounds=1))
-    # Its compiler takes a minute.
+    # The compiler of FlexAttention takes a minute.
     monkeypatch.setattr(exact, "flex", lambda n, is_causal: exact.masked_einsum if is_causal else exact.naive)
     monkeypatch.setattr(roofline, "native", lambda: Native(None, "none", ""))
     monkeypatch.setattr(doctor, "roofline", lambda width, seconds: doctor.Roofline(width, 1, 1, gflops=100.0))

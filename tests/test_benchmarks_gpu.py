@@ -79,7 +79,9 @@ def test_everything_that_ships_is_in_the_table():
 @pytest.mark.parametrize("step", [1, 5, 16, 64, 96])
 @pytest.mark.parametrize("window", [1, 31, 64, 100, 512])
 def test_tiles_are_those_that_one_counts(rows, step, window):
-    """For queries and their keys, and for keys and their queries: rows of a block against tiles of the other set."""
+    """Rows of a block against tiles of the other set: queries against keys; by symmetry, the same counts for keys
+    against queries.
+    """
     first = 10_000
     row = torch.arange(first, first + rows).unsqueeze(1)
     begin = first - window + 1
@@ -185,7 +187,7 @@ WHOLE = {
     ("sm_80", 64): (17.5, 51.8),
     ("sm_80", 128): (28.6, 91.8),
 }
-"""The reached numbers of whole kernels, with border tiles and the code around the loops."""
+"""The recorded instruction counts of whole kernels, with border tiles and the code around the loops."""
 
 
 PACKED = {
@@ -194,11 +196,13 @@ PACKED = {
     ("sm_80", 64): (13.5, 17.8),
     ("sm_80", 128): (18.9, 31.9),
 }
-"""The reached numbers of `attend` and of the fused gradient as whole kernels, with tiles packed with query heads."""
+"""The recorded instruction counts of `attend` and of the fused gradient as whole kernels, with tiles packed with query
+heads.
+"""
 
 
 def test_on_its_own_shape_the_forward_pass_is_modelled_ahead_of_fbgemm():
-    """At 128 columns on sm_90, which the model is calibrated on."""
+    """The model is calibrated at 128 columns on sm_90."""
     rows = {row.of: row for row in compiled.load()["rows"]}
     packed = rows["sm_90", "attend", "bfloat16", 128, compiled.PACKED]
     assert packed.whole.instructions < compiled.FBGEMM_INSTRUCTIONS
@@ -234,7 +238,9 @@ def test_half_types_are_for_matrix_units():
 
 
 def test_near_linear_kernels_have_no_matrix_units_and_nothing_inexact():
-    """On no architecture: certificates assume that sums, products and multiply-adds are rounded correctly."""
+    """No kernel has such instructions on any architecture: certificates assume that sums, products and multiply-adds
+    are rounded correctly.
+    """
     rows = [row for row in compiled.load()["rows"] if row.kernel in compiled.NEAR_LINEAR]
     assert {row.target for row in rows} == set(targets.TARGETS)
     assert {row.kernel for row in rows} == set(compiled.NEAR_LINEAR)

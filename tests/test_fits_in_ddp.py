@@ -73,7 +73,7 @@ def test_two_processes_train_as_one(tmp_path, subtests):
         start = {name: x.clone() for name, x in net.state_dict().items()}
         train(net, slice(None))
         for name, x in net.state_dict().items():
-            if not name.endswith(("k_proj.0.bias", "_extra_state")):  # the latter is the configuration of the weights
+            if not name.endswith(("k_proj.0.bias", "_extra_state")):  # `_extra_state` is the configuration
                 assert not torch.equal(start[name], x), f"{kind}: {name} was not trained"
         for strategy in STRATEGIES:
             with subtests.test(f"{strategy}, {kind}"):

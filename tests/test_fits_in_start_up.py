@@ -45,7 +45,7 @@ def test_commands_that_only_print_load_no_more_than_they_need(run, arguments: li
 
 
 def test_operators_load_no_extra(run) -> None:
-    """They need torch, and numpy for their index sets, but no extras and no compiler."""
+    """The operators need torch, and numpy for index sets, but no extras and no compiler."""
     use = (
         "import torch, separatrix as sx; sx.nn.TensorAttention; q, k, v = torch.rand(3, 9, 4); "
         "sx.tensor_attention(q, [k, k], [v, v]); sx.linear_attention(q, k, v); "

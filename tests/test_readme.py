@@ -69,7 +69,7 @@ def test_it_states_the_oldest_versions(project: dict[str, Any]) -> None:
 
 
 def test_the_oldest_versions_are_those_that_make_oldest_installs(project: dict[str, Any]) -> None:
-    """And the page on versions names them."""
+    """The page on versions names the same versions."""
     lines = README.with_name("constraints-oldest.txt").read_text().splitlines()
     pinned = dict(line.split("==") for line in lines if not line.startswith("#"))
     page = README.with_name("docs").joinpath("project", "versions.md").read_text()

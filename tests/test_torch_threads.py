@@ -20,7 +20,7 @@ def test_no_library_where_torch_is_not_found(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_library_that_needs_others_is_loaded_after_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its GPU libraries are found by torch's import where the loader does not find them."""
+    """If the loader does not find torch's GPU libraries, importing torch does."""
     load, refused = ctypes.CDLL, ["once"]
 
     def first_refuses(name: str) -> ctypes.CDLL:

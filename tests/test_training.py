@@ -30,7 +30,7 @@ def batch(data: torch.Generator) -> Tensor:
 @pytest.mark.parametrize("fused", [False, True])
 @pytest.mark.parametrize("falls", [False, True])
 def test_updates_are_those_of_adam_written_out(fused: bool, falls: bool) -> None:
-    """The same bits after every update, with one batch drawn for each."""
+    """Parameters have the same bits after every update, and one batch is drawn for each update."""
     plain, data = model(), generator_for(5, 1)
     adam = torch.optim.Adam(plain.parameters(), lr=LR, fused=fused)
     wanted = [plain.weight.tolist()]

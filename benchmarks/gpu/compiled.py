@@ -105,7 +105,7 @@ OF_TENSORS = (
 )
 """Arguments of the type of the tensors."""
 WHOLE = ("numbers", "masks", "table", "exponents", "bounds", "own_exponents", "top_exponents")
-"""Arguments that are whole numbers of 32 bits."""
+"""Arguments that are 32-bit integers."""
 
 
 class Way(NamedTuple):
@@ -142,8 +142,8 @@ WAYS = {
     "everything hidden, sequences": Way(3, True, True, sequences=True),
     "around others, sequences": Way(3, True, True, sequences=True),
 }
-"""What kernels are compiled for: the kernels `AROUND` for one way; `SPLIT` is a way of `attend`, and `PACKED` of
-`attend` and the fused kernel. The last three are for packed sequences."""
+"""The masks and options that kernels are compiled for: one of them for the kernels `AROUND`, `SPLIT` for `attend`
+alone, and `PACKED` for `attend` and the fused kernel. The last three are for packed sequences."""
 AXIS_OF = {
     **{"inner_gradient": "inners", "prefix_gradient": "prefixes", "add_partials": "prefixes"},
     **{"largest": "blocks", "incoming_rows": "count"},
@@ -191,10 +191,12 @@ CHOSEN: dict[tuple[str, str], dict[int, float]] = {
 """Blocks that were chosen by what a score costs, by target and kernel: for each number of columns, the largest number
 of instructions that a score of bfloat16 may cost in the innermost loop, where there are causality and windows."""
 LIMITS_OF = {"sm_86": "sm_80", "sm_89": "sm_80", "sm_120": "sm_80", "sm_103": "sm_100"}
-"""Targets that have the limits of another."""
+"""Architectures whose blocks have the limits of another architecture."""
 MOST_LOCAL, MOST_LOCAL_MASKED = 4, 10
-"""So many instructions of the innermost loop, of some three hundred, may read or write local memory: in loops without
-comparisons, and with masks or packed sequences in half types where blocks were chosen by what a score costs."""
+"""The largest number of instructions of the innermost loop, of some three hundred, that may read or write local memory:
+in loops without comparisons, and with masks or packed sequences in half types if the blocks were chosen by the cost of
+a score.
+"""
 TENSORS = 5
 """The queries, keys and values of a call of order 3."""
 SETS_OF = {

@@ -1,8 +1,8 @@
 // Random calls of exact attention: shapes, strides, types, windows, masks, offsets, orders and heads that share keys,
-// each from its number.
+// each determined by its number.
 //
-// Every tensor has a buffer of its own that ends where its last entry does, so that a sanitiser sees any read beyond
-// it, and begins at any entry. What no call may read is not a number: the gaps between rows, and hidden keys.
+// Every tensor has a separate buffer that ends with its last entry, so that a sanitiser detects reads beyond it, and
+// begins at an arbitrary entry of it. Entries that no call may read are NaN: the gaps between rows, and hidden keys.
 #pragma once
 
 #include <cmath>
@@ -19,7 +19,7 @@ namespace fuzz {
 
 using Index = std::int64_t;
 
-// The generator splitmix64: one stream for each pair of a seed and a number.
+// The generator splitmix64, with one stream for each pair of a seed and a number.
 class Random {
 public:
     Random(std::uint64_t seed, std::uint64_t number) : state_(seed * 0x9e3779b97f4a7c15u + number) { next(), next(); }
@@ -35,7 +35,7 @@ public:
     Index whole(Index low, Index high) {
         return low + static_cast<Index>(next() % static_cast<std::uint64_t>(high - low + 1));
     }
-    // As likely small as large, in the sense of orders of magnitude.
+    // Distributed uniformly over orders of magnitude.
     Index any_size(Index low, Index high) {
         return static_cast<Index>(std::exp(between(std::log(double(low)), std::log(double(high) + 1))));
     }
@@ -58,7 +58,7 @@ template <class T> struct Buffer {
     T& operator[](Index i) const { return data[static_cast<std::size_t>(i)]; }
 };
 
-// A tensor (heads, rows, columns) with strides of its own.
+// A tensor (heads, rows, columns) with arbitrary strides.
 template <class T> struct Tensor {
     Buffer<T> buffer;
     Index first = 0, heads = 0, rows = 0, columns = 0, head = 0, row = 0;
@@ -86,8 +86,8 @@ template <class T> struct Tensor {
     }
 };
 
-// A call in numbers of type T, and the gradients that come in for it. The numbers may be those of a half type, so that
-// the same call can be made in that type.
+// A call in numbers of type T, with incoming gradients. The numbers may be representable in a half type, so that the
+// same call can be made in that type.
 template <class T> struct Case {
     separatrix_call call{};
     Tensor<T> query;
@@ -110,7 +110,7 @@ template <class T> struct Case {
                 for (Index l = 0; l < call.d; ++l) query.at(h, i, l) = rounded(query.at(h, i, l) * by);
             }
         for (Index m = 0; m < call.sets; ++m) draw_set(random, m);
-        // Scores of about this size: small, of sums that need no peak, at the border of those, and beyond.
+        // Magnitudes of scores: small, for sums without a peak, at the border of those, and beyond.
         const double sizes[] = {0.1, 3, 40, 250};
         const double size = sizes[random.whole(0, narrow && random.chance(0.8) ? 1 : 3)] * (sizeof(T) == 8 ? 4 : 1);
         call.scale = (random.chance(0.2) ? -size : size) * std::pow(2.0, double(call.sets + 1)) / double(call.d);
@@ -125,17 +125,17 @@ template <class T> struct Case {
             }
     }
 
-    // The number of the half type next to x.
+    // The number of the half type nearest to x.
     T rounded(T x) const { return half == call.type ? x : static_cast<T>(nearest(half, double(x))); }
 
-    // In these, h is a head of queries.
+    // In these functions, h is a head of queries.
     const T& key(Index m, Index h, Index j, Index l) const { return keys[std::size_t(m)].at(h / call.shared, j, l); }
     const T& value(Index m, Index h, Index j, Index c) const { return values[std::size_t(m)].at(h / call.shared, j, c); }
     bool seen(Index m, Index h, Index j) const {
         return !masks[std::size_t(m)].rows || masks[std::size_t(m)].at(h / call.mask_shared, j);
     }
 
-    // Whether the query at index i may attend the key at j of set m: by definition, with nothing that overflows.
+    // Whether the query at index i may attend the key at j of set m: by definition, without overflow.
     bool may(Index m, Index h, Index i, Index j) const {
         const Index behind = i + call.offset - j, window = call.windows[m];
         if ((call.is_causal || window >= 0) && behind < 0) return false;
@@ -177,7 +177,7 @@ private:
         if (random.chance(0.01)) call.query_length = 0;
     }
 
-    // A call for products of bfloat16: prefixes for more than one tile, and panels of inner keys.
+    // A call for bfloat16 products, with prefixes for more than one tile, and panels of inner keys.
     void draw_narrow_shape(Random& random) {
         call.sets = random.whole(2, 3);
         call.query_length = random.whole(1, 5);
@@ -232,7 +232,7 @@ private:
         call.values[m] = values.back().address();
     }
 
-    // What masks hide from all heads of queries may be anything.
+    // Entries that masks hide from all heads of queries may be anything.
     void hide(const Tensor<T>& x, Index m) const {
         if (x.shared()) return;
         for (Index h = 0; h < x.heads; ++h)

@@ -1,17 +1,17 @@
-// The instructions for bfloat16 as the vendors' pseudo-code describes them, in plain loops.
+// The bfloat16 instructions, in plain loops that follow the vendors' pseudocode.
 //
-// Subnormal operands count as 0, subnormal results become 0, every operation rounds to nearest with ties to even
-// whatever the state of the processor, and no exception is raised. A lane of vdpbf16ps, as AMD's processors execute it, is
+// Subnormal operands count as 0, subnormal results become 0, every operation rounds to nearest with ties to even in any
+// rounding mode, and no exception is raised. A lane of vdpbf16ps, as AMD's processors execute it, is
 //
 //     sum = fma(a_1, b_1, sum),    sum = fma(a_0, b_0, sum),
 //
-// the odd product first. tdpbf16ps adds up the even and the odd products of a row and a column apart from each other, from
-// zero, before it adds both sums to each other and then to the destination:
+// the odd product first. tdpbf16ps sums the even and the odd products of a row and a column separately, from zero, adds
+// the two sums, and adds the result to the destination:
 //
 //     even = fma(a_2k, b_2k, even),    odd = fma(a_2k+1, b_2k+1, odd)    for k in [0, 16),    sum = sum + (even + odd).
 //
-// The kernels rely on neither order. Functions are static: the programs that call them are compiled for different
-// processors, and the linker must not merge them.
+// The kernels do not depend on either order. Functions are static: the programs that call them are compiled for
+// different processors, and the linker must not merge them.
 #pragma once
 
 #include <cmath>

@@ -2,12 +2,12 @@
 //
 //     fuzz SEED COUNT [FIRST]
 //
-// runs the cases FIRST to FIRST + COUNT - 1 of a seed. For each it compares the two passes of exact attention with
-// literal.hpp and the range of its factors with a loop over them, has a value that is not a number show in the output
-// of every query that attends it, and sees to it that three threads give the same bits as one, and that a call in a
-// half type gives the results of the call in float, each rounded once, or is within the bounds of products of bfloat16.
-// It compares the instructions for bfloat16 with their description, prints the largest errors, as parts of their bounds,
-// and ends with 1 at the first case that is wrong.
+// runs the cases FIRST to FIRST + COUNT - 1 of a seed. For each case it compares the two passes of exact attention with
+// literal.hpp and the range of its factors with a loop over them. It checks that a NaN among the values shows in the
+// output of every query that attends it, that three threads give the same bits as one, and that a call in a half type
+// gives the results of the call in float, each rounded once, or is within the bounds of bfloat16 products. It compares
+// the bfloat16 instructions with their description, prints the largest errors relative to their bounds, and exits with
+// 1 at the first failing case.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -20,7 +20,7 @@
 namespace fuzz {
 namespace {
 
-// What a result is until it is written: not a number.
+// The initial value of a result: NaN.
 template <class S> S unwritten() { return std::numeric_limits<S>::quiet_NaN(); }
 template <> std::uint16_t unwritten() { return 0x7fff; }
 
@@ -61,7 +61,7 @@ template <class T, class S = T> struct Results {
     }
 };
 
-// The largest errors so far of an architecture, as parts of their bounds.
+// The largest errors so far of an architecture, relative to their bounds.
 struct Worst {
     double forward = 0, backward = 0, narrow = 0;
     long compared = 0, planted = 0, threaded = 0, halved = 0, narrowed = 0;
@@ -78,7 +78,7 @@ void compare(const char* name, const Buffer<T>& got, const Expected& expected, d
                           bound, double(got[i]));
             throw Wrong(told);
         }
-        // Weights that are raised to a smallest one err by all that they may: nothing is learned from them.
+        // Weights raised to the smallest weight have the whole error that is allowed, so they are not recorded.
         if (bound > (sizeof(T) == 4 ? 0x1p-100L : 0x1p-900L)) worst = std::max(worst, double(error / bound));
         ++of.compared;
     }
@@ -94,7 +94,7 @@ template <class T> void compare_all(const Results<T>& got, const Literal<T>& exp
     }
 }
 
-// The largest product of values, column by column, in a logarithm; and what is asked about it at both ends.
+// The largest product of values, column by column, as a logarithm; and the comparisons at both ends.
 template <class T> void compare_range(const Case<T>& drawn) {
     const separatrix_call& call = drawn.call;
     double largest = -INFINITY;
@@ -130,7 +130,7 @@ template <class T> void compare_range(const Case<T>& drawn) {
     }
 }
 
-// The numbers of bfloat16 widened, with any bits.
+// The numbers of bfloat16, widened, with random bits.
 Buffer<float> widened(const Buffer<std::uint16_t>& x) {
     Buffer<float> wide(x.size);
     for (Index i = 0; i < x.size; ++i) {
@@ -140,8 +140,8 @@ Buffer<float> widened(const Buffer<std::uint16_t>& x) {
     return wide;
 }
 
-// The same call in the half type of its numbers: what the call in float gave, rounded, bit for bit; or, where products of
-// bfloat16 may be used, a forward pass within their bounds.
+// The same call in the half type of its numbers: the results of the call in float, rounded, bit for bit; or, if
+// bfloat16 products may be used, a forward pass within their bounds.
 void compare_half(const Case<float>& drawn, const Literal<float>& expected, const Results<float>& wide, Worst& worst) {
     std::vector<Buffer<std::uint16_t>> kept;
     const auto halved = [&](const Buffer<float>& x, separatrix_tensor& address, Index first) {
@@ -188,7 +188,7 @@ void compare_half(const Case<float>& drawn, const Literal<float>& expected, cons
         throw Wrong("the range of a half type is another than that of float");
 }
 
-// Put what is not a number in one entry of the query, a key or a value: it must show in all that depends on it.
+// Set one entry of the query, a key or a value to NaN: every result that depends on it must be NaN.
 template <class T> void plant(Random& random, const Case<T>& drawn, const Literal<T>& expected, Worst& worst) {
     const separatrix_call& call = drawn.call;
     const Index m = random.whole(0, call.sets - 1), which = random.whole(0, 2);

@@ -1,4 +1,4 @@
-// Half types by their definition: the number next to a number, and its bits.
+// Half types by their definition: rounding to nearest, and the bits of a number.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ static inline HalfType half_type(std::int64_t type) {
     return type == SEPARATRIX_FLOAT16 ? HalfType{11, -14, 65504.0} : HalfType{8, -126, 0x1.fep127};
 }
 
-// The number of a half type next to x, of two as near the even one, or an infinity beyond the largest.
+// The number of a half type nearest to x, with ties to even, or an infinity beyond the largest.
 static inline double nearest(std::int64_t type, double x) {
     const HalfType of = half_type(type);
     if (x == 0 || !std::isfinite(x)) return x;

@@ -1,7 +1,7 @@
-// The instructions for bfloat16 of the processor, compared with their description in emulated.hpp.
+// The processor's bfloat16 instructions, compared with their description in emulated.hpp.
 //
-// The kernels do not depend on the order of a sum, but a processor that fails this comparison rounds in a way that has
-// not been looked at.
+// The kernels do not depend on the order of a sum, but a processor that fails this comparison rounds in a way that was
+// never tested.
 #pragma once
 
 #include <cmath>
@@ -18,7 +18,7 @@
 namespace fuzz {
 
 #if defined(__x86_64__) && defined(__GNUC__)
-// Random bits, and numbers near each other so that sums cancel, become subnormal, overflow and lie between two floats.
+// Random bits, and numbers of similar size so that sums cancel, become subnormal, overflow and lie between two floats.
 __attribute__((target("avx512f,avx512bf16"))) inline void compare_instructions(Random& random) {
     const auto number = [&](int exponent) {
         const auto bits = static_cast<std::uint32_t>(random.next() >> 32);
@@ -56,7 +56,7 @@ __attribute__((target("avx512f,avx512bf16"))) inline void compare_instructions(R
     }
 }
 
-// One product of tiles, of numbers near each other, some of which cancel, are subnormal or not numbers.
+// One tile product, of numbers of similar size, some of which cancel, are subnormal or NaN.
 inline void compare_tiles(Random& random) {
     alignas(64) unsigned char shapes[64] = {1}, before[64];
     for (int tile = 0; tile < 3; ++tile) shapes[16 + 2 * tile] = 64, shapes[48 + tile] = 16;

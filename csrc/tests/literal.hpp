@@ -1,21 +1,22 @@
-// Exact attention and its gradients by nested loops over all tuples, in the widest numbers there are, with a bound on
-// the rounding of kernels for every result.
+// Exact attention and its gradients by nested loops over all tuples, in the widest floating-point type, with a bound on
+// the rounding error of kernels for every result.
 //
-// The bound counts roundings of unit u = 2^-24 or 2^-53 (Higham, Lemma 3.1): a term that goes through n of them on its
-// way into a sum errs by at most gamma(n) = n u / (1 - n u) of its magnitude. How many terms are added up at a time the
-// kernels say themselves (separatrix_levels). An exponential counts for 4, as the certificates assume.
+// The bound counts roundings of unit u = 2^-24 or 2^-53 (Higham, Lemma 3.1): a term that is rounded n times on its way
+// into a sum has an error of at most gamma(n) = n u / (1 - n u) of its magnitude. The kernels report how many terms
+// they add up at a time (separatrix_levels). An exponential counts for 4, as the certificates assume.
 //
 //   scores    |s' - s| <= gamma(d + sets + 4) A, with A the sum of the magnitudes of the d products: the scale in units
 //             of log 2 (3), its product with the query (1), the prefix keys (sets - 1), d products and sums (d + 1)
-//   weights   e^s': the exponential (4), of a difference with the peak or the log-sum-exp, that is rounded once, as is
-//             the sum of the differences by which earlier sums fade; at most 4 u A in all
-//   fades     one for each tile, at the most: an exponential and a product (5)
+//   weights   e^s': the exponential (4), of a difference with the peak or the log-sum-exp, which is rounded once, as is
+//             the sum of the differences by which earlier sums are scaled down; at most 4 u A in all
+//   fades     factors that scale earlier sums down, at most one for each tile: an exponential and a product (5)
 //
-// Powers of two below 2^-113 (2^-919 in double) are raised to that.
+// Powers of two below 2^-113 (2^-919 in double) are raised to this value.
 //
-// Where products and weights may be rounded to bfloat16 (levels.is_narrow), the terms of a score err by 2^-8 more, if they
-// are rounded at all, which they are not in scores beyond 90; and a weight by 2^-8, in the same way in both of its sums.
-// Numbers that are taken for zero count for less than 2^-60 of the largest value. And the output is rounded.
+// If products and weights may be rounded to bfloat16 (levels.is_narrow), the relative error of the terms of a score
+// grows by 2^-8 if they are rounded, which they are only in scores up to 90; and that of a weight by 2^-8, identically
+// in both of its sums. Numbers flushed to zero contribute less than 2^-60 of the largest value. Rounding the output
+// adds one rounding.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +29,7 @@ namespace fuzz {
 
 using Wide = long double;
 
-// What is expected, and how far a kernel may be off.
+// The expected result, and the largest error that a kernel may have.
 struct Expected {
     std::vector<Wide> truth, bound;
 
@@ -42,14 +43,14 @@ public:
     static constexpr Wide U = sizeof(T) == 4 ? 0x1p-24L : 0x1p-53L;
     static constexpr Wide RAISED = sizeof(T) == 4 ? 0x1p-113L : 0x1p-919L;
     static constexpr Wide NARROW = 0x1p-8L;  // the unit of bfloat16
-    // What underflow takes from a result: a unit of the smallest numbers for each of some thousand operations.
+    // The loss of a result by underflow: the smallest subnormal number for each of some thousand operations.
     static constexpr Wide LOST = sizeof(T) == 4 ? 0x1p-121L : 0x1p-1017L;
-    // In a backward pass that is relative to incoming gradients, of which none is larger than 2^12.
+    // In a backward pass the loss is relative to incoming gradients, which are at most 2^12.
     static constexpr Wide LOST_GRADIENT = 0x1p14L * LOST;
 
     Expected out, lse, grad_query, narrow_out, narrow_lse;
     std::vector<Expected> grad_keys, grad_values;
-    Buffer<T> given_out, given_lse;  // as the backward pass gets them
+    Buffer<T> given_out, given_lse;  // as passed to the backward pass
 
     Literal(const Case<T>& drawn, const separatrix_levels& levels)
         : out(rows(drawn) * drawn.call.d_v), lse(rows(drawn)), grad_query(rows(drawn) * drawn.call.d),
@@ -68,7 +69,7 @@ public:
             }
     }
 
-    // What a backward pass is given; where it writes to is left open.
+    // The inputs of a backward pass; the pointers to its results are not set.
     separatrix_gradients gradients() const {
         separatrix_gradients given{};
         given.out = {given_out.data.get(), call_.query_length * call_.d_v, call_.d_v};
@@ -77,7 +78,7 @@ public:
         return given;
     }
 
-    // The tuples of a query are found once; each is a row of `sets` keys.
+    // The tuples of a query are computed once; each is a row of `sets` keys.
     void find_tuples(Index h, Index i) {
         tuples_.clear();
         std::vector<Index> at(std::size_t(call_.sets), 0);
@@ -100,7 +101,7 @@ private:
     static Index rows(const Case<T>& drawn) { return drawn.call.heads * drawn.call.query_length; }
     static Wide gamma(Wide n) { return n * U / (1 - n * U); }
 
-    // The product of entries c of the rows of a tuple, set `without` left out.
+    // The product of entries c of the rows of a tuple, without set `without`.
     Wide product(bool values, Index h, Index t, Index c, Index without = -1) const {
         Wide p = 1;
         for (Index m = 0; m < call_.sets; ++m)
@@ -161,8 +162,8 @@ private:
     void backward(Index h, Index i) {
         const Index row = h * call_.query_length + i;
         const Wide shift = Wide(given_lse[row]);
-        // A weight goes through the products and sums of its tile, of queries, of pairs, of groups and of the heads that
-        // share a key; d_v more for the gradient of a score, and a product for each set and each factor.
+        // A weight passes through the products and sums of its tile, of queries, of pairs, of groups and of the heads
+        // that share a key; the gradient of a score adds d_v, and each set and each factor adds a product.
         const Wide n = Wide(levels_.chunk + levels_.query_block + levels_.query_blocks + levels_.pairs +
                             levels_.groups + call_.shared + call_.d_v + call_.sets + 13);
         for (Index t = 0; t < count(); ++t) {

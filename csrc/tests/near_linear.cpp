@@ -2,13 +2,13 @@
 //
 //     near_linear SEED COUNT [FIRST]
 //
-// runs the cases FIRST to FIRST + COUNT - 1 of a seed: products with monomials, passes over tokens as they lie, the causal
-// scan, streams, and the extremes and norms of tokens. Everything is computed by definition in the widest numbers there
-// are, twice: with the given numbers, and with their magnitudes. A result that is a sum of products, through N roundings of unit u at the
-// most, may be off by gamma(N) = N u / (1 - N u) of the second (Higham, Lemma 3.1); N is counted from above here. Three
-// threads must give the same bits as one, and so must three threads that each attend the states of one stream while a
-// fourth appends to states of its own; the thread sanitiser finds what they would race for. The program prints the largest errors, as parts of their bounds, and ends
-// with 1 at the first case that is wrong.
+// runs the cases FIRST to FIRST + COUNT - 1 of a seed: products with monomials, passes over tokens in the layout of
+// keys and values, the causal scan, streams, and the extremes and norms of tokens. Every result is computed by
+// definition in the widest floating-point type, twice: with the given numbers, and with their magnitudes. A sum of
+// products with at most N roundings of unit u may differ by gamma(N) = N u / (1 - N u) of the second result (Higham,
+// Lemma 3.1); N is an upper bound here. Three threads must give the same bits as one, and so must three threads that
+// each attend the states of one stream while a fourth appends to other states; the thread sanitiser detects data races.
+// The program prints the largest errors relative to their bounds, and exits with 1 at the first failing case.
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -29,7 +29,7 @@ std::size_t at(Index i) { return static_cast<std::size_t>(i); }
 // The share of calls with a large tree.
 constexpr double LARGE = 0.02;
 
-// Monomials that a tree makes: number i > 0 is number parents[i] < i times coordinate last[i], and number 0 is one.
+// Monomials computed along a tree: number i > 0 is number parents[i] < i times coordinate last[i], and number 0 is one.
 struct Tree {
     Index rank, d, depth = 0;
     std::vector<std::int64_t> parents, last;
@@ -51,7 +51,7 @@ struct Tree {
             depth = std::max(depth, degrees[at(i)]);
             place[at(parents[at(i)])] = 0;
         }
-        for (Index i = 0; i < rank; ++i)  // rows are stored of what has children
+        for (Index i = 0; i < rank; ++i)  // monomials with children have stored rows
             if (place[at(i)] == 0) {
                 place[at(i)] = static_cast<std::int32_t>(row_parents.size());
                 row_parents.push_back(i ? place[at(parents[at(i)])] : 0);
@@ -84,7 +84,7 @@ struct Tree {
     }
 };
 
-// The largest error so far of each kind of result, as a part of its bound; and how many numbers were compared.
+// The largest error so far of each kind of result, relative to its bound, and the number of comparisons.
 struct Worst {
     std::map<std::string, double> errors;
     long compared = 0;
@@ -128,7 +128,7 @@ void finished(int code) {
     if (code) throw Wrong("a kernel gave the error " + std::to_string(code));
 }
 
-// Compute with one thread and with three, which must agree; f fills the buffers that it gives.
+// Compute with one thread and with three, which must agree; f fills the buffers passed to it.
 template <class F> auto with_threads(F&& f) {
     auto found = f();
     use_threads(true);
@@ -139,7 +139,7 @@ template <class F> auto with_threads(F&& f) {
     return found;
 }
 
-// Products with monomials of tokens that lie side by side, in rows with gaps.
+// Products with monomials of tokens that are stored side by side, in rows with gaps.
 template <class T> void products(Random& random, const std::vector<std::string>& names, std::vector<Worst>& worst) {
     const bool is_large = random.chance(LARGE);
     const Tree tree(random, is_large);
@@ -212,14 +212,14 @@ template <class T> void scatter(Random& random, const Tensor<T>& x) {
             for (Index c = 0; c < x.columns; ++c) x.at(h, r, c) = static_cast<T>(random.between(-1, 1));
 }
 
-// Passes over tokens as they lie, which are scaled, widened or narrowed, and turned, a tile at a time.
+// Passes over tokens in the layout of keys and values, which are scaled, converted and transposed tile by tile.
 template <class In, class T> void passes(Random& random, const std::vector<std::string>& names, std::vector<Worst>& worst) {
     const bool is_large = random.chance(LARGE);
     const Tree tree(random, is_large);
     const Index heads = random.whole(1, 3), tokens = random.any_size(1, !is_large && random.chance(0.2) ? 3000 : 200);
     const Index d_v = is_large ? random.whole(23, 28) : random.any_size(1, 24);
     const Index rank = tree.rank, d = tree.d;
-    // The monomials of the moments are those with a coefficient, or others.
+    // The moments are summed over the monomials with a coefficient, or over another level of monomials.
     const Index weighted = random.chance(0.5) ? 0 : random.any_size(1, 12), columns = d_v + 1 + weighted;
     const Index from = random.whole(0, rank), to = random.whole(from, rank);
     const Index terms = random.chance(0.5) ? rank : from;
@@ -234,14 +234,14 @@ template <class In, class T> void passes(Random& random, const std::vector<std::
         for (Index h = 0; h < heads; ++h)
             for (Index t = 0; t < tokens; ++t) mask.at(h, t) = random.chance(0.8) ? 255 : 0;
         if (!x.shared() && !values.shared() && !weights.shared() && !mask.shared())
-            for (Index h = 0; h < heads; ++h)  // what is hidden may be anything
+            for (Index h = 0; h < heads; ++h)  // masked entries may be anything
                 for (Index t = 0; t < tokens; ++t)
                     if (!mask.at(h, t)) x.at(h, t, 0) = values.at(h, t, d_v - 1) = weights.at(h, t, 0) = nothing;
     }
     const Buffer<double> factors = numbers<double>(random, heads * d), before = numbers<double>(random, heads * rank * columns);
     Buffer<T> M = numbers<T>(random, heads * rank * (columns + 1));
     const auto counts = [&](Index a, Index c) { return c <= d_v ? a < terms : a >= from && a < to; };
-    for (Index i = 0; i < M.size; ++i)  // what is not looked at may be anything
+    for (Index i = 0; i < M.size; ++i)  // entries that are not read may be anything
         if (!counts(i / (columns + 1) % rank, i % (columns + 1))) M[i] = std::numeric_limits<T>::quiet_NaN();
     Wides state[2], sums[2];
     for (int size = 0; size < 2; ++size) {
@@ -278,7 +278,7 @@ template <class In, class T> void passes(Random& random, const std::vector<std::
     call.x = x.address(), call.values = values.address(), call.factors = factors.data.get();
     if (weighted) call.weights = weights.address();
     if (mask.rows) call.mask = mask.address();
-    // A coordinate is converted, its factor too, and they are multiplied: three roundings for each factor of a monomial.
+    // A coordinate and its factor are converted and multiplied: three roundings for each factor of a monomial.
     const Wide added = Wide(4 * tree.depth + tokens + 64), met = Wide(4 * tree.depth + 2 * rank + 64);
     const Index queries = heads * tokens;
     for (std::size_t k = 0; k < names.size(); ++k) {
@@ -300,7 +300,7 @@ template <class In, class T> void passes(Random& random, const std::vector<std::
             return one;
         });
         worst[k].compare("states of a pass", states[0].data.get(), state[0], state[1], added, UNIT<T>);
-        // The output times the denominator is the numerator, but for the roundings of a division and a conversion.
+        // The output times the denominator is the numerator, apart from the roundings of a division and a conversion.
         Buffer<double> found(queries * (columns + 1));
         Wides sizes = sums[1];
         for (Index i = 0; i < queries; ++i) {
@@ -312,7 +312,7 @@ template <class In, class T> void passes(Random& random, const std::vector<std::
                 sizes[at(i * (columns + 1) + c)] += 0x1p+2L * UNIT<In> / UNIT<T> * std::fabs(numerator);
             }
             found[i * (columns + 1) + d_v] = total;
-            // Of the weighted moments the largest is given: it stands for the one that is the largest by definition.
+            // Of the weighted moments the kernel returns the largest, which is compared with the largest by definition.
             const auto truth = sums[0].data() + i * (columns + 1);
             for (Index c = d_v + 1; c <= columns; ++c) found[i * (columns + 1) + c] = double(truth[c]);
             found[i * (columns + 1) + d_v + 1] = totals[queries + i];
@@ -326,7 +326,7 @@ template <class In, class T> void passes(Random& random, const std::vector<std::
     }
 }
 
-// What a causal scan and its backward pass give, by definition.
+// The results of a causal scan and its backward pass, by definition.
 struct Scanned {
     Wides sums, grad_query;
     std::vector<Wides> after, grad_keys, grad_values, grad_before;
@@ -478,8 +478,8 @@ void scans(Random& random, const std::vector<std::string>& names, std::vector<Wo
     }
 }
 
-// Attend the states of a stream from three threads, each with a call and a number of queries of its own, while a fourth
-// appends to a copy of the states: all must give the bits that one thread after the other gives.
+// Attend the states of a stream from three threads, each with its own call and number of queries, while a fourth
+// appends to a copy of the states: the results must have the same bits as sequential calls.
 template <class T> void share(const separatrix_stream& call, Index rank) {
     const Index readers = 3, columns = call.d_v + 1, state = call.heads * rank * columns;
     struct Client {
@@ -526,7 +526,7 @@ template <class T> void share(const separatrix_stream& call, Index rank) {
     }
 }
 
-// A stream: tokens are appended to states, and asked of them; one beyond the bound changes nothing.
+// A stream: append tokens to states, and attend them; a token beyond the bound changes no state.
 template <class T> void streams(Random& random, const std::vector<std::string>& names, std::vector<Worst>& worst) {
     const Tree tree(random);
     separatrix_stream call{};
@@ -622,7 +622,7 @@ template <class T> void streams(Random& random, const std::vector<std::string>& 
         double reached = 0;
         finished(separatrix_stream_attend(&call, found.data.get(), &reached));
         for (Index i = 0; i < found.size; ++i) {
-            const T size = std::fabs(found[i]);  // none, where a denominator is 0, and then none is reached
+            const T size = std::fabs(found[i]);  // NaN if a denominator is 0; `reached` is then NaN, too
             if (!(size <= static_cast<T>(reached)) && reached == reached) throw Wrong("an output is beyond what is reached");
             if (!known[at(i)]) found[i] = T(0);
         }

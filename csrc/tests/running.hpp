@@ -1,4 +1,4 @@
-// What the programs share that run kernels against literal loops: threads, architectures, and what is wrong.
+// What the programs that compare kernels with literal loops share: threads, architectures, and failure messages.
 #pragma once
 
 #include <cstdio>
@@ -28,7 +28,7 @@ inline void use_threads(bool several) {
                            several ? reinterpret_cast<void*>(threads_of) : nullptr);
 }
 
-// What is wrong with a result, in words.
+// The failure of a result, in words.
 class Wrong {
 public:
     explicit Wrong(std::string what) : what(std::move(what)) {}

@@ -107,6 +107,6 @@ def _open(claim: Claim, record: Recorded) -> list[str]:
     for erratum in claim.errata:
         lines += [f"What we found instead: {marked(erratum.right)} {marked(erratum.why)}", ""]
     if claim.chosen:
-        lines += ["The settings that the paper does not print, and what we took for them:", ""]
+        lines += ["The settings that the paper does not print, and the values that we chose:", ""]
         lines += [*(f"- {marked(setting)}" for setting in claim.chosen), ""]
     return [*lines, f"To see it: `{claim.command}`", ""]

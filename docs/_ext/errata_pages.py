@@ -18,15 +18,21 @@ from separatrix.studies import load
 
 PAPERS_ORDER = ("kronecker", "separation", "selection")
 """The papers in the order of the errata page."""
+_SUBJECTS = {
+    "kronecker": "Attention of higher order",
+    "separation": "Softmax against linear attention",
+    "selection": "Sparse token selection",
+}
+"""The papers as the headings of the page name them."""
 
 
 def errata_counts() -> str:
     """The number of errata by paper and by rank, and the meaning of the ranks."""
     load()
     rows = ["| | " + " | ".join(Rank) + " | all |", "| --- | " + "--- | " * (len(Rank) + 1)]
-    for title, errata in [*((PAPERS[paper].title, slips(paper)) for paper in PAPERS_ORDER), ("all", slips())]:
+    for subject, errata in [*((_SUBJECTS[paper], slips(paper)) for paper in PAPERS_ORDER), ("all", slips())]:
         number = Counter(slip.rank for slip in errata)
-        rows.append(f"| {plain(title)} | {' | '.join(str(number[rank]) for rank in Rank)} | {len(errata)} |")
+        rows.append(f"| {subject} | {' | '.join(str(number[rank]) for rank in Rank)} | {len(errata)} |")
     meanings = [f"- *{rank}*: {meaning}" for rank, meaning in RANKS.items()]
     return "\n".join([*(row.rstrip() for row in rows), "", *meanings, ""])
 
@@ -34,31 +40,33 @@ def errata_counts() -> str:
 def errata_left() -> str:
     """The number of slips that are in neither of two independent lists, by paper."""
     load()
-    headings = ("| | ledger | first reading", "| | ledger and first reading | second reading")
+    headings = ("| | errata | first reading", "| | errata and first reading | second reading")
     lines = []
     for heading, lists_of in zip(headings, (overlap, second_overlap), strict=True):
         lines += [f"{heading} | both | either | in neither, estimated |", "| --- " * 6 + "|"]
-        for title, paper in [*((PAPERS[paper].title, paper) for paper in PAPERS_ORDER), ("all", None)]:
+        for subject, paper in [*((_SUBJECTS[paper], paper) for paper in PAPERS_ORDER), ("all", None)]:
             lists = lists_of(paper)
             left = unseen(lists)
             interval = f" ({left.low:.1f} to {left.high:.1f})" if left.high else ""
             counts = " | ".join(map(str, (lists.first, lists.second, lists.both, lists.either)))
-            lines.append(f"| {plain(title)} | {counts} | {left.value:.1f}{interval} |")
+            lines.append(f"| {subject} | {counts} | {left.value:.1f}{interval} |")
         lines.append("")
     first, second, text_only = overlap(), second_overlap(), text_slips()
+    added = first.second - first.both - sum(1 in slip.readings for slip in text_only)
     known_before = len(slips()) + sum(1 in slip.readings for slip in text_only) - first.either
     later = sum(not slip.readings for slip in text_only)
     text = (
         f"A reading of the three papers that was made without this list found {first.both} of its {first.first} errata "
-        f"again, and {first.second - first.both} further slips. A second reading, by another reader and without either "
-        f"list, found {second.both} of these {second.first} slips, and {second.second - second.both} further ones. "
-        f"(Another {known_before} errata, which both readers knew before, are not counted. The second reader compared "
-        "the lists by hand, after all were complete.) Chapman's estimate from such an overlap, with its interval at "
-        "95%, says how many slips are in neither list. It takes all slips to be equally easy to find and the two lists "
-        "to be independent. Slips that are easy to see are in both lists more often than that, so that the number is a "
-        f"lower bound rather than an estimate: the first table expects {unseen(first).value:.1f} slips, and the second "
-        f"reading found {second.second - second.both}. A second pass of the first reader, from the end of each paper "
-        f"to its beginning and with both lists, found {later} that no reading has."
+        f"again, and {first.second - first.both} further slips, of which {added} are errata now. A second reading, by "
+        f"another reader and without either list, found {second.both} of these {second.first} slips, and "
+        f"{second.second - second.both} further ones. (Another {known_before} errata, which both readers knew before, "
+        "are not counted. The second reader compared the lists by hand, after all were complete.) Chapman's estimate "
+        "from such an overlap, with its interval at 95%, says how many slips are in neither list. It takes all slips "
+        "to be equally easy to find and the two lists to be independent. Slips that are easy to see are in both "
+        "lists more often than that, so that the number is a lower bound rather than an estimate: the first table "
+        f"expects {unseen(first).value:.1f} slips, and the second reading found {second.second - second.both}. A "
+        "second pass of the first reader, from the end of each paper to its beginning and with both lists, found "
+        f"{later} that no reading has."
     )
     return "\n".join([*lines, text, ""])
 

@@ -16,6 +16,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+from separatrix.attention.near_linear.bounded_plan import plan_bounded
 from separatrix.claims.ledger import Claim, Finding, Interval, claims
 from separatrix.claims.verdicts import judge
 from separatrix.errors import SeparatrixError
@@ -235,8 +236,9 @@ def bounds() -> str:
         state, length = number(GROWTH, f"{name}: bytes kept, and the n at which order 3 keeps as many").split("; ")
         accuracy = [_spread(number(id, f"accuracy at equal steps, {name}"), 2) for id in (TRIPLES, RECALL)]
         from_n = number(GROWTH, f"{name}: flops below order 3 from n")
-        rows.append([f"{R:g}", shares[f"{R:g}"], *accuracy, f"{from_n:.0f}", state, length])
-    head = ["R", "largest share of one pair in recall", "triples", "recall", "fewer flops than exact from n"]
+        rank = f"{plan_bounded(3, 4, R, 1e-2).rank:,}"
+        rows.append([f"{R:g}", rank, shares[f"{R:g}"], *accuracy, f"{from_n:.0f}", state, length])
+    head = ["R", "rank", "largest share of one pair in recall", "triples", "recall", "fewer flops than exact from n"]
     return _table([*head, "bytes of the state", "n at which a cache is as large"], rows)
 
 
@@ -253,7 +255,7 @@ def joins() -> str:
         ]
         rows.append([name.removesuffix(", both norms"), rate, milliseconds, *told])
     head = ["attention", "learning rate", "ms a step", "8 facts, equal steps", "8 facts, equal CPU time"]
-    return _table([*head, *(f"trained on 8, asked among {count}" for count in asked)], rows)
+    return _table([*head, *(f"trained on 8, evaluated on {count}" for count in asked)], rows)
 
 
 def _known(id: str, name: str) -> str:

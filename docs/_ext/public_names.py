@@ -44,7 +44,7 @@ FIRST = (
     "verify",
     "top_tuples",
 )
-"""The most used names: a page of the API begins with those that it has, in this order."""
+"""The most used names: a page of the API lists the ones among its names first, in this order."""
 
 
 @dataclass(frozen=True)

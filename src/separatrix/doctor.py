@@ -120,7 +120,7 @@ def _how_to_get_kernels() -> str:
     if os.environ.get("SEPARATRIX_ISA") == NONE:
         return "Without that variable the kernels run."
     if FILE.exists():
-        return "Build it again, by make native or pip install."
+        return "Rebuild it by `make native` or `pip install`."
     compiler = shutil.which(os.environ.get("CXX") or "c++")
     if compiler is None:
         return "Install a C++ compiler and then the package again."

@@ -129,7 +129,7 @@ def test_sinks_cost_the_tuples_that_are_attended():
 @pytest.mark.parametrize("order", [3, 4])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # dynamo's own
 def test_distinct_tuples_are_compiled_in_one_graph(order):
-    """Also for queries that are computed one by one, of which there are some and not all at order 3."""
+    """Some queries are computed one by one: at order 3 not all of them are."""
     query, keys, values = inputs(order)
 
     def run(*tensors: Tensor) -> Tensor:

@@ -24,7 +24,9 @@ from separatrix.lab.rows import StoredRecord
 
 FILE = Path(__file__).with_name("quick_runs.json")
 LONG, SHORT_RESULT = 0.1, 10_000
-"""Kept cells took more seconds than the first number, and their results have fewer characters than the second."""
+"""The results of cells that took more than `LONG` seconds are kept, if they have fewer than `SHORT_RESULT`
+characters.
+"""
 
 
 @cache

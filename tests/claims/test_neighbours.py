@@ -18,7 +18,9 @@ from tests.lab.experiments import number
 studies.load()
 CLAIMS = dict(ledger._REGISTRY)
 OPEN = (Verdict.ILLUSTRATED, Verdict.NOT_REPRODUCED)
-"""Verdicts of claims that no program decides; a check that leaves their neighbours undecided rejects them."""
+"""Verdicts of claims that no program decides. For these a neighbour counts as rejected even if the check leaves it
+undecided.
+"""
 QUICK = sorted(
     id
     for id, registered in CLAIMS.items()
@@ -39,7 +41,9 @@ def test_a_claim_has_neighbours_or_says_why_not() -> None:
 
 
 TURNING = {"turned", "better", "worse", "strong", "weak", "orders", "together", "nearer", "stays", "carrying"}
-"""Arguments with which a neighbour reverses a comparison or exchanges two parts: rejecting those shows little."""
+"""Arguments by which a neighbour reverses a comparison or exchanges two parts; rejecting such a neighbour shows
+little.
+"""
 
 
 def test_some_neighbour_is_near() -> None:

@@ -68,7 +68,7 @@ def test_a_damaged_store(tmp_path: Path) -> None:
         connection.execute("UPDATE cells SET result = '{\"y\": 2.0}' WHERE seed = 1")
     done = invoke("--store", str(folder))
     assert done.exit_code == 1
-    assert "the row is not as it was written" in done.output
+    assert "the row does not match its checksum" in done.output
     assert f"`separatrix store verify --store {folder}`" in done.output.replace("\n", "")
     health = store_health(folder)
     assert health.cells == {"done": 2}
@@ -145,7 +145,7 @@ def test_the_kernels_have_the_threads_that_pytorch_lends() -> None:
         ("none", True, None, "Without that variable the kernels run."),
         ("", False, None, "Install a C++ compiler and then the package again."),
         ("", False, "/bin/c++", "A C++ compiler was found, /bin/c++: reinstall the package (pip install -v"),
-        ("", True, None, "Build it again, by make native or pip install."),
+        ("", True, None, "Rebuild it by `make native` or `pip install`."),
     ],
 )
 def test_without_kernels_the_doctor_says_what_to_do(

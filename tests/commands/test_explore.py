@@ -34,7 +34,7 @@ def explore(*options: object):
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "0.0.0.0"])
 def test_the_command_makes_a_token_and_prints_a_link_that_carries_it(endpoints: list[Endpoint], host: str) -> None:
-    """Also on a local address: other users of the machine and their programs can reach the port."""
+    """A token is needed on a local address, too: other users of the machine and their programs can reach the port."""
     for _ in range(2):
         done = explore("--host", host)
         assert done.exit_code == 0

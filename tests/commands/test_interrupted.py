@@ -16,7 +16,7 @@ PRESS = """
 import atexit, signal, sys
 from separatrix.commands.main import main
 
-signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell had it ignored
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have set it to be ignored
 at = int(sys.argv.pop(1))
 
 class Press:
@@ -75,7 +75,7 @@ main()
 
 @pytest.mark.parametrize("name", ["parse_args", "invoke", "_print_version"])
 def test_where_no_command_has_begun(run, name: str) -> None:
-    """In the command-line library, which prints nothing and has its own exit status."""
+    """The signal arrives in the command-line library, which prints nothing and has its own exit status."""
     done = run(AT_A_LINE, name, "--version" if name == "_print_version" else "claims")
     assert (done.returncode, done.stdout, done.stderr) == STOPPED
 
@@ -101,7 +101,7 @@ def test_when_it_is_over(run) -> None:
 
 
 def test_a_ctrl_c_that_python_can_raise_nowhere(run) -> None:
-    """For example in a finaliser, where Python prints an exception and continues."""
+    """In a finaliser, for example, Python prints an exception and continues."""
     code = HEAD + (
         "from separatrix.commands.app import app\nfrom separatrix.commands.ending import in_a_sentence\nclass "
         "Dropped:\n    def __del__(self):\n        "

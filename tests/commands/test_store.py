@@ -47,7 +47,7 @@ def test_ls_distinguishes_a_living_run_from_a_killed_one(filled: Path) -> None:
 def test_show(filled: Path) -> None:
     done = invoke("store", "show", walk.cell(seed=0, steps=4).key[:10], "--store", filled)
     assert done.exit_code == 0
-    assert all(word in done.stdout for word in ("tests.walk, recipe version 1", "done", "git", "torch", '"$array"'))
+    assert all(word in done.stdout for word in ("tests.walk, version 1", "done", "git", "torch", '"$array"'))
     failed = invoke("store", "show", fails.cell(seed=1, when=1).key, "--store", filled)
     assert "ZeroDivisionError: seed 1 was told to fail" in failed.stdout
     missing = invoke("store", "show", "0" * 64, "--store", filled)

@@ -108,7 +108,7 @@ def test_bars_on_a_terminal(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "claims"), [("tests.number", 0), ("kronecker.lemma_e1", 1)])
 def test_a_sweep_imports_the_claims_it_needs_and_no_others(tmp_path: Path, name: str, claims: int) -> None:
-    """These modules take seconds to import, and a sweep with nothing to do should not import them."""
+    """The modules of claims take seconds to import, and a sweep with nothing to do should not import them."""
     parameters = {"tests.number": "x = [1.0]", "kronecker.lemma_e1": "d = [2]\ndegree = [1]"}[name]
     sweep = write(tmp_path, f'experiment = "{name}"\ntrials = 1\n[axes]\n{parameters}')
     code = (

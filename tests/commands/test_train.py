@@ -314,7 +314,9 @@ def test_files_of_a_run_are_private(tmp_path: Path) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_a_run_killed_fifty_times_ends_like_an_uninterrupted_one(tmp_path: Path) -> None:
-    """At random moments, also during the start; after at least one more record each time, so that the run ends."""
+    """The run is killed at random moments, also during the start, but only after it has written another record:
+    otherwise it would never end.
+    """
     moments, options = random.Random(0), {**SMALL, "--d-e": "64", "--steps": "8000", "--lr": "0.1"}
     words = [word for option in options.items() for word in option]
     command = [sys.executable, "-m", "separatrix", "train", "selection", *words, "--store"]

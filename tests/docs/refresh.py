@@ -1,8 +1,8 @@
 """`python -m tests.docs.refresh`: regenerate the parts of pages and notebooks that come from code. Review the diff.
 
 These are the outputs of their code, and the parts generated from the source: the papers' tables, the errata, the
-commands, the evidence and its figure, and the index of the ledger. `python -m tests.docs.refresh --made` does the
-latter alone.
+commands, the evidence and its figure, and the index of the ledger. With `--made` only the parts generated from the
+source are regenerated.
 """
 
 from __future__ import annotations

@@ -29,5 +29,5 @@ def test_the_example_of_torchrun(root: Path, tmp_path: Path) -> None:
     sent = re.findall(r"sent by a rank with ([\d,]+) tokens: ([\d,]+) bytes", done.stdout)
     assert [tokens for tokens, _ in sent] == ["300", "3,000"]
     assert sent[0][1] == sent[1][1]
-    assert done.stdout.endswith("as it should be\n")
+    assert done.stdout.endswith("all checks passed\n")
     assert "NOT" not in done.stdout

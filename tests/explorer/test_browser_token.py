@@ -41,7 +41,7 @@ def test_the_printed_link_opens_the_page_and_a_cookie_keeps_it_open(browser: Any
 
 
 def test_a_link_of_another_site_enters_with_the_token_alone(browser: Any, link: str) -> None:
-    """As with the file that `separatrix explore` opens in a browser."""
+    """The file that `separatrix explore` opens in a browser is such a link."""
     context = browser.new_context(**DESKTOP)
     page = context.new_page()
     with private_link(link) as file:

@@ -11,7 +11,7 @@ from separatrix import doctor
 from separatrix.claims.ledger import claims
 from separatrix.explorer import precompute
 from separatrix.explorer.claims import judged_claims
-from separatrix.explorer.compute import machine_speed, phase_here
+from separatrix.explorer.compute import machine_speed, phase_diagram
 from separatrix.explorer.learn import dynamics
 
 
@@ -19,11 +19,11 @@ def test_first_figures_speeds_and_verdicts_are_computed(monkeypatch: pytest.Monk
     timed = [doctor.Speed("exact", "", 4.0, 2.0), doctor.Speed("polynomial", "", 9.0, 3.0)]
     monkeypatch.setattr(machine_speed, "_found", {})
     monkeypatch.setattr(doctor, "speeds", lambda **options: timed)
-    phase_here.diagram.cache_clear()
+    phase_diagram.diagram.cache_clear()
     dynamics.descended.cache_clear()
     precompute.precompute(tmp_path)
     assert machine_speed._found == {"exact": 2.0, "polynomial": 3.0}
-    assert phase_here.diagram.cache_info().currsize == 1
+    assert phase_diagram.diagram.cache_info().currsize == 1
     assert dynamics.descended.cache_info().currsize == 1
     with monkeypatch.context() as broken:
         broken.setattr(judged_claims, "judge", None)  # no claim is left to judge

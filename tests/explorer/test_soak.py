@@ -165,6 +165,6 @@ def test_memory_is_given_back_after_uploads(served: tuple[str, int]) -> None:
     with ThreadPoolExecutor(8) as crowd:
         for reader in [crowd.submit(upload, address) for _ in range(8)]:
             reader.result()
-    # Blocks are freed with the objects of the last answers, a moment after this read.
+    # # Blocks are freed together with the objects of the last responses, which may happen shortly after this read.
     while resident(pid) - before > 400 * 2**20:
         time.sleep(0.5)

@@ -174,7 +174,7 @@ def test_a_named_pipe_is_read_if_someone_writes_it_and_refused_if_not(
 
     monkeypatch.setattr(os, "open", open_and_tell)
     for early in (True, False):
-        writer = open_file(pipe, os.O_RDWR)  # which does not wait for a reader
+        writer = open_file(pipe, os.O_RDWR)  # does not wait for a reader
         opened.clear()
 
         def write(end: int = writer, early: bool = early) -> None:

@@ -26,7 +26,7 @@ def test_the_page_of_the_derivation_has_the_numbers_that_are_computed(root: Path
 @pytest.mark.parametrize("radius", [0.3, 1.0, 4.0, 12.5])
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-6, 1e-12])
 def test_the_degree_is_the_least_whose_tail_keeps_the_tolerance(radius: float, tolerance: float) -> None:
-    """Against mpmath: 2 sum_{j > g} I_j(R) <= eps exp(-R) / (2 + eps) at g, and not at g - 1."""
+    """By mpmath, 2 sum_{j > g} I_j(R) <= eps exp(-R) / (2 + eps) holds at g, and not at g - 1."""
     degree = exponents.least_degree(radius, math.log(tolerance))
     most = tolerance * mpmath.exp(-radius) / (2 + tolerance)
 

@@ -53,7 +53,7 @@ def test_the_border_solves_its_equation(n: int, d: int, low: int, high: int) -> 
 @pytest.mark.parametrize(("n", "d", "low", "high"), SHAPES)
 @pytest.mark.parametrize("share", [0.3, 0.7, 1.0])
 def test_no_rule_of_any_kind_where_outputs_are_equal(n: int, d: int, low: int, high: int, share: float) -> None:
-    """Also below the border, at the beta where M pairs at the lower level weigh as much as one at the threshold."""
+    """At some beta below the border M pairs at the lower level weigh as much as one pair at the threshold."""
     some = max(2, round(share * n))
     border = beta_on_exact_outputs(some * n, low, high, 2 * d)
     yes, no = least_of_case_1(n, d, low, high), largest_of_case_2(n, d, low, high, pairs=(some, n))

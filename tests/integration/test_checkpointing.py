@@ -68,7 +68,7 @@ def test_a_layer(kind, way):
     generator = torch.Generator().manual_seed(0)
     layer = TensorAttention(8, 2, dtype=torch.float64, generator=generator, **KINDS[kind])
     with torch.no_grad():
-        for parameter in layer.parameters():  # of which some are zero
+        for parameter in layer.parameters():  # some are zero
             parameter.add_(torch.randn(parameter.shape, dtype=torch.float64, generator=generator), alpha=0.2)
     x = torch.randn(2, 7, 8, dtype=torch.float64, generator=generator)
     call = CALLS.get(kind, {"is_causal": True})

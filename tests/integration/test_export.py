@@ -80,7 +80,7 @@ class Both(nn.Module):
 @pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")  # the compiler's own
 @pytest.mark.parametrize("dynamic", [pytest.param(False, marks=pytest.mark.soak), True])
 def test_compiled_ahead_of_time_and_loaded_by_another_process(dynamic, forked, tmp_path, monkeypatch):
-    """With the variable CI set, where Inductor refuses operators that PyTorch's table decomposes."""
+    """The variable CI is set, so that Inductor refuses operators that PyTorch's table decomposes."""
     monkeypatch.setenv("CI", "true")
     model = Both().eval() if dynamic else LanguageModel("order 3", 1).eval()
     shapes = [(3, 7), *(OTHER_SHAPES if dynamic else [])]

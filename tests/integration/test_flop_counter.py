@@ -52,7 +52,9 @@ def test_against_a_literal_count(call, order):
 
 
 def test_order_2_is_counted_as_pytorch_counts():
-    """With the log-sum-exp, which our own operator computes: counted by PyTorch's formulas for its fused attention."""
+    """A call that returns the log-sum-exp runs our operator, and is counted by PyTorch's formulas for its fused
+    attention.
+    """
     x = torch.randn(3, 2, 4, 6, 8, generator=torch.Generator().manual_seed(0), requires_grad=True)
     with FlopCounterMode(display=False) as forward:
         out, _ = sx.tensor_attention(x[0], x[1], x[2], return_lse=True)

@@ -63,7 +63,7 @@ class Calls(nn.Module):
 
 
 def test_calls_in_double_precision():
-    """With a scale of 1/4: PyTorch's exporter rounds the constants of a graph to float32."""
+    """The scale is 1/4, because PyTorch's exporter rounds the constants of a graph to float32."""
     x = torch.randn(7, 2, 2, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     mask = torch.tensor([True, False, True, True, False])
     found = InOnnx(Calls(), (x, mask))(x, mask)

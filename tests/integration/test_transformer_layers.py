@@ -70,7 +70,7 @@ def laid_out(x: Tensor, batch_first: bool) -> Tensor:
 
 
 def test_the_signatures_are_pytorchs():
-    """The same names in the same order with the same defaults, followed by the constructor's own options."""
+    """Parameters have the same names, order and defaults as PyTorch's, and the constructor's own options follow."""
 
     def described(function):
         parameters = inspect.signature(function).parameters.values()
@@ -118,7 +118,9 @@ def test_an_encoder_layer_equals_pytorchs(batch_first, training, norm_first, mas
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor is True:UserWarning")
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
 def test_an_encoder_with_padding_and_a_mask(batch_first):
-    """Also if the encoder was built from PyTorch's layers and would convert padding to nested tensors."""
+    """Outputs are right even if the encoder was built from PyTorch's layers, and would convert padding to nested
+    tensors.
+    """
     layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 16, 0.0, batch_first=batch_first, dtype=torch.float64)
     theirs = randomised(nn.TransformerEncoder(layer, 2)).eval()
     ours = with_twins(theirs)
@@ -250,7 +252,9 @@ def test_dropout_is_refused():
 
 @pytest.mark.parametrize("training", [True, False])
 def test_the_plain_layer_is_refused_in_an_encoder_layer(training):
-    """It does not return a pair: PyTorch would take the first example of the batch as the output."""
+    """`nn.TensorAttention` does not return a pair, so that PyTorch would take the first example of the batch as the
+    output.
+    """
     encoder_layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 16, batch_first=True).train(training)
     encoder_layer.self_attn = TensorAttention(WIDTH, HEADS)
     with pytest.raises(ArgumentError, match="MultiheadTensorAttention") as caught:

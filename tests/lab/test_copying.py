@@ -29,7 +29,7 @@ def filled(tmp_path: Path) -> Path:
 
 
 def test_a_copy_is_whole_while_a_run_goes_on(filled: Path, tmp_path: Path) -> None:
-    """Its cells are in SQLite's write-ahead log, which a plain copy of the file does not contain."""
+    """The store's cells are in SQLite's write-ahead log, which a plain copy of the file does not contain."""
     running, done = (number.cell(seed=seed, x=1.0) for seed in (0, 1))
     with Store.create(filled) as store, Lease(store) as lease:
         lease.take([(running.key, running)], failed_too=False)

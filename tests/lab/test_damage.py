@@ -68,7 +68,7 @@ def reported_or_harmless(folder: Path, before: Contents, *, whole: bool) -> str:
     """Check that a damage is reported or harmless; return which. `whole`: silently losing a cell is an error."""
     verified = command("verify", folder)
     if verified.exit_code == 0:
-        kept = {key: what for key, what in contents(folder).items() if what[0] != "running"}  # of the killed run
+        kept = {key: what for key, what in contents(folder).items() if what[0] != "running"}
         assert kept == before if whole else kept.items() <= before.items()
         do(folder, [ANOTHER])  # a valid store can also be written
         return "harmless" if kept == before else "harmless, and run again"

@@ -238,7 +238,7 @@ def test_a_local_cluster_imports_from_no_folder_of_others() -> None:
         scratch = [path for path in (*paths, *sys.path) if "dask-scratch-space" in path]
         assert [path for path in scratch if not path.startswith(f"{folder}/")] == []
         still = local.submit(time.sleep, 0.5)
-        local.shutdown()  # which waits for running cells
+        local.shutdown()  # waits for running cells
     assert still.result(0) is None
     assert not folder.exists()
 

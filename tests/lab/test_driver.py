@@ -45,7 +45,7 @@ def test_every_executor_gives_the_same_store(tmp_path: Path, crew: str) -> None:
 
 @pytest.mark.parametrize("crew", ["in this process", "two processes", "threads"])
 def test_a_cell_has_one_thread_of_torch_and_of_blas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, crew: str) -> None:
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # which the tests set for child processes
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)  # the tests set it for child processes
     cells = [matmul.cell(seed=seed, n=400) for seed in range(3)]
     do(tmp_path / "one", cells)
     before = torch.get_num_threads()
@@ -106,7 +106,7 @@ def test_a_result_that_cannot_be_kept_fails_with_its_name(tmp_path: Path) -> Non
         assert "result.f: expected" in next(store.records()).traceback
 
 
-def test_another_recipe_version_is_another_cell_and_an_old_worker_refuses_it(tmp_path: Path) -> None:
+def test_another_version_is_another_cell_and_an_old_worker_refuses_it(tmp_path: Path) -> None:
     newer = Cell("tests.number", 2, '{"x":1.0}', 0)
     assert newer.key != number.cell(seed=0, x=1.0).key
     assert do(tmp_path, [newer]).failed == 1

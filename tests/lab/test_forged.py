@@ -308,7 +308,7 @@ def interior_page(child: int) -> bytes:
 
 
 def test_export_is_complete_or_fails(tmp_path: Path) -> None:
-    """For every two exchanged pages of a file, and with single rows changed."""
+    """With any two pages of the file exchanged, and with single rows changed, an export is complete or fails."""
     fill(tmp_path / "sound", CELLS, '{"y":1.0}')
     data = (tmp_path / "sound" / "store.sqlite").read_bytes()
     pages = [data[at : at + PAGE] for at in range(0, len(data), PAGE)]

@@ -108,7 +108,7 @@ def test_gc_does_not_clear_locks_behind_a_symlink(filled: Path, tmp_path: Path) 
 
 
 def test_a_symlink_in_the_place_of_the_file_is_not_followed(filled: Path, tmp_path: Path) -> None:
-    """It would let `gc --damaged` remove cells of a store that the user did not name."""
+    """Following the symlink would let `gc --damaged` remove cells of a store that the user did not name."""
     received = tmp_path / "received"
     received.mkdir()
     (received / "store.sqlite").symlink_to(filled / "store.sqlite")

@@ -190,7 +190,7 @@ def test_errors_of_the_heartbeat_reach_the_run(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_run_of_a_damaged_row_is_not_a_path(tmp_path: Path) -> None:
-    """A value in the place of a run's name is never used as a name unless it is one."""
+    """What a row stores as the name of its run is used as a path only if it is a valid name."""
     victim = tmp_path / "victim.lock"
     victim.touch()
     with Store.create(tmp_path / "results") as store:

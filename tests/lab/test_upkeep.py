@@ -61,14 +61,14 @@ def test_a_field_that_is_changed_makes_its_cell_count_as_not_run(filled: Path, c
     before, cell = contents(filled), WALKS[2]
     changed = CHANGES.get(column, f"{column} || ' '")
     meddle(filled, f"UPDATE cells SET {column} = {changed} WHERE key = '{cell.key}'")
-    assert damages(filled) == [(cell.key, "the row is not as it was written")]
+    assert damages(filled) == [(cell.key, "the row does not match its checksum")]
     with Store.open(filled) as store:
         assert store.statuses([cell.key]) == {cell.key: "damaged"}
         ((_, record),) = store.find([cell])
         assert (record.status, record.result) == ("damaged", None)
         assert cell.key not in {record.key for record in store.records()}
         assert store.left_out() == 1
-        with pytest.raises(DamagedError, match="not as it was written"):
+        with pytest.raises(DamagedError, match="does not match its checksum"):
             store.record(cell.key)
     notes = Notes()
     with Store.create(filled) as store:
@@ -174,7 +174,7 @@ def test_gc_waits_for_no_run_and_clears_after_killed_ones(filled: Path) -> None:
         with Lease(store) as running:
             running.take([(cell.key, cell)], failed_too=False)
             for damaged in (False, True):
-                with pytest.raises(StoreError, match=r"A run on .* is going on"):
+                with pytest.raises(StoreError, match=r"A run on .* is in progress"):
                     gc(filled, damaged=damaged)
             assert store.statuses([cell.key]) == {cell.key: "running"}
         with store.transaction() as connection:

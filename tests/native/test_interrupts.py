@@ -51,7 +51,7 @@ def interrupted(call):
         return works()
     return "not interrupted"
 
-assert works()  # which imports what is imported at the first call
+assert works()  # the first call imports modules
 long = tensors(1, 100_000, 16)
 """
 
@@ -95,7 +95,7 @@ def test_ctrl_c_ends_a_call(forked: Forked, call: str, threads: int) -> None:
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_ctrl_c_ends_near_linear_attention_of_a_layer_of_many_tokens(forked: Forked, causal: bool) -> None:
-    """The kernels of near-linear attention: repeated until the signal arrives, which ends one of them or the loop."""
+    """Calls of near-linear attention are repeated until the signal arrives, in the kernels or between two calls."""
     code = (
         START
         + f"""

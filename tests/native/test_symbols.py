@@ -57,7 +57,7 @@ def test_architectures_share_no_code(root: Path) -> None:
 
 
 def test_products_of_tiles_are_compiled(root: Path) -> None:
-    """No processor at hand runs them, so the object is inspected for the instruction."""
+    """No processor of the tests supports them, so the object file is inspected for the instruction."""
     objects = list((root / "build" / "native").rglob("kernels_avx512_amx.dir/kernels.cpp.o"))
     if not objects or shutil.which("objdump") is None:
         pytest.skip("There is no object of these kernels here, or nothing to disassemble it with.")

@@ -116,7 +116,7 @@ def test_mapped_vectors_are_within_the_norm_that_plans_assume(form, order, d, ra
         x[..., 110:200, :] *= 10.0 ** torch.randint(-4, 4, (90, 1), generator=generator)
     bias = [torch.randn(1, 1, 300, rank, generator=generator).to(dtype) for _ in range(order - 1)] if rank else []
     q, *keys = (x.to(dtype) for x in vectors)
-    temperature = torch.full((1,), 40.0, dtype=dtype)  # whose sigmoid is 1
+    temperature = torch.full((1,), 40.0, dtype=dtype)  # the sigmoid of 40 is 1
     q, keys, _ = score_bound.apply(q, keys, bias, keys, temperature)
     limit = largest_token(order, score_bound.factor_dim, 1.0, "order", dtype)
     total = torch.ones((), dtype=torch.float64)

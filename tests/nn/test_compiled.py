@@ -60,7 +60,7 @@ def test_a_transformer_is_one_graph_and_learns_the_same(name: str) -> None:
             optimiser.step()
             losses.setdefault(kind, []).append(loss.item())
     assert [len(made) for made in graphs.values()] == [1, 1]
-    if name != "order 2":  # which is PyTorch's own operator
+    if name != "order 2":  # order 2 is PyTorch's own operator
         assert [ours(made[0]) >= 2 for made in graphs.values()] == [True, True]
     assert losses["compiled"] == pytest.approx(losses["eager"], rel=1e-9)
     assert losses["eager"][0] != losses["eager"][-1]

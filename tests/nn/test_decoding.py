@@ -508,7 +508,7 @@ def test_padding_is_reordered_trimmed_saved_and_pickled(windows):
         for one in (pickle.loads(pickle.dumps(cache)), copy.deepcopy(cache), other, cache):
             output = decoded(layer, x[chosen, 6:], [1, 2], one)
             torch.testing.assert_close(output, whole, rtol=0, atol=1e-11)
-        other.load_state_dict(layer.cache(3, spare=2).state_dict())  # of a cache that never had a mask
+        other.load_state_dict(layer.cache(3, spare=2).state_dict())  # saved without a mask
         torch.testing.assert_close(decoded(layer, x, [4], other), layer(x, is_causal=True), rtol=0, atol=1e-11)
 
 
@@ -549,7 +549,7 @@ def test_a_layer_with_a_tolerance_leaves_padding_out_of_its_sums():
             assert one.tokens == (10, 10)
         with pytest.raises(sx.ArgumentError, match="tokens cannot be removed from sums"):
             cache.trim(6)
-        other.load_state_dict(layer.cache(3).state_dict())  # of a cache that never had a mask
+        other.load_state_dict(layer.cache(3).state_dict())  # saved without a mask
         torch.testing.assert_close(decoded(layer, x, [4], other), layer(x, is_causal=True), rtol=0, atol=1e-11)
 
 

@@ -331,7 +331,7 @@ def test_it_learns_products_of_pairs_which_order_2_cannot():
 
 
 def test_introspection_shows_its_arguments():
-    """In `help`, notebooks and the documents, for both names of the layer."""
+    """The signature is shown by `help`, notebooks and the documents, for both names of the layer."""
     for layer in (TensorAttention, BoundedTensorAttention):
         shown = inspect.signature(layer).parameters
         assert [*shown][:3] == ["embed_dim", "num_heads", "order"]

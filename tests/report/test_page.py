@@ -21,7 +21,7 @@ from separatrix.lab import Store, StoreError
 from separatrix.report import write_report
 from separatrix.report.claim_parts import MARKS, called, css_class, statement
 from separatrix.report.claim_section import KEY_DIGITS
-from separatrix.report.closing import provenance
+from separatrix.report.errata_and_provenance import provenance
 from separatrix.report.evidence import CellFacts, Entry
 from separatrix.report.links import link, place
 from separatrix.report.markup import Html, inert, join, table, tag
@@ -193,8 +193,8 @@ def test_provenance_names_the_origin_and_date_of_results(path: Path, reader: Rea
     assert {"separatrix", "git", "torch", "cpu", "host"} <= facts.keys()
     for name, value in facts.items():
         assert f"{name}{value or 'unknown'}" in section
-    assert len(re.findall(r"tests\.number, recipe 1511?\d{4}-\d\d-\d\dT", section)) == 5
-    assert "tests.walk, recipe 121" in section
+    assert len(re.findall(r"tests\.number, version 1511?\d{4}-\d\d-\d\dT", section)) == 5
+    assert "tests.walk, version 121" in section
 
 
 def test_results_of_two_machines_are_distinguished(standins) -> None:
@@ -208,13 +208,13 @@ def test_results_of_two_machines_are_distinguished(standins) -> None:
     judgement = Judgement(claims()[0], Finding(Verdict.NOT_RUN), tuple(cell.key for cell in cells), 6.0, missing=1)
     text = provenance([Entry(judgement, tuple(declared), ())], 240.0, origins[0])
     reader = Reader(text)
-    assert "written at 1970-01-01T00:04:00Z by origin 1" in text
+    assert "written at 1970-01-01T00:04:00Z on the machine and with the software of origin 1" in text
     assert [title for _, title in reader.all("h4")] == ["Origin 1, of 2 cells", "Origin 2, of 2 cells"]
     assert "gitunknownhost<theirs>" in reader.text("section")
     rows = [text for _, text in reader.all("tr")][1:]
     assert rows == [
-        "Lemma 1tests.number, recipe 1221970-01-01T00:01:00Z to 1970-01-01T00:02:00Z3.0 s",
-        "Lemma 1tests.number, recipe 1211970-01-01T00:00:00Z to 1970-01-01T00:03:00Z3.0 s",
+        "Lemma 1tests.number, version 1221970-01-01T00:01:00Z to 1970-01-01T00:02:00Z3.0 s",
+        "Lemma 1tests.number, version 1211970-01-01T00:00:00Z to 1970-01-01T00:03:00Z3.0 s",
     ]
 
 

@@ -77,7 +77,7 @@ class Windows:
         self.contexts: dict[str, Any] = {}
 
     def new_context(self, **options: Any) -> Any:
-        """A window that shares nothing with the others."""
+        """A browser context that shares no cookies or storage with the others."""
         context = self.browser.new_context(**options)
         context.set_default_timeout(PATIENCE)
         return context

@@ -99,7 +99,7 @@ def test_the_flow_is_the_limit_of_small_steps() -> None:
 
 @pytest.mark.parametrize(("T", "q", "d"), [(40, 2, 1), (300, 3, 5), (1000, 5, 2), (12, 2, 2)])
 def test_the_tail_of_the_loss_is_T_minus_1_over_4_eta_t(T: int, q: int, d: int) -> None:
-    """By the ODE at tau = 1e4 plateaus; the constant depends on neither q nor d."""
+    """The loss of the ODE at tau = 1e4 plateaus; the constant depends on neither q nor d."""
     tau = 1e4 * plateau_time(T, q, d)
     loss = float(population_flow(T, q, d, [tau]).loss[0])
     assert loss * tau == pytest.approx(tail_constant(T, 1.0), rel=0.01)

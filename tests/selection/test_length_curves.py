@@ -59,7 +59,7 @@ def test_orthonormal_encodings_have_the_closed_form(T: int, alpha: float, C: flo
 
 
 def test_the_mean_over_encodings_is_the_tables() -> None:
-    """The same means by the table of overlaps, with independent encodings: equal within 6 standard errors."""
+    """The table of overlaps, with independent encodings, gives the same means within 6 standard errors."""
     T, q, d, width, alpha, C = 20, 2, 4, 48, 1.1, 5.0
     table: OverlapTable = overlap_table(T, q, width, threshold=0.6, encodings=60, subsets=60, generator=0, spacing=0.25)
     losses = encoding_losses(T, q, d, width, alpha=alpha, C=C, threshold=0.6, encodings=60, subsets=60, generator=1)

@@ -83,7 +83,7 @@ def test_the_whole_matrices_follow_the_recursion(T: int, q: int, d: int, lr: flo
 
 
 def test_one_step_of_the_trajectory_by_quadrature_alone() -> None:
-    """The same without the moment formulas: from a point of the trajectory, a literal step follows Lemma D.5."""
+    """Without the moment formulas: from a point of the trajectory, a literal step follows Lemma D.5."""
     T, q, d, lr = 4, 2, 2, 0.1
     run = population_dynamics(T, q, d, lr, 41)
     centred = torch.zeros(d + T, d + T, dtype=F64)

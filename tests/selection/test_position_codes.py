@@ -25,7 +25,7 @@ def test_sinusoidal_encodings_have_unit_length_and_know_differences_only(T: int,
 
 
 def literal_scores(learner: RotaryLearner, X: torch.Tensor, y: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
-    """With a complex number for each pair of coordinates: The real part of sum_k conj(key) query."""
+    """The real part of sum_k conj(key) query, with a complex number for each pair of coordinates."""
     theta = 10_000.0 ** (-torch.arange(0, learner.width, 2, dtype=D64) / learner.width)
     phase = torch.exp(1j * torch.arange(X.shape[1], dtype=D64).unsqueeze(1) * theta)
 

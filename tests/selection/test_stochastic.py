@@ -20,7 +20,7 @@ from separatrix.selection.overlap_table import OverlapTable, attention_means, ov
 from separatrix.selection.stochastic_dynamics import (
     OBJECTIVES,
     Objective,
-    settled_loss,
+    stationary_loss,
     stochastic_dynamics,
     stochastic_loss,
 )
@@ -179,12 +179,12 @@ def test_the_two_objectives_differ_and_jensen_orders_them(exact: OverlapTable) -
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_the_inverse_loss_grows_at_the_settled_rate(objective: Objective) -> None:
+def test_the_inverse_loss_grows_at_the_stationary_rate(objective: Objective) -> None:
     """d(1/L)/d(eta t) = 4 mu^2/width once alpha has converged."""
     table = overlap_table(12, 2, 64, threshold=0.6, encodings=20, subsets=10, generator=1, largest_C=30.0)
     run = stochastic_dynamics(table, 2, 0.5, 60_000, objective=objective)
     late = slice(50_000, None)
-    _, mu = settled_loss(table, run.C[late], 2, objective=objective)
+    _, mu = stationary_loss(table, run.C[late], 2, objective=objective)
     slope = np.diff(1 / run.loss[late]) / 0.5
     np.testing.assert_allclose(slope, 4 * mu[:-1] ** 2 / 64, rtol=0.05)
 

@@ -48,7 +48,7 @@ def sign_vectors(d: int) -> Tensor:
 
 
 def precise_attention(setting: Setting, which: int, j3: int, j2: int, mechanism: str) -> list[list[mpmath.mpf]]:
-    """The same as `attention`, from the decimals, with 80 digits."""
+    """The result of `attention`, computed from the decimals with 80 digits."""
     v = {name: mpmath.mpf(x.numerator) / x.denominator for name, x in setting.values().items()}
     n, d, a = setting.n, setting.d, v[f"a{which}"]
     log_n = mpmath.log(n)

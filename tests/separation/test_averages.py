@@ -15,7 +15,7 @@ LITTLE = Fraction(1, 10**12)
 
 @pytest.mark.parametrize(("above", "expected"), [(LITTLE, True), (Fraction(0), False), (-LITTLE, False)])
 def test_an_average_just_above_its_threshold(above: Fraction, expected: bool) -> None:
-    """With the weights n and n^0 = 1, and equal values; a second average is far below its threshold."""
+    """The weights are n and n^0 = 1, and the values are equal; a second average is far below its threshold."""
     weights = [{(0, Exponential(Fraction(1))): Fraction(1)}, {(0, ONE): Fraction(1)}]
     near = average(7, 2, [Weighted(weight, [1 + above, Fraction(0)], 1, 3) for weight in weights], (Fraction(1), 1))
     far = average(7, 2, [Weighted(weights[0], [Fraction(0), Fraction(1)], 1, 1)], (Fraction(2), 1))

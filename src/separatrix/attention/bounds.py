@@ -190,7 +190,8 @@ def input_bounds(call: Call) -> InputBounds:
 def token_norms(
     x: Tensor, power: int, factors: Tensor, mask: Tensor | None = None, weights: Tensor | None = None
 ) -> TokenNorms | None:
-    """Norms of tokens (H, L, d) by the kernels, rounded as csrc/entries.hpp says; None where they cannot.
+    """Norms of tokens (H, L, d) by the kernels, rounded as csrc/entries.hpp says; None if the kernels do not support
+    the tokens.
 
     `power` is the exponent k of the sums; the columns are first multiplied by `factors`, (H, d) in float64. Without the
     weights of `weighted`, (H, d) in float64, only `largest` is computed. `mask` (H, L) is True for the tokens that may

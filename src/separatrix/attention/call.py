@@ -21,7 +21,9 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Positions:
-    """Which keys a query may attend: j_m in (i + offset - windows[m], i + offset], both ends only where they apply."""
+    """Which keys a query may attend: j_m in (i + offset - windows[m], i + offset], where the lower end applies to sets
+    with a window, and the upper end also to causal calls.
+    """
 
     is_causal: bool
     offset: int

@@ -152,7 +152,7 @@ def _one_by_one(call: Call, rows: Sequence[Sequence[int]]) -> tuple[Tensor, Tens
 def _attend_one_by_one(*arguments: Any) -> tuple[Tensor, Tensor]:
     """The output (H, L_q, d_v) and the log-sum-exp (H, L_q) of chosen queries, and zeros for the others.
 
-    The arguments are those of a call, and which queries are chosen, (H, L_q).
+    The arguments are those of a call, followed by a mask (H, L_q) of the chosen queries.
     """
     *of_call, chosen = arguments
     call, rows = operator_call(*of_call), chosen.nonzero()

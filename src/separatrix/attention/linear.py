@@ -11,13 +11,13 @@ is summed in, u' that of the type alpha_i is summed in, and gamma_n = n u' / (1 
 
     |alpha_i| <= (u + gamma_n) m_i + n tiny
 
-where tiny is the smallest normal number. The u is about the numerator: below it, changing each product by one rounding,
-which the numerator's arithmetic does anyway, could make alpha_i vanish, so no digit of the quotient is known. The
-gamma_n is the worst-case error of alpha_i itself, which is summed in float64, so that gamma_n is negligible for
-narrower dtypes: with float32 sums nearly one percent of the valid queries would raise an error for a thousand Gaussian
-keys. The last term is underflow. With features of one sign m_i = alpha_i, and only the term for underflow remains.
-Close to the threshold the quotient is ill conditioned, by m_i / |alpha_i|; that belongs to the definition, and no
-algorithm removes it.
+where tiny is the smallest normal number. The term u m_i concerns the numerator: below it, changing each product by one
+rounding, which the numerator's arithmetic does anyway, could make alpha_i vanish, so no digit of the quotient is known.
+The term gamma_n m_i is the worst-case error of alpha_i itself, which is summed in float64, so that gamma_n is
+negligible for narrower dtypes: with float32 sums nearly one percent of the valid queries would raise an error for a
+thousand Gaussian keys. The last term bounds underflow. With features of one sign m_i = alpha_i, and only the term for
+underflow remains. Close to the threshold the quotient is ill conditioned, by m_i / |alpha_i|; that belongs to the
+definition, and no algorithm removes it.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ its terms sum to 0, their magnitudes to 2.
 
 
 def _numerator(phi_q: Tensor, phi_k: Tensor, V: Tensor, is_causal: bool) -> Tensor:
-    """The sums over j, or over j <= i, of (phi_q[i] . phi_k[j]) V[j]; of V = 1, the normaliser.
+    """The sums over j, or over j <= i, of (phi_q[i] . phi_k[j]) V[j]; with V = 1 they are the normalisers.
 
     Causal sums are computed chunk by chunk: earlier tokens contribute through the state, the sum of phi_k[j] V[j]^T,
     and the tokens of the chunk through its lower triangle.

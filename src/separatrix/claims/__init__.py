@@ -14,7 +14,7 @@ from pkgutil import iter_modules
 
 @dataclass(frozen=True)
 class Paper:
-    """A paper, and the short name by which claims and commands call it.
+    """A paper, and its short name in claims and commands.
 
     `version` is the version that was read: where and when it appeared, according to its text or to a text that cites
     it.

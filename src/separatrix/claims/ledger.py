@@ -279,7 +279,7 @@ class Claim:
         return finding
 
     def accepts(self, neighbour: Neighbour, cells: Sequence[CellResult], verdict: Verdict = Verdict.HOLDS) -> bool:
-        """Whether the check fails to reject a neighbour on the evidence that gave the claim its verdict.
+        """Whether the check fails to reject a neighbour on the same evidence as the claim.
 
         A neighbour is rejected if the check fails on it. If the claim is only illustrated, an undecided neighbour
         counts as rejected too.

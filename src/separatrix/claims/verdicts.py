@@ -64,7 +64,7 @@ def judge(claim: Claim, store: Store | None) -> Judgement:
         for cell, record in rows:
             try:
                 results += [replace(cell_result(store, cell, record), seconds=None)] if record else []
-            except DamagedError:  # of an array
+            except DamagedError:  # an array is damaged
                 counted["damaged"] += 1
     if len(results) < len(cells):
         missing = counted["not run"] + counted["damaged"]

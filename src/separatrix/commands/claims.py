@@ -37,9 +37,8 @@ def claims(
 ) -> None:
     """List the claims of the papers with their verdicts; nothing is run.
 
-    Verdicts are computed from the results in the store. Claims that were not rerun there have their recorded verdicts:
-    those of the full profile with the date of their runs, the others with the version of Separatrix, in which every
-    `separatrix reproduce` judges them again and compares.
+    Verdicts are computed from the results in the store. A claim without results there has its recorded verdict, with
+    the date of the runs for a claim of the full profile, and with the version of Separatrix for a quick claim.
     """
     from separatrix.checks import one_of
     from separatrix.claims.ledger import Verdict

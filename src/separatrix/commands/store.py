@@ -89,7 +89,7 @@ def show(
     with Store.open(store) as kept:
         record = kept.record(key)
     typer.echo(f"key         {record.key}")
-    typer.echo(f"experiment  {printable(record.cell.experiment)}, recipe version {record.cell.version}")
+    typer.echo(f"experiment  {printable(record.cell.experiment)}, version {record.cell.version}")
     typer.echo(f"parameters  {record.cell.parameters}")
     typer.echo(f"seed        {record.cell.seed}")
     typer.echo(f"status      {record.status}")

@@ -33,7 +33,7 @@ def query(search: str | None) -> tuple[dict[str, str], tuple[str, ...]]:
     """
     text = (search or "").removeprefix("?")
     if len(text) > ADDRESS_CHARACTERS:
-        return {}, (f"The address is longer than {ADDRESS_CHARACTERS} characters: nothing in it was read.",)
+        return {}, (f"The address is longer than {ADDRESS_CHARACTERS} characters: its settings were ignored.",)
     parameters: dict[str, str] = {}
     again: list[str] = []
     for name, value in parse_qsl(text, keep_blank_values=True, errors="replace"):

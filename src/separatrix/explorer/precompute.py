@@ -32,11 +32,11 @@ def _separate() -> None:
 
 
 def _compute() -> None:
-    from separatrix.explorer.compute import phase_here, plan_table
+    from separatrix.explorer.compute import phase_diagram, plan_table
     from separatrix.explorer.compute.fields import FIELDS, settings_of
 
     sizes = settings_of({field.name: field.default for field in FIELDS}, {}) or []
-    phase_here.phase(sizes)
+    phase_diagram.phase(sizes)
     for setting in sizes:
         plan_table.planned(setting)
 

@@ -105,7 +105,7 @@ def evaluate(at: Word, values: Word, points: Word, p: int) -> Word:
 
     Args:
         at: the points at which the polynomial is known.
-        values: its values there.
+        values: the values of the polynomial at these points.
         points: where to evaluate it.
         p: the prime.
 

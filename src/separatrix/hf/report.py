@@ -40,7 +40,7 @@ class HeadReport:
         radius: the bound on a centred score that plans and certificates use, in the basis that they use.
         span: the largest difference between two scores of one query, without centring.
         plan: the plan of near-linear attention that keeps the tolerance; None if there is none.
-        error: its certified error; None if there is no such plan.
+        error: the certified error of the plan; None if there is no plan.
         why: the reason for the plan; without a plan, the reason why there is none.
         faster_from: the least power of two of tokens from which on this rank is expected to be faster than exact
             attention; None if there is no plan, or if it is not expected up to 2^30 tokens.

@@ -21,7 +21,7 @@ class Cell:
 
     Attributes:
         experiment: the name of the experiment.
-        version: the version of its recipe.
+        version: the version of the experiment.
         parameters: the parameters in the canonical form of `canonical_json`.
         seed: the seed.
     """

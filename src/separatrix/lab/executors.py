@@ -115,7 +115,7 @@ def _client(place: Any) -> Any:
         seconds = CONNECT_SECONDS if isinstance(place, str) else LOCAL_SECONDS
         client.__init__(place, timeout=seconds, set_as_default=False)
     except BaseException:
-        client.status = "closed"  # else it waits for a connection that it never had when it is collected
+        client.status = "closed"  # otherwise its destructor waits for a connection that never existed
         raise
     return client
 

@@ -36,7 +36,7 @@ class Experiment:
 
     Attributes:
         name: the name under which it is registered.
-        version: the version of its recipe. It must be increased when the function changes its meaning; results of an
+        version: the version of the function. It must be increased when the function changes its meaning; results of an
             older version stay in the store but are no longer found.
         function: the function. It returns a dict of numbers, strings, arrays, or lists and dicts of these.
     """
@@ -69,7 +69,7 @@ class Experiment:
 
         Args:
             name: the name of the parameter.
-            value: its value.
+            value: the value of the parameter.
             called: what an error calls the parameter; by default its name.
 
         Raises:
@@ -102,7 +102,7 @@ def experiment(*, version: int, name: str | None = None) -> Callable[[Callable[.
     """A decorator that registers a function as an experiment.
 
     Args:
-        version: the version of the recipe, at least 1.
+        version: the version of the experiment, at least 1.
         name: the name of the experiment; by default that of the function.
 
     Raises:

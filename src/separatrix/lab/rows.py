@@ -120,7 +120,7 @@ def read(row: Sequence[Any]) -> StoredRecord | Damaged:
     except TypeError:  # bytes, which no undamaged field contains
         is_unchanged = False
     if not is_unchanged:
-        return Damaged(id, fields[0], "the row is not as it was written")
+        return Damaged(id, fields[0], "the row does not match its checksum")
     if (record := checked_record(fields, facts)) is None:
         return Damaged(id, fields[0], "the row has a correct checksum, but does not contain a cell and its result")
     if fields[9] is not None and record.origin is None:

@@ -102,7 +102,7 @@ def _by_ranges(connection: sqlite3.Connection, path: Path, query: str) -> Iterat
             for row in connection.execute(query, (low, high)):
                 yield row
                 low = row[0] + 1
-        except (sqlite3.DatabaseError, UnicodeDecodeError):  # the latter: SQLite's message quotes damaged bytes
+        except (sqlite3.DatabaseError, UnicodeDecodeError):  # SQLite's message may quote damaged bytes
             failures += 1
             middle = (low + high) // 2
             if low < high:

@@ -70,7 +70,8 @@ def connect(path: Path, mode: str) -> sqlite3.Connection:
         raise damaged(path, "its rollback journal names another file")
     address = f"file:{quote(str(path.absolute()))}?mode={mode}"
     connection = sqlite3.connect(address, uri=True, timeout=WAIT_SECONDS, isolation_level=None)
-    # In a damaged file bytes may not be valid text. They are read nevertheless, and the checksum shows the damage.
+    # In a damaged file bytes may not be valid text. Such bytes are replaced by escapes instead of raising an error
+    # here, and the checksum of the row detects the damage.
     connection.text_factory = lambda text: text.decode("utf-8", "backslashreplace")
     for setting in ("trusted_schema = OFF", "cell_size_check = ON", "mmap_size = 0"):
         connection.execute(f"PRAGMA {setting}")

@@ -197,7 +197,7 @@ class Store:
                 f"In {self.path}, {problem} a key that begins with {key}. `separatrix store ls` lists them."
             )
         if (record := _usable(rows[0])) is None:
-            raise DamagedError(f"In {self.path}, the row of {key} is not as it was written. {arrays.REMEDY}")
+            raise DamagedError(f"In {self.path}, the row of {key} does not match its checksum. {arrays.REMEDY}")
         return record
 
     def result(self, record: StoredRecord) -> dict[str, Any]:

@@ -62,7 +62,7 @@ class Cleared:
 
     Attributes:
         files: the number of files.
-        bytes: their size.
+        bytes: the total size of these files.
         cells: the number of cells.
         aside: the path under which a damaged file of the store is kept; None if it was not replaced.
         salvaged: the number of undamaged cells of that file.
@@ -90,7 +90,7 @@ def gc(folder: Path, *, damaged: bool = False) -> Cleared:
     """
     file_in(folder)
     if alive.living(folder):
-        raise StoreError(f"A run on {folder} is going on. Wait for it to end, or stop it, and try again.")
+        raise StoreError(f"A run on {folder} is in progress. Wait for it to end, or stop it, and try again.")
     aside, salvaged = None, 0
     if damaged and any(damage.row is None for damage in verify(folder)):
         aside, salvaged = salvage(folder)

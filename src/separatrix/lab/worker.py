@@ -60,7 +60,7 @@ def execute(module: str, cell: Cell) -> CellOutcome:
                 "for: give every worker the same code"
             )
         started = time.perf_counter()  # the time of imports does not count
-        with cut_short():  # this matters if the run is in this process too
+        with cut_short():  # matters if the run is in this process too
             came_out = recipe.function(**cell.arguments, seed=cell.seed)
         text, arrays = results.encode(came_out)
     except (Exception, SystemExit):
@@ -117,7 +117,7 @@ def ready() -> int:
 def end_with_parent(pipe: Connection) -> None:
     """Make this spawned process end when the other end of the pipe is closed.
 
-    That happens when the driving process stops this worker, or ends in any way.
+    The other end is closed when the driving process stops this worker, or ends in any way.
     """
     Thread(target=_end_with, args=(pipe,), daemon=True).start()
 

@@ -27,8 +27,8 @@ class TokenCache:
     sinks.
 
     `nn.TensorAttention.cache` creates a cache for a layer that attends exactly, and `nn.TensorAttention.decode` appends
-    to it. If every set has a window, its size is bounded. Only one thread may use a cache at a time: `decode` raises an
-    error if another thread is using it.
+    to it. If every set has a window, the size of the cache is bounded. Only one thread may use a cache at a time:
+    `decode` raises an error if another thread is using it.
 
     Args:
         windows: The window of each key set, or None; one entry per key set.

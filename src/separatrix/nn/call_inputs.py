@@ -63,7 +63,7 @@ def call_jagged(
         if given is not None:
             raise ArgumentError(name, expected="None for a jagged query", got=type(given).__name__)
     check_jagged(query, layer.batch_first)
-    offsets = query.offsets()  # type: ignore[attr-defined]  # of nested tensors
+    offsets = query.offsets()  # type: ignore[attr-defined]  # nested tensors have it
     tokens = layer(query.values(), cu_seqlens=offsets, **options)
     return torch.nested.nested_tensor_from_jagged(tokens, offsets)
 
@@ -148,7 +148,7 @@ def trace_as_leaf(layer: nn.Module, arguments: Mapping[str, Any]) -> Any:
     proxy = next((x for x in arguments.values() if isinstance(x, fx.Proxy)), None)
     if proxy is None:
         return None
-    path = proxy.tracer.path_of_module(layer)  # type: ignore[attr-defined]  # of Tracer, which traces modules
+    path = proxy.tracer.path_of_module(layer)  # type: ignore[attr-defined]  # torch.fx has it
     if not path:
         raise SeparatrixError(
             f"torch.fx: {type(layer).__name__} is one node of a graph and cannot be traced by itself. Trace the module "

@@ -89,8 +89,8 @@ def check_extra_state(configuration: Configuration, state: object) -> None:
 def check_state_dict(layer: TensorAttention, state_dict: Mapping[str, Any], prefix: str) -> None:
     """Compare the configuration in a state dict with that of a layer, before any of the weights is loaded.
 
-    A state dict with only some of the weights, such as the adapters that PEFT saves, need not have a configuration. For
-    one with all of the weights and no configuration there is a warning.
+    A state dict with only some of the weights, such as the adapters that PEFT saves, need not have a configuration. If
+    it has all of the weights but no configuration, a warning is emitted.
     """
     configuration = saved_configuration(layer)
     if prefix + KEY in state_dict:

@@ -76,9 +76,9 @@ class HeadGroup:
     """The heads of one order.
 
     Attributes:
-        order: Their order.
-        heads: Their place among the heads of queries.
-        kv_heads: Their place among the heads of keys and values, in each of their key sets.
+        order: The order of the heads.
+        heads: The slice of the layer's query heads that are in the group.
+        kv_heads: For each key set of the group, the slice of the set's heads of keys and values.
     """
 
     order: int

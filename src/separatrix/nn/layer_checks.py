@@ -218,7 +218,7 @@ def check_jagged(query: Tensor, batch_first: bool) -> None:
     if query.dim() != 3 or not batch_first:
         got = f"{query.dim()} dimensions, batch_first={batch_first}"
         raise ArgumentError("query", expected="a jagged tensor (batch, lengths, width), and batch_first=True", got=got)
-    if query.lengths() is not None:  # type: ignore[attr-defined]  # of nested tensors
+    if query.lengths() is not None:  # type: ignore[attr-defined]  # nested tensors have it
         raise ArgumentError(
             "query", expected="a jagged tensor without holes (query.contiguous())", got="one with lengths"
         )

@@ -103,7 +103,7 @@ class TensorAttention(nn.Module):
         dropout: 0. Any other number raises an error: the weights, to which `nn.MultiheadAttention` applies dropout, are
             never materialized.
         add_bias_kv: False. True raises an error: learned keys and values are not supported.
-        add_zero_attn: False. True raises an error, for the same reason.
+        add_zero_attn: False. True raises an error: keys and values of zeros are not supported.
         generator: Draws the initial weights; None for PyTorch's global generator, as in any `torch.nn` layer.
         device: The device of the weights.
         dtype: The type of the weights.

@@ -82,8 +82,8 @@ def _opened(entry: Entry, page: Path) -> list[Html | None]:
 def figure(panel: FigurePanel, id: str, of: str = "figure", outline: Html | None = None) -> Html:
     """The element in which the page's script draws a figure, with its text alternative.
 
-    The data of a figure are on the page once, even if several claims show it; `of` distinguishes the elements. The
-    outline is shown until the figure is drawn.
+    The data of a figure are on the page once, even if several claims show it; `of` makes the labels of these elements
+    distinct. The outline is shown until the figure is drawn.
     """
     label = slug(f"{of} {id} {panel.name}")
     name = f"{slug(f'{id} {panel.name}')}.csv"
@@ -132,7 +132,7 @@ def _cell_sets(cells: Sequence[CellFacts]) -> list[Html]:
     lists = []
     for (name, version), facts in sets.items():
         took = sum(cell.seconds or 0.0 for cell in facts)
-        title = f"{many(len(facts), 'cell')} of {name}, recipe {version}, {duration(took)}"
+        title = f"{many(len(facts), 'cell')} of {name}, version {version}, {duration(took)}"
         lines = "\n".join(_cell(cell) for cell in facts)
         keys = tag(
             "pre",

@@ -23,7 +23,7 @@ from separatrix.lab.faults import plainly
 from separatrix.lab.provenance import origin
 from separatrix.lab.store import Store
 from separatrix.report.claim_section import paper_section
-from separatrix.report.closing import errata, provenance
+from separatrix.report.errata_and_provenance import errata, provenance
 from separatrix.report.evidence import Entry, entry
 from separatrix.report.highlights import HIGHLIGHTS, Highlight, highlights
 from separatrix.report.markup import Html, inert, tag
@@ -113,8 +113,8 @@ def _sections(entries: Sequence[Entry], chosen: Sequence[Highlight], path: Path)
         paper_section(name, list(group), path)
         for name, group in groupby(entries, lambda claim_entry: claim_entry.judgement.claim.paper)
     ]
-    closing = [errata(entries), provenance(entries, time.time(), origin())]
-    return [highlights(chosen, entries), summary(entries), *papers, *closing]
+    last = [errata(entries), provenance(entries, time.time(), origin())]
+    return [highlights(chosen, entries), summary(entries), *papers, *last]
 
 
 def _contents(entries: Sequence[Entry], *, led: bool) -> Html:

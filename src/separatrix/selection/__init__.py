@@ -69,7 +69,7 @@ from separatrix.selection.moments import exact_descent, exact_gradient
 from separatrix.selection.overlap_table import OverlapTable, overlap_table
 from separatrix.selection.position_codes import RotaryLearner, sinusoidal_encoding
 from separatrix.selection.settings import TrainingSettings, heat_map_settings, paper_settings
-from separatrix.selection.stochastic_dynamics import settled_loss, stochastic_dynamics, stochastic_loss
+from separatrix.selection.stochastic_dynamics import stationary_loss, stochastic_dynamics, stochastic_loss
 from separatrix.selection.task import Batch, SparseTokenSelection, all_subsets, flatten_input, subset_average
 from separatrix.selection.trained_lengths import TrainedLengths, trained_lengths
 from separatrix.selection.training import Record, train
@@ -140,9 +140,9 @@ __all__ = [
     "restricted_isometry",
     "sampled_lengths",
     "selection_loss",
-    "settled_loss",
     "sinusoidal_encoding",
     "slow_curve_after",
+    "stationary_loss",
     "stochastic_dynamics",
     "stochastic_loss",
     "stochastic_state",

@@ -16,7 +16,7 @@ from separatrix.checks import whole
 
 
 def sizes(T: object, q: object, d: object = 1) -> tuple[int, int, int]:
-    """Take T >= 1 tokens, a subset size 1 <= q <= T and a dimension d >= 1."""
+    """Return T, q and d as integers; an error unless T >= 1, 1 <= q <= T and d >= 1."""
     length = whole("T", T, low=1)
     return length, whole("q", q, low=1, high=length), whole("d", d, low=1)
 

@@ -67,7 +67,7 @@ def near_orthogonal_encoding(
 
     Args:
         T: the number of vectors.
-        width: their dimension.
+        width: the dimension of the vectors.
         threshold: the largest |<e_i, e_j>| that is allowed.
         generator: the source of randomness, or a seed.
         dtype: the type of the encoding.
@@ -100,7 +100,7 @@ def near_orthogonal_stack(
     Args:
         count: the number of encodings.
         T: the number of vectors of each.
-        width: their dimension.
+        width: the dimension of the vectors.
         threshold: the largest |<e_i, e_j>| that is allowed.
         generator: the source of randomness, or a seed.
         dtype: the type of the encodings.

@@ -39,10 +39,10 @@ class EncodingLosses:
 
     Attributes:
         each: L(E) of every encoding.
-        mean: their mean, the mean of the loss.
-        mean_se: its standard error.
+        mean: the mean of `each`: the mean of the loss.
+        mean_se: the standard error of `mean`.
         of_mean: the loss of the mean, equation (4).
-        of_mean_se: its standard error, which is its slope in w times the standard error of w.
+        of_mean_se: the standard error of `of_mean`: the slope of that loss in w times the standard error of w.
         rejection_rate: the share of the candidates that the threshold rejected.
     """
 

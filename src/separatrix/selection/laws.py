@@ -170,7 +170,7 @@ def slow_curve_after(steps: float, T: int, q: int, d: int, lr: float) -> SlowCur
     tau = positive("steps", steps) * positive("lr", lr)
     if tau < T:
         raise ArgumentError("steps", expected=f"at least T / eta = {T / lr:.6g}", got=steps)
-    low, high = math.log(1e-12), math.log(1 - q / T)  # of w = 1 - x: the time falls as w grows
+    low, high = math.log(1e-12), math.log(1 - q / T)  # the range of log w, w = 1 - x: the time falls as w grows
     while low < (middle := (low + high) / 2) < high:  # until no float is left between them
         later = slow_curve_time(1 - math.exp(middle), T, q, d) > tau
         low, high = (middle, high) if later else (low, middle)
@@ -256,7 +256,7 @@ class Exponent:
 
     Attributes:
         variable: the name of the variable.
-        values: its values.
+        values: the values of the variable.
         times: the numbers of steps at these values, by the recursion.
         measured: the exponent fitted to them.
         law: the exponent fitted to `time_law` at these values.

@@ -35,7 +35,7 @@ def limit_ratio(T1: int, T2: int, q: int) -> float:
     Args:
         T1: the number of tokens of the training.
         T2: the other number of tokens.
-        q: the number of tokens to average, below both.
+        q: the number of tokens to average, below T1 and T2.
 
     Example:
         >>> round(limit_ratio(1000, 2000, 3)), limit_ratio(50, 50, 2)

@@ -7,8 +7,8 @@ frequencies theta_k = 10000^{-2k/width}:
 
 Rotary encodings (Su et al., "RoFormer") rotate the key of position i and the queries of the positions of y by angles
 that are proportional to the position, R_i = diag of the rotations by theta_k i, so that only differences of positions
-matter. A query here has q positions, so it is the sum of theirs with the weights of the subset code, and with content
-vectors a of the query and b + K x_i of the keys
+matter. A query here has q positions, so it is the sum of the queries at these positions with the weights of the subset
+code, and with content vectors a of the query and b + K x_i of the keys
 
     score_i = < R_i (b + K x_i), sum_{j in y} g_j R_j a >.
 
@@ -49,7 +49,7 @@ def turned(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     Args:
         x: the vectors, of shape (..., T, width).
         cos: the cosines of the angles, of shape (T, width/2).
-        sin: their sines.
+        sin: the sines of the angles.
 
     Example:
         >>> cos, sin = torch.tensor([[0.0]]), torch.tensor([[1.0]])
@@ -96,7 +96,7 @@ class RotaryLearner(nn.Module):
         Args:
             X: the tokens, of shape (n, T, d).
             y: the positions, of shape (n, q).
-            g: their weights, of shape (n, q).
+            g: the weights of the positions, of shape (n, q).
         """
         S = torch.softmax(self.scores(X, y, g), -1)
         return torch.bmm(S.unsqueeze(1), X).squeeze(1) @ self.V.mT

@@ -14,8 +14,9 @@ There are two objectives. For the "mean of the loss", which training with one en
 the table. For the "loss of the mean", equation (4), where the outputs are averaged over encodings before they are
 squared, r = w^2 T/(q (T - q)). By Jensen's inequality the first is never below the second.
 
-alpha is called *settled* if it minimises the loss at its C. In the tail L decreases like e^{-2 mu C}, with alpha at its
-stationary value, and L = width / (4 mu^2 eta t): the inverse loss grows linearly, by 4 mu^2 eta / width per step.
+The stationary value of alpha at a C minimises the loss at that C. In the tail L decreases like e^{-2 mu C}, with alpha
+at its stationary value, and L = width / (4 mu^2 eta t): the inverse loss grows linearly, by 4 mu^2 eta / width per
+step.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def stochastic_loss(table: OverlapTable, alpha: Floats, C: Floats, d: int, *, ob
     return _loss(table, 1.0 - np.asarray(alpha, np.float64), np.asarray(C, np.float64), d, objective)
 
 
-def settled_loss(table: OverlapTable, C: Floats, d: int, *, objective: Objective) -> tuple[Floats, Floats]:
+def stationary_loss(table: OverlapTable, C: Floats, d: int, *, objective: Objective) -> tuple[Floats, Floats]:
     """The loss L and its rate mu at each C, where alpha minimises the loss at that C.
 
     L = d/2 (r - m^2/p) with m = w/q - r and p = r + (1 - 2w)/q, and mu = -d log L / (2 dC), which determines the slope

@@ -118,9 +118,8 @@ class Prefetch(Generic[Made]):
     def __init__(self, make: Callable[[torch.Generator], Made], generator: torch.Generator) -> None:
         self._make, self._generator = make, generator
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="separatrix-stream")
-        # A new thread inherits the number of threads of PyTorch's operations when it first asks for it. If data were
-        # computed on several threads, these would compete with training for the cores, and wait for each other in busy
-        # loops.
+        # A new thread inherits PyTorch's number of threads at its first operation. If data were computed on several
+        # threads, these would compete with training for the cores, and wait for each other in busy loops.
         with one_thread():
             self._thread.submit(torch.get_num_threads).result()
         self._waiting: deque[Future[tuple[Tensor, Made]]] = deque()

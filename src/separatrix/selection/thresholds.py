@@ -87,7 +87,7 @@ def feasible_limit(T: int, width: int, threshold: float) -> int:
 
     Args:
         T: the number of columns.
-        width: their dimension.
+        width: the dimension of the columns.
         threshold: the largest |<e_i, e_j>| that is allowed.
 
     Raises:

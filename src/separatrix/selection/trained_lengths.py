@@ -38,9 +38,9 @@ class TrainedLengths:
 
     Attributes:
         losses: by length, the mean loss over new encodings.
-        errors: by length, its standard error.
+        errors: by length, the standard error of this mean.
         fixed: the losses at the trained length with each of several fixed encodings.
-        fixed_errors: their standard errors.
+        fixed_errors: the standard errors of the losses in `fixed`.
         cosine_W: the cosine of W and W* at the end of training.
         cosine_V: the cosine of V and V* at the end of training.
     """

@@ -131,7 +131,7 @@ class _TrainingRun:
             batch = self.blocks.batch()._replace(x_query=query_tokens(settings, step, settings.batch))
             loss, dW, dV = batch_gradient(self.W, V, batch)
             value = float(loss)
-            if not value <= limit:  # also when it is nan
+            if not value <= limit:  # also if the loss is NaN
                 return self.record(
                     f"The run diverged: the batch loss at step {step} is {value:.3g}, above {limit:.3g}."
                 )

@@ -23,7 +23,7 @@ def exact(value: Number, argument: str) -> Fraction:
 
     Args:
         value: the number; a float stands for the shortest decimal that prints it.
-        argument: the name by which an error calls the number.
+        argument: the name of the number in error messages.
 
     Raises:
         ArgumentError: if `value` is not a finite number.

@@ -121,8 +121,8 @@ class _Line:
         query_sign: int,
     ) -> None:
         self.network, self.N, self.query, self.query_sign = network, N, query, query_sign
-        # A query of sign +1 needs a class of its size with that sign. A query of sign -1 matters only if no class of
-        # its size has sign +1.
+        # If the sign of the query is +1, at least one class of the query's size has this sign. A query of sign -1
+        # matters only if no class of its size has sign +1.
         self.range = (0, N[0]) if query != 0 else (1, N[0]) if query_sign > 0 else (0, 0)
         a, b, c, tau = network.a, network.b, network.c, network.tau
         at_query = 0 if query is None else classes.size[query]

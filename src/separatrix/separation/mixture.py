@@ -99,7 +99,7 @@ def _sizes(classes: Classes) -> list[int]:
 
 @lru_cache(maxsize=256)
 def _cases(n: int, g: int) -> tuple[list[tuple[Fraction, int, int, bool]], list[tuple[Fraction, int]]]:
-    """The cases of both special classes, and the cases of one.
+    """The cases of the special classes of both data sets, and those of a single data set.
 
     A case of both data sets is (probability, size of D1's special class, size of D0's special class, whether they are
     the same class); a case of one data set is (probability, size).
@@ -135,7 +135,8 @@ def _joint(d1: Fires, d0: Fires, classes: Classes, own: tuple[int, int], same: b
         for s0 in (s1,) if same else (1, -1):
             out = d0.either[first, s0, last]
             vectors += 1
-            # A sign +1 of the class that is special in the other data set adds one to the count of its size.
+            # If the class that is special in the other data set has the sign +1, it adds one to the count of classes of
+            # its size.
             plus1, plus0 = (0, 0) if same else (s0 > 0, s1 > 0)
             by1, by0, in1, in0 = plus1 and not z0, plus0 and not z1, plus1 and z0, plus0 and z1
             for R2, weight in enumerate(weights):

@@ -24,7 +24,7 @@ class Phase:
 
     Attributes:
         parameter: the name of the parameter that changes within a column.
-        values: its values.
+        values: the values of the parameter.
         columns: for each setting, the probabilities at each of the values.
         edges: for each setting, where success first reaches the level.
     """
@@ -60,7 +60,7 @@ def phase(
         settings: one setting for each column. They may differ in anything, for example in a0, or in n and with it m;
             their own value of `parameter` does not matter.
         parameter: the name of the parameter that changes within a column.
-        values: its values, which may lie outside the theorem's range, as in the paper's own sweeps.
+        values: the values of the parameter, which may lie outside the theorem's range, as in the paper's own sweeps.
         level: the probability that success must reach at the edge.
         candidates: the values among which `boundary` searches for the edge; by default `values`.
 

@@ -72,7 +72,7 @@ def _form(network: Network, weight: Weight) -> Form:
 
 
 def _shares(n: int, weights: Sequence[Form], counts: Sequence[int]) -> list[float]:
-    """count * weight over the sum of all of them."""
+    """The share of each kind of key: its count times its weight, divided by the sum of these products."""
     present = [i for i, count in enumerate(counts) if count]
     values = evaluate(n, [weights[i] for i in present])
     with localcontext(Context(prec=DIGITS, Emax=MAX_EMAX, Emin=MIN_EMIN)):  # as wide as the weights

@@ -1,7 +1,7 @@
 r"""Self-attention (Definition D.1): softmax attention shows that one token is large in one coordinate, linear does not.
 
-Q K^T is the identity (Section E of the paper), the all-ones matrix (Section D), or any other d x d matrix. Exact
-probabilities need no tensors: the methods that have some import torch, which takes a second.
+Q K^T is the identity (Section E of the paper), the all-ones matrix (Section D), or any other d x d matrix. Importing
+torch takes a second, and only the methods that use tensors do so: exact probabilities need none.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ This breaks Definition D.1 (n = (d - 2) t).
         return float(exact(self.tau, "tau"))
 
     def values(self) -> Mapping[str, Fraction]:
-        """The exact value of each parameter, by its name; tau is absent if it is the theorems'."""
+        """The exact value of each parameter, by its name; tau is absent if it has the value of the theorems."""
         return self._values
 
     @cached_property
@@ -230,7 +230,7 @@ def _tables(
 
 
 def _matrix(weights: object, d: int) -> Matrix:
-    rows = weights.tolist() if hasattr(weights, "tolist") else weights  # of a tensor or an array
+    rows = weights.tolist() if hasattr(weights, "tolist") else weights  # a tensor or an array
     expected = f'"identity", "ones" or a {d} x {d} matrix'
     try:
         matrix = tuple(tuple(exact(x, "weights") for x in row) for row in cast(Any, rows))

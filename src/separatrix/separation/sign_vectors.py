@@ -31,7 +31,7 @@ def fired_by_class(setting: AttentionSetting, mechanism: Mechanism, which: Which
         which: 0 for D0, 1 for D1.
 
     Returns:
-        A bool array of length 2^d for each class, counted from 0, that has a row.
+        By class, numbered from 0: a bool array of length 2^d. Classes without rows are omitted.
     """
     Y = sign_vectors(_checked(setting))
     return _by_class(setting, mechanism, lambda k: fires(_averages(setting, mechanism, which, k), Y))
@@ -46,7 +46,7 @@ def projected_by_class(setting: AttentionSetting, mechanism: Mechanism, which: W
         which: 0 for D0, 1 for D1.
 
     Returns:
-        A float64 array of length 2^d for each class, counted from 0, that has a row.
+        By class, numbered from 0: a float64 array of length 2^d. Classes without rows are omitted.
     """
     Y = sign_vectors(_checked(setting))
 

@@ -98,7 +98,7 @@ def at(
 class Line:
     """One part of a lemma: the places at which a quantity has a relation to a bound.
 
-    With `count` it says for each row with such a place at how many of these places the relation holds.
+    With `count`, the line states, for each row that has such places, at how many of them the relation holds.
     """
 
     part: str
@@ -113,7 +113,8 @@ class Line:
 class Reading:
     """Some lines of a lemma, and what they are about: D0 or D1, QK^T, softmax or linear.
 
-    "cross" is Definition F.1 with QK^T = I; "columns to d - 1" is what it prints, which leaves the last column empty.
+    "cross" is Definition F.1 with QK^T = I; "cross, columns to d - 1" is that definition as printed, which leaves the
+    last column empty.
     """
 
     data: Literal[0, 1]

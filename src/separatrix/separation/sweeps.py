@@ -34,7 +34,7 @@ class Panel:
     Attributes:
         model: the class of the settings.
         axis: the parameter that changes.
-        values: its values.
+        values: the values of this parameter.
         baseline: the values of the other parameters.
         trials: how many trials the paper ran for each value.
         least_width: if the baseline and the axis leave m open, the smallest m that follows from n.

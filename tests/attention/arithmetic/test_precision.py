@@ -108,7 +108,9 @@ for mode in (0x400, 0x800, 0xC00):
 
 
 def test_default_arithmetic_is_accepted(forked):
-    """In every context (inference mode, autocast, another default dtype, transforms), and with more threads later."""
+    """No error is raised in any context: inference mode, autocast, another default dtype, transforms, and threads that
+    are added later.
+    """
     code = """
 import torch
 from separatrix.attention.arithmetic.precision import _rows, require_ieee_arithmetic as check
@@ -147,7 +149,7 @@ SETTINGS = [
     ("backends.mkldnn.matmul", "ieee", True),
     ("backends.mkldnn.conv", "bf16", True),  # the library computes no convolutions
     ("backends.mkldnn.rnn", "bf16", True),
-    ("backends.cuda.matmul", "tf32", True),  # of another device
+    ("backends.cuda.matmul", "tf32", True),  # a setting of another device
 ]
 
 

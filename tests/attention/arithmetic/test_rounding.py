@@ -31,7 +31,7 @@ from tests.contracts.counting import Counting
 
 HEADS, D_V = 2, 2
 SHAPES = [(2, [7], 3, 1), (2, [150], 4, 4), (3, [40, 90], 2, 5), (3, [130, 70], 5, 3), (4, [30, 20, 25], 3, 2)]
-"""The order, the lengths of the key sets, d and the degree; products are direct in some, factored in others."""
+"""The order, the lengths of the key sets, d and the degree; some products are computed directly, others as factors."""
 
 
 def test_gamma_is_the_bound_of_a_sum_that_is_rounded_as_often():
@@ -152,7 +152,7 @@ def call_of(order: int, length: int, positions: Positions) -> Call:
 @pytest.mark.parametrize(("order", "length"), [(2, 200), (3, 48), (4, 14)])
 def test_exact_attention_rounds_at_most_as_often_as_promised(order, length, positions, monkeypatch):
     monkeypatch.setattr(blocks, "SCORES", {"cpu": 1 << 11})
-    monkeypatch.setattr(blocks, "_rows", lambda call: blocks.ROWS)  # it reads the entries
+    monkeypatch.setattr(blocks, "_rows", lambda call: blocks.ROWS)  # the real `_rows` reads the entries
     call = call_of(order, length, positions)
     assert max(block.chunks for block in blocks.blocks(call)) > 1 or positions.has_window
     with Counting(torch.float32):

@@ -294,7 +294,9 @@ def layered(x):
 
 @pytest.mark.parametrize("attend", [certified, streamed, layered])
 def test_near_linear_attention_has_no_second_derivatives(attend):
-    """Also if the incoming gradient is a constant, and if another term of the sum has second derivatives."""
+    """The error is raised also if the incoming gradient is a constant, and if another term of the sum has second
+    derivatives.
+    """
     x = draw(0, 2, 5, 2).requires_grad_()
     (first,) = torch.autograd.grad(attend(x).sum() + x.pow(3).sum(), x, create_graph=True)
     with pytest.raises(sx.SeparatrixError, match="near-linear attention has no second derivatives"):

@@ -337,7 +337,9 @@ def test_every_cell(transform: str, kind: str) -> None:
 
 
 def test_the_compiler_of_machine_code() -> None:
-    """The same graph with PyTorch's default backend, which compiles slowly: one kind here, one in `test_exact`."""
+    """A compiled graph by PyTorch's default backend, which compiles slowly: one kind of call here, one in
+    `test_operators`.
+    """
     agree(*compiled("bounded layer", "inductor", fullgraph=True), subject("bounded layer").error)
 
 

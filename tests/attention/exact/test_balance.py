@@ -230,7 +230,7 @@ def test_gradients_of_small_columns_with_small_incoming_gradients(spread):
     exact = float64_gradients(leaves, order, incoming, scale=1.0)
     least = 2.0**-149
     for x, y in zip(gradients, exact, strict=True):
-        largest = y.abs().amax((1, 2), keepdim=True)  # of each head
+        largest = y.abs().amax((1, 2), keepdim=True)  # head by head
         assert ((x.double() - y).abs() <= 1e-4 * largest + 2 * least).all()
 
 
@@ -249,7 +249,7 @@ def test_gradients_of_a_factor_that_is_zero_in_a_column():
 
 
 def test_the_gradient_of_a_query_with_a_small_incoming_gradient():
-    """It is as accurate as those of its neighbours, relative to its incoming gradient."""
+    """Relative to its incoming gradient, this gradient is as accurate as those of the neighbouring queries."""
     leaves = [draw(m, 1, 4, 3).float().requires_grad_() for m in range(5)]
     incoming = draw(9, 1, 4, 3).float() * torch.tensor([2.0**100, 2.0**40, 2.0**-40, 0.0]).reshape(1, 4, 1)
     out = sx.tensor_attention(leaves[0], leaves[1:3], leaves[3:])

@@ -22,7 +22,9 @@ EXPONENTS = {torch.float64: 1000, torch.float32: 120, torch.bfloat16: 120, torch
 
 
 def wild(chance: random.Random, dtype: torch.dtype, most: float, *shape: int) -> torch.Tensor:
-    """Numbers of one magnitude, of one magnitude per column, or of all magnitudes; or one constant, also 0."""
+    """Numbers of one magnitude, of one magnitude per column, or of all magnitudes; or a single constant, which may be
+    0.
+    """
     generator = torch.Generator().manual_seed(chance.randrange(2**31))
     x = torch.randn(shape, dtype=torch.float64, generator=generator)
     kind = chance.choice(["ordinary", "one size", "one size", "columns", "entries", "constant"])

@@ -79,7 +79,7 @@ def options_of(positions, order, masked, lengths, heads, generator):
     indirect=["architecture"],
 )
 def test_the_kernels_compute_the_definition(architecture, shape, positions, size, masked):
-    """Large scores make the kernels subtract maxima, for which the values leave no memory."""
+    """Outputs and log-sum-exps are those of the definition; with large scores the kernels subtract maxima."""
     order, query_length, lengths, d, d_v = shape
     query, keys, values, generator = drawn(1, order, 2, query_length, lengths, d, d_v, size=size)
     options = options_of(positions, order, masked, lengths, 2, generator)

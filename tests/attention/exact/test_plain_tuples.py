@@ -1,4 +1,6 @@
-"""Calls on plain tensors bypass the dispatcher: they give the same results and derivatives, or are not used."""
+"""The path for plain tensors, which bypasses the dispatcher, gives the same results and derivatives, or is not
+taken.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ SIZES = {
 
 
 def fuzz_incoming(rng: Generator) -> Outcome:
-    """The same with an incoming gradient of any magnitude that its dtype represents."""
+    """Check the gradients of a small call for an incoming gradient of any magnitude that its dtype represents."""
     call = draw_call(rng, tuples=TUPLES, kind="incoming gradient")
     return check_backward(call, int(rng.integers(*SIZES[call.query.dtype])))
 

@@ -29,7 +29,9 @@ def fuzz_layer(rng: Generator) -> Outcome:
 
 
 def fuzz_value_ranges(rng: Generator) -> Outcome:
-    """The same with values of any magnitude that their dtype represents: outputs are finite, within the tolerance."""
+    """Draw a layer with values of any magnitude that their dtype represents: outputs must be finite and within the
+    tolerance.
+    """
     return _fuzz_layer(rng, "value ranges")
 
 

@@ -173,7 +173,7 @@ def values_far_apart(rng: Generator, shapes: Shapes) -> Tokens:
 
 
 def moved_powers(rng: Generator, shapes: Shapes) -> Tokens:
-    """Large entries of the query meet tiny entries of a key, by a power of two."""
+    """The query is multiplied by a power of two and a key set divided by it, so that large entries meet tiny ones."""
     made = normal(rng, shapes)
     power = 2.0 ** int(rng.integers(-100, 100))
     which = int(rng.integers(len(made.keys)))

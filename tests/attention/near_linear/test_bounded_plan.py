@@ -205,7 +205,9 @@ def test_a_cast_layer_is_planned_again(cast):
 
 
 def test_a_cast_to_a_type_that_cannot_keep_the_tolerance_is_refused():
-    """Also if parameters of that dtype are assigned without a cast; every call raises it, until the dtype changes."""
+    """Assigning parameters of that dtype without a cast has the same effect: every call raises the error until the
+    dtype changes.
+    """
     refused = pytest.raises(sx.ArgumentError, match=r"^tolerance: expected more than 0.00396 .* torch.bfloat16")
     layer = TensorAttention(8, 2, bound=1.0, tolerance=1e-3)
     with refused:

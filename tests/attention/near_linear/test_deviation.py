@@ -11,7 +11,7 @@ import torch
 import separatrix as sx
 from separatrix.attention import reference
 from separatrix.attention.call import check_call
-from separatrix.attention.near_linear import backend
+from separatrix.attention.near_linear import backend, cost
 from separatrix.attention.near_linear import torch as in_pytorch
 from separatrix.attention.near_linear.analysis import LARGEST_SQUARE, analyse, deviation, squares_of
 from separatrix.attention.near_linear.approximation.monomials import total_degree
@@ -99,6 +99,20 @@ def test_the_sums_of_a_moment_are_those_of_the_definition(order, is_causal, mask
             _, u, _ = literal(replace(call, values=squares))
             assert torch.allclose(run.sums.weighted, (powers @ u).amax(-1), rtol=1e-9, atol=1e-12)
             assert torch.allclose(run.sums.output, out[polynomial], rtol=4 * torch.finfo(dtype).eps, atol=1e-12)
+
+
+def test_chunks_of_a_causal_run_with_squares_are_those_whose_roundings_are_counted(monkeypatch):
+    """Squares make the states of a token larger: a chunk that had fewer tokens for it would add more roundings."""
+    monkeypatch.setattr(backend, "BACKENDS", (in_pytorch,))
+    monkeypatch.setattr(cost, "CAUSAL_BYTES", 1 << 14)
+    lengths, scan = [], in_pytorch.scan
+    monkeypatch.setattr(in_pytorch, "scan", lambda *given: (lengths.append(given[1].shape[2]), scan(*given))[1])
+    query, key, value = draw(2, 200, 2, 1)
+    call = check_call(query, key, value, is_causal=True, scale=0.3)
+    run_polynomial(analyse(call), Recipe(total_degree(2, 4), taylor(4), torch.float64, squares=1))
+    counted = in_pytorch.scan_summing(call, total_degree(2, 4).rank)
+    assert len(lengths) <= -(-200 // counted.shortest)
+    assert max(lengths) <= counted.longest
 
 
 def hostile(name, seed):

@@ -109,7 +109,7 @@ def close(found: Tensor, expected: Tensor, error: float = 1e-12) -> None:
 
 
 def incoming(sums: Sums) -> tuple[Tensor, Tensor]:
-    """Gradients of the output and of the log-sum-exp, the latter zero if nothing is attended."""
+    """Gradients of the output and of the log-sum-exp; that of the log-sum-exp is 0 if nothing is attended."""
     generator = torch.Generator().manual_seed(1)
     grad_out, grad_lse = (torch.randn(x.shape, dtype=x.dtype, generator=generator) for x in (sums.output, sums.moment))
     return grad_out, grad_lse.masked_fill(sums.denominator == 0, 0.0)

@@ -18,9 +18,13 @@ from separatrix.attention.near_linear import planner as planning
 from separatrix.attention.near_linear import torch as in_pytorch
 from separatrix.attention.near_linear.analysis import analyse
 from separatrix.attention.near_linear.approximation import minimax
-from separatrix.attention.near_linear.approximation.remainder import chebyshev
+from separatrix.attention.near_linear.approximation.monomials import total_degree
+from separatrix.attention.near_linear.approximation.remainder import chebyshev, taylor
+from separatrix.attention.near_linear.certificate import certify
 from separatrix.attention.near_linear.forecast import Forecast
 from separatrix.attention.near_linear.live_bytes import LiveBytes
+from separatrix.attention.near_linear.plan import Recipe
+from separatrix.attention.near_linear.run import run_polynomial
 from separatrix.attention.near_linear.worst_case import worst_case_rank
 from separatrix.native import native
 from tests.contracts.attention_contract import inputs
@@ -255,6 +259,28 @@ def test_the_planned_bytes_bound_the_counted_ones(n, d, order, heads, tolerance,
         )
     counted = live.peak - result.output.nbytes
     assert 0.1 * result.plan.bytes < counted <= result.plan.bytes
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("installed", [True, False])
+def test_the_bytes_of_a_recipe_with_squares_bound_the_counted_ones(installed, is_causal, monkeypatch):
+    """With a column of squares for each of many values, states are twice as wide."""
+    if not installed:
+        monkeypatch.setattr(backend, "BACKENDS", (in_pytorch,))
+        monkeypatch.setattr(cost, "native", lambda: replace(native(), library=None))
+    d, d_v, n = (16, 32, 300) if is_causal else (64, 64, 600)
+    generator = torch.Generator().manual_seed(0)
+    query, key = (torch.rand(1, n, d, generator=generator) for _ in range(2))
+    value = torch.rand(1, n, d_v, generator=generator)
+    call = check_call(query, key, value, is_causal=is_causal)
+    analysis = analyse(call)
+    dtype = torch.float64 if is_causal else torch.float32
+    recipe = Recipe(total_degree(d, 2), taylor(2), dtype, squares=d_v)
+    with torch.no_grad(), LiveBytes([query, key, value]) as live:
+        run = run_polynomial(analysis, recipe)
+        certify(analysis, run)
+    planned = cost.recipe_cost(analysis.shape, recipe).bytes
+    assert live.peak - run.sums.output.nbytes <= planned
 
 
 @pytest.mark.parametrize(("d", "tolerance", "pays"), [(16, 1e-3, True), (8, 1e-2, False)])

@@ -29,7 +29,7 @@ class TestPolynomial(AttentionContract):
 
 
 class TestPolynomialInSmallChunks(TestPolynomial):
-    """The same with chunks of a few tokens, so that every state is a sum of several."""
+    """The contract with chunks of a few tokens, so that every state is a sum over several chunks."""
 
     @pytest.fixture(autouse=True)
     def _small(self, monkeypatch):
@@ -60,7 +60,7 @@ def test_gradient_is_that_of_the_exact_output(order, options, masked):
 def test_gradient_is_exact_at_a_loose_tolerance(is_causal, monkeypatch):
     """gradcheck at a tolerance of 0.3: the gradient is that of the polynomial, not of exp.
 
-    The polynomial is the Taylor polynomial: The Chebyshev polynomial depends on the largest score, and finite
+    The polynomial is the Taylor polynomial: the Chebyshev polynomial depends on the largest score, and finite
     differences would see it change.
     """
     monkeypatch.setattr(Forecast, "_polynomials", lambda forecast, degree, *_: [taylor(degree)])

@@ -97,7 +97,9 @@ def test_shapes_beyond_them_are_refused(what):
 
 
 def errors_by_tensors(degree, radii):
-    """The worst-case bounds on |exp - P|, from tensors as in a call: The Taylor or the Chebyshev polynomial."""
+    """The worst-case bounds on |exp - P| for the Taylor or the Chebyshev polynomial, computed with tensors as in a
+    call.
+    """
     polynomial = taylor(degree)
     errors = polynomial.factors(radii) * radii**polynomial.moment
     best = torch.tensor(

@@ -162,7 +162,7 @@ def beyond_range(rank: int) -> None:
 
 
 def many_roundings(rank: int) -> None:
-    """Rank 1 has summed its tokens in so many pieces that no tolerance can be kept."""
+    """Rank 1 has summed its tokens in so many pieces that the error bound exceeds every tolerance."""
     tensors = [x[rank * TOKENS : (rank + 1) * TOKENS] for x in tokens()]
     pieces = property(lambda state: ((1 << 40) if rank == 1 else 10,) * 2)
     with replaced(TensorAttentionState, "roundings", pieces):

@@ -30,7 +30,7 @@ from tests.attention.streaming.drawn_tokens import SEEN, part, tokens, uniform
     seed=st.integers(0, 10_000),
 )
 def test_the_certificate_holds(order, d, lengths, bound, norm, tolerance, corners, dtype, magnitude, seed):
-    """Against the reference in float64, whose error is at most a thousandth of the smallest bound."""
+    """Outputs are compared with the reference in float64, whose error is at most a thousandth of the smallest bound."""
     lengths = lengths[: order - 1]
     made = [uniform(seed + m, length, d) for m, length in enumerate([4, *lengths])]
     if corners:

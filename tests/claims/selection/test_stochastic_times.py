@@ -12,7 +12,9 @@ from separatrix.selection.overlap_table import overlap_table
 
 
 def test_the_drawn_overlaps_are_those_of_encodings() -> None:
-    """At a width where four of ten candidates are rejected; the two means differ by at most four standard errors."""
+    """The width is such that four of ten candidates are rejected; the two means differ by at most four standard
+    errors.
+    """
     T, width, threshold = 24, 256, 0.14
     C, w, slope = drawn_weights(T, width, threshold=threshold, subsets=4000, seed=1)
     table = overlap_table(

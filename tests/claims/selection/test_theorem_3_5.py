@@ -25,7 +25,7 @@ def test_the_transformer_must_go_below_the_nets_with_fewer_parameters() -> None:
 
 
 def test_trained_nets_may_come_near_the_infimum() -> None:
-    """A net at its infimum stays above it, but not a twentieth above."""
+    """The error of a net near the infimum exceeds the infimum, by less than a twentieth."""
     cells = [
         replace(cell, result={**cell.result, "squared_error": cell.result["floor"], "standard_error": 0.005})
         if "floor" in cell.result

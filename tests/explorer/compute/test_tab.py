@@ -23,7 +23,7 @@ from separatrix.attention.near_linear.cost import exact_cost, polynomial_cost
 from separatrix.commands.app import app as command_line
 from separatrix.errors import SeparatrixError
 from separatrix.explorer.app import make_app
-from separatrix.explorer.compute import machine_speed, phase_here, plan_table, sample_certificate
+from separatrix.explorer.compute import machine_speed, phase_diagram, plan_table, sample_certificate
 from separatrix.explorer.compute import tab as compute_tab
 from separatrix.explorer.compute.machine_speed import Speeds
 from separatrix.explorer.compute.plan_table import PlanSettings, planned
@@ -146,12 +146,12 @@ def test_an_expensive_sample_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     [(1.2, 2**20, "star", 20.0), (9.0, 2**20, "triangle-right", 20.0), (0.1, 8, "triangle-down", 4.0)],
 )
 def test_the_star_is_where_the_setting_is(bound: float, n: int, symbol: str, at: float) -> None:
-    drawn = phase_here.phase([replace(ONE, n=n, bound=bound)])
+    drawn = phase_diagram.phase([replace(ONE, n=n, bound=bound)])
     mark = drawn.figure.data[-1]
     assert (mark.marker.symbol, mark.y[0]) == (symbol, at)
-    assert mark.x[0] == min(bound, phase_here.diagram(3, ONE.d, ONE.tolerance).bounds[-1])
+    assert mark.x[0] == min(bound, phase_diagram.diagram(3, ONE.d, ONE.tolerance).bounds[-1])
     assert ("beyond the edge" in drawn.text) == (symbol != "star")
-    assert (mark.mode, mark.showlegend) == ("markers", True)  # its label would cover the border on a phone
+    assert (mark.mode, mark.showlegend) == ("markers", True)  # a text would cover the border on a phone
 
 
 @pytest.mark.parametrize("d", [1, 8, 64])
@@ -159,18 +159,18 @@ def test_the_star_is_where_the_setting_is(bound: float, n: int, symbol: str, at:
 @pytest.mark.parametrize("tolerance", [1e-2, 1e-6])
 def test_the_diagram_is_that_of_the_plans(d: int, order: int, tolerance: float) -> None:
     """On both sides of the border the plan has the method of the diagram, which has the same d and tolerance."""
-    panel = phase_here.diagram(order, d, tolerance)
+    panel = phase_diagram.diagram(order, d, tolerance)
     for at in range(6, len(panel.borders), 14):
-        n, most = 2 ** phase_here.LENGTHS[at], panel.borders[at]
+        n, most = 2 ** phase_diagram.LENGTHS[at], panel.borders[at]
         for bound, near_linear in ((0.99 * most, True), (1.01 * most, False)):
             if most and bound**order < plan_table.EASY_RADIUS:
                 plan = sx.plan_shapes(n, d, bound, order, tolerance)
-                by_minimax = "minimax" in (plan.index_set or "")  # which may suffice where Chebyshev polynomials do not
+                by_minimax = "minimax" in (plan.index_set or "")  # may suffice where Chebyshev's do not
                 assert by_minimax or (plan.method == "polynomial") == near_linear, (n, bound)
 
 
 def test_two_orders_have_two_panels() -> None:
-    drawn = phase_here.phase([ONE, replace(ONE, order=2)])
+    drawn = phase_diagram.phase([ONE, replace(ONE, order=2)])
     assert [trace.name for trace in drawn.figure.data[-2:]] == ["Setting A", "Setting B"]
     assert [trace.xaxis for trace in drawn.figure.data[-2:]] == ["x", "x2"]
     assert [trace.mode for trace in drawn.figure.data[-2:]] == ["markers+text"] * 2

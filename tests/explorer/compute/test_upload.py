@@ -21,7 +21,7 @@ from torch import Tensor
 
 import separatrix as sx
 from separatrix.errors import SeparatrixError
-from separatrix.explorer.compute import plan_child, upload
+from separatrix.explorer.compute import plan_process, upload
 from separatrix.explorer.context import UPLOAD_BYTES
 from separatrix.tensor_files import HEADER_BYTES
 
@@ -152,8 +152,8 @@ def test_the_plan_of_a_file_is_the_librarys() -> None:
 
 def test_signs_replace_missing_values() -> None:
     query, key = draw(64, 4), draw(64, 4, seed=1)
-    found = plan_child.answer(file(q=query, k1=key), 1e-3)
-    signs = plan_child.stand_in(key)
+    found = plan_process.answer(file(q=query, k1=key), 1e-3)
+    signs = plan_process.stand_in(key)
     assert set(signs.unique().tolist()) == {-1.0, 1.0}
     assert (signs.amax(0) - signs.amin(0)).tolist() == [2.0] * 4
     assert found["predicted_error"] == sx.plan_attention(query, key, signs, tolerance=1e-3).predicted_error
@@ -162,7 +162,7 @@ def test_signs_replace_missing_values() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_every_float_dtype_is_accepted(dtype: torch.dtype) -> None:
-    found = plan_child.answer(file(q=draw(32, 4, dtype=dtype), k1=draw(32, 4, dtype=dtype)), 0.1)
+    found = plan_process.answer(file(q=draw(32, 4, dtype=dtype), k1=draw(32, 4, dtype=dtype)), 0.1)
     assert found["method"] == "exact"
 
 
@@ -171,7 +171,7 @@ def test_every_float_dtype_is_accepted(dtype: torch.dtype) -> None:
 def test_nan_and_infinity_are_refused(name: str, value: float) -> None:
     given_ = {one: draw(8, 4) for one in ("q", "k1", "k2")}
     given_[name][3, 1] = value
-    assert plan_child.answer(file(**given_), 1e-3) == {
+    assert plan_process.answer(file(**given_), 1e-3) == {
         "refused": f"{name}: expected finite numbers, got NaN or infinity."
     }
 
@@ -179,7 +179,7 @@ def test_nan_and_infinity_are_refused(name: str, value: float) -> None:
 def test_false_sizes_in_a_valid_header_are_refused() -> None:
     """Overlapping offsets pass our check of the header, but not the safetensors reader."""
     told = {"dtype": "F32", "shape": [1, 1], "data_offsets": [0, 4]}
-    answer = plan_child.answer(raw({"q": told, "k1": told}, bytes(8)), 1e-3)
+    answer = plan_process.answer(raw({"q": told, "k1": told}, bytes(8)), 1e-3)
     assert "cannot be read" in answer["refused"]
 
 
@@ -187,8 +187,8 @@ def test_errors_of_the_planner_are_shown(monkeypatch: pytest.MonkeyPatch) -> Non
     def refuse(*_: Any, **__: Any) -> Any:
         raise SeparatrixError("It is out of reach.")
 
-    monkeypatch.setattr(plan_child, "plan_attention", refuse)
-    assert plan_child.answer(GOOD, 1e-3) == {"refused": "It is out of reach."}
+    monkeypatch.setattr(plan_process, "plan_attention", refuse)
+    assert plan_process.answer(GOOD, 1e-3) == {"refused": "It is out of reach."}
 
 
 @pytest.mark.parametrize("length", [0x80, 0x280, 0x580, 0x4B50])
@@ -202,7 +202,7 @@ def test_a_header_as_long_as_a_pickle_begins_is_read(length: int) -> None:
 
 def test_planning_has_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
     def late(*_: Any, timeout: float, **__: Any) -> Any:
-        raise subprocess.TimeoutExpired("plan_child", timeout)
+        raise subprocess.TimeoutExpired("plan_process", timeout)
 
     monkeypatch.setattr(subprocess, "run", late)
     with pytest.raises(SeparatrixError, match="more than 20 seconds and was ended"):
@@ -216,7 +216,7 @@ def test_planning_has_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="the system does not enforce the limit")
 def test_planning_has_a_limited_time_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Independent of the load of the machine, because the limit is on the CPU time of the process."""
-    code = "from separatrix.explorer.compute import plan_child as p; p.SECONDS = 0; p.limit()\nwhile True: pass"
+    code = "from separatrix.explorer.compute import plan_process as p; p.SECONDS = 0; p.limit()\nwhile True: pass"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert ended.returncode == -signal.SIGXCPU
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: ended)
@@ -248,10 +248,10 @@ def test_large_broadcasts_are_refused_before_they_are_made(q: Any, k1: Any, entr
 def test_the_process_that_plans_has_limited_memory() -> None:
     """The process allocates twice its limit, by Python and by torch, and reports it in a sentence."""
     script = (
-        "import torch; from separatrix.explorer.compute import plan_child\nasks = {'python': lambda *_: "
+        "import torch; from separatrix.explorer.compute import plan_process\nasks = {'python': lambda *_: "
         "bytearray(2**31), 'torch': lambda *_: torch.zeros(2**31, dtype=torch.uint8)}\nfor name, ask in "
-        "asks.items():\n    plan_child.answer = ask\n    print(plan_child.main(1.0) == {'refused': "
-        "plan_child.TOO_MUCH})\ntorch.zeros(2**28, dtype=torch.uint8)\n"
+        "asks.items():\n    plan_process.answer = ask\n    print(plan_process.main(1.0) == {'refused': "
+        "plan_process.TOO_MUCH})\ntorch.zeros(2**28, dtype=torch.uint8)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], input="", capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "True\nTrue\n"), done.stderr
@@ -261,9 +261,9 @@ def test_other_errors_of_torch_are_not_taken_for_a_lack_of_memory(monkeypatch: p
     def fails(*_: Any) -> Any:
         raise RuntimeError("shapes do not match")
 
-    monkeypatch.setattr(plan_child, "answer", fails)
-    monkeypatch.setattr(plan_child, "limit", lambda: None)
+    monkeypatch.setattr(plan_process, "answer", fails)
+    monkeypatch.setattr(plan_process, "limit", lambda: None)
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     with pytest.raises(RuntimeError, match="shapes do not match"):
-        plan_child.main(1e-3)
+        plan_process.main(1e-3)

@@ -16,7 +16,9 @@ HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED, Verdict.UNDECIDED
 
 
 def runs(leads: dict[str, float], spread: float = 0.01, text: str = RECORDED_TEXT) -> list[CellResult]:
-    """Five seeds of all layers: that with `qk_norm` has a lead on some tasks, the others noise."""
+    """Results of five seeds for all layers: the layer with `qk_norm` leads on some tasks, and the other differences are
+    noise.
+    """
     return [
         CellResult(
             {"task": task, "text": text if task == "text" else None, "attention": name, "steps": 8, "compute_steps": 8},
@@ -86,7 +88,9 @@ def tried(task: str, name: str, rate: float, accuracy: float, loss: float) -> Ce
     ],
 )
 def test_the_rule_for_rates(task, low, high, best) -> None:
-    """Accuracy, or loss on text, and the smaller rate if they are equal."""
+    """The rate with the larger accuracy, or the smaller loss on text, is chosen, and the smaller rate if they are
+    equal.
+    """
     found = [tried(task, PLAIN, 0.005, *low), tried(task, PLAIN, 0.01, *high)]
     assert tasks.best_rates(task, found) == {PLAIN: best}
 

@@ -84,7 +84,7 @@ def made(**ends: tuple[float, float]) -> list[CellResult]:
 
 
 def on_a_text(cells: Sequence[CellResult]) -> list[CellResult]:
-    """The same results, of runs that have read a text."""
+    """Results like the given ones, with the entries of runs that read a text."""
     return [
         replace(cell, parameters={**cell.parameters, "text": "0123"}, result={**cell.result, "python": "3.99.1"})
         for cell in cells

@@ -51,7 +51,7 @@ def test_the_verdict_on_training(found: list[CellResult], verdict: Verdict) -> N
 
 
 def test_runs_are_paired_by_seed() -> None:
-    """In any order of the results."""
+    """The summary does not depend on the order of the results."""
     forwards, backwards = (ledger._REGISTRY[TRAINED].check(cells).numbers for cells in (GOOD, GOOD[::-1]))
     assert forwards == backwards
     lead = forwards["n = 8, M = 7: lead of order 3"]

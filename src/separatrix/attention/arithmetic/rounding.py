@@ -118,7 +118,7 @@ def expanded_sum(tokens: Summation, sets: int, d: int, degree: int, rank: int) -
                 "the coefficient: its two factors, its conversion, its product, the conversion of the product", 16
             ),
             RoundingStep("the monomials are added up", rank),
-            RoundingStep("the coordinates that the last factors were left to are added up", d),
+            RoundingStep("the last factors, which are coordinates, are multiplied and added up", d),
         )
     )
 
@@ -142,8 +142,8 @@ def expanded_gradient_sum(
             RoundingStep("the value columns are added up, for a group of coordinates", 4 * (d_v + 2)),
             RoundingStep("the groups of coordinates are added up", d),
             RoundingStep("each level of monomials is multiplied and added to the level below", degree * (d + 10)),
-            RoundingStep("a coordinate collects from its monomials", rank),
-            RoundingStep("the coordinate is turned, scaled and centred back", 2 * d + 8),
+            RoundingStep("the gradients of a coordinate's monomials are added up", rank),
+            RoundingStep("the gradient of the coordinate is rotated, scaled and shifted back", 2 * d + 8),
         )
     )
 

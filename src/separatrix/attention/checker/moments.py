@@ -117,7 +117,8 @@ class Split:
 
 @dataclass(frozen=True)
 class MomentSums:
-    """Sums over tokens in multiples of 2^-bits; of each degree i of beta, with all gamma such that
+    """Sums over tokens in multiples of 2^-bits. An entry of each list belongs to a degree i of beta and has all gamma
+    such that
 
     `weighed`: the whole degree is at most that of the split, (betas, gammas, columns of weights);
     `last`: it is one more, and the weights are 1 for tokens that are seen, (betas, gammas).

@@ -107,7 +107,7 @@ def save_call(
 
 
 def load_call(path: str | Path) -> SavedCall:
-    """Read a call and its results.
+    """Read a file that `save_call` wrote.
 
     Raises:
         ArgumentError: The file cannot be read, is not in the format of `save_call`, has no query, or is damaged.

@@ -153,7 +153,8 @@ def differentiable(
 
 
 def differentiable_by(operator: Any, formula: Callable[..., Any]) -> None:
-    """Register derivatives of any order for an operator, from a differentiable PyTorch function that computes the same.
+    """Register derivatives of any order for an operator, from a differentiable PyTorch function that computes the same
+    results.
 
     Args:
         operator: The operator.

@@ -21,7 +21,7 @@ from separatrix.errors import SeparatrixError
 
 
 class ExactBackend(Protocol):
-    """A module or an object with these attributes."""
+    """The interface of a backend: a module or an object with the following attributes."""
 
     NAME: str
     TAKES_AS_GIVEN: bool

@@ -82,8 +82,9 @@ class Magnitudes:
         return truth(torch.isfinite(self.scores).all() & torch.isfinite(self.values).all())
 
     def moderate(self) -> bool:
-        """Whether all magnitudes are finite, and no product of some of the factors leaves the range in a way that could
-        matter."""
+        """Whether all magnitudes are finite, and no product of some of the factors overflows or underflows enough to
+        change a result.
+        """
         return truth(self._moderate())
 
     def _moderate(self) -> Tensor:

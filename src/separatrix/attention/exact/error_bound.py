@@ -116,7 +116,7 @@ def _bounds(call: Call, fused: bool) -> tuple[Tensor, Tensor]:
     if fused and call.query.device.type != "cpu":
         raise SeparatrixError(
             f"query: on a device of type {call.query.device.type} order 2 is computed by a fused kernel for which no "
-            "bound on the error is known. With return_lse=True it is computed in another way, with a known bound."
+            "bound on the error is known. With return_lse=True another algorithm computes it, which has a known bound."
         )
     if dtype == torch.float32 and not float32_products_are_float32(call.query.device.type):
         raise SeparatrixError(

@@ -191,7 +191,7 @@ def _look_at(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: 
             raise SeparatrixError(
                 f"query, keys, values, scale: {listed} and a scale of {scale:.3g} leave the range of PyTorch's fused "
                 f"attention in {query.dtype}. Divide the largest of them by a power of two, or call outside of "
-                "torch.compile and torch.func, where such input is attended in another way."
+                "torch.compile and torch.func, where another algorithm handles such input."
             )
     elif is_causal and not (math.isfinite(sizes["keys"]) and math.isfinite(sizes["values"])):
         raise SeparatrixError(

@@ -77,7 +77,7 @@ def has_kernels(sets: int) -> bool:
 
 
 def size_of(call: Call) -> Size:
-    """Whether the factors of a call are of a size that needs no balancing; masked keys are ignored."""
+    """Whether the factors of a call need no balancing; masked keys are ignored."""
     factor_range = _range(_described(call), call.computed_in)
     return Size(bool(factor_range.moderate), bool(factor_range.near_one), factor_range.log_output)
 
@@ -137,8 +137,9 @@ class PlainCall(NamedTuple):
                 _ADDRESS.pack_into(described, _MASKS + m * _ADDRESS.size, mask.data_ptr(), *strides)
         return described, named
 
-    def forward(self) -> tuple[Tensor, Tensor] | None:
-        """The output (..., L_q, d_v) and the log-sum-exp (..., L_q); None if `guarded` must rescale them."""
+    def forward(self) -> tuple[Tensor, Tensor, bool] | None:
+        """The output (..., L_q, d_v), the log-sum-exp (..., L_q) and whether `backward` supports the call; None if
+        `guarded` must rescale them."""
         query, dtype = self.tensors[0], _computed_in(self.tensors[0].dtype)
         described, _named = self._described()
         factor_range = _range(described, dtype)
@@ -147,13 +148,11 @@ class PlainCall(NamedTuple):
         leading = query.shape[:-1]
         out, lse = query.new_empty((*leading, self.tensors[-1].shape[-1])), query.new_empty(leading, dtype=dtype)
         done(_function("forward", 3)(ctypes.byref(described), out.data_ptr(), lse.data_ptr()))
-        return out, lse
+        return out, lse, bool(factor_range.near_one)
 
-    def backward(self, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> list[Tensor] | None:
-        """The gradients of all tensors; None if `guarded` must rescale them. All results are contiguous."""
+    def backward(self, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> list[Tensor]:
+        """The gradients of all tensors, which are contiguous, as the results are."""
         described, _named = self._described()
-        if not _range(described, lse.dtype).near_one:
-            return None
         gradients, length, d_v = ExactGradients(), *out.shape[-2:]
         for x, offset, row in zip((out, lse, grad_out, grad_lse), _INCOMING, (d_v, 1, d_v, 1), strict=True):
             _ADDRESS.pack_into(gradients, offset, x.data_ptr(), length * row, row)

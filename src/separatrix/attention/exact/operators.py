@@ -142,7 +142,7 @@ def _example_size(size: int | torch.SymInt) -> int:
     """A size; for a symbolic size, its value in the example that the graph is made from."""
     if isinstance(size, int):
         return size
-    from torch.fx.experimental.symbolic_shapes import optimization_hint  # which imports SymPy
+    from torch.fx.experimental.symbolic_shapes import optimization_hint  # this module imports SymPy
 
     return optimization_hint(size)
 

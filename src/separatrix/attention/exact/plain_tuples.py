@@ -75,7 +75,7 @@ def plain_tuples(
     options = (Positions(is_causal, query_offset, spans), factor, shared, mask_shared)
     if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
         return _PlainTuples.apply(masks, options, *tensors)  # type: ignore[no-any-return, no-untyped-call]
-    return _attend(PlainCall(tensors, masks, *options))
+    return _attend(PlainCall(tensors, masks, *options))[:2]
 
 
 def _sharing_heads(tensors: tuple[Any, ...], sets: int, equal_lengths: bool = False, enable_gqa: bool = False) -> int:
@@ -168,14 +168,15 @@ def _call(plain: PlainCall) -> Call:
     return Call(tensors[0], keys, tensors[sets + 1 :], tuple(masks), plain.positions, plain.scale)
 
 
-def _attend(plain: PlainCall) -> tuple[Tensor, Tensor]:
+def _attend(plain: PlainCall) -> tuple[Tensor, Tensor, bool]:
+    """The output, the log-sum-exp, and whether the backward pass of the kernels supports the call."""
     if _for_kernels(plain.tensors):
         results = plain.forward()
         if results is not None:
             return results
     out, lse = guarded.forward(_call(plain))
     leading = plain.tensors[0].shape[:-1]
-    return out.view(*leading, out.shape[-1]), lse.view(leading)
+    return out.view(*leading, out.shape[-1]), lse.view(leading), False
 
 
 def _for_kernels(tensors: tuple[Tensor, ...]) -> bool:
@@ -188,7 +189,7 @@ class _PlainTuples(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, masks: Masks, options: tuple[Any, ...], *tensors: Tensor) -> tuple[Tensor, Tensor]:
-        out, lse = _attend(PlainCall(tensors, masks, *options))
+        out, lse, ctx.near_one = _attend(PlainCall(tensors, masks, *options))
         ctx.save_for_backward(*tensors, *masks, out, lse)
         ctx.options = options
         return out, lse
@@ -200,10 +201,8 @@ class _PlainTuples(torch.autograd.Function):
         tensors, incoming = tuple(saved[:count]), (out, lse, grad_out, grad_lse)
         plain = PlainCall(tensors, tuple(saved[count:]), *ctx.options)
         numbers_alone = not torch.is_grad_enabled() and needs_numbers_alone((*tensors, *incoming))
-        if numbers_alone and _for_kernels(tensors):
-            gradients = plain.backward(*(x.contiguous() for x in incoming))
-            if gradients is not None:
-                return None, None, *gradients
+        if numbers_alone and ctx.near_one:
+            return None, None, *plain.backward(*(x.contiguous() for x in incoming))
         call = _call(plain)
         heads, length = call.query.shape[:2]
         flat = [x.reshape(heads, length, *x.shape[lse.dim() :]) for x in incoming]

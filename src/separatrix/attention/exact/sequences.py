@@ -1,7 +1,7 @@
 """Exact attention of packed sequences by one launch of each kernel in Triton, where these compute it, and its gradient.
 
-Everywhere else, `attention.packed` attends them in a loop. So does the gradient here if a factor is out of range, or if
-it is differentiated itself.
+Everywhere else, `attention.packed` attends them in a loop. The gradient is computed in a loop, too, if a factor is out
+of range, or if the gradient is differentiated itself.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 r"""Exact attention in plain PyTorch: the backend for devices without kernels and installations without a compiler.
 
-A block of queries meets its visible keys one chunk of tuples at a time, so that memory is linear in all lengths. With
+A block of queries attends its visible keys one chunk of tuples at a time, so that memory is linear in all lengths. With
 scores S and P = exp(S - lse) over the tuples of a chunk (Alman and Song, Definition 1.5),
 
     forward:   out = sum_t P_t V_t, rescaled whenever a chunk has a larger score than those before
@@ -149,16 +149,16 @@ class IncomingRows:
     The error of a query's gradient is relative to the incoming gradient of that query, even if those of other queries
     are far larger; the errors of the gradients of keys and values are relative to the largest of their head. So there
     are two copies of the incoming gradient: one divided by a power of two for each query, one by that of the head. With
-    P = exp(S - lse) the weights of a query, the gradients are made of
+    P = exp(S - lse) the weights of a query, the gradients are sums of products of
 
         dS = P * (near (V - out)^T + near_lse),    dQ = scale dS K,    dV = P^T incoming,    dK = dS^T weighted.
 
     Attributes:
-        lse: The log-sum-exps, (H, L_q), 0 for a query with nothing to attend.
+        lse: The log-sum-exps, (H, L_q), 0 for a query without keys to attend.
         near: The incoming gradients divided by each query's power of two, (H, L_q, d_v).
         near_lse: The gradients of the log-sum-exps over the same power, (H, L_q, 1).
         incoming: The incoming gradients over the power of their head.
-        weighted: The queries times the scale and their share of the head's power.
+        weighted: The queries times the scale and `share`.
         share: Each query's power of two divided by that of its head, (H, L_q); at most 1.
 
     Heads of queries that share keys have one power: the gradients of the keys add up over all of them.
@@ -175,7 +175,7 @@ class IncomingRows:
 
     @classmethod
     def of(cls, call: Call, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> IncomingRows:
-        """The rows for the gradients of output and log-sum-exp; a query with nothing to attend has none."""
+        """The rows for the gradients of output and log-sum-exp; a query without keys to attend has no row."""
         empty = lse == -math.inf
         dO, dL = grad_out.masked_fill(empty.unsqueeze(-1), 0.0), grad_lse.masked_fill(empty, 0.0)
         both = torch.cat([dO, dL.unsqueeze(-1)], -1)
@@ -190,7 +190,7 @@ class IncomingRows:
         return cls(lse.masked_fill(empty, 0.0), near[..., :-1], near[..., -1:], incoming, weighted, shares, own, head)
 
     def gradients(self, query: Tensor, keys: list[Tensor], values: list[Tensor]) -> Gradients:
-        """The gradients of the call from those that the rows give."""
+        """The gradients of the call's tensors from the sums over these rows."""
         query = self._own.multiply(query.flatten(0, 1)).unflatten(0, self.lse.shape)
         return query, [self._head.multiply(x) for x in keys], [self._head.multiply(x) for x in values]
 
@@ -243,7 +243,7 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
 
 
 def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Tensor, Tensor]:
-    """The changes of output (H, L_q, d_v) and log-sum-exp (H, L_q); 0 for a query with nothing to attend.
+    """The changes of output (H, L_q, d_v) and log-sum-exp (H, L_q); 0 for a query without keys to attend.
 
     Keys and values that a mask hides are zero in the call, and so are their changes.
     """
@@ -294,13 +294,13 @@ def tangents_of_tuples(P: Tensor, tensors: Changes, changes: Changes, scale: flo
 
 
 def _products(left: Tensor, sets: Sequence[Tensor]) -> Tensor:
-    """left . X_1 . ... . X_{k-1} (H, L_q, L_1, ..., L_{k-1}), the sum of the products of coordinates."""
+    """left . X_1 . ... . X_{k-1}, (H, L_q, L_1, ..., L_{k-1}): the sums of products of coordinates."""
     rows = column_kronecker(*reversed(sets))
     return torch.unflatten(left @ rows.mT, -1, [x.shape[1] for x in sets])
 
 
 def _as_rows(x: Tensor, T: Tensor) -> Tensor:
-    """(H, L_q), to be subtracted from each tuple of T."""
+    """x (H, L_q) with a dimension of size 1 for each key set of T, so that it broadcasts with T."""
     return x.reshape(*x.shape, *[1] * (T.dim() - 2))
 
 
@@ -354,7 +354,7 @@ def _sizes(call: Call) -> tuple[int, int, int, int]:
 
 
 def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
-    """This backend supports every call."""
+    """True: PyTorch's operators support every call."""
     return True
 
 

@@ -53,8 +53,8 @@ def rotary(x: Tensor, role: int, order: int, *, start: int = 0, base: float = 10
             afterwards.
 
     Returns:
-        Vectors of the same shape and type. With the product form those of key sets have, in every plane that belongs to
-        another set, the sum of their two coordinates over sqrt(2), twice.
+        Vectors of the same shape and type. With the product form, a key has two equal coordinates in every plane that
+        belongs to another key set: the sum of its two coordinates divided by sqrt(2).
 
     Raises:
         ArgumentError: The last dimension is invalid for the form, or the role is not one of the order.

@@ -18,10 +18,10 @@ What the steps use:
 - `backend`: the interface of a backend, and the rule that chooses one. `native`: kernels in C++. `triton`: kernels
   for GPUs. `torch`: plain PyTorch, for everything else.
 - `cost`: flops, memory and time of each algorithm, and how many tokens are taken at a time.
-- `worst_case`: what is in reach for all entries up to a bound, the plan from shapes alone, and the rank, the order and
-  the threshold that Alman and Song's theorems name.
+- `worst_case`: the plan for all entries up to a bound, from shapes alone; an error that says which bound or tolerance
+  would be possible; and the rank, the order and the threshold that Alman and Song's theorems name.
 - `exact_rounding`: the dtype in which exact attention keeps a tolerance, for outputs and gradients.
-- `live_bytes`: how many bytes a computation holds at once, measured, to compare a plan with.
+- `live_bytes`: measures the peak memory of a computation, for comparison with a plan.
 
 Plans from a bound alone, for layers and streams:
 

@@ -53,7 +53,7 @@ class Analysis:
 
     Attributes:
         call: The call.
-        shape: Its sizes.
+        shape: The sizes of the call.
         frame: The coordinates in which scores are expanded.
         norms: prod_m max_j ||k_m,j||_k (H,), of the keys in these coordinates.
         radii: Bounds (H, L_q) on the magnitudes of each query's scores.
@@ -173,7 +173,9 @@ def _power_sum(x: Tensor, k: int) -> Tensor:
 
 
 def query_radii(call: Call, frame: Frame, norms: Tensor) -> Tensor:
-    """R_i (H, L_q) >= |scale| sum_l |q_il k_1,l ...| for all tuples: the smaller of the amplitudes' and Hoelder's."""
+    """R_i (H, L_q) >= |scale| sum_l |q_il k_1,l ...| for all tuples: by the amplitudes or by Hoelder's inequality,
+    whichever is smaller.
+    """
     k, width, amplitude = call.order, frame.width, product_of(frame.largest[1:])
     # Rounding the coordinates to float32 adds one rounding to each score.
     slack = SLACK * (1 + (k + 2) * torch.finfo(frame.dtype).eps)
@@ -280,7 +282,7 @@ def deviation(call: Call, values: ValueRange) -> Deviation:
 
 
 def squares_of(call: Call, away: Deviation, columns: int) -> tuple[Tensor, ...]:
-    """The squared deviations of the values of a call, (H, L_m, columns) each, in float32 or float64, as they were."""
+    """The squared deviations (H, L_m, columns) of each value set, in the type of the arithmetic and rounded up."""
     squares = []
     for m, value in enumerate(call.values):
         heads, length, d_v = value.shape

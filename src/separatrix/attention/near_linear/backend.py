@@ -116,7 +116,7 @@ class NearLinearBackend(Protocol):
             expansion: The polynomial.
             query: The coordinates (H, d', c) of the queries.
             x: The coordinates (H, d', c) of each key set.
-            W: The values, ones and squares (H, columns, c) of each key set, zero for hidden tokens.
+            W: The values, ones and squares (H, columns, c) of each key set, zero for masked tokens.
             Z: The states (H, rank, columns) of each key set before these tokens.
         """
 
@@ -152,7 +152,7 @@ def near_linear_backend(tensors: Sequence[Tensor], sets: int, value_dim: int) ->
 
 
 def backend_of(call: Call, weighted: int = 0) -> NearLinearBackend:
-    """The backend that computes a call, with so many columns of squared deviations beside the values."""
+    """The backend that computes a call, given the number of columns of squared deviations beside the values."""
     return near_linear_backend(call.tensors, len(call.keys), call.values[0].shape[2] + weighted)
 
 

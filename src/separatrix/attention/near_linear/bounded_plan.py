@@ -111,7 +111,7 @@ class BoundedPlan:
             >>> 1 < plan.crossover(heads=16, is_causal=True) < 4096
             True
         """
-        from separatrix.attention.near_linear.bounded_attention import crossover  # which is about these plans
+        from separatrix.attention.near_linear.bounded_attention import crossover  # imports this module
 
         if not is_whole(heads, low=1):
             raise ArgumentError("heads", expected="an integer >= 1", got=heads)
@@ -204,7 +204,7 @@ def plan_bounded(
         expected = f"more than {rounded:.3g} of the values' magnitude, by which outputs in {dtype} are rounded"
         raise ArgumentError("tolerance", expected=expected, got=f"{tolerance:.3g}")
     target = _TRUNCATION * (tolerance - unit * (1 + tolerance))
-    largest_error = target / (1 + target**2 / 4) if target < 2 else 1.0  # for which 2 tau is the target
+    largest_error = target / (1 + target**2 / 4) if target < 2 else 1.0  # 2 tau = target
     # Every polynomial has M >= P(R) >= (1 - e) exp(R), so that rounding takes 2 rho exp(2 R) at the least.
     least_rho = Summation((RoundingStep("the tokens are added up", _ROUNDINGS),)).gamma(torch.float64)
     is_in_reach = math.log(2 * least_rho) + 2 * radius <= math.log(tolerance)
@@ -220,7 +220,7 @@ def plan_bounded(
         truncation, rounding = plan.relative_error(plan.roundings)
         if truncation <= target and plan.total_error(plan.roundings) <= tolerance:
             return plan
-        if rounding > tolerance and truncation <= target:  # which a higher degree does not reduce
+        if rounding > tolerance and truncation <= target:  # a higher degree does not reduce rounding
             break
     raise SeparatrixError(
         f"bound: scores up to {radius:.4g} at d = {d} need more than the largest rank of {LARGEST_RANK}, or more "
@@ -273,7 +273,9 @@ def score_radius(order: int, d: int, bound: float, scale: float, norm: str, dtyp
 
 
 def expansion(plan: BoundedPlan, heads: int, scale: float, device: torch.device, bound: float = 1.0) -> Expansion:
-    """The plan's polynomial in coordinates up to `bound`, balanced by powers of two; the scale is in the query's."""
+    """The plan's polynomial in coordinates up to `bound`, balanced by powers of two; those of the query include the
+    scale.
+    """
     exponents = balanced_exponents(plan.order, bound, scale)
     ones = torch.ones(heads, plan.d, dtype=torch.float64, device=device)
     factors = tuple(ones * 2.0**exponent for exponent in exponents)

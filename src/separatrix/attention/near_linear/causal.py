@@ -28,9 +28,12 @@ from separatrix.attention.near_linear.sums import (
 )
 
 
-def chunk_size(backend: NearLinearBackend, call: Call, rank: int, is_backward: bool, weighted: int = 0) -> int:
-    """The number of tokens in a chunk, with so many columns of squares."""
-    columns = call.values[0].shape[2] + 1 + weighted
+def chunk_size(backend: NearLinearBackend, call: Call, rank: int, is_backward: bool) -> int:
+    """The number of tokens in a chunk.
+
+    It does not depend on columns of squares: `scan_summing` counts roundings for chunks of this size.
+    """
+    columns = call.values[0].shape[2] + 1
     return backend.scan_tokens(call.query.shape[0], rank, columns, len(call.keys), is_backward)
 
 
@@ -94,7 +97,7 @@ def attend_causal(call: Call, expansion: Expansion, before: Sequence[Tensor] | N
     denominator, moment, weighted = (call.query.new_empty(heads, length, dtype=torch.float64) for _ in range(3))
     backend = backend_of(call, expansion.weighted)
     Z = _first_states(call, expansion, backend, before)
-    size = chunk_size(backend, call, expansion.index_set.rank, False, expansion.weighted)
+    size = chunk_size(backend, call, expansion.index_set.rank, False)
     for start in range(0, length, size):
         stop = min(start + size, length)
         chunk = _chunk(call, expansion, start, stop)

@@ -161,7 +161,7 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
             # Roots are taken before they are multiplied: the product of two high powers may underflow.
             spread = factors * torch.sqrt(moment) * torch.sqrt(squares) * away.scale
             distance = output
-            if call.order == 2:  # the subtraction is rounded once; beyond, the centre is 0
+            if call.order == 2:  # rounded once; at higher orders the centre is 0
                 distance = away.magnitudes(sums.output[here]).amax(-1).to(torch.float64) * (1 + 2.0**-20)
             by_deviation = (spread + (distance + truncation + rounding) * weights_error) * SLACK
             error = torch.fmin(by_range, by_deviation)

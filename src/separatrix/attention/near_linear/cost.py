@@ -55,9 +55,10 @@ lost time is then at most half of exact attention's."""
 TOKEN_ENTRY = 4.0
 """The time of reading an entry of query, keys and values for a plan and for a certificate."""
 SQUARED_ENTRY, SQUARED_QUERY = 3.0, 80.0
-"""The time that it takes to find the deviation of an entry of the values, and half of that to square one; and that of
-the certificate for a query with squares. Like `SEARCHING`, half of what was measured on two cores of an Intel Xeon
-(Cascade Lake), which takes about twice as long as the machines of the other numbers."""
+"""The times of computing the deviation of one entry of the values (squaring it takes half as long), and of the
+certificate of one query with squares. Like `SEARCHING`, half of what was measured on two cores of an Intel Xeon
+(Cascade Lake), which takes about twice as long as the machines of the other numbers.
+"""
 SEARCHING = 1.5e6
 """The time that it takes to search for a polynomial with squared deviations."""
 SAMPLED_ENTRY, BASIS_ENTRY = 4.0, 5.0
@@ -174,7 +175,9 @@ def recipe_cost(shape: Shape, recipe: Recipe) -> Cost:
     beyond, d = polynomial.moment > index_set.degree, index_set.dimension
     monomials = math.comb(d + polynomial.moment - 1, polynomial.moment) if d else 1
     extra = _moment_cost(shape, monomials, recipe.squares, beyond, wide)
+    # Columns of squares are columns of the states, like those of the values and of ones.
     held = polynomial_cost(shape, index_set.rank + beyond * monomials, wide).bytes
+    held *= 1 + recipe.squares / (shape.d_v + 1)
     return Cost(cost.flops + extra.flops, held + extra.bytes, cost.time + extra.time)
 
 

@@ -30,7 +30,7 @@ class ExactRounding(NamedTuple):
         dtype: The dtype in which exact attention is computed.
         per_query: Bounds (H, L_q) on the error of every entry of each query's output.
         lse_error: A bound on the error of every log-sum-exp.
-        gradient: The certificate of the gradients; None if no gradient will be taken.
+        gradient: The certificate of the gradients; None if no gradient will be computed.
     """
 
     dtype: torch.dtype
@@ -40,7 +40,7 @@ class ExactRounding(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """What the bound on the error of exact attention needs to know of the entries of a call.
+    """The numbers from which the error bound of exact attention is computed, from the entries of a call.
 
     Attributes:
         radii: Bounds (H, L_q) on the sums of the magnitudes of the terms of each query's scores.
@@ -86,7 +86,7 @@ def exact_type(call: Call, tolerance: float, with_lse: bool, differentiable: boo
     """The narrowest dtype in which exact attention satisfies the tolerance, with the bounds on the errors in that
     dtype.
 
-    If gradients will be taken, it is the narrowest dtype that satisfies the tolerance for them too, if there is one.
+    If gradients will be computed, it is the narrowest dtype that satisfies the tolerance for them too, if there is one.
     """
     radii, ends, (low, high), log_scores = entries_of(call)
     kept: ExactRounding | None = None

@@ -21,7 +21,7 @@ class Recipe:
     """The polynomial that near-linear attention expands.
 
     Attributes:
-        index_set: Its monomials.
+        index_set: The multi-indices of the polynomial's monomials.
         polynomial: The polynomial of the scores; None if the index set is not of total degree.
         dtype: The dtype in which monomials are computed.
         key_powers: Sums of powers of the keys, for the error of an index set that is not of total degree.

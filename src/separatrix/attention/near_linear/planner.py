@@ -63,7 +63,7 @@ def plan_call(call: Call, tolerance: float, method: str) -> PlannedCall:
         shape = sizes_of(call)
         exact = exact_cost(shape, call.query.dtype == torch.float64)
         limit = exact.time if method == "auto" and exact.flops <= AFFORDABLE else math.inf
-        why = "exact attention was asked for" if windowed or method == "exact" else ""
+        why = "exact attention was requested" if windowed or method == "exact" else ""
         if not why and limit < WORTH_PLANNING * planning_time(shape):
             why = "at these lengths exact attention is cheaper than the search for a polynomial"
         if why:

@@ -25,7 +25,7 @@ class Sample:
 
     Attributes:
         radii: Bounds on the scores of the sampled queries.
-        queries: Their indices.
+        queries: The indices of the sampled queries.
     """
 
     def __init__(self, analysis: Analysis) -> None:
@@ -140,7 +140,7 @@ class SamplePart:
 
     @cached_property
     def _values(self) -> list[Tensor]:
-        """The values (H, tuples, d_v) of each set; 0 for hidden tokens."""
+        """The values (H, tuples, d_v) of each set; 0 for masked tokens."""
         values = [_rows(value, index) for value, index in zip(self._call.values, self._tuples, strict=True)]
         return [
             value if mask is None else value.masked_fill(~mask.unsqueeze(-1), 0.0)

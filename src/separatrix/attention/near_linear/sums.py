@@ -44,7 +44,7 @@ class Expansion:
     Attributes:
         frame: The coordinates.
         index_set: The multi-indices.
-        coefficients: Their coefficients, (terms,).
+        coefficients: The coefficients of the monomials, (terms,).
         moment: The level whose sum over tuples, sum_t s_t^moment, is computed in addition to the output; None for none.
         squares: For each key set u_m (H, L_m, columns), of which sum_t s_t^moment prod_m u_m is computed too; or none.
     """
@@ -119,7 +119,7 @@ class Sums:
 
 
 def with_ones(value: Tensor, mask: Tensor | None, dtype: torch.dtype, squares: Tensor | None = None) -> Tensor:
-    """[V, 1, squares]^T (H, d_v + 1 + columns, c), with zeros for hidden tokens."""
+    """[V, 1, squares]^T (H, d_v + 1 + columns, c), with zeros for masked tokens."""
     heads, length, d_v = value.shape
     columns = 0 if squares is None else squares.shape[2]
     widened = value.new_empty(heads, d_v + 1 + columns, length, dtype=dtype)
@@ -168,7 +168,7 @@ def contraction(Z: Sequence[Tensor], expansion: Expansion) -> Tensor:
 
 
 def attend(call: Call, expansion: Expansion, Z: list[Tensor]) -> Sums:
-    """Every query against the states; a query with nothing to attend has denominator 0 and output 0."""
+    """Every query against the states; a query without keys to attend has denominator 0 and output 0."""
     query = call.query
     heads, length, _ = query.shape
     d_v = call.values[0].shape[2]

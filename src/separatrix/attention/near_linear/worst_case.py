@@ -138,7 +138,7 @@ def keeps_tolerance(degree: int, radius: float, tolerance: float) -> bool:
 
     if keeps(taylor_factor_of_number(degree, moment, radius) * radius**moment):
         return True
-    if radius < 0.25 or not keeps(least_chebyshev(degree, 0, radius)[0]):  # which says it without the polynomial
+    if radius < 0.25 or not keeps(least_chebyshev(degree, 0, radius)[0]):  # a lower bound on the error
         return False
     return keeps(chebyshev(degree, 0, radius).factor or math.inf)
 

@@ -1,9 +1,9 @@
 r"""Near-linear attention to a sequence that is sharded over many ranks; the size of the messages does not depend on the
 length.
 
-The states Z_m = Phi(K_m)^T [V_m, 1] of the polynomial method (see `polynomial`) are sums over tokens, hence sums over
-ranks of the sums over their shards. After one all-reduce of these k - 1 states every rank has the sums over all tokens;
-their Hadamard product is computed after the sum. With L the sum of the ranks' losses,
+The states Z_m = Phi(K_m)^T [V_m, 1] of the polynomial method (see `near_linear.sums`) are sums over tokens, hence sums
+over ranks of the sums over their shards. After one all-reduce of these k - 1 states every rank has the sums over all
+tokens; their Hadamard product is computed after the sum. With L the sum of the ranks' losses,
 
     Z_m = sum_r Z_m^(r)    and    dL/dZ_m^(r) = sum_s (dL/dZ_m as rank s finds it),
 

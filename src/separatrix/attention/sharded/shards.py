@@ -69,8 +69,7 @@ class Shards:
     def gathered(
         self, forward: RankPass, keys: Sequence[Tensor], values: Sequence[Tensor]
     ) -> Callable[[], tuple[list[Tensor], list[Tensor]]]:
-        """Gather all key and value sets but the last. The returned function concatenates them to those of the whole
-        sequence."""
+        """Gather all key and value sets but the last. The returned function concatenates the shards of each set."""
         sets = len(keys) - 1
         if sets == 0:
             return lambda: ([], [])

@@ -4,5 +4,5 @@
 - `top_tuples`: the tuples of largest weight of every query.
 - `chosen_queries`: all weights of some queries.
 - `pair_map`: the weights of all pairs of one query at order 3, with their sums along either side.
-- `drawing`: such a map as a picture.
+- `drawing`: a pair map as a picture.
 """

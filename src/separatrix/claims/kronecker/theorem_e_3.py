@@ -24,7 +24,7 @@ RHOS = (1.0, 0.1, 1e-3, 1e-10, 1e-50, 1e-150, 1e-250)
 
 
 def log_rank(degree: float, d: float) -> float:
-    """The logarithm of C(3 (g + d), 3 g), exact up to a million and by Stirling's leading terms above.
+    """The logarithm of C(3 (g + d), 3 g): exact if g + d is below a million, otherwise by Stirling's leading terms.
 
     >>> abs(log_rank(4, 8) - math.log(math.comb(36, 12))) < 1e-9
     True

@@ -9,7 +9,7 @@ import numpy as np
 from separatrix.claims.ledger import CellResult, Finding, Neighbour, claim, holds_if
 from separatrix.lab.registry import experiment
 from separatrix.selection.overlap_table import overlap_table
-from separatrix.selection.stochastic_dynamics import OBJECTIVES, settled_loss, stochastic_dynamics
+from separatrix.selection.stochastic_dynamics import OBJECTIVES, stationary_loss, stochastic_dynamics
 
 
 @experiment(version=1, name="selection.two_objectives")
@@ -35,7 +35,7 @@ def two_objectives(
             np.concatenate([getattr(part, name)[skip:] for part, skip in ((first, 0), (second, 1))])
             for name in ("loss", "C")
         )
-        _, mu = settled_loss(table, C[-1:], d, objective=objective)
+        _, mu = stationary_loss(table, C[-1:], d, objective=objective)
         gained = (1 / loss[-1] - 1 / loss[-10_001]) / 10_000
         result[objective] = {
             "loss": loss[at],

@@ -33,7 +33,7 @@ EXCHANGE = (
 def mean_attention(T: int, q: int, width: int, C: float, seed: int) -> dict[str, object]:
     """Return the mean attention over valid encodings, and that of an encoding with coordinates or positions exchanged.
 
-    `apart` is the difference of the mean between positions inside and outside.
+    `apart` is the difference between the mean attention on a position inside the subset and on one outside.
     """
     stack = valid_encodings(T, width)
     uneven, unmoved, apart = 0.0, 0.0, 0.0

@@ -32,7 +32,7 @@ Weights = tuple[Floats, Floats, Floats]
 
 def _overlaps(T: int, width: int, threshold: float, source: np.random.Generator) -> Floats:
     """The overlaps <e_i, e_y> of T - 2 positions with the code of a subset of two, as drawn by the two binomials."""
-    agree = width  # e_1 = e_2 is drawn again
+    agree = width  # # repeat the draws with e_1 = e_2
     while abs(2 * agree - width) > threshold * width:
         agree = int(source.binomial(width, 0.5))
     kept: list[Floats] = []

@@ -98,7 +98,7 @@ def exponents(cells: Sequence[CellResult]) -> dict[str, tuple[float, float, floa
     return powers
 
 
-def settled_powers(flow: Sequence[CellResult]) -> dict[str, float]:
+def converged_powers(flow: Sequence[CellResult]) -> dict[str, float]:
     """The largest local powers of T, 1/epsilon and d in eta t, between settings that differ in one variable only.
 
     The powers of T are taken at T = 4,000 to 100,000, on the plateau, and those of 1/epsilon and d at T = 16, in the
@@ -159,12 +159,12 @@ def theorem_3_1(
         for cell in flow
     )
     powers = exponents(cells)
-    settled = settled_powers(flow)
+    local_powers = converged_powers(flow)
     off = max(abs(cell.result["steps"] / cell.result["law"] - 1) for cell in cells)
     numbers: dict[str, float | str] = {
-        "local power of T, 4,000 to 100,000": settled["T"],
-        "largest local power of 1/epsilon, 1e-4 to 1e-6 at T = 16": settled["epsilon"],
-        "local power of d, 1 to 64 at T = 16, epsilon = 1e-6": settled["d"],
+        "local power of T, 4,000 to 100,000": local_powers["T"],
+        "largest local power of 1/epsilon, 1e-4 to 1e-6 at T = 16": local_powers["epsilon"],
+        "local power of d, 1 to 64 at T = 16, epsilon = 1e-6": local_powers["d"],
         "power of 1/eta": -powers["lr"][0],
         "largest steps / (T^2 d / (eta epsilon))": over,
         "smallest": min(cell.result["steps"] / cell.result["bound"] for cell in cells),
@@ -180,9 +180,9 @@ def theorem_3_1(
         "not later: the number of steps follows the larger of T^2 / d and T / (4 epsilon), over eta."
     )
     pairs = (
-        (settled["T"], in_T),
-        (settled["epsilon"], in_epsilon),
-        (settled["d"], in_d),
+        (local_powers["T"], in_T),
+        (local_powers["epsilon"], in_epsilon),
+        (local_powers["d"], in_d),
         (-powers["lr"][0], in_eta),
         *((measured, {"T": in_T, "d": in_d}[name]) for name, (measured, *_) in powers.items() if name in ("T", "d")),
         (-powers["epsilon"][0], in_epsilon),

@@ -1,11 +1,11 @@
 """The displays in the proof of Theorem E.6 (Wang, Wei, Hsu and Lee) that are correct with the corrected overlap bound.
 
 The claims `selection/theorem-e.6/displays` and `selection/theorem-e.6/proof` are about the lines that are misprinted,
-and the latter about the numbers of steps of the two stages. Here the other inequalities of the proof are evaluated,
-from Phase I to the loss at the end: each as the largest quotient of its smaller and its larger side over a grid, which
-must not exceed 1. The constants 7/8, 9/8 and 45/32 = 5/4 * 9/8 of the paper are 1 - c, 1 + c and 5/4 (1 + c) for c =
-delta / (1 - 2 delta) and delta < 1/10, the bound of Lemma A.3 that is too small. Here c is the largest overlap that
-delta allows, and C moves with the speeds (1 - c) d / d_e and (1 + c) d / d_e.
+and the claim on the proof also about the numbers of steps of the two stages. Here the other inequalities of the proof
+are evaluated, from Phase I to the loss at the end: each as the largest quotient of its smaller and its larger side
+over a grid, which must not exceed 1. The constants 7/8, 9/8 and 45/32 = 5/4 * 9/8 of the paper are 1 - c, 1 + c and
+5/4 (1 + c) for c = delta / (1 - 2 delta) and delta < 1/10, the bound of Lemma A.3 that is too small. Here c is the
+largest overlap that delta allows, and C moves with the speeds (1 - c) d / d_e and (1 + c) d / d_e.
 
 s is the mean weight of a position in y, w = 1 - q s, D = T q s^2 - 2 q s + 1, alpha* = (T - q) s / D, r = w / (q s (T s
 - 1)), kappa = d_e / (T d), alpha = (1 + gamma r) alpha*, and x^2 = q (T - q) epsilon / (d T). The rate is the largest

@@ -61,7 +61,7 @@ def mean_weights(T: int, q: int, width: int, threshold: float, seed: int) -> dic
     c = float(out.abs().max())
 
     def weights(C: float) -> tuple[Tensor, Tensor]:
-        """s_+ and 1 - q s_+, the latter without cancellation when it is small."""
+        """s_+ and 1 - q s_+; a small 1 - q s_+ is computed without cancellation."""
         odds = torch.exp(-C * (1 - out)).sum(1)
         return 1 / (q + odds), odds / (q + odds)
 
@@ -79,7 +79,7 @@ def mean_weights(T: int, q: int, width: int, threshold: float, seed: int) -> dic
         if float(s.min()) >= 1 / (2 * q):
             slack["4"] = min(slack["4"], product / (float(w.mean()) / (2 * q)) - 1)
         for h in (0.01, 0.2):
-            # The difference of two means of 1 - q s_+, over q, for the same reason.
+            # The difference of two means of 1 - q s_+, over q, which avoids cancellation.
             step = (float(w.mean()) - float(weights(C + h)[1].mean())) / q
             slack["2"] = min(slack["2"], 1.25 * (1 + c) * even * h / step - 1)
             slack["slower"] = min(slack["slower"], even * h / step - 1)

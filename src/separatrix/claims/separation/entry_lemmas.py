@@ -58,7 +58,7 @@ class Lemma:
 FACTORS = {"=": 1.01, "<=": 0.9, ">=": 1.1}
 """The factors by which the bounds of lines are multiplied in neighbours.
 
-A line about a number of keys has no such neighbour; its misprints are its neighbours.
+For a line about a number of keys the wrong statements are the misprints of the line.
 """
 LOOSE: Mapping[tuple[str, str], float] = {
     ("Lemma D.2", "3a"): 1.3,
@@ -113,8 +113,8 @@ def outcome(lemma: Lemma, settings: Iterable[Values]) -> dict[str, Any]:
 def register(lemma: Lemma, cells: Callable[[str], Iterable[Cell]], home: str) -> Claim:
     """Register the lemma as a claim.
 
-    `cells` gives the cells, whose results are those of `outcome`, by the place of the lemma; `home` is the module that
-    declares it.
+    `cells` returns the cells of a lemma, given its place in the paper; their results are those of `outcome`; `home` is
+    the module that declares it.
     """
     LEMMAS[lemma.where] = lemma
 

@@ -117,8 +117,8 @@ def entries(lemma: str, n: int, d: int, a0: str, a1: str, seed: int) -> dict[str
 
 
 def cells(lemma: str) -> Iterator[Cell]:
-    """A lemma in every setting."""
+    """The cells of a lemma, one for every setting."""
     for n, d, a0, a1 in SETTINGS:
         if lemma == "Lemma F.15" and d == 2:
-            continue  # the printed n = t (d - 2) has no meaning for it
+            continue  # at d = 2 no t satisfies the printed n = t (d - 2)
         yield entries.cell(seed=0, lemma=lemma, n=n, d=d, a0=a0, a1=a1)

@@ -28,7 +28,7 @@ from separatrix.explorer.comparison import comparison
 from separatrix.explorer.compute import plan_table, sample_certificate, upload_panel
 from separatrix.explorer.compute.fields import FIELDS, settings_of
 from separatrix.explorer.compute.machine_speed import speeds
-from separatrix.explorer.compute.phase_here import HEIGHT, phase
+from separatrix.explorer.compute.phase_diagram import HEIGHT, phase
 from separatrix.explorer.context import Context
 from separatrix.report.theme import Drawing
 

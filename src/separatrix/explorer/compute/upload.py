@@ -1,6 +1,6 @@
 """Uploaded files of tensors: safetensors files with ``q``, ``k1``, ``k2``, ... and optionally ``v1``, ``v2``, ...
 
-This module checks the size and the header of a file. A separate process with limits on time and memory, `plan_child`,
+This module checks the size and the header of a file. A separate process with limits on time and memory, `plan_process`,
 reads the numbers. Nothing is unpickled.
 """
 
@@ -148,13 +148,13 @@ def _tensor(name: str, entry: object) -> tuple[str, tuple[int, ...]]:
 
 
 def planned_file(data: bytes, tolerance: float) -> dict[str, Any]:
-    """Plan a checked file by `plan_child`, within the limits and one file at a time."""
+    """Plan a checked file by `plan_process`, within the limits and one file at a time."""
     header(data)
     if not _ONE.acquire(blocking=False):
         raise SeparatrixError("Another file is being planned: try again in a few seconds.")
     try:
         done = subprocess.run(
-            python_command("separatrix.explorer.compute.plan_child", repr(tolerance)),
+            python_command("separatrix.explorer.compute.plan_process", repr(tolerance)),
             env=safe_environment(),
             input=data,
             capture_output=True,
@@ -168,7 +168,7 @@ def planned_file(data: bytes, tolerance: float) -> dict[str, Any]:
     if done.returncode:
         if done.returncode == -getattr(signal, "SIGXCPU", 0):
             raise _too_slow()
-        raise RuntimeError(f"plan_child failed: {done.stderr.decode('utf-8', 'replace')}")
+        raise RuntimeError(f"plan_process failed: {done.stderr.decode('utf-8', 'replace')}")
     answer: dict[str, Any] = json.loads(done.stdout)
     if "refused" in answer:
         raise SeparatrixError(answer["refused"])

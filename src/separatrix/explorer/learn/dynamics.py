@@ -48,7 +48,9 @@ class Descent:
 
     @property
     def beyond(self) -> bool:
-        """Whether the last step is computed by the law: it is beyond the recursion, and alpha has risen by then."""
+        """Whether the last step is computed by the law: the recursion ends earlier, and alpha has risen by that
+        step.
+        """
         return self.steps > LONGEST and self.eta * self.steps >= self.T
 
     def broken(self) -> dict[str, str]:
@@ -77,7 +79,7 @@ class Descended:
 
     @property
     def last(self) -> DynamicsCurve:
-        """The last point that is drawn: that of the law if it has more steps than the recursion."""
+        """The last point of the drawn curve, from the law if there are more steps than the recursion computes."""
         end = self.law if self.of.beyond else self.run
         return DynamicsCurve(end.step[-1:], end.alpha[-1:], end.C[-1:], end.loss[-1:])
 

@@ -21,7 +21,9 @@ _FEW = 20
 
 
 def dynamics(runs: Sequence[Descended]) -> Drawing:
-    """Draw the loss, alpha and C against the steps: the recursion (solid), the law (dotted), the bound (dashed)."""
+    """Draw the loss, alpha and C against the steps: the recursion (solid), the law of the tail (dotted), the theorem's
+    bound (dashed).
+    """
     drawn = make_subplots(rows=3, cols=1, shared_xaxes=True, vertical_spacing=0.05, row_heights=[0.46, 0.27, 0.27])
     drawn.update_layout(template=THEME, height=720, legend={"y": -0.13})
     drawn.update_xaxes(type="log", exponentformat="power", dtick=1)

@@ -61,7 +61,7 @@ def watched(run: subprocess.Popen[bytes], folder: Path) -> str | None:
         if asked is None:
             asked = _asked(folder)
             if asked:
-                run.send_signal(signal.SIGINT)  # its last checkpoint is in the store
+                run.send_signal(signal.SIGINT)  # the run's last checkpoint is in the store
                 deadline = time.monotonic() + PATIENCE_SECONDS
         else:
             time.sleep(POLL_SECONDS)

@@ -45,7 +45,7 @@ def attention_flops(kind: AttentionKind, heads: int, d: int, n: int, asked: int)
         heads: The number of heads.
         d: The dimension of a head.
         n: The number of tokens.
-        asked: The number of positions that are asked: n, or 1 for the last alone.
+        asked: The number of positions with an output: n, or 1 for the last position only.
 
     Example:
         >>> attention_flops(AttentionKind(), heads=1, d=4, n=10, asked=1)
@@ -77,7 +77,7 @@ def polynomial_flops(kind: AttentionKind, heads: int, d: int, n: int, asked: int
         heads: The number of heads.
         d: The dimension of a head.
         n: The number of tokens.
-        asked: The number of positions that are asked.
+        asked: The number of positions with an output: n, or 1 for the last position only.
     """
     if kind.bound is None:
         raise ArgumentError("kind", expected="one with a bound", got=repr(kind))

@@ -6,8 +6,8 @@ gains. Half of the heads of `MixedAttention` have order 2; its networks have mor
 parameters is the same.
 
 The following was expected, and written down with the rules before any of these runs, after the results of the other
-settings had been seen, of which no norm was significantly better than none: the value norm is not significantly better
-or worse; mixed orders are better on text, where order 2 is better than order 3, and worse on triples.
+settings had been seen (no norm was significantly better than none): the value norm is not significantly better or
+worse; mixed orders are better on text, where order 2 is better than order 3, and worse on triples.
 
 The rules of the claims and of the learning rates are those of `layer_settings`. The rule of the recommendation in the
 guide: a setting is recommended if its claim on triples, recall and text holds and its claim on joins does not fail.

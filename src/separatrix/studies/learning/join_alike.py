@@ -9,8 +9,8 @@ accuracy of 0.99, then by the smaller rate. That rate is used for imports as wel
 Each attention is evaluated after 1,200 steps (equal steps) and after those that take as much CPU time as 1,200 steps
 of order 3 (equal CPU time), by the milliseconds of `MILLISECONDS`.
 
-The following was expected. It was written down with the rule before any of these runs; the trials that `join` tells of
-had been seen.
+The following was expected, and written down with the rule before any of these runs; the trials reported in `join` had
+been seen.
 
 - One layer of order 3 is ahead of one layer of order 2, of the product of two order-2 attentions and of two layers of
   order 2, at equal steps and at equal CPU time.
@@ -95,7 +95,9 @@ def joins_alike(
     entities: int = ENTITIES,
     longer: Sequence[int] = LONGER,
 ) -> Iterator[Cell]:
-    """The cells of some attentions on joins, each with its learning rate, to be read at equal steps and CPU time."""
+    """The cells of some attentions on joins, each with its learning rate, to compare at equal numbers of steps and at
+    equal CPU time.
+    """
     for name in attentions:
         affords = int(STEPS * MILLISECONDS[facts][THREE] / MILLISECONDS[facts][name])
         how = {"attention": name, "steps": STEPS, "compute_steps": affords, "batch": 64, "points": 512}

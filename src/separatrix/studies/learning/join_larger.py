@@ -1,7 +1,7 @@
 """Two-hop joins among more facts: models trained on 16 and 32 facts.
 
-Everything is as in `join_alike`, the learning rates and the 1,200 steps too, but for the number of entities: there are
-16, because 64 facts, which were planned too, need 64 pairs of a head and a relation. Guessing among the facts with the
+Everything, including the learning rates and the 1,200 steps, is as in `join_alike`, except for the number of entities,
+which is 16: 64 facts, which were planned too, need 64 pairs of a head and a relation. Guessing among the facts with the
 second relation is right in about 1 of 4 inputs of 16 facts, and 1 of 8 of 32 facts.
 
 The following was expected. It was written down with the rules before any of these runs, but after the results of models
@@ -10,8 +10,8 @@ trained on 8 facts and evaluated on up to 32. For each number of facts:
 - One layer of order 3 is ahead of one layer of order 2 and of the product of two order-2 attentions, at equal steps and
   at equal CPU time.
 - The pairwise form, the determinant form and a layer with heads of orders 2 and 3 are ahead of one layer of order 2.
-- The third claim is that of 8 facts, that one layer of order 3 is ahead of two layers of order 2. After 8 facts, where
-  two layers had the larger mean, it is expected to fail or to stay undecided.
+- One layer of order 3 is ahead of two layers of order 2. This third claim is expected to fail or to stay undecided,
+  because two layers had the larger mean on 8 facts.
 
 The rule of each claim is that of `join_alike`: it holds if every lead that it names is above zero with statistical
 significance (95%, paired by seed, seeds 1, 2 and 3), fails if one is below zero with significance, and is undecided

@@ -81,7 +81,7 @@ def trained(
     points: int,
     seed: int,
 ) -> dict[str, Any]:
-    """One run on windows of n characters of the text with this SHA-256, judged as `runs.measured` does."""
+    """One run on windows of n characters of the text with this SHA-256, evaluated as in `runs.measured`."""
     task = text_task(n, text=text)
     sizes = sizes_of(task, width, heads)
     run = measured(task, attention, steps, compute_steps, batch, points, seed, sizes=sizes, lr=lr)
@@ -91,7 +91,7 @@ def trained(
 def cells(
     n: int, width: int, heads: int, *, reading: Reading, steps: int, batch: int, points: int, seeds: Sequence[int]
 ) -> Iterator[Cell]:
-    """The cells of both models, to be read at equal steps or at equal compute.
+    """The cells of both models, to compare at equal numbers of steps or at equal compute.
 
     At equal compute each model has the flops that the model with order 3 uses in `steps` steps.
     """

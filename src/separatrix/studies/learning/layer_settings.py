@@ -4,9 +4,9 @@ The layers of `LAYERS` differ from the first of them, which has the scale 1/sqrt
 (both norms in two), and have the same number of parameters. They are trained on two-hop joins among 8 facts for 600
 steps, each with the better of the learning rates 0.005 and 0.01 by the rule of `join_alike`.
 
-The following was expected, and written down with the rules before any of these runs (the trials that `join` tells of
-had been seen): the scale 1/sqrt(d) is better than 1/d; norms of queries and keys, norms of the outputs of heads, both
-and a learned scale are better than none; LayerNorm after attention is worse than none.
+The following was expected, and written down with the rules before any of these runs (the trials reported in `join` had
+been seen): the scale 1/sqrt(d) is better than 1/d; norms of queries and keys, norms of the outputs of heads, both and a
+learned scale are better than none; LayerNorm after attention is worse than none.
 
 The rule of each claim: it holds if the lead is significantly above zero (95%, paired by seed, equal steps, seeds 1, 2
 and 3), fails if it is significantly below zero, and is undecided otherwise.
@@ -16,9 +16,9 @@ largest mean lead. If none holds, none is recommended over the layer without nor
 difference was significant. The scale 1/sqrt(d) is recommended unless its claim fails, LayerNorm after attention only if
 its claim fails.
 
-Planted triples, recall and text were to be compared too, with a significant lead on one task and none behind as the
-rule. They were left out because joins took too long, when half of the layers had been run on joins, and before any run
-on these tasks.
+Planted triples, recall and text were to be compared too, by the rule that a setting must lead significantly on one task
+and be behind on none. They were left out because joins took too long; this was decided when half of the layers had been
+run on joins, before any run on these tasks.
 """
 
 from __future__ import annotations

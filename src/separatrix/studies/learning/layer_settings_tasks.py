@@ -5,8 +5,8 @@ and the batches are those of the tables of evidence (`match`, `recall`, `text`).
 learning rates 0.005 and 0.01 on each task: with seed 0, the larger accuracy on held-out inputs, or the smaller loss on
 text; the smaller rate if they are equal.
 
-The following was expected, and written down with the rules before any of these runs; the results on joins, of which no
-difference was significant, had been seen. The expectations are those of `layer_settings` for the scale 1/sqrt(d) is
+The following was expected, and written down with the rules before any of these runs; the results on joins, where no
+difference was significant, had been seen. The expectations are those of `layer_settings`: the scale 1/sqrt(d) is
 better than 1/d; norms of queries and keys, norms of the outputs of heads, both and a learned scale are better than
 none; LayerNorm after attention is worse than none.
 

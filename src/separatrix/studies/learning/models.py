@@ -116,7 +116,7 @@ class Model(nn.Module):
     Args:
         task: The task.
         sizes: The sizes of the model.
-        kind: Its attention.
+        kind: The attention of the model.
         tolerance: The tolerance of bounded layers (see `layer_of`).
         generator: The source of the initial weights.
 

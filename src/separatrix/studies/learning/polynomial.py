@@ -35,8 +35,8 @@ NEAR = 0.05
 def both(
     task: TaskName, size: list[int], attention: str, steps: int, batch: int, points: int, seed: int
 ) -> dict[str, Any]:
-    """One run with exact attention, one by the polynomial method, and the exact run's weights evaluated by the
-    latter."""
+    """One run with exact attention, one by the polynomial method, and the weights of the exact run evaluated by the
+    polynomial method."""
     return _compared(task_of(task, size), attention, steps, batch, points, seed)
 
 

@@ -46,7 +46,7 @@ def task_of(name: TaskName, size: Sequence[int]) -> Task:
 def learned(
     task: TaskName, size: list[int], attention: str, steps: int, compute_steps: int, batch: int, points: int, seed: int
 ) -> dict[str, Any]:
-    """One run on a task whose inputs are drawn, judged eight times on the way to `steps` and at `compute_steps`."""
+    """One run on a task whose inputs are drawn, evaluated eight times up to `steps`, and at `compute_steps`."""
     return measured(task_of(task, size), attention, steps, compute_steps, batch, points, seed)
 
 
@@ -54,7 +54,9 @@ def learned(
 def learned_text(
     text: str, size: list[int], attention: str, steps: int, compute_steps: int, batch: int, points: int, seed: int
 ) -> dict[str, Any]:
-    """One run on the text with this SHA-256, judged as `learned` is; `size` is the number of characters of a window."""
+    """One run on the text with this SHA-256, evaluated as `learned` is; `size` is the number of characters of a
+    window.
+    """
     asked = text_task(*size, text=text)
     run = measured(asked, attention, steps, compute_steps, batch, points, seed)
     return {**run, "python": platform.python_version()}
@@ -73,7 +75,7 @@ def measured(
     lr: float = LR,
     further_tasks: Sequence[Task] = (),
 ) -> dict[str, Any]:
-    """One run on a task, judged eight times on the way to `steps` and at `compute_steps`: its records in columns.
+    """One run on a task, evaluated eight times up to `steps`, and at `compute_steps`: its records in columns.
 
     Args:
         asked: The task.
@@ -182,7 +184,7 @@ def finding(
     turned: bool = False,
     by: float = 0.0,
 ) -> Finding:
-    """The finding on some expectations: it holds if every lead is significantly above `by`, which is zero by default.
+    """The finding about expected leads: it holds if every lead is significantly above `by`, which is zero by default.
 
     It fails if a lead is significantly below `by`, and is undecided otherwise. Each 95% confidence interval is for one
     lead. The parameters of the models must agree with those of the attention `plain` to one percent. With `turned`, the

@@ -1,8 +1,9 @@
 """Text by characters, for every attention: the loss on the held-out part of the text.
 
 The expectation that order 2 is ahead of order 3 and of linear attention was written down after the first 200 steps of
-orders 2 and 3 with seed 0, which were alike; the claims are judged on other seeds. Both were one claim at first, and
-were split when the runs had decided only the first. The claim on R = 0.5 was made after the runs had been seen.
+orders 2 and 3 with seed 0, which were alike; the claims are judged on other seeds. The two claims were one claim at
+first, and were split when the runs had decided only the first. The claim on R = 0.5 was made after the runs had been
+seen.
 
 All of that was on another text. On the present text the claims were rerun and judged by the same rules; the short runs
 of the first claim, which held on the other text, leave it undecided on this one.

@@ -1,6 +1,7 @@
 """Trains a model with some attention on a task, evaluates it on held-out inputs, and yields records.
 
-Runs of one seed see the same inputs in the same order with every attention, and are judged on the same inputs.
+Runs of one seed are trained on the same inputs in the same order with every attention, and evaluated on the same
+inputs.
 """
 
 from __future__ import annotations

@@ -175,7 +175,7 @@ _SAYS_FRESH = (
 
 _RELU = Neighbour("linear attention with relu cannot be trained", {"unable": "relu"})
 _ELU = Neighbour("linear attention with elu features also learns the selection", {"also": "elu"})
-"""It does not learn the task in 400 steps, but does in 2,000."""
+"""Linear attention with elu features does not learn the task in 400 steps, but does in 2,000."""
 _CLOSER = Neighbour("all of them to a thousandth of the loss of answering zero", {"part": 0.001})
 _FRESH = (
     Neighbour("elu or relu features learn the selection best", {"softmax": ("elu", "relu")}),

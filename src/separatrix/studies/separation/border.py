@@ -39,7 +39,7 @@ def a1_on_the_border(n: int) -> Fraction:
     9.560119879402
     """
     scale = 10**12
-    root = math.isqrt((81 + 40 * n) * scale**2)  # of (0.9^2 + 0.4 n) * 100, times the scale
+    root = math.isqrt((81 + 40 * n) * scale**2)  # the root of (0.9^2 + 0.4 n) * 100, times the scale
     return Fraction(root - 9 * scale, 20 * scale)
 
 

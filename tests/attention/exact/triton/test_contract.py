@@ -93,7 +93,7 @@ def test_rows_of_up_to_128_columns_are_taken(d):
 
 @pytest.mark.parametrize("of", ["sm_80", "sm_90", "sm_100"])
 def test_rows_of_up_to_256_columns_are_taken_where_they_fit(of, monkeypatch):
-    """At order 3, not in float64, and in half types with masks on sm_80 alone; and without TF32."""
+    """Rows of 256 columns fit at order 3, except in float64 and TF32; in half types with masks on sm_80 only."""
     monkeypatch.setattr(gpu, "blocks_of", lambda device: of)
 
     def taken(dtype, order=3, d=192, **options):

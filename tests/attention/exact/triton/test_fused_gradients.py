@@ -87,7 +87,7 @@ def test_low_scores_do_not_overflow_where_a_query_may_not_attend():
     values = [torch.ones(1, 17, 1), torch.ones(1, 17, 1)]
     call = check_call(query, keys, values, windows=[2, 60], query_offset=16)
     assert launch.is_fused(call, "ieee")
-    with np.errstate(over="ignore", invalid="ignore"):  # of weights that are dropped
+    with np.errstate(over="ignore", invalid="ignore"):  # weights that are dropped may overflow
         out, lse = triton.forward(call)
         by_query, by_keys, by_values = triton.backward(call, out, lse, torch.ones_like(out), torch.zeros_like(lse))
     assert torch.allclose(out.flatten(), torch.tensor([1.0, 1.0, 0.0]))
@@ -124,7 +124,7 @@ def test_query_gradients_have_the_same_bits_without_fusion(dtype, monkeypatch):
     ],
 )
 def test_which_calls_are_fused(lengths, options, fused, monkeypatch):
-    """With blocks of 16 queries, and on the architectures that the kernel is compiled for."""
+    """The blocks have 16 queries, and only the architectures that the kernel is compiled for fuse calls."""
     query, keys, values, _ = drawn(0, 3, lengths, 2, 2)
     call = check_call(query, keys, values, **options)
     assert launch.is_fused(call, "ieee") == fused

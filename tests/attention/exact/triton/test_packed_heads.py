@@ -78,7 +78,7 @@ def test_packed_tiles_compute_the_definition(shape, shared, masks):
 @pytest.mark.parametrize(("shared", "splits"), [(1, 2), (3, 3), (16, 2), (1, 50)])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_split_steps_compute_the_definition(shape, shared, splits):
-    """Also where some splits have no step, and where a query may attend nothing."""
+    """Split forward passes compute the definition, also if some splits have no step or a query attends nothing."""
     packed_agree(shape, shared, splits=splits)
 
 

@@ -150,7 +150,7 @@ def test_nonfinite_entries_are_out_of_range_unless_masked(dtype, bad):
 
 @pytest.fixture
 def no_looks(monkeypatch):
-    """Fail if the host reads a number."""
+    """Fail if the CPU reads a number from the GPU."""
 
     def read(x):
         raise AssertionError("A number was read on the host.")

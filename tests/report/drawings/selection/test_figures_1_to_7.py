@@ -1,4 +1,4 @@
-"""The figures of Figures 1 to 7."""
+"""The drawings of Figures 1 to 7."""
 
 from __future__ import annotations
 

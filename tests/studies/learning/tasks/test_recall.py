@@ -55,7 +55,7 @@ def test_both_constructions_answer(recall: Recall, seed: int) -> None:
 
 @given(recalls(), st.integers(0, 1000))
 def test_every_last_part_is_shared_by_as_many_records_with_different_values(recall: Recall, seed: int) -> None:
-    """So that the last part alone leaves r values, of which one is right."""
+    """A last part alone then leaves r values, of which one is right."""
     tokens = recall.draw(1, torch.Generator().manual_seed(seed)).tokens[0]
     last = tokens[-1 - recall.records : -1]
     assert set(Counter(last[:, 0].tolist()).values()) == {recall.shared}

@@ -3,9 +3,9 @@
 - `programs`: the kernels, forward and backward, which are compiled when they are first launched.
 - `description`: a call in the form that the kernels read.
 - `launch`: the launches of a forward and a backward pass.
-- `sequences`: packed sequences, of which one launch computes all.
+- `sequences`: packed sequences, all computed by one launch.
 - `configurations`: the blocks that the kernels are compiled for.
-- `engine`: what `exact.backend` asks of a backend.
+- `engine`: the interface of a backend, as `exact.backend` describes it.
 - `size`: whether the factors of a call may be multiplied without scaling.
 
 They are tested in Triton's interpreter and compiled for the architectures of `dispatch.gpu.ARCHITECTURES`; they are not

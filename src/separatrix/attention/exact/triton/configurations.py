@@ -18,7 +18,7 @@ from separatrix.attention.dispatch.gpu import padded, vendor
 
 KERNELS = ("attend", "query_gradient", "inner_gradient", "prefix_gradient", "query_prefix_gradient")
 FUSED = "query_prefix_gradient"
-"""The kernel that computes the results of `query_gradient` and `prefix_gradient`, with the blocks of the latter."""
+"""The kernel that computes the results of `query_gradient` and `prefix_gradient`; it has the latter's blocks."""
 FUSED_ON = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "gfx942")
 """The architectures for which the fused kernel has been compiled, and on which it is used."""
 FUSED_BLOCKS = 4
@@ -193,7 +193,9 @@ SHIPPED_WIDE = {
 }
 """Blocks of `WIDE` columns, at order 3, for architectures on which they fit into registers and shared memory."""
 MASKED_WIDE = ("sm_80",)
-"""Architectures on which they fit in half types with masks too; on sm_90 `inner_gradient` would spill in its loop."""
+"""Architectures on which blocks of `WIDE` columns fit in half types with masks too; on sm_90 `inner_gradient` would
+spill in its loop.
+"""
 SHIPPED_PACKED = {("sm_90", "attend", "16 bits", 3): _each(*[(64, 128, 4, 1)] * 4)}
 """Blocks of tiles that are packed with query heads, where they differ: 64 rows, so that 64 and 128 query heads that
 share keys fill whole tiles, and long blocks of keys, because few tiles have masked scores."""

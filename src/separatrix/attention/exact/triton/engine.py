@@ -30,8 +30,9 @@ MOST_SEQUENCES = (1 << 16) - 1
 MOST_PROGRAMS = (1 << 31) - 1
 """Triton multiplies the coordinates of a grid as 32-bit integers, and launches nothing if the product overflows."""
 LEAST_TOKENS = 10
-"""The kernels have at most one program for each head and each token of a sequence, counted as at least so many: a block
-of `largest` has at least 8 tokens, and there are 5 tensors."""
+"""The number of programs is at most the number of heads times that of tokens, where a sequence counts as at least this
+many tokens: a block of `largest` has at least 8 tokens, and there are 5 tensors.
+"""
 
 
 def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
@@ -52,11 +53,12 @@ def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
 
 
 def takes_sequences(call: Call, stops: Sequence[Sequence[int]], offsets: Sequence[int]) -> bool:
-    """Whether the kernels take packed sequences at once, if they take a call with the tokens of all of them.
+    """Whether the kernels can attend these packed sequences in one launch, if they support the call with all tokens as
+    one sequence.
 
-    They are for order 3, and for sequences that are not empty in one of the sets only. Every sequence has as many
-    programs as the longest, which limits the product of the number of sequences and its length. Calls that are invalid
-    for some sequence are not taken: the loop over sequences raises the error.
+    The kernels support order 3, and no sequence that is empty in some sets but not in all. Every sequence has as many
+    programs as the longest one, which limits the number of sequences times the length of the longest. Calls that are
+    invalid for some sequence are not supported: the loop over sequences raises the error.
     """
     if call.order != 3 or not 1 < len(offsets) <= MOST_SEQUENCES:
         return False

@@ -41,7 +41,7 @@ from separatrix.attention.exact.triton.sequences import launch as launch_sequenc
 ENOUGH_PROGRAMS = 128
 """A forward pass with fewer programs, about the number that GPUs run at once, splits the steps of each program."""
 LEAST_SCORES = 1 << 11
-"""The smallest number of scores of a query in a split: they take about as long as another launch."""
+"""The smallest number of scores of a query in a split, which take about as long as another launch."""
 
 
 def forward(call: Call, precision: str, left: Tensor) -> tuple[Tensor, Tensor]:
@@ -210,7 +210,7 @@ def _fused_gradients(
 
 
 def run_around(kernel: str, call: Call, programs: Programs, *arguments: Any, **constants: Any) -> None:
-    """Run one of the kernels around the others that packed sequences need, on each sequence."""
+    """Run, on each packed sequence, a kernel that runs before or after the main kernels."""
     _run(kernel, call, programs, *arguments, **constants, num_warps=WARPS_AROUND, num_stages=1)
 
 

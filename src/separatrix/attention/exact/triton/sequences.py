@@ -77,7 +77,7 @@ class Programs(NamedTuple):
     block: int = 1
 
     def of(self, rows: int) -> int:
-        """The number of programs for so many rows."""
+        """The number of programs for `rows` rows."""
         return self.heads * -(-rows * self.per_row // self.block)
 
 
@@ -208,9 +208,9 @@ def launch(
         inner: The index of the inner key set.
         numbers: The numbers of the sequences, on the CPU and on the device.
         kernels: The kernel `of_sequence`, and the kernel that it runs.
-        programs: The programs of the latter.
-        arguments: Its arguments, without those of compile time.
-        options: Those of compile time, and the options of the compiler, by name.
+        programs: The launch grid of the second kernel.
+        arguments: The run-time arguments of the second kernel.
+        options: The compile-time arguments of the second kernel and the compiler's options, by name.
     """
     from triton.language import constexpr
 

@@ -3,7 +3,7 @@ r"""The coordinates in which scores are expanded: transformations that lower the
     s = scale * sum_l q_l k_1,l ... k_{k-1},l
 
 - A coordinate in which the query or a key set is always zero adds nothing to the scores. It is dropped, unless
-  gradients will be taken, because its gradient need not be zero.
+  gradients will be computed, because its gradient need not be zero.
 - Coordinate l may be multiplied by t_l in one factor and divided by it in another. This does not change the amplitudes,
   but changes Hoelder's bound and the size of the monomials: the largest magnitudes of the factors are made equal by
   powers of two, which is exact.
@@ -65,7 +65,8 @@ class Basis:
 class Frame:
     """`kept` coordinates; `factors[0]` (H, d') for the query and `factors[m]` for key set m; `shift` (H, d') or None.
 
-    `largest[m]` (H, d') bounds |coordinate| over the tokens of set m, query first; scale is in the query's.
+    `largest[m]` (H, d') bounds |coordinate| over the tokens of set m, where set 0 is the query, whose coordinates
+    include the scale.
     """
 
     kept: Tensor
@@ -88,7 +89,7 @@ class Frame:
         return self.basis is None and self.shift is None and len(self.kept) == self.dimension
 
     def coordinates(self, x: Tensor, m: int, mask: Tensor | None = None) -> Tensor:
-        """Tokens (H, c, d) of set m, 0 for the query, to (H, d', c), contiguous; hidden tokens become 0."""
+        """Tokens (H, c, d) of set m, 0 for the query, to (H, d', c), contiguous; masked tokens become 0."""
         if len(self.kept) < self.dimension:
             x = x[..., self.kept]
         if mask is not None:
@@ -107,7 +108,7 @@ class Frame:
         return into.copy_(x.mT * factor)
 
     def pull_back(self, grad: Tensor, m: int) -> Tensor:
-        """The gradient of `coordinates`, (H, d', c) to (H, c, d), for tokens that are not hidden."""
+        """The gradient of `coordinates`, (H, d', c) to (H, c, d), for tokens that are not masked."""
         grad = grad.to(torch.float64)
         if self.basis is not None:
             grad = self.basis.matrix(m).mT @ grad
@@ -254,8 +255,8 @@ def derivative_drift(call: Call, frame: Frame) -> list[Tensor]:
     """Bounds (H, L_q) on the changes of the derivatives of scores by an entry of the query and by an entry of a key of
     each set.
 
-    They are 0 without a basis. Coordinates that a basis leaves out would change them as well, but with gradients none
-    are left out.
+    Without a basis the bounds are 0. Coordinates that a basis leaves out would change them as well, but with gradients
+    none are left out.
     """
     if frame.basis is None:
         return [torch.zeros_like(frame.largest[0][:, :1])] * (len(frame.largest))
@@ -289,7 +290,7 @@ def _defect(B_q: Tensor, B_k: Tensor) -> Tensor:
 
 
 def _parts(call: Call, frame: Frame, m: int) -> Iterator[Tensor]:
-    """Coordinates (H, d', c) of the query (m = 0) or of the keys (m = 1), chunk by chunk; hidden keys are 0."""
+    """Coordinates (H, d', c) of the query (m = 0) or of the keys (m = 1), chunk by chunk; masked keys are 0."""
     x = call.keys[0] if m else call.query
     for start, stop in pieces(x.shape[1], 1 << 14):
         mask = call.masks[0][:, start:stop] if m and call.masks else None
@@ -319,7 +320,7 @@ def _largest(call: Call, frame: Frame, m: int) -> Tensor:
 
 def _ridged(C: Tensor) -> Tensor:
     mean = C.diagonal(dim1=1, dim2=2).mean(1)
-    mean = mean.masked_fill(mean == 0, 1.0)  # any basis suits a head of zeros
+    mean = mean.masked_fill(mean == 0, 1.0)  # for a head of zeros any basis is valid
     return C + _RIDGE * mean.reshape(-1, 1, 1) * torch.eye(C.shape[1], dtype=C.dtype, device=C.device)
 
 

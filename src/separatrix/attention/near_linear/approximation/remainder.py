@@ -83,7 +83,7 @@ class Polynomial:
 
     def derivative_error(self, radii: Tensor, power: Tensor, tuples: Tensor) -> Tensor:
         """A bound on sum_t |exp(s_t) - P'(s_t)|, for `tuples` scores up to radii with sum_t s_t^moment <= power."""
-        assert self.relative is None, "gradients rest on errors that are weighted by a moment"
+        assert self.relative is None, "bounds on gradients need an error that is weighted by a moment"
         if self.factor is None or self.slope is None:
             assert self.moment <= self.degree, "P' is a polynomial of one degree less"
             return taylor_factor(self.degree - 1, self.moment, radii) * power

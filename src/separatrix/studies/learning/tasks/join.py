@@ -81,8 +81,8 @@ class Join:
 
         Args:
             heads: The heads of the facts.
-            relations: Their relations.
-            tails: Their tails.
+            relations: The relations of the facts.
+            tails: The tails of the facts.
             generator: Draws the order of the facts.
         """
         E, R = self.entities, self.relations

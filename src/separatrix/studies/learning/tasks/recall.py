@@ -15,12 +15,12 @@ accuracy of 1/r**. With k = 2 a key is one token: ordinary associative recall.
 
 is a sum of coordinates that are each a product of a factor of the query and one factor of each of the k - 1 keys, as in
 order-k attention (missing factors are 1); it is 2k - 3 on the requested record and at most 2k - 4 on every other tuple.
-`by_one_head` is that head.
+`by_one_head` implements this head.
 
 *Heads of order 2 need two hops*, for any k: in the first layer each token attends to the tokens of its tag and collects
 the parts of its record's key, in the second the query attends to the tokens whose record's key is its own.
-`by_two_hops` is that. In one layer an order-2 head returns sums over single tokens, sum_j w(query, x_j) v(x_j), in
-which no term depends on two tokens, so whether a tag occurs twice must be inferred from the sums.
+`by_two_hops` implements these two layers. In one layer an order-2 head returns sums over single tokens, sum_j w(query,
+x_j) v(x_j), in which no term depends on two tokens, so whether a tag occurs twice must be inferred from the sums.
 """
 
 from __future__ import annotations

@@ -24,12 +24,15 @@ from separatrix.attention.exact.triton import configurations
 from separatrix.attention.exact.triton.programs.tiles import NOTHING
 
 ORIGIN = tl.constexpr(configurations.ORIGIN)
-"""Upper bounds are written plus this number, and lower bounds as this number minus the bound, so that the maximum over
-heads is the weakest bound."""
+"""An upper bound is stored as this number plus the bound, and a lower bound as this number minus the bound, so that the
+maximum over heads is the weakest bound.
+"""
 NONE = tl.constexpr(1 << 20)
 """The value of a lower bound if there is nothing to bound."""
 LIMITS = ("score_most", "value_most", "value_least", "factor_most", "factor_least")
-"""The limits of the bounds 0 and 1, 2, 0 and 1 again, and 4, within which a head is computed."""
+"""The limits within which a head is computed: of bound 0, of bound 1, of bound 2, of bounds 0 and 1 together, and of
+bound 4.
+"""
 
 
 @triton.jit

@@ -1,4 +1,5 @@
-"""The gradients of inner keys and values in Triton, of order 3 and higher: one block of them against all its queries.
+"""The gradients of inner keys and values in Triton, of order 3 and higher: each program visits one block of inner keys
+and all queries that attend it.
 
     dv_j = sum_i sum_p P g_i * v_p,    dk_j = sum_i sum_p dS q_i * k_p
 

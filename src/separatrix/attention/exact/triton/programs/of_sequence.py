@@ -1,4 +1,4 @@
-"""A kernel on one of several packed sequences in Triton: its program of that sequence, as if it were alone.
+"""A kernel on one of several packed sequences in Triton, as if the sequence were alone.
 
 The tensors of a call have the rows of one sequence after those of another, and within a sequence are what the kernel
 reads and writes when it is launched for that sequence: (heads, rows, columns). So the pointers are moved to the
@@ -21,7 +21,8 @@ SHARED = tl.constexpr(-1)
 def of_row(row, argument):
     """An argument of a kernel for the sequence whose numbers begin at `row`: the value, its step and its column.
 
-    A pointer is moved by the number in this column times the step. Without a step, the number is the argument.
+    If an argument has a step, its value is a pointer, which is moved by the number in this column times the step.
+    Otherwise the argument is the number itself.
     """
     if argument[2] == SHARED:
         return argument[0]
@@ -44,12 +45,13 @@ def of_sequence(
     PER_ROW: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Run a program of `KERNEL`, which the first coordinate of the grid numbers, on the sequence of the second.
+    """Run the program of `KERNEL` whose index is the first coordinate of the grid, on the sequence whose index is the
+    second.
 
-    A sequence has `heads` programs for every block of `PER_ROW` times as many rows as its number `LENGTH`.
+    A sequence has `heads` programs for each block of rows; its number `LENGTH` times `PER_ROW` is the number of rows.
     """
     row = sequences + tl.program_id(1).to(tl.int64) * width
-    if INTERPRETED:  # which does not unwrap the constants of the kernels that it calls
+    if INTERPRETED:  # # the interpreter does not unwrap the constants of kernels that a kernel calls
         flags = [flag.value for flag in flags]
     if tl.program_id(0) < heads * tl.cdiv(tl.load(row + LENGTH) * PER_ROW, BLOCK):
         KERNEL(

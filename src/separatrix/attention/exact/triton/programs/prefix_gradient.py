@@ -1,5 +1,5 @@
-"""The gradients of prefix keys and values in Triton, of order 3 and higher: one of them against all queries that attend
-it.
+"""The gradients of prefix keys and values in Triton, of order 3 and higher: each program visits one prefix key and all
+queries that attend it.
 
     dv_p = sum_i g_i * (sum_j P v_j),    dk_p = sum_i q_i * (sum_j dS k_j)
 

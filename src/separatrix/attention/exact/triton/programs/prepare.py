@@ -12,7 +12,7 @@ import triton.language as tl
 
 @triton.jit(do_not_specialize=("zeros",))
 def prepare(numbers, entries, zeros, COUNT: tl.constexpr, BLOCK: tl.constexpr):
-    """Write `COUNT` whole numbers to the start of `numbers`, and `zeros` zeros behind them.
+    """Write `COUNT` integers to the start of `numbers`, and `zeros` zeros after them.
 
     The entries are a tuple with 4 x + 3 for each number x: Triton recompiles a kernel for arguments that are 1 or
     multiples of 16, and these entries are neither.

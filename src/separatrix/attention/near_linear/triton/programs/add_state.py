@@ -1,4 +1,4 @@
-"""States in Triton: sum_n x_n^alpha W_n, for a block of monomials over the tokens of one part of a stretch.
+"""States in Triton: sum_n x_n^alpha W_n, for a block of monomials over the tokens of one part of a sequence.
 
 The tokens of a part are summed in their own dtype, one after the other, and the sum is written in float64. Each sum
 belongs to one program, so that results are bitwise reproducible. If `TILED`, tokens are summed with tl.dot in tiles,

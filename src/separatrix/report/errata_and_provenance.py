@@ -69,7 +69,9 @@ def provenance(entries: Sequence[Entry], written: float, by: str) -> Html:
         "section",
         tag("h2", "Provenance"),
         tag(
-            "p", f"This page was written at {moment(written)} by origin 1. The table lists the origins of the results."
+            "p",
+            f"This page was written at {moment(written)} on the machine and with the software of origin 1. The list "
+            "below has the origins of all results.",
         ),
         tag("div", *(_origin(i, origin, cell_counts[origin]) for origin, i in number.items()), class_="origins"),
         _folded("When the cells were done", tag("div", table(names, sets, class_="stacked"), class_="wide"))
@@ -102,5 +104,5 @@ def _cell_sets(cells: Sequence[CellFacts], number: dict[str, int]) -> list[list[
         ends = list(dict.fromkeys(moment(end) or _UNKNOWN for end in (times[0], times[-1]))) if times else [_UNKNOWN]
         origin_number = _UNKNOWN if origin is None else str(number[origin])
         took = duration(sum(facts.seconds or 0.0 for facts in group))
-        rows.append([f"{name}, recipe {version}", f"{len(group):,}", origin_number, " to ".join(ends), took])
+        rows.append([f"{name}, version {version}", f"{len(group):,}", origin_number, " to ".join(ends), took])
     return rows

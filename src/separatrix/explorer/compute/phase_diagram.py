@@ -32,7 +32,7 @@ _COLOUR_BAR = {
     "title": {"text": "log<sub>10</sub> flops", "side": "top"},
     "orientation": "h",
     "thickness": 12,
-    "y": -0.27,
+    "y": -0.34,
     "yanchor": "top",
 }
 

@@ -1,4 +1,4 @@
-"""Plan the safetensors file on the standard input: ``python -m separatrix.explorer.compute.plan_child TOLERANCE``.
+"""Plan the safetensors file on the standard input: ``python -m separatrix.explorer.compute.plan_process TOLERANCE``.
 
 The explorer runs it as a separate process with limits on time and memory.
 """

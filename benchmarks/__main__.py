@@ -65,6 +65,7 @@ def cells(row: Row) -> list[str]:
 def report(title: str, rows: list[Row], load: float | None) -> dict[str, Any]:
     """The saved results: the rows, the machine, the versions, and the load of the machine before the run."""
     about = {name: value for name, value in doctor.machine() if name not in ("load", "GPU")}
+    about["processor"] = about["processor"].replace(" (", f"{family()} (", 1)
     installed = dict(doctor.versions())
     about |= {name: installed[name] for name in ("python", "torch", "separatrix")}
     saved = [{**asdict(row), "ratio": row.ratio, "reached": row.reached} for row in rows]
@@ -104,6 +105,13 @@ def with_tables(readme: str, folder: Path) -> str:
         saved = [json.loads(file.read_text()) for file in sorted(folder.glob(f"*/{name}.json"))]
         sections += [f"## {name}", saved[0]["title"], *map(markdown, saved)]
     return "\n\n".join([before + begin, *(sections or ["No results are saved yet."]), end + after])
+
+
+def family() -> str:
+    """The family of the processor, as hypervisors hide the model: AMD's family 25 is Zen 3 and 4, 26 is Zen 5."""
+    cpuinfo = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    found = re.search(r"^cpu family\s*: (\d+)$", cpuinfo, re.MULTILINE)
+    return f", family {found[1]}" if found else ""
 
 
 def folder_of(machine: dict[str, str]) -> str:

@@ -7,6 +7,7 @@ used the largest term of their sample.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from statistics import median
 
@@ -145,7 +146,7 @@ def time(setting: Setting, d: int, by_range: int | None, seconds: float) -> Row:
     functions: dict[str, Callable[[], object]] = {"now": now}
     if by_range is not None and by_range <= LARGEST_TIMED:
         call = check_call(*inputs, is_causal=is_causal)
-        degree = next(g for g in range(99) if total_degree(d, g).rank == by_range)
+        degree = next(g for g in range(99) if math.comb(d + g, g) == by_range)
         recipe = Recipe(total_degree(d, degree), taylor(degree), torch.float64 if is_causal else torch.float32)
 
         def before() -> None:

@@ -67,7 +67,7 @@ def root() -> Path:
 
 @pytest.fixture(autouse=True, scope="session")
 def shared_cells(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Let the workers of a run share cell results, in the folder of their temporary folders."""
+    """Let the workers of a run share cell results, in the parent of their temporary folders."""
     if "PYTEST_XDIST_WORKER" in os.environ:
         os.environ["SEPARATRIX_TEST_CELLS"] = str(tmp_path_factory.getbasetemp().parent / "cells")
 

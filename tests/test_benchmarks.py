@@ -25,6 +25,7 @@ from benchmarks import (
     lengths,
     order_two,
     overhead,
+    ranks,
     roofline,
     short,
     timing,
@@ -355,6 +356,23 @@ def test_a_compiled_step_is_compared_with_an_eager_one():
     row = compiled.row(compiled.Case("exact", 1, 4), seconds=0.0, backend="aot_eager")
     assert (row.name, row.peer, row.note) == ("step of training, exact, batch 1 x 4 tokens", "eager", "graphs: 1")
     assert row.ratio > 0
+
+
+def test_ranks_and_their_times_are_saved_as_json(monkeypatch):
+    """A setting has a plan now and had one before, or one of the two, or none."""
+    monkeypatch.setattr(ranks, "LENGTH", 64)
+    monkeypatch.setattr(ranks, "DIMENSIONS", (2, 4))
+    monkeypatch.setattr(ranks, "times", partial(ranks.times, seconds=0.0))
+    table = {(2, False, "uniform", 0.5, 0.01): (6, None), (3, True, "uniform", 40.0, 0.01): (15, None)}
+    monkeypatch.setattr(ranks, "BY_RANGE", table | {(2, True, "normal", 0.5, 0.01): (10, 15)})
+    rows = {row.name: row for row in ranks.rows()}
+    json.dumps([row.measured for row in rows.values()], allow_nan=False)
+    name = "order 2, uniform 0.5, d = 2, 0.01"
+    assert rows[f"rank, {name}"].ratio == rows[f"rank, {name}"].measured / 6
+    assert rows[f"time, {name}"].ratio > 0
+    assert rows["rank, order 2, uniform 0.5, d = 4, 0.01"].ratio is None
+    assert not any("40" in name for name in rows)
+    assert (rows["settings with a plan"].measured, rows["settings with a plan"].peer_measured) == (4, 4)
 
 
 def test_benchmarks_are_found():

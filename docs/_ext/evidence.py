@@ -22,6 +22,7 @@ from separatrix.claims.verdicts import judge
 from separatrix.errors import SeparatrixError
 from separatrix.lab.store import Store
 from separatrix.studies import load
+from separatrix.studies.learning.join import TWO
 from separatrix.studies.learning.join_stages import FACTS
 from separatrix.studies.learning.join_stages import STEPS as STAGE_STEPS
 from separatrix.studies.learning.mechanisms import (
@@ -63,6 +64,7 @@ BOTH_NORMS = f"{_SETTINGS}/both-norms"
 OTHER_TASKS = f"{BOTH_NORMS}-other-tasks"
 FURTHER = f"{_SETTINGS}/value-norm"
 STAGES = f"{_JOINS}/64-facts-in-stages"
+STAGES_LEADS = f"{STAGES}-against-one-layer", f"{STAGES}-against-two-layers"
 CLAIMS = (
     TRIPLES,
     SIZES,
@@ -79,11 +81,13 @@ CLAIMS = (
     f"{_JOINS}/pairwise-form-sooner",
     f"{_JOINS}/other-forms-and-mixed-orders",
     LONGER,
+    f"{_JOINS}/8-imports-against-one-layer",
     IMPORTS,
     *LARGER.values(),
     *(f"{_JOINS}/{count}-facts-against-two-layers" for count in LARGER),
     LARGER_FORMS,
     STAGES,
+    *STAGES_LEADS,
     JOINS,
     JOINS_PRODUCT,
     JOINS_LAYERS,
@@ -282,10 +286,11 @@ def larger_joins() -> str:
 def stages() -> str:
     """Models that learn joins in stages: the accuracy after each stage, among its facts."""
     stages = [f"{count} facts: accuracy after {steps:,} steps" for count, steps in zip(FACTS, STAGE_STEPS, strict=True)]
+    claims = dict.fromkeys(JOINING_ALIKE, STAGES_LEADS[0]) | {TWO: STAGES_LEADS[1]}
     rows = [
-        [name.removesuffix(", both norms"), *(_spread(number(STAGES, f"{stage}, {name}"), 2) for stage in stages)]
-        for name in JOINING_ALIKE
-        if f"{stages[0]}, {name}" in recorded()[STAGES]["numbers"]
+        [name.removesuffix(", both norms"), *(_spread(number(id, f"{stage}, {name}"), 2) for stage in stages)]
+        for name, id in claims.items()
+        if f"{stages[0]}, {name}" in recorded()[id]["numbers"]
     ]
     return _table(["attention", *(stage.replace(": accuracy", ",") for stage in stages)], rows)
 
@@ -293,9 +298,11 @@ def stages() -> str:
 def imports() -> str:
     """Joins over imports of a library: accuracies at equal steps and at equal CPU time."""
     rows = [
-        [name.removesuffix(", both norms"), *told]
+        [
+            name.removesuffix(", both norms"),
+            *(_known(IMPORTS, f"8 facts: accuracy at equal {how}, {name}") for how in ("steps", "CPU time")),
+        ]
         for name in JOINING_ALIKE
-        if (told := [_known(IMPORTS, f"8 facts: accuracy at equal {how}, {name}") for how in ("steps", "CPU time")])[0]
     ]
     return _table(["attention", "8 imports, equal steps", "8 imports, equal CPU time"], rows)
 
@@ -343,10 +350,14 @@ def short() -> str:
         ("next character of a text, loss in nats", TEXT, "loss", 2),
     ):
         means = [mean(id, f"{what} at equal compute, {name}") for name in ("order 2", "order 3", third)]
+        means += [mean(PRODUCTS[id], f"{what} at equal compute, {name}") for name in SEPARATE]
         rows.append([task, *(f"{value:.{digits}f}" for value in means)])
     losses = [mean(COMPUTE, f"loss at equal compute, {name}") for name in LAYERED]
-    rows.append(["the same, four layers, the last of order 3 in windows", *(f"{value:.2f}" for value in losses), ""])
-    return _table(["at equal parameters and compute", "order 2", "order 3", "order 3, scores below 4"], rows)
+    rows.append(
+        ["the same, four layers, the last of order 3 in windows", *(f"{value:.2f}" for value in losses), "", ""]
+    )
+    head = ["at equal parameters and compute", "order 2", "order 3", "order 3, scores below 4"]
+    return _table([*head, *SEPARATE], rows)
 
 
 _TABLES: Mapping[str, Callable[[], str]] = {

@@ -234,7 +234,7 @@ def test_backward_passes_keep_shapes_and_types(order):
 
 
 def test_a_tensor_on_the_wrong_device_is_detected():
-    """The assumptions of these tests."""
+    """These tests rely on PyTorch's error for operations on tensors of two devices."""
 
     def run(x):
         return x + torch.arange(9)

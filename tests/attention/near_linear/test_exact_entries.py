@@ -28,7 +28,9 @@ def draw(seed, dtype):
 
     def tokens(length, columns):
         x = torch.randn(heads, columns, length, dtype=dtype, generator=rng).mT
-        x = x * 2.0 ** torch.randint(-9, 10, (heads, 1, columns), generator=rng) + float(torch.randn((), generator=rng))
+        if whole(0, 1):  # sizes of columns that differ make the bound by amplitudes the smaller one
+            x = x * 2.0 ** torch.randint(-9, 10, (heads, 1, columns), generator=rng)
+        x = x + float(torch.randn((), generator=rng))
         x[:, :, 0] = x[:, :, 0].abs() if whole(0, 1) else whole(-1, 1)
         return x if whole(0, 1) else x.contiguous()
 

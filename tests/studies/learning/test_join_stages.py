@@ -6,7 +6,7 @@ import pytest
 
 from separatrix.claims.ledger import CellResult, Verdict
 from separatrix.studies.learning import join_stages as stages
-from separatrix.studies.learning.join import ONE, THREE, joined
+from separatrix.studies.learning.join import ONE, PRODUCT, THREE, TWO, joined
 from separatrix.studies.learning.join_alike import RATES
 from tests.studies.cells import claims_of, judged_as_recorded
 
@@ -15,8 +15,8 @@ HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED, Verdict.UNDECIDED
 
 
 def runs(end: float, spread: float = 0.0, before: float = 0.2) -> list[CellResult]:
-    """Three seeds of order 3 with this accuracy at the end, and of order 2, which learns nothing."""
-    accuracies = {ONE: (0.1, 0.1), THREE: (before, end)}
+    """Three seeds of order 3 with this accuracy at the end, and of the other attentions, which learn nothing."""
+    accuracies = dict.fromkeys((ONE, TWO, PRODUCT), (0.1, 0.1)) | {THREE: (before, end)}
     return [
         CellResult(
             {"attention": name},
@@ -50,9 +50,24 @@ def test_the_accuracy_decides() -> None:
     assert check(unequal).verdict is FAILS
 
 
-def test_models_are_trained_alike() -> None:
+@pytest.mark.parametrize(("claim", "worse"), [("one", ONE), ("one", PRODUCT), ("two", TWO)])
+def test_each_lead_decides(claim: str, worse: str) -> None:
+    check = {"one": stages.stages_one, "two": stages.stages_two}[claim].check
+    assert check(runs(0.99)).verdict is HOLDS
+    assert check(runs(0.99), turned=True).verdict is FAILS
+    assert check(runs(0.99), by=0.95).verdict is FAILS
+    for end, verdict in ((0.9, FAILS), (0.1, HOLDS), (None, OPEN)):
+        changed = runs(0.5)
+        for run in changed:
+            if run.parameters["attention"] == worse:
+                run.result["accuracy"][-1] = [0.3 * run.seed if end is None else end] * 4
+        assert check(changed).verdict is verdict
+
+
+@pytest.mark.parametrize("claim", OURS)
+def test_models_are_trained_alike(claim: str) -> None:
     settings = set()
-    for cell in stages.stages_64.cells():
+    for cell in OURS[claim].cells():
         options = dict(cell.arguments)
         assert options.pop("lr") == RATES[options.pop("attention")]
         settings.add(repr(sorted(options.items(), key=str)))

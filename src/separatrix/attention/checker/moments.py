@@ -117,11 +117,13 @@ class Split:
 
 @dataclass(frozen=True)
 class MomentSums:
-    """Sums over tokens in multiples of 2^-bits. An entry of each list belongs to a degree i of beta and has all gamma
-    such that
+    """Sums of w_j y_j^beta z_j^gamma over tokens, in multiples of 2^-bits, one tensor for each degree of beta.
 
-    `weighed`: the whole degree is at most that of the split, (betas, gammas, columns of weights);
-    `last`: it is one more, and the weights are 1 for tokens that are seen, (betas, gammas).
+    Attributes:
+        weighed: All columns of weights, for monomials up to the degree of the split: (betas, gammas, columns).
+        last: The weights 1 for tokens that are seen, for monomials of one degree more: (betas, gammas).
+        bits: The sums are multiples of 2^-bits.
+        chunks: The number of chunks of tokens that were summed.
     """
 
     weighed: list[Tensor]

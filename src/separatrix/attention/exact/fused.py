@@ -38,8 +38,10 @@ from separatrix.attention.exact.balance import room
 from separatrix.errors import SeparatrixError
 from separatrix.native import native
 
-SHORTEST, FEWEST_SCORES = 96, 1 << 16
-"""The smallest number of queries and of keys, and of scores of all heads, for which our kernels compute order 2."""
+SHORTEST, FEWEST_SCORES = {"avx512": 96, "avx512_bf16": 96, "avx512_amx": 96, "avx2": 256}, 1 << 16
+"""The smallest number of queries and of keys for which our kernels compute order 2, by architecture, and the smallest
+number of scores of all heads. From it to 255 queries they took 0.6 to 1.0 of the time of PyTorch's kernel with AVX-512,
+and 1.0 to 1.4 with AVX2."""
 WIDEST = {"avx512": 128, "avx512_bf16": 128, "avx512_amx": 128, "avx2": 32}
 """The largest head dimension for which our kernels compute order 2, by architecture. Up to it they took 0.2 to 0.8 of
 the time of PyTorch's kernel on an AMD EPYC (Zen 5), and up to 1.0 with AVX2, forward and with gradients."""
@@ -122,12 +124,12 @@ def attend_pairs(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, sca
 
 def kernels_are_faster(query: Tensor, key: Tensor, value: Tensor) -> bool:
     """Whether our kernels compute order 2: outside of graphs and transforms, on the CPU, where they are faster."""
-    if torch.compiler.is_compiling() or query.shape[-2] < SHORTEST or key.shape[-2] < SHORTEST:
+    if torch.compiler.is_compiling() or query.numel() // query.shape[-1] * key.shape[-2] < FEWEST_SCORES:
         return False  # a compiler cannot trace the rest, and the checks take as long as attention of short heads
-    if query.numel() // query.shape[-1] * key.shape[-2] < FEWEST_SCORES:
-        return False
+    length = min(query.shape[-2], key.shape[-2])
     return (
         query.is_cpu
+        and length >= SHORTEST.get(native().architecture, length + 1)
         and query.dtype in (torch.float32, torch.float64)
         and query.shape[-1] <= WIDEST.get(native().architecture, 0)
         and all(_readable(x) for x in (query, key, value))

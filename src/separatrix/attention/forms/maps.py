@@ -59,8 +59,8 @@ def pairwise(query: Tensor, keys: Keys) -> Factors:
     At order 3 this is Strassen attention: Alexander Kozachinskiy and others, "Strassen Attention: Unlocking
     Compositional Abilities in Transformers Based on a New Lower Bound Method". At order 2 it is ordinary attention.
 
-    Cost: that of the product form at dimension 3 d for order 3. `pairwise_attention` is several times faster for exact
-    attention at order 3; these factors are for certificates, streams, weights and other orders.
+    Cost: that of the product form at dimension 3 d for order 3. `pairwise_attention` is faster for exact attention at
+    order 3; these factors are for certificates, streams, weights and other orders.
 
     Args:
         query: The queries, (..., L_q, d).

@@ -104,7 +104,9 @@ def subset_codes(kind: Literal["random", "leaning"], T: int, q: int, width: int,
     ),
 )
 def lemma_a_3(cells: Sequence[CellResult], misprint: str = "", norm_missed: str = "norm_missed") -> Finding:
-    """The norm and the products inside hold as printed; the bound on the products outside does not."""
+    """The norm of the code and its products with the encodings of the subset are as printed; the bound on its products
+    with the other encodings is not.
+    """
     deltas = [cell.result["delta"] for cell in cells]
     inside = max(cell.result["inside"] for cell in cells)
     norm = max(cell.result[norm_missed] for cell in cells)

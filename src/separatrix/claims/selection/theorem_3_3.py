@@ -7,9 +7,9 @@ the theorem requires. The paper's own runs have delta above 1/2, and are shown f
 The statement is an O-tilde with d_e = Theta(q log T / delta^2): it promises no constant, and d_e is one of its
 logarithms. So the check judges the powers: as a variable grows, the time divided by d_e must not grow faster than the
 bound. The times grow as d_e (T / (2 d) + 1 / (4 epsilon)) / eta, so that the power of T is nearly constant from T =
-1024 on, and the power of 1/epsilon for epsilon up to 1e-3: separatrix.claims.selection.stochastic_times has times
-there. That law is proved by the claim beyond/theorem-3.3/time-law. So T^1 d^0 is also a valid upper bound, which a
-check of upper bounds must accept; as an exact law it is rejected there.
+1024 on, and the power of 1/epsilon for epsilon up to 1e-3: `stochastic_times` computes times in these ranges. That law
+is proved by the claim beyond/theorem-3.3/time-law. So T^1 d^0 is also a valid upper bound, which a check of upper
+bounds must accept; as an exact law it is rejected there.
 """
 
 from __future__ import annotations

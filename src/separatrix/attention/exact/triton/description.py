@@ -61,7 +61,9 @@ class Described:
 
 
 def inner_of(call: Call) -> int:
-    """The index of the key set that is visited by blocks: the one of which a query attends most, the last of these."""
+    """The index of the key set that is visited by blocks: the set of which a query attends the most keys; of several
+    such sets, the last one.
+    """
     sizes = call.positions.reaches(call.key_lengths)
     return max(range(len(sizes)), key=lambda m: (sizes[m], m))
 

@@ -212,7 +212,9 @@ def _separators(coefficients: Sequence[Decimal], points: Sequence[Decimal]) -> l
 
 
 def _critical(coefficients: Sequence[Decimal], separators: Sequence[Decimal], bits: int) -> list[_Interval]:
-    """Intervals around the n zeros of Q, one between two separators, of 3 * 2^-bits times the distance of these."""
+    """An interval around each of the n zeros of Q, which lie between successive separators; its width is 3 * 2^-bits
+    times the distance of its two separators.
+    """
     halves = [_halved(partial(_value, _slope(coefficients)), low, high, bits) for low, high in pairwise(separators)]
     return [(2 * low - high, 2 * high - low) for low, high in halves]
 

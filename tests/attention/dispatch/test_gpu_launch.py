@@ -17,7 +17,7 @@ from separatrix.attention.dispatch import gpu
 from separatrix.attention.exact import guarded
 from separatrix.attention.exact import triton as exact_triton
 from separatrix.attention.exact.backend import require_proved
-from separatrix.attention.exact.triton import configurations, size
+from separatrix.attention.exact.triton import configurations, description, size
 from separatrix.attention.exact.triton import launch as exact_launch
 from separatrix.attention.near_linear.triton import launch as near_linear_launch
 from separatrix.errors import SeparatrixError
@@ -69,10 +69,10 @@ def made(dtype=torch.float32, order=3, length=5, transposed=False, **options):
 @pytest.fixture
 def fake():
     """Fake tensors of GPUs; none is cached for other tests."""
-    exact_launch._on_device.cache_clear()
+    description._on_device.cache_clear()
     with FakeTensorMode(), WithoutGuards():
         yield
-    exact_launch._on_device.cache_clear()
+    description._on_device.cache_clear()
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_every_kernel_is_launched_on_the_device_of_its_tensors(launches, call, m
     out, lse = exact_launch.forward(call, "ieee", call.query)
     rows = exact_launch.incoming_rows(call, out, lse, out, lse, 0)
     for gradients_of in (call, made(windows=[3, 2])):
-        exact_launch.gradients(gradients_of, "ieee", call.query, (*rows, exact_launch.scales_of(call)))
+        exact_launch.gradients(gradients_of, "ieee", call.query, (*rows, description.scales_of(call)))
     x = call.query.double()
     near_linear_launch.launch("add_state", 3, x, warps=4)
     near_linear_launch.launch("carry", 1, x, warps=4)
@@ -213,7 +213,7 @@ def test_zero_programs_do_not_launch(launches, call):
 
 def test_masks_are_not_loaded_as_8_bits(launches, call):
     """From these, Triton 3.7 infers that operands of float32 were widened, and uses TF32 on Blackwell."""
-    assert [x.dtype for x in exact_launch.described(call, "ieee").tensors[4:]] == [torch.int32, torch.int32]
+    assert [x.dtype for x in description.described(call, "ieee").tensors[4:]] == [torch.int32, torch.int32]
 
 
 @pytest.mark.parametrize("name", [*gpu.ARCHITECTURES["cuda"], "sm_75", "sm_121"])

@@ -14,7 +14,7 @@ from separatrix.attention.call import check_call
 from separatrix.attention.dispatch import gpu
 from separatrix.attention.exact import triton
 from separatrix.attention.exact.backend import exact_backend
-from separatrix.attention.exact.triton import engine, launch
+from separatrix.attention.exact.triton import description, engine, launch
 from tests.attention.arithmetic.test_precision import precision_of
 from tests.contracts.attention_contract import AttentionContract, draw, inputs
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
@@ -111,7 +111,7 @@ def test_rows_of_up_to_256_columns_are_taken_where_they_fit(of, monkeypatch):
     call = check_call(*inputs(3, 2, [2, 2], d=192)).to(torch.float32)
     with precision_of(torch.backends.cuda.matmul, "tf32"):
         assert engine._precision(call) == "ieee"
-    assert launch.farthest_of(call) == 1 << 22
+    assert description.farthest_of(call) == 1 << 22
 
 
 def test_192_and_130_columns_are_those_of_the_definition(monkeypatch):

@@ -11,7 +11,7 @@ import torch
 from separatrix.attention import reference
 from separatrix.attention.call import Call, check_call
 from separatrix.attention.exact import backend, guarded, triton
-from separatrix.attention.exact.triton import configurations, launch
+from separatrix.attention.exact.triton import configurations, description
 from separatrix.attention.exact.triton.configurations import Configuration
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
 
@@ -24,7 +24,7 @@ def small_blocks(monkeypatch):
     small = (Configuration(16, 16, 4, 1),) * len(configurations.WIDTHS)
     shipped = dict.fromkeys(configurations.SHIPPED, small)
     monkeypatch.setattr(configurations, "SHIPPED", shipped)
-    monkeypatch.setattr(launch, "peeled", lambda call, precision: not call.masks)
+    monkeypatch.setattr(description, "peeled", lambda call, precision: not call.masks)
 
 
 def drawn(seed, query_length, lengths, d, d_v, heads=1, shared=1, dtype=torch.float64, size=1.0):
@@ -120,7 +120,7 @@ def test_the_kernels_compute_the_definition_and_its_gradients(case, masked):
 def test_loops_without_comparisons_have_the_same_bits(case, monkeypatch):
     """Blocks without masked scores give the same bits as loops with comparisons, for outputs and gradients."""
     peeled, _ = checked(case, False, torch.float64)
-    monkeypatch.setattr(launch, "peeled", lambda call, precision: False)
+    monkeypatch.setattr(description, "peeled", lambda call, precision: False)
     plain, _ = checked(case, False, torch.float64)
     assert all(torch.equal(x, y) for x, y in zip(peeled, plain, strict=True))
 

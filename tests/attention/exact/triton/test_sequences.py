@@ -8,7 +8,7 @@ import torch
 import separatrix as sx
 from separatrix.attention.dispatch import gpu
 from separatrix.attention.exact import sequences
-from separatrix.attention.exact.triton import configurations, engine, launch
+from separatrix.attention.exact.triton import configurations, description, engine, launch
 from separatrix.attention.exact.triton.configurations import Configuration
 from tests.contracts.attention_contract import draw
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
@@ -21,7 +21,7 @@ def small_blocks(monkeypatch):
     """Blocks of 16, loops without comparisons in every dtype, and no splits, whose number depends on the launch."""
     small = (Configuration(16, 16, 4, 1),) * len(configurations.WIDTHS)
     monkeypatch.setattr(configurations, "SHIPPED", dict.fromkeys(configurations.SHIPPED, small))
-    monkeypatch.setattr(launch, "peeled", lambda call, precision: not call.masks)
+    monkeypatch.setattr(description, "peeled", lambda call, precision: not call.masks)
     monkeypatch.setattr(launch, "ENOUGH_PROGRAMS", 1)
 
 
@@ -106,7 +106,7 @@ def test_one_launch_has_the_bits_of_a_loop(case, grids, monkeypatch):
 
 def test_the_programs_are_those_of_the_blocks_of_each_sequence(monkeypatch):
     """A program beyond the last block of its sequence does not call the kernel."""
-    calls, program_of = [], launch._program
+    calls, program_of = [], launch.program_of
 
     class Counted:
         def __init__(self, kernel):
@@ -117,7 +117,7 @@ def test_the_programs_are_those_of_the_blocks_of_each_sequence(monkeypatch):
             self.kernel(*arguments)
 
     monkeypatch.setattr(
-        launch, "_program", lambda name: program_of(name) if name == "of_sequence" else Counted(program_of(name))
+        launch, "program_of", lambda name: program_of(name) if name == "of_sequence" else Counted(program_of(name))
     )
     results(EVEN, EVEN, 2, 1, torch.float32, windows=[3, 20])
     blocks = 1 + 0 + 2 + 2

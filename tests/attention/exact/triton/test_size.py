@@ -13,7 +13,7 @@ from separatrix.attention.call import Call, check_call
 from separatrix.attention.exact import guarded, triton
 from separatrix.attention.exact.balance import Magnitudes
 from separatrix.attention.exact.torch import IncomingRows
-from separatrix.attention.exact.triton import launch, size
+from separatrix.attention.exact.triton import description, launch, size
 from tests.contracts.interpreter import interpreted, needs_triton  # noqa: F401
 
 pytestmark = [needs_triton, pytest.mark.usefixtures("interpreted"), pytest.mark.timeout(1200)]
@@ -44,7 +44,7 @@ def drawn(seed, dtype, *, order=3, masked=False, spread=None, shared=1):
 def literal_bounds(call):
     """The bounds by their definition, from the exponents of `math.frexp`."""
     heads, shared, sets = call.keys[0].shape[0], call.shared, len(call.keys)
-    inner = launch.inner_of(call)
+    inner = description.inner_of(call)
     tensors = [call.query.reshape(heads, -1, call.query.shape[2]), *call.keys, *call.values]
 
     def shows(m, head, row):
@@ -231,7 +231,7 @@ def rows_agree(dtype, shared):
     products = expected.near.double() * out.double()
     exact = products.sum(-1) - expected.near_lse.squeeze(-1).double()
     assert bool(((delta - exact).abs() <= 8 * torch.finfo(wide).eps * (products.abs().sum(-1) + 1)).all())
-    assert torch.allclose(shift, expected.lse * launch.LOG2_E - 3)
+    assert torch.allclose(shift, expected.lse * description.LOG2_E - 3)
     nothing = near.abs().amax(-1).eq(0) & expected.near_lse.squeeze(-1).eq(0)
     assert torch.equal(own == -(1 << 16), nothing)
     assert torch.equal(own[~nothing], expected._own.exponents.view_as(own)[~nothing])

@@ -1,7 +1,8 @@
 """Exact attention of every order from 3 on by kernels in Triton: the backend for GPUs.
 
 - `programs`: the kernels, forward and backward, which are compiled when they are first launched.
-- `launch`: a call as the kernels take it, and their launches.
+- `description`: a call in the form that the kernels read.
+- `launch`: the launches of a forward and a backward pass.
 - `sequences`: packed sequences, all computed by one launch.
 - `configurations`: the blocks that the kernels are compiled for.
 - `engine`: the interface of a backend, as `exact.backend` describes it.

@@ -21,7 +21,7 @@ from torch import Tensor
 from separatrix.attention.arithmetic.rounding import Summation, tile_gradient_sum, tile_sum
 from separatrix.attention.call import Call, Gradients
 from separatrix.attention.dispatch import gpu
-from separatrix.attention.exact.triton import launch
+from separatrix.attention.exact.triton import description, launch
 from separatrix.attention.exact.triton.configurations import WIDTHS, ships, ships_width, width_of
 from separatrix.attention.exact.triton.size import left_of, spare
 
@@ -46,7 +46,7 @@ def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
         return False
     farthest = max(call.query.shape[1], sum(call.key_lengths), abs(call.positions.offset))
     dtype, of = dtype or call.query.dtype, gpu.blocks_of(call.query.device)
-    if farthest > launch.farthest_of(call) or launch.steps_of(call) > launch.MOST_STEPS:
+    if farthest > description.farthest_of(call) or description.steps_of(call) > description.MOST_STEPS:
         return False
     width, masked = width_of(call), bool(call.masks)
     return ships(dtype, call.order) and ships_width(dtype, call.order, width, of, masked=masked)
@@ -68,7 +68,7 @@ def takes_sequences(call: Call, stops: Sequence[Sequence[int]], offsets: Sequenc
         return False
     for (queries, *keys), offset in zip(zip(*lengths, strict=True), offsets, strict=True):
         needs_offset = call.positions.is_causal and any(length != queries for length in keys)
-        if type(offset) is not int or abs(offset) > launch.farthest_of(call) or (offset == 0 and needs_offset):
+        if type(offset) is not int or abs(offset) > description.farthest_of(call) or (offset == 0 and needs_offset):
             return False
         if 0 in (queries, *keys) and any((queries, *keys)):
             return False
@@ -85,7 +85,7 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
     up = spare(call)
     rows = launch.incoming_rows(call, out, lse, grad_out, grad_lse, up)
     left = left_of(call, backward=True)
-    return launch.gradients(call, _precision(call), left, (*rows, launch.scales_of(call, up)))
+    return launch.gradients(call, _precision(call), left, (*rows, description.scales_of(call, up)))
 
 
 def summation(call: Call, dtype: torch.dtype) -> Summation:
@@ -119,7 +119,7 @@ def unproved(call: Call, dtype: torch.dtype) -> str | None:
 def _visited(kernel: str, call: Call, dtype: torch.dtype) -> tuple[int, int, int]:
     """Upper bounds, in whole blocks, on the queries, inner keys and prefixes visited per program."""
     block = launch.block_of(kernel, call, dtype)
-    inner = launch.inner_of(call)
+    inner = description.inner_of(call)
     prefixes = math.prod(length for m, length in enumerate(call.key_lengths) if m != inner)
     return _whole(call.query.shape[1], block.queries), _whole(call.key_lengths[inner], block.keys), prefixes
 

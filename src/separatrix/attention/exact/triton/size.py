@@ -23,17 +23,17 @@ from separatrix.attention.arithmetic.device_reads import numbers
 from separatrix.attention.call import Call
 from separatrix.attention.exact.balance import NEAR, Size, log2_abs, room
 from separatrix.attention.exact.triton.configurations import BOUNDS, ORIGIN, rows_around, width_of
-from separatrix.attention.exact.triton.launch import (
+from separatrix.attention.exact.triton.description import (
     FARTHEST,
     LOG2_E,
     contiguous,
     inner_of,
     mask_heads,
     numbers_of,
-    run_around,
     scales_of,
     wide_masks,
 )
+from separatrix.attention.exact.triton.launch import run_around
 from separatrix.attention.exact.triton.sequences import PackedCall, Programs, of_rows
 
 _MOST = 15.0

@@ -45,7 +45,7 @@ private:
 
     // The extremes of each column of a set, 0 where there is no token.
     int look_at(const separatrix_tensor& x, int64_t length, int64_t d, const separatrix_tensor* mask) {
-        low_.resize(count(d)), high_.resize(count(d));
+        low_ = std::vector<double>(count(d)), high_ = std::vector<double>(count(d));  // `resize` would be exported
         const separatrix_tokens set = tokens(x, length, d, mask);
         if (const int failed = kernels_.extremes[call_.type](set, low_.data(), high_.data())) return failed;
         for (std::size_t i = 0; i < low_.size(); ++i) {

@@ -13,6 +13,7 @@ from separatrix.attention import reference
 from separatrix.attention.arguments import CONSTRAINTS, CallOptions, check_arguments
 from separatrix.attention.checker.problem import as_problem
 from separatrix.attention.checker.saved import load_call, save_call
+from separatrix.attention.operator import AttentionOptions
 from tests.contracts.attention_contract import inputs
 
 
@@ -171,12 +172,14 @@ def test_a_function_that_forwards_the_options_declares_them_and_accepts_no_other
 
 @pytest.mark.parametrize("function", [sx.tensor_attention, sx.exact_error_bound])
 def test_overloads_have_the_arguments_of_the_implementation(function):
+    expected = AttentionOptions if function is sx.tensor_attention else CallOptions
+    options = typing.get_type_hints(expected).keys()
     for overload in typing.get_overloads(function):
         hints = typing.get_type_hints(overload, include_extras=True)
-        assert hints.pop("options") == typing.Unpack[CallOptions]
+        assert hints.pop("options") == typing.Unpack[expected]
         parameters = {*inspect.signature(function).parameters} - {"options"}
-        assert {*hints, *CallOptions.__annotations__} == {*parameters, *CallOptions.__annotations__, "return"}
-        assert parameters >= CallOptions.__annotations__.keys() or function is sx.exact_error_bound
+        assert {*hints, *options} == {*parameters, *options, "return"}
+        assert parameters >= options or function is sx.exact_error_bound
 
 
 SETS = [

@@ -41,7 +41,7 @@ static inline float dot_of_pairs(float sum, const std::uint16_t (&a)[2], const s
     return sum;
 }
 
-// One number of vcvtne2ps2pbf16.
+// One lane of vcvtne2ps2pbf16.
 static inline std::uint16_t to_bfloat16(float x) {
     if (std::isnan(x)) return 0x7fc0;
     return half_bits(SEPARATRIX_BFLOAT16, nearest(SEPARATRIX_BFLOAT16, double(without_subnormal(x))));

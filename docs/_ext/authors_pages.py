@@ -15,9 +15,9 @@ from separatrix.studies import load
 
 _OPEN = (Verdict.FAILS_AS_PRINTED, Verdict.NOT_REPRODUCED, Verdict.UNDECIDED, Verdict.NOT_RUN)
 _HEADINGS = {
-    Rank.STATEMENT: "What changes a statement",
-    Rank.PROOF: "What repairs a proof",
-    Rank.TYPOGRAPHICAL: "What is typographical",
+    Rank.STATEMENT: "Errata that change a statement",
+    Rank.PROOF: "Errata that repair a proof",
+    Rank.TYPOGRAPHICAL: "Typographical errata",
 }
 
 

@@ -143,7 +143,7 @@ def test_refused_arguments():
     ):
         with pytest.raises(sx.ArgumentError, match=said):
             TensorAttention(**{"embed_dim": 12, "num_heads": 3, **options})
-    with pytest.raises(sx.ArgumentError, match=r"rotary = None, as this one, got weights with rotary = 100\.0"):
+    with pytest.raises(sx.ArgumentError, match=r"rotary = None, as in this layer, got weights with rotary = 100\.0"):
         TensorAttention(12, 3).load_state_dict(TensorAttention(12, 3, rotary=100.0).state_dict())
     with pytest.raises(sx.ArgumentError, match="role"):
         rotary(draw(3, 8), 3, 3)

@@ -57,7 +57,7 @@ class Connection(HTTPChannel):  # type: ignore[misc]
 
 
 class Server(TcpWSGIServer):  # type: ignore[misc]
-    """The server of waitress with these connections."""
+    """A waitress server whose connections are of the class `Connection`."""
 
     channel_class = Connection
 

@@ -124,7 +124,7 @@ def read(row: Sequence[Any]) -> StoredRecord | Damaged:
     if (record := checked_record(fields, facts)) is None:
         return Damaged(id, fields[0], "the row has a correct checksum, but does not contain a cell and its result")
     if fields[9] is not None and record.origin is None:
-        what = "the facts about the origin of the result are lost; the result itself matches its checksum"
+        what = "the record of the origin of the result is damaged; the result itself matches its checksum"
         return Damaged(id, record.key, what, record)
     return record
 

@@ -196,10 +196,10 @@ def sources_of_sets(
     key_padding_mask: Tensor | Sequence[Tensor | None] | None,
     order: int,
 ) -> list[tuple[str, Tensor, Tensor, Tensor | None]]:
-    """The place, key input, value input and padding of each key set; of all sets together if no argument is a list.
+    """The name, key input, value input and padding of each key set, or one entry for all sets if no argument is a list.
 
     Returns:
-        One entry, whose place is "", or order - 1 of them, whose places are "[0]", "[1]", ...
+        One entry, with the name "", or order - 1 of them, with the names "[0]", "[1]", ...
     """
     arguments = {"key": key, "value": value, "key_padding_mask": key_padding_mask}
     lists = {name: given for name, given in arguments.items() if isinstance(given, (list, tuple))}

@@ -67,7 +67,10 @@ def positioned(
 def rotated(
     layer: TensorAttention, q: Tensor, keys: list[Tensor], query_start: int, key_start: int
 ) -> tuple[Tensor, list[Tensor]]:
-    """Queries and keys with rotary positions from these starts on; the factors of `key_bias` are not rotated."""
+    """Queries and keys with rotary positions, which begin at `query_start` and `key_start`.
+
+    The factors of `key_bias` are not rotated.
+    """
     if layer.rotary is None:
         return q, keys
     d = layer.head_dim

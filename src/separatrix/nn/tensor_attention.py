@@ -84,8 +84,8 @@ class TensorAttention(nn.Module):
             query to its keys (see `nn.rotary`). Keys are at the positions 0, 1, ..., and queries from `query_offset`
             on.
         form: The score form: "product", "pairwise" (Strassen attention, which at order 3 has a fast algorithm) or
-            "determinant", for which head_dim must be a multiple of the order: see `separatrix.forms`. The scale
-            multiplies the form, and None is 1 / head_dim for each of them.
+            "determinant", for which head_dim must be a multiple of the order: see `separatrix.forms`. Every
+            form is multiplied by the scale, which is 1 / head_dim if it is None.
         alibi: None, or True for a bias that falls off linearly with the distance to the keys of every set, with the
             slopes `forms.alibi_slopes` of the heads; or a list with a factor of the slopes for each key set, 0 for a
             set without a bias. Attention must then be causal. Not available with a tolerance.

@@ -228,7 +228,7 @@ def stochastic_time_law(T: int, q: int, d: int, width: int, lr: float, epsilon: 
     small. At d_e = K log T, the regime of Theorem 3.3, times are longer by 3 to 7 percent for K = 60 and by about 1
     percent for K = 300, as measured for T from 64 to 4096.
 
-    With N = T/q - 1, x = q s and C = log(N x/w) where the loss is epsilon, it is exactly
+    With N = T/q - 1, x = q s and C = log(N x/w) where the loss is epsilon, the number of steps is exactly
 
         (d_e/eta) [ T/(2 d) + 1/(4 epsilon) + (q/d) (2 C - 1 - ((1/x - 1)^2 + 1)/(2 N)) ].
 

@@ -118,7 +118,9 @@ class SamplePart:
         return self._sum(moment, None)
 
     def weighted_squares(self, moment: int, columns: int, away: Deviation) -> Tensor:
-        """The largest sum of s^moment times a column of squared deviations over the sum of exp(s), (H, queries).
+        """The largest of the sums of s^moment times a column of squared deviations, divided by the sum of exp(s).
+
+        The shape is (H, queries); the largest is over the columns.
 
         The sums of several columns are not computed: their largest is taken to be the same part of the sum of the
         largest squares for every power as for s^0.
@@ -214,5 +216,5 @@ def _first_queries(analysis: Analysis) -> list[SamplePart]:
 
 
 def _rows(x: Tensor, index: Tensor) -> Tensor:
-    """Rows (H, n, d) of tokens (H, L, d)."""
+    """The rows `index` (H, n) of tokens (H, L, d), of shape (H, n, d)."""
     return torch.gather(x, 1, index.unsqueeze(-1).expand(-1, -1, x.shape[2]))

@@ -10,8 +10,8 @@
 //
 //     even = fma(a_2k, b_2k, even),    odd = fma(a_2k+1, b_2k+1, odd)    for k in [0, 16),    sum = sum + (even + odd).
 //
-// The kernels do not depend on either order. Functions are static: the programs that call them are compiled for
-// different processors, and the linker must not merge them.
+// The kernels do not depend on the order of these sums. Functions are static: the programs that call them are compiled
+// for different processors, and the linker must not merge them.
 #pragma once
 
 #include <cmath>

@@ -138,7 +138,7 @@ def test_the_layer_decodes_with_positions(order, windows):
 def test_refused_arguments():
     for options, said in (
         ({"rotary": 0.0}, "rotary: expected a positive finite number"),
-        ({"rotary": 100.0, "bound": 1.0}, "turning a vector changes the norm that keeps the bound"),
+        ({"rotary": 100.0, "bound": 1.0}, "rotating a vector changes the norm that keeps the bound"),
         ({"rotary": 100.0, "num_heads": 4}, "None for an odd head_dim, 3"),
     ):
         with pytest.raises(sx.ArgumentError, match=said):

@@ -50,7 +50,7 @@ def check_scoring(
     if scale is not None:
         raise ArgumentError("scale", expected="None for a layer with a bound, which learns it", got=scale)
     if rotary is not None:
-        reason = "None for a layer with a bound: turning a vector changes the norm that keeps the bound"
+        reason = "None for a layer with a bound: rotating a vector changes the norm that keeps the bound"
         raise ArgumentError("rotary", expected=reason, got=rotary)
     if tolerance is not None and windows is not None:
         raise ArgumentError("windows", expected="None for a layer with a tolerance", got=windows)

@@ -125,7 +125,7 @@ def _attend_alike(
     heads: slice = slice(None),
     **options: Any,
 ) -> Tensor:
-    """The outputs of heads of one order, which are at this place among the heads of the layer."""
+    """The outputs of heads of one order, which are the slice `heads` of the layer's heads."""
     options |= scoring(layer)
     attend: Callable[..., Any] = pairwise_attention
     if layer.form != "pairwise" or layer.bound or layer.alibi or layer.key_bias or places.distinct:

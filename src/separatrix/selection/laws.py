@@ -258,7 +258,7 @@ class Exponent:
         variable: the name of the variable.
         values: the values of the variable.
         times: the numbers of steps at these values, by the recursion.
-        measured: the exponent fitted to them.
+        measured: the exponent fitted to these times.
         law: the exponent fitted to `time_law` at these values.
         bound: the exponent in the bound of Theorem 3.1.
     """

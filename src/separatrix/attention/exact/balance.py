@@ -75,7 +75,7 @@ class Magnitudes:
 
     @property
     def multiplications(self) -> float:
-        """The base-2 logarithm of 2 k d."""
+        """The base-2 logarithm of 2 k d, for order k and head dimension d."""
         return math.log2(2 * self.scores.shape[0] * self.scores.shape[2])
 
     def finite(self) -> bool:

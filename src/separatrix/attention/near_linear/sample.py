@@ -2,8 +2,8 @@
 
 Queries share the tuples of their head, so that their scores are one product of matrices. In a causal call a query
 attends some of the sampled tuples. They have equal weights in the sample, which says little about the first queries:
-their sums have few terms and may be far from any mean. So these queries are a part of their own, with all of their
-tuples.
+their sums have few terms and may be far from any mean. So these queries are a separate part of the sample,
+with all of their tuples.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class Frame:
         return self.basis is None and self.shift is None and len(self.kept) == self.dimension
 
     def coordinates(self, x: Tensor, m: int, mask: Tensor | None = None) -> Tensor:
-        """Tokens (H, c, d) of set m, 0 for the query, to (H, d', c), contiguous; masked tokens become 0."""
+        """The contiguous coordinates (H, d', c) of tokens (H, c, d) of set m, 0 for the query; 0 for masked tokens."""
         if len(self.kept) < self.dimension:
             x = x[..., self.kept]
         if mask is not None:

@@ -74,8 +74,8 @@ class Damaged:
     """A row that does not match its checksum.
 
     Attributes:
-        id: the value in place of the row's number.
-        key: the value in place of its key.
+        id: the value that the row has as its number, which may be damaged.
+        key: the value that the row has as its key, which may be damaged.
         what: what is wrong.
         otherwise: the record without its origin, if only the origin is damaged; else None.
     """

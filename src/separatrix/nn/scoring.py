@@ -147,7 +147,7 @@ def factors(
     """Queries and keys of heads of one order whose product form equals the layer's score form plus its biases.
 
     `query_offset` and `key_starts` are the positions of the first query and of the first keys, None for 0, and `heads`
-    the place of these heads among those of the layer.
+    is the slice of these heads in the layer's heads.
     """
     scale = scoring(layer)["scale"]
     if layer.bound is None:

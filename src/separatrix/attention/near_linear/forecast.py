@@ -188,8 +188,8 @@ class Forecast:
         return largest_number(self._share * self.analysis.values.largest)
 
     def _polynomials(self, degree: int, target: float, output_only: bool, columns: int) -> Iterator[Polynomial]:
-        """Taylor's polynomial, Chebyshev's with even weights, except those whose error exceeds the target, and Taylor's
-        with a moment beyond its degree.
+        """The polynomials of a degree: Taylor's; Chebyshev's with even moments, unless their error exceeds the target;
+        and Taylor's with moments above the degree.
         """
         inside, *beyond = self._taylors(degree)
         yield inside

@@ -123,7 +123,7 @@ def state_in_the_flow(weights: Weights, T: int, d: int, width: int, time: float)
     """The values of alpha and C after a time eta t, by descent at a small rate from a zero start.
 
     Args:
-        weights: what `drawn_weights` gives.
+        weights: the result of `drawn_weights`.
         T: the number of tokens.
         d: the dimension of a token.
         width: the dimension of an encoding.
@@ -145,7 +145,7 @@ def times_in_the_flow(weights: Weights, T: int, d: int, width: int, epsilons: Se
     """The times eta t at which the loss of the mean is each epsilon, in descending order, by descent at a small rate.
 
     Args:
-        weights: what `drawn_weights` gives.
+        weights: the result of `drawn_weights`.
         T: the number of tokens.
         d: the dimension of a token.
         width: the dimension of an encoding.

@@ -30,7 +30,7 @@ ONCE_ON = ("sm_80", "sm_86", "sm_89", "sm_120")
 """Architectures on which only one warp computes `inner_gradient`'s factors of matrix products, because matrix units
 take both factors from registers of a warp."""
 WIDTHS = (16, 32, 64, 128)
-"""The padded numbers of columns of keys and values, the larger of which counts, that all architectures have."""
+"""The widths that all architectures have. A width is the larger of the padded dimensions of keys and of values."""
 WIDE = 256
 """A further width, which the architectures of `SHIPPED_WIDE` have at order 3."""
 

@@ -102,7 +102,7 @@ def fused_attention(given: CallArguments) -> Tensor | None:
         if given.query.dim() == 4 and given.query.shape[:2] == key.shape[:-2] == value.shape[:-2]:
             return attend_pairs(given.query, key, value, given.is_causal, given.scale)
         call = flattened(given)
-        q, k, v = (x.unsqueeze(0) for x in call.tensors)  # in any other shape PyTorch does not fuse
+        q, k, v = (x.unsqueeze(0) for x in call.tensors)  # PyTorch's fused kernel needs four dimensions
         out = attend_pairs(q, k, v, given.is_causal, given.scale)
     return None if out is None else call.shaped(out.squeeze(0))
 

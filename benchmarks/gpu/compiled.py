@@ -219,8 +219,8 @@ PER_SET = {
         *("sources", "copies", "heads", "lengths", "columns", "head_strides", "row_strides", "column_strides"),
     ),
 }
-"""Arguments that are tuples: `factors` have queries, keys and values, those of kernels with a constant COUNT as many
-entries, and the others one for each set."""
+"""Arguments that are tuples, with an entry for each set; `factors` also have one for the queries, and the tuples of
+kernels with a constant COUNT have COUNT entries."""
 
 
 @dataclass(frozen=True)

@@ -182,10 +182,10 @@ def recipe_cost(shape: Shape, recipe: Recipe) -> Cost:
 
 
 def _moment_cost(shape: Shape, monomials: int, columns: int, beyond: bool, wide: bool) -> Cost:
-    """What columns of squared deviations, and a moment of this many monomials, add to a run.
+    """The additional cost of columns of squared deviations, and of a moment of this many monomials.
 
-    If the moment is `beyond` the degree, the monomials are made for it alone, and their column of ones too. Plain
-    PyTorch multiplies them with all columns.
+    If the moment is `beyond` the degree, its monomials and their column of ones are computed for the moment alone.
+    Plain PyTorch multiplies these monomials with all columns.
     """
     width, scanned = shape.d_v + 1, native().library is not None
     keys, queries = float(shape.heads * sum(shape.key_lengths)), float(shape.heads * shape.query_length)

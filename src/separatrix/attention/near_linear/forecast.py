@@ -198,7 +198,7 @@ class Forecast:
         yield from beyond
 
     def _taylors(self, degree: int) -> list[Polynomial]:
-        """Taylor's polynomial, with a moment up to its degree and, unless there are gradients, with one beyond."""
+        """Taylor's polynomial, with a moment up to the degree and, unless there are gradients, with one above it."""
         beyond = degree % 2 and not self.analysis.differentiable and self.rank(degree + 1) <= LARGEST_RANK
         return [taylor(degree), taylor(degree, beyond=True)] if beyond else [taylor(degree)]
 

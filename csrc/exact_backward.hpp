@@ -243,7 +243,7 @@ public:
     }
 
 private:
-    // Row j of the gradients of a head of queries, over its groups in order.
+    // Row j of the gradients of a head of queries: the sum over its groups, in order.
     template <class Of> void add_groups(Index head, Index j, Index width, Index padded, T* sum, Of of) const {
         fill_zeros(sum, 0, width);
         for (Index g = 0; g < cut_.groups; ++g) {

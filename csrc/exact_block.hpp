@@ -18,7 +18,7 @@ namespace SEPARATRIX_ARCH {
 template <class T> struct Power {
     T first, second;
 
-    // Two to the exponent; or one over that, for a sign of -1.
+    // 2^exponent for a sign of 1, and 2^-exponent for a sign of -1.
     explicit Power(int exponent = 0, int sign = 1) {
         const int half = (exponent - (exponent & 1)) / 2;
         first = two_to(sign * half), second = two_to(sign * (exponent - half));

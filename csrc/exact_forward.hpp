@@ -195,7 +195,7 @@ private:
     }
 
     // Whether scores up to `radius` require subtracting a peak because sums over all tuples may leave their range. True
-    // for a bound that overflows.
+    // if the bound on such a sum overflows.
     static bool is_shifted(double radius, double tuples, double room) { return !(radius + std::ilogb(tuples) + 1 <= room); }
 
     // Values are within 2^46 of 1 in float, 2^480 in double (see exact/balance.py): this much of the range is left to

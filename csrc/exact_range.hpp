@@ -13,7 +13,7 @@ namespace SEPARATRIX_ARCH {
 // The magnitudes of the factors of one head of queries, as base-2 logarithms, for each column; masked rows are ignored.
 template <class T> class Sizes {
 public:
-    // For `count` tensors with the same number of columns.
+    // Memory for the sizes of `count` tensors with the same number of columns.
     Sizes(Index count, Index columns) : count_(count), columns_(columns), most_(count * columns), logs_(count * columns) {}
 
     // The rows place(0), ..., place(rows - 1) of a tensor.

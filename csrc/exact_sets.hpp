@@ -92,10 +92,10 @@ template <class T> struct Cut {
 
     Index longest_chunk() const { return narrow ? std::max({chunk, narrow_chunk, mixed_chunk}) : chunk; }
 
-    // Heads of queries that share keys would add to the same gradients.
+    // Whether the backward pass is merged; not if heads of queries share keys, as they would add to the same gradients.
     bool merges_backward(const separatrix_call& call) const { return merged && call.shared == 1; }
 
-    // The most keys of a set that a query may attend.
+    // The largest number of keys of a set that a query may attend.
     static Index reach(const separatrix_call& call, Index m) {
         return call.windows[m] < 0 ? call.lengths[m] : std::min(call.windows[m], call.lengths[m]);
     }

@@ -24,8 +24,8 @@ public:
 
     // Whether the calling thread released the interpreter and is the one that runs signal handlers.
     static bool runs_signal_handlers();
-    // Run the handlers of pending signals. Returns true if one raised an exception, which the interpreter raises when
-    // the call returns to it.
+    // Run the handlers of pending signals. Returns true if a handler raised an exception, which the interpreter raises
+    // when the call returns to it.
     static bool handle_signals();
 
 private:

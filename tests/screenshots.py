@@ -30,9 +30,9 @@ WIDTHS = {"desktop": 1440, "phone": 390}
 SCHEMES = ("light", "dark")
 SCALES = (1, 2)
 TALLEST = 6000
-"""The most CSS pixels of a page in a screenshot, from the top."""
+"""The largest number of CSS pixels of a page in a screenshot, from the top."""
 PATIENCE = 600_000
-"""The most milliseconds that a page may take."""
+"""The largest number of milliseconds that a page may take."""
 VIEWS = {
     **{name: f"?tab={name}" for name in NAMES},
     "separate-compare": "?tab=separate&across=d&a1.2=0.7",

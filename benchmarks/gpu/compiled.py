@@ -163,14 +163,14 @@ COSTED = "causal, windows"
 SEQUENCES = f"{COSTED}, sequences"
 """The same on packed sequences."""
 FULL = ("sm_80", "sm_90", "gfx942")
-"""Targets for which everything that ships is compiled: with everything hidden and as costs are published for every
-width, and else the widest two."""
+"""Targets for which all kernels that ship are compiled: for every width with all masks and with the options of the
+published costs, and for the two largest widths with all other options."""
 BLACKWELL = ("sm_100", "sm_103")
 """Targets whose compiler has put float32 on matrix units: it is compiled for every width, with everything hidden."""
 WIDEST = WIDTHS[2:]
-"""The widths that are compiled for all targets, which need most registers and shared memory. What is compiled for a
-target that is in neither list is what certificates are given for, float32 and float64, and bfloat16, with everything
-hidden."""
+"""The widths that are compiled for all targets, which need the most registers and shared memory. For a
+target in neither list only the kernels with all masks are compiled, in bfloat16 and in the dtypes that have
+certificates, float32 and float64."""
 CHOSEN: dict[tuple[str, str], dict[int, float]] = {
     ("sm_90", "attend"): {64: 10.0, 128: 10.0, 256: 36.5},
     ("sm_90", "query_gradient"): {64: 8.0, 128: 11.0},
@@ -219,8 +219,8 @@ PER_SET = {
         *("sources", "copies", "heads", "lengths", "columns", "head_strides", "row_strides", "column_strides"),
     ),
 }
-"""Arguments that are tuples: `factors` have queries, keys and values, those of kernels with a constant COUNT as many
-entries, and the others one for each set."""
+"""Arguments that are tuples, with an entry for each set; `factors` also have one for the queries, and the tuples of
+kernels with a constant COUNT have COUNT entries."""
 
 
 @dataclass(frozen=True)

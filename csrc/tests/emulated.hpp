@@ -10,8 +10,8 @@
 //
 //     even = fma(a_2k, b_2k, even),    odd = fma(a_2k+1, b_2k+1, odd)    for k in [0, 16),    sum = sum + (even + odd).
 //
-// The kernels do not depend on either order. Functions are static: the programs that call them are compiled for
-// different processors, and the linker must not merge them.
+// The kernels do not depend on the order of these sums. Functions are static: the programs that call them are compiled
+// for different processors, and the linker must not merge them.
 #pragma once
 
 #include <cmath>
@@ -41,7 +41,7 @@ static inline float dot_of_pairs(float sum, const std::uint16_t (&a)[2], const s
     return sum;
 }
 
-// One number of vcvtne2ps2pbf16.
+// One lane of vcvtne2ps2pbf16.
 static inline std::uint16_t to_bfloat16(float x) {
     if (std::isnan(x)) return 0x7fc0;
     return half_bits(SEPARATRIX_BFLOAT16, nearest(SEPARATRIX_BFLOAT16, double(without_subnormal(x))));

@@ -15,9 +15,9 @@ from separatrix.studies import load
 
 _OPEN = (Verdict.FAILS_AS_PRINTED, Verdict.NOT_REPRODUCED, Verdict.UNDECIDED, Verdict.NOT_RUN)
 _HEADINGS = {
-    Rank.STATEMENT: "What changes a statement",
-    Rank.PROOF: "What repairs a proof",
-    Rank.TYPOGRAPHICAL: "What is typographical",
+    Rank.STATEMENT: "Errata that change a statement",
+    Rank.PROOF: "Errata that repair a proof",
+    Rank.TYPOGRAPHICAL: "Typographical errata",
 }
 
 
@@ -72,7 +72,7 @@ def authors_findings(paper: str) -> str:
     load()
     recorded = records()
     listed = claims(paper)
-    lines = ["## What did not come out", ""]
+    lines = ["## Claims that fail, are undecided or were not reproduced", ""]
     undecided = [claim for claim in listed if recorded[claim.id].verdict in _OPEN]
     lines += [line for claim in undecided for line in _open(claim, recorded[claim.id])] or ["Nothing.", ""]
     chosen = [claim for claim in listed if claim.chosen and claim not in undecided]

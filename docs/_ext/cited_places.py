@@ -20,7 +20,7 @@ _ROOMS = {
     "separation": ("separation", "attention/linear.py", "attention/features.py"),
     "selection": ("selection",),
 }
-"""The folders in which a bare number is a place of this paper; a file named here belongs to that paper alone."""
+"""The folders in which a number without a paper's name refers to this paper; a file listed here belongs to it alone."""
 
 
 @dataclass(frozen=True)

@@ -341,7 +341,7 @@ def verdicts() -> str:
 
 
 def short() -> str:
-    """The numbers of the README."""
+    """The table of the section "In short"."""
     third = "order 3, R = 4"
     rows = []
     for task, id, what, digits in (

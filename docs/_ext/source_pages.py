@@ -55,7 +55,8 @@ def source_pages(app: Sphinx) -> Iterator[tuple[str, dict[str, Any], str]]:
 def share_navigation(app: Sphinx, page: str, template: str, context: dict[str, Any], document: object) -> None:
     """Compute the navigation of pages of code, which contents do not list, only once for each depth of folders.
 
-    The links in it are relative. Furo asks for it for each page, which would take a quarter of the time of a build.
+    The links in it are relative. Furo asks for the navigation of each page, which would take a quarter of the time
+    of a build.
     """
     if page.startswith(("_code/", "_modules/")):
         toctree, depth = context["toctree"], page.count("/")

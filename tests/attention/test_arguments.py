@@ -74,7 +74,7 @@ BREAKS = {
         (changed("values", 1, lambda x: x[..., :1]), r"values\[1\]"),
         (lambda: valid(values=[torch.ones(4, 0).double()] * 2), r"values\[0\]"),
     ],
-    "one length a set": [(changed("values", 0, lambda x: x[:, :3]), r"values\[0\]")],
+    "one length per set": [(changed("values", 0, lambda x: x[:, :3]), r"values\[0\]")],
     "flags": [(lambda: valid(is_causal=1), "is_causal"), (lambda: valid(enable_gqa="yes"), "enable_gqa")],
     "offset": [
         (lambda o=o: valid(query_offset=o), "query_offset") for o in (0.5, True, 2**62 + 1, -(2**62) - 1, 2**70)

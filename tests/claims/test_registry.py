@@ -94,7 +94,7 @@ class TestSeparation(ClaimsOfPaper):
 
 
 def test_every_file_of_claims_has_results_that_change_a_verdict(root: Path) -> None:
-    """In the tables of mutants, among the claims along paths, or in a test file named after the claim."""
+    """They are in the tables of mutants, among the claims along paths, or in a test file named after the claim."""
     tabled = {id for mutants in (ONE_CELL, ALL_CELLS) for by_claim in mutants.values() for id in by_claim}
     along_paths = {*ENTRIES, *ROWS, *PATHS, *(id for id, _ in (*FIRES, *SILENT)), *EXISTENCE}
     homes = {CLAIMS[id].home for id in tabled.union(PAIRS, along_paths)}

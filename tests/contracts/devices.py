@@ -34,7 +34,7 @@ def _place() -> tuple[str, int]:
 class WithoutGuards(TorchFunctionMode):
     """Index, invert, copy and move fake GPU tensors in a CPU build of PyTorch.
 
-    Its Python bindings look for a GPU in these functions before any mode is active; the operators below do not.
+    In these functions PyTorch's Python bindings look for a GPU before any mode is active; the operators below do not.
     """
 
     def __torch_function__(self, function, types, args=(), kwargs=None):

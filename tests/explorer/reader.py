@@ -117,7 +117,7 @@ class Reader:
 
 
 def reader(client: Any) -> Reader:
-    """A client of a Flask test client's app."""
+    """A reader of the explorer's page through the test client of its Flask app."""
 
     def post(sent: dict[str, Any]) -> dict[str, Any]:
         answer = client.post("/_dash-update-component", json=sent)

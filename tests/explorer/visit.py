@@ -1,4 +1,4 @@
-"""A visit to the explorer in a browser, with all requests and complaints of the page."""
+"""A visit to the explorer in a browser, with all requests and errors of the page."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["DESKTOP", "PHONE", "Visit", "go_to", "screens", "state", "wait_for_s
 
 
 class Visit(Seen):
-    """A visit to the explorer: no complaints, and requests to its own server only."""
+    """A visit to the explorer: no errors, and requests to its own server only."""
 
     def __init__(self, browser: Windows, address: str, view: str = "", **options: Any) -> None:
         super().__init__(browser, address + view, **options)

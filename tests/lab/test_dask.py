@@ -277,7 +277,7 @@ def test_a_scheduler_that_blames_bystanders(tmp_path: Path) -> None:
     with Store.open(tmp_path) as store:
         (record,) = store.records(status="failed")
     assert record.cell.seed == 1
-    assert "A worker died each of the 8 times it was tried." in record.traceback
+    assert "Each of the 8 attempts to run the cell killed a worker." in record.traceback
 
 
 def test_no_scheduler_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -132,7 +132,7 @@ def test_a_cell_that_kills_every_worker_is_marked_failed_and_the_run_goes_on(tmp
     assert (tmp_path / "0.runs").read_text().count("run") == 4
     with Store.open(tmp_path / "results") as store:
         (record,) = store.records(status="failed")
-    assert "A worker died each of the 4 times it was tried." in record.traceback
+    assert "Each of the 4 attempts to run the cell killed a worker." in record.traceback
 
 
 def test_a_broken_pool_is_rebuilt_and_its_other_cells_are_not_blamed(tmp_path: Path) -> None:

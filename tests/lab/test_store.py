@@ -215,7 +215,7 @@ def test_a_store_that_another_program_keeps_is_given_up(tmp_path: Path, monkeypa
     monkeypatch.setattr("separatrix.lab.schema.WAIT_SECONDS", 0.05)
     other = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(StoreError, match="is held by another program"):
+    with pytest.raises(StoreError, match="is locked by another program"):
         Store.create(tmp_path)
     other.close()
 

@@ -98,7 +98,7 @@ def test_a_lost_origin_is_reported_and_loses_no_result(filled: Path) -> None:
     before = contents(filled)
     meddle(filled, "UPDATE origins SET facts = replace(facts, 'numpy', 'numpi')")
     assert {what for _, what in damages(filled)} == {
-        "the facts about the origin of the result are lost; the result itself matches its checksum"
+        "the record of the origin of the result is damaged; the result itself matches its checksum"
     }
     assert contents(filled) == before
     with Store.open(filled) as store:

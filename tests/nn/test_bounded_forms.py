@@ -163,5 +163,5 @@ def test_a_bound_is_saved_with_its_form():
     x = draw(2, 5, 12)
     assert torch.equal(twin(x), layer(x))
     assert layer.plan.d == layer.key_dim == 3 * 6 + 1
-    with pytest.raises(sx.ArgumentError, match="form = determinant, as this one"):
+    with pytest.raises(sx.ArgumentError, match="form = determinant, as in this layer"):
         bounded("determinant", key_bias=1).load_state_dict(layer.state_dict())

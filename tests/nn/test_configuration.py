@@ -93,12 +93,16 @@ def test_weights_are_saved_with_their_configuration(options):
 @pytest.mark.parametrize(
     ("saved", "here", "said"),
     [
-        ({"bound": 1.0}, {"bound": 2.0}, "with bound = 2.0, as this one, got weights with bound = 1.0"),
-        ({"bound": 1.0}, {}, "scale = 0.25, as this one, got weights with scale = None"),
-        ({"scale": 0.5}, {}, "scale = 0.25, as this one, got weights with scale = 0.5"),
-        ({"scale": 0.5}, {"scale": -0.5}, "scale = -0.5, as this one, got weights with scale = 0.5"),
-        ({"order": 2}, {}, "order = 3, as this one, got weights with order = 2"),
-        ({"num_heads": 4, "scale": 0.3}, {"scale": 0.3}, "num_heads = 2, as this one, got weights with num_heads = 4"),
+        ({"bound": 1.0}, {"bound": 2.0}, "with bound = 2.0, as in this layer, got weights with bound = 1.0"),
+        ({"bound": 1.0}, {}, "scale = 0.25, as in this layer, got weights with scale = None"),
+        ({"scale": 0.5}, {}, "scale = 0.25, as in this layer, got weights with scale = 0.5"),
+        ({"scale": 0.5}, {"scale": -0.5}, "scale = -0.5, as in this layer, got weights with scale = 0.5"),
+        ({"order": 2}, {}, "order = 3, as in this layer, got weights with order = 2"),
+        (
+            {"num_heads": 4, "scale": 0.3},
+            {"scale": 0.3},
+            "num_heads = 2, as in this layer, got weights with num_heads = 4",
+        ),
     ],
     ids=str,
 )

@@ -581,7 +581,7 @@ def test_a_shallow_copy_of_a_cache_has_its_own_tokens(options, recorded):
 
 @pytest.mark.parametrize("options", [{}, {"bound": 0.5, "tolerance": 0.01}])
 def test_a_cache_that_another_thread_uses_is_refused(options, monkeypatch):
-    """The first decoding is paused inside its attention until the second one was refused."""
+    """The first decoding is paused inside its attention until the second decoding is refused."""
     layer, x = make(**options), draw(2, 6, 12)
     cache, expected = layer.cache(2), layer(x, is_causal=True)
     within, name = (state_module, "extend") if "tolerance" in options else (decoding, "attend_exactly")

@@ -104,7 +104,7 @@ def test_configuration():
 def test_weights_saved_without_a_form_are_of_the_product_form():
     state = TensorAttention(24, 4, order=3).state_dict()
     assert "form" not in bytes(state["_extra_state"].tolist()).decode()
-    with pytest.raises(sx.ArgumentError, match="form = pairwise, as this one, got weights with form = product"):
+    with pytest.raises(sx.ArgumentError, match="form = pairwise, as in this layer, got weights with form = product"):
         TensorAttention(24, 4, order=3, form="pairwise").load_state_dict(state)
 
 

@@ -23,7 +23,7 @@ def draw(*shape: int, seed: int = 0) -> Tensor:
 
 
 def biased(order=3, key_bias=2, **options) -> TensorAttention:
-    """A layer whose bias is not zero, as it is initially."""
+    """A layer with a nonzero learned bias; initially the bias is zero."""
     layer = TensorAttention(24, 4, order, key_bias=key_bias, dtype=torch.float64, generator=seeded(), **options)
     with torch.no_grad():
         layer.bias_proj[0].weight.copy_(draw(*layer.bias_proj[0].weight.shape, seed=5))

@@ -141,7 +141,7 @@ def test_configuration():
     x = draw(2, 5, 24)
     assert torch.equal(twin(x), layer(x))
     assert "order=[2, 2, 3, 3]" in repr(layer)
-    with pytest.raises(sx.ArgumentError, match=r"weights of a layer with order = 3, as this one, got weights with"):
+    with pytest.raises(sx.ArgumentError, match=r"a layer with order = 3, as in this layer, got weights with"):
         TensorAttention(24, 4, 3, qk_norm=True, head_norm=True).load_state_dict(layer.state_dict())
     assert mixed([3, 3, 3, 3]).config() == mixed(3).config()
 

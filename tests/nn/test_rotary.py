@@ -138,12 +138,12 @@ def test_the_layer_decodes_with_positions(order, windows):
 def test_refused_arguments():
     for options, said in (
         ({"rotary": 0.0}, "rotary: expected a positive finite number"),
-        ({"rotary": 100.0, "bound": 1.0}, "turning a vector changes the norm that keeps the bound"),
+        ({"rotary": 100.0, "bound": 1.0}, "rotating a vector changes the norm that keeps the bound"),
         ({"rotary": 100.0, "num_heads": 4}, "None for an odd head_dim, 3"),
     ):
         with pytest.raises(sx.ArgumentError, match=said):
             TensorAttention(**{"embed_dim": 12, "num_heads": 3, **options})
-    with pytest.raises(sx.ArgumentError, match=r"rotary = None, as this one, got weights with rotary = 100\.0"):
+    with pytest.raises(sx.ArgumentError, match=r"rotary = None, as in this layer, got weights with rotary = 100\.0"):
         TensorAttention(12, 3).load_state_dict(TensorAttention(12, 3, rotary=100.0).state_dict())
     with pytest.raises(sx.ArgumentError, match="role"):
         rotary(draw(3, 8), 3, 3)

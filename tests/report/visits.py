@@ -103,7 +103,7 @@ class Windows:
 
 
 class Seen:
-    """A page in its own window, with all requests and complaints."""
+    """A page in its own window, with all requests and errors."""
 
     def __init__(self, browser: Windows, address: str, **options: Any) -> None:
         self.browser = browser

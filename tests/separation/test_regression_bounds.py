@@ -124,7 +124,7 @@ def test_a_negative_tau_fires_always() -> None:
 @pytest.mark.parametrize("n", [20, 100])
 @pytest.mark.parametrize("kind", ["linear", "softmax"])
 def test_chernoff_is_above_the_lattice(n: int, kind: str) -> None:
-    """The bound exceeds it at most by the ratio of e^{-z^2/2} to about e^{-z^2/2} / (2.5 z), for a deviation z."""
+    """For a deviation z, the bound is at most about e^{-z^2/2} / (e^{-z^2/2} / (2.5 z)) = 2.5 z times the lattice's."""
     laws = bounds._Laws(n, 0.25, None if kind == "linear" else 0.4 * math.log(n))
     weights = bounds._binomial(n)
     low, high = (float(weights @ p) for p in bounds._Lattice(laws).fires(n, 0.0))

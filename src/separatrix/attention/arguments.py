@@ -252,7 +252,7 @@ def _scale(given: CallArguments) -> Iterator[Break]:
 CONSTRAINTS = (
     Constraint("head dimension", "the last dimension to be query's, and at least 1", _head_dims),
     Constraint("value dimension", "the last dimension to be that of values[0], and at least 1", _value_dims),
-    Constraint("one length a set", "as many values as keys in each set", _lengths),
+    Constraint("one length per set", "as many values as keys in each set", _lengths),
     Constraint("flags", "True or False", _causal_flag),
     Constraint("offset", "an integer from -2^62 to 2^62", _offset),
     Constraint("gqa heads", "heads in dimension -3, one number for all sets, dividing query's", _gqa_heads),

@@ -25,7 +25,7 @@ from separatrix.native import Norm, TokensCall
 from separatrix.native_tensors import HALF_TYPES, TYPES, done, kernels_for, put
 
 SLACK = 1 + 2.0**-30
-"""Covers the rounding of bounds that are computed in float64: see `near_linear.certificate`."""
+"""The factor that covers the rounding of bounds that are computed in float64: see `near_linear.certificate`."""
 
 
 def check_readable(call: Call) -> None:

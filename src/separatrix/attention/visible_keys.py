@@ -84,7 +84,8 @@ def attend_places(
     places: Places,
     **options: Any,
 ) -> tuple[Tensor, Tensor]:
-    """The output (..., L_q, d_v) and the log-sum-exp (..., L_q) of a call with `places`, from calls without.
+    """The output (..., L_q, d_v) and the log-sum-exp (..., L_q) of a call with `places`, computed by calls without
+    `places`.
 
     `attend` is attention without `places`; the tensors and options are those of `tensor_attention`.
     """

@@ -3,8 +3,8 @@
 One list is the errata of the ledger. Two readers, who saw neither the ledger nor each other's list, read the three
 papers (`readings.toml`). If all slips are equally easy to find, and two lists are independent, the size of their
 overlap gives an estimate of the number of all slips: Chapman's estimate, with Chao's log-normal interval for the slips
-in neither list. Slips that are easy to see are in both lists more often than that, so the estimate is more likely too
-low than too high.
+in neither list. Slips that are easy to see are in both lists more often than independence implies, so the estimate is
+more likely too low than too high.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-# ruff: noqa: RUF001  -- the signs are meant
+# ruff: noqa: RUF001  -- these signs of Unicode are intended
 """The names that a formula of the ledger may use, and the signs of Unicode that they stand for."""
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from separatrix.commands.verdict_table import BRIEF_FROM, print_summary, print_t
 
 
 class Profile(StrEnum):
-    """How much to run."""
+    """The profile of a run: the quick claims, or all claims at the sizes of the papers."""
 
     QUICK = "quick"
     FULL = "full"

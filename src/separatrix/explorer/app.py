@@ -75,8 +75,8 @@ def make_app(store: Path, *, pages: Mapping[str, Tab] | None = None) -> Dash:
 class _Page(Dash):
     """The app, whose page preloads Plotly's script unless it opens at a tab without figures.
 
-    Dash runs the script when the page contains the first figure, and the page shows an outline until then. If it is
-    preloaded, the script is downloaded and compiled by that time.
+    Dash runs the script when the page contains the first figure, and the page shows an outline until then. A
+    preloaded script is downloaded and compiled by that time.
     """
 
     def interpolate_index(self, **parts: str) -> str:  # type: ignore[override]

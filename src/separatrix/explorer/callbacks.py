@@ -17,9 +17,10 @@ from flask import Request, abort
 from separatrix.checks import is_whole
 
 MOST_PARTS = 20_000
-"""The most commas, brackets and colons in a request: a page has some hundred controls, and base64 has none of these."""
+"""The largest number of commas, brackets and colons in a request: a page has some hundred controls, and base64 has none
+of these characters."""
 MOST_MATCHES = 1000
-"""The most components that a pattern may match."""
+"""The largest number of components that a pattern may match."""
 _COUNTS = frozenset({"n_clicks", "n_intervals"})
 """Properties that count events; no field parses them."""
 

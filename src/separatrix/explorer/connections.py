@@ -15,7 +15,7 @@ from waitress.channel import HTTPChannel  # type: ignore[import-untyped]
 from waitress.server import TcpWSGIServer  # type: ignore[import-untyped]
 
 MOST = 200
-"""The most connections at a time; `select`, which waitress uses, supports 1024."""
+"""The largest number of connections at a time; `select`, which waitress uses, supports 1024."""
 GRACE_SECONDS, BYTES_A_SECOND = 10.0, 16 * 1024
 """The rate at which a client must transfer bytes, after a grace period."""
 IDLE_SECONDS = 60
@@ -57,7 +57,7 @@ class Connection(HTTPChannel):  # type: ignore[misc]
 
 
 class Server(TcpWSGIServer):  # type: ignore[misc]
-    """The server of waitress with these connections."""
+    """A waitress server whose connections are of the class `Connection`."""
 
     channel_class = Connection
 

@@ -157,7 +157,7 @@ def notes_output(tab: str) -> Output:
 
 
 def notes(ids: Sequence[Mapping[str, str]], messages: Mapping[str, Any]) -> list[Any]:
-    """The notes below the controls, from notes by name in the URL."""
+    """The note below each of the controls `ids`, from `messages` by the name of a parameter in the URL."""
     return [messages.get(id["of"], "") for id in ids]
 
 

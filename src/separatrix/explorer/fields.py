@@ -21,7 +21,7 @@ from separatrix.errors import ArgumentError
 from separatrix.written_numbers import number_in, spell
 
 LONGEST = 120
-"""The most characters of a value; longer values are not parsed."""
+"""The largest number of characters of a value; longer values are not parsed."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from separatrix.report.theme import SCALE, Drawing, Value, figure
 NONE = "none"
 HEIGHT = 440
 _CELLS = 21
-"""The most values of each parameter of a map, so that maps are fast to compute."""
+"""The largest number of values of each parameter of a map, so that maps are fast to compute."""
 
 
 @dataclass(frozen=True)

@@ -92,5 +92,5 @@ def agreement(first: Word, second: Word) -> int:
 def check_search(argument: str, tries: int, what: str) -> None:
     """Raise an error that names `argument` if a search would take more than `LARGEST_SEARCH` tries."""
     if tries > LARGEST_SEARCH:
-        expected = f"a search of at most {LARGEST_SEARCH} tries; beyond, `Protocol.soundness_bound` bounds it"
+        expected = f"a search of at most {LARGEST_SEARCH} tries (`Protocol.soundness_bound` has no limit)"
         raise ArgumentError(argument, expected=expected, got=f"{tries} ({what})")

@@ -37,7 +37,7 @@ class ProtocolSizes:
         words: the number of Merlin's words.
         rows: the number of Alice's vectors.
         dimension: an upper bound on the dimension.
-        every_message: log2 of the dimension (T')^2 N, T' = p^T, that it would have if every message had an index.
+        every_message: log2 of (T')^2 N with T' = p^T, the dimension if every message had an index.
     """
 
     words: int

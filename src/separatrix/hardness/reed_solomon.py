@@ -106,7 +106,7 @@ def evaluate(at: Word, values: Word, points: Word, p: int) -> Word:
     Args:
         at: the points at which the polynomial is known.
         values: the values of the polynomial at these points.
-        points: where to evaluate it.
+        points: the points at which the polynomial is evaluated.
         p: the prime.
 
     Example:

@@ -1,8 +1,8 @@
 """The caches of a model's layers of `separatrix.nn` as one `Cache` of `transformers`, which `generate` passes on.
 
 A `Cache` of `transformers` takes new keys and values and returns those of all tokens. A layer of `separatrix.nn` has
-several sets of both, or sums over them, and decodes with its own cache: this `Cache` contains one of these for each
-layer, and `generate` counts, reorders and crops them.
+several sets of keys and values, or sums over them, and decodes with its own cache. This `Cache` contains the caches of
+all layers, and `generate` counts, reorders and crops them.
 """
 
 from __future__ import annotations

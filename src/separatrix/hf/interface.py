@@ -1,7 +1,7 @@
 """Order-2 attention of this library as an attention function that the models of `transformers` can call by a name.
 
-`transformers` passes an attention function one bool for each query and key. Near-linear attention must not read that
-many numbers for each head, and needs to know why a key is hidden, so the mask is decomposed into
+`transformers` passes an attention function one bool for each query and key. Near-linear attention must not read
+n^2 numbers for each head, and needs to know why a key is hidden, so the mask is decomposed into
 
     mask[i, j]  =  seen[j]  and  j <= i + offset  and  j > i + offset - window,
 

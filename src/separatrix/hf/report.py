@@ -42,8 +42,8 @@ class HeadReport:
         plan: the plan of near-linear attention that keeps the tolerance; None if there is none.
         error: the certified error of the plan; None if there is no plan.
         why: the reason for the plan; without a plan, the reason why there is none.
-        faster_from: the least power of two of tokens from which on this rank is expected to be faster than exact
-            attention; None if there is no plan, or if it is not expected up to 2^30 tokens.
+        faster_from: the smallest power of two n such that near-linear attention of this rank is expected to be faster
+            than exact attention for n tokens; None without a plan, or if there is no such n up to 2^30.
     """
 
     layer: str

@@ -162,7 +162,7 @@ class _GridRun:
         return True
 
     def sort(self, task: _Task, status: str | None, unless_running: deque[_Task] | list[_Task]) -> None:
-        """Put a cell that this run has not taken into the queue for its status in the store."""
+        """Count or queue a cell that this run has not taken, by its `status` in the store."""
         if status == "done":
             self.tally.skipped += 1
         elif status == "failed" and not self.retry_failed:
@@ -252,7 +252,7 @@ class _GridRun:
                 task.deaths += deaths(answer)
                 self.tally.deaths += deaths(answer)
                 if task.deaths > RETRIES and alone:
-                    why = f"A worker died each of the {task.deaths} times it was tried."
+                    why = f"Each of the {task.deaths} attempts to run the cell killed a worker."
                     finished.append((task, _failure(answer, why)))
                 else:
                     self.progress.note(f"A worker died with {task.cell}, which will be tried again.")

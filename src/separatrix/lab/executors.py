@@ -168,7 +168,7 @@ class _InProcess(Executor):
 
 
 class _Spawned(ProcessPoolExecutor):
-    """A pool of one spawned process, which ends when this process does, however that ends.
+    """A pool of one spawned process, which ends when this process ends in any way.
 
     The spawned process waits for one end of a pipe, and this process keeps the other end open.
     """

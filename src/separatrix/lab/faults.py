@@ -36,7 +36,7 @@ _NOT_REGULAR = (
     "folder with --store."
 )
 _UNUSABLE_NAME = "{path} cannot be the name of a file ({error}). Choose another folder with --store."
-_BUSY = "{path} is held by another program ({error}). Close that program, and run the same command again."
+_BUSY = "{path} is locked by another program ({error}). Close that program, and run the same command again."
 _OTHER = "{path} could not be used ({error}). Every cell that was done is kept; run the same command again."
 
 _SENTENCES = {

@@ -43,7 +43,8 @@ class Lease:
         path = lock_path(self.store.folder, self.id)
         with plainly(path):
             make_folder(path.parent)
-            self._lock = hold(path, wait=True)  # another process may hold it briefly while it checks whether it is held
+            # Another process may hold the lock briefly while it checks whether the lock is held.
+            self._lock = hold(path, wait=True)
         try:
             self.free_abandoned_cells()
         except BaseException:

@@ -18,9 +18,9 @@ from separatrix.errors import ArgumentError
 from separatrix.lab.canonical_json import quoted
 
 MOST_VALUES = 100_000
-"""The most values that an axis may have, and the most seeds that may be listed."""
+"""The largest number of values that an axis may have, and the largest number of seeds that may be listed."""
 MOST_DIGITS = 400
-"""The most digits that a number may have."""
+"""The largest number of digits that a number may have."""
 
 
 def decimal(text: str) -> Decimal:

@@ -83,7 +83,7 @@ class Experiment:
         return canonical_json.fitted(value, self.hints[name], called or name)
 
     def cell(self, *, seed: int, **parameters: Any) -> Cell:
-        """The cell at these parameters; defaults are written out, so that a change of a default does not change it."""
+        """The cell at these parameters, with defaults written out: a changed default does not change the cell."""
         fit = {name: self.fitted(name, value) for name, value in parameters.items()}
         return self.fitted_cell(seed, fit)
 

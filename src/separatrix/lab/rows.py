@@ -74,8 +74,8 @@ class Damaged:
     """A row that does not match its checksum.
 
     Attributes:
-        id: the value in place of the row's number.
-        key: the value in place of its key.
+        id: the value that the row has as its number, which may be damaged.
+        key: the value that the row has as its key, which may be damaged.
         what: what is wrong.
         otherwise: the record without its origin, if only the origin is damaged; else None.
     """
@@ -124,7 +124,7 @@ def read(row: Sequence[Any]) -> StoredRecord | Damaged:
     if (record := checked_record(fields, facts)) is None:
         return Damaged(id, fields[0], "the row has a correct checksum, but does not contain a cell and its result")
     if fields[9] is not None and record.origin is None:
-        what = "the facts about the origin of the result are lost; the result itself matches its checksum"
+        what = "the record of the origin of the result is damaged; the result itself matches its checksum"
         return Damaged(id, record.key, what, record)
     return record
 

@@ -16,9 +16,9 @@ from separatrix.errors import SeparatrixError, shortened
 from separatrix.files import read_at_most
 
 LARGEST_FILE = 1 << 18
-"""The most bytes that a file may have."""
+"""The largest number of bytes that a file may have."""
 MOST_PARTS = 32
-"""The most parts that a dotted key may have."""
+"""The largest number of parts that a dotted key may have."""
 _PART = r"""(?:[A-Za-z0-9_-]++|"(?:[^"\\\n]|\\.)*+"|'[^'\n]*+')"""
 _LONG_KEY = re.compile(rf"""(?<![A-Za-z0-9_"'-])(?:{_PART}[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}""")
 

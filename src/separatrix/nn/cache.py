@@ -126,7 +126,8 @@ class TokenCache:
             values: The new values of each set, (*batch_shape, L, head_dim).
 
         Raises:
-            ArgumentError: The number of sets differs from the cache's, or the shape, dtype or device of a tensor.
+            ArgumentError: The number of sets, or the shape, dtype or device of a tensor, differs from the
+                cache's.
         """
         for name, given in (("keys", keys), ("values", values)):
             if len(given) != len(self.windows):
@@ -316,7 +317,7 @@ class TokenCache:
 
         Raises:
             ArgumentError: The saved cache had other arguments, which are named, or the shapes do not match the number
-                of tokens. This cache is then unchanged.
+                of tokens. An error leaves this cache unchanged.
         """
         if not isinstance(saved, Mapping):
             raise ArgumentError("saved", expected="a mapping from names to tensors", got=type(saved).__name__)

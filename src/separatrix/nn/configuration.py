@@ -82,7 +82,7 @@ def check_extra_state(configuration: Configuration, state: object) -> None:
     for name, value in {**UNSAVED, **configuration}.items():
         of_saved = saved.get(name, UNSAVED.get(name))
         if name not in FREE and of_saved != value:
-            expected = f"weights of a layer with {name} = {value}, as this one"
+            expected = f"weights of a layer with {name} = {value}, as in this layer"
             raise ArgumentError("state_dict", expected=expected, got=f"weights with {name} = {of_saved}")
 
 

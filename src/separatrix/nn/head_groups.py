@@ -108,7 +108,7 @@ def head_groups(layer: TensorAttention) -> Iterator[HeadGroup]:
 
 
 def join_groups(parts: Sequence[tuple[Tensor, Sequence[Tensor]]]) -> tuple[Tensor, list[Tensor]]:
-    """Queries and keys of all heads from those of the groups, which are the inverse of `HeadGroup.part`."""
+    """Join the queries and keys of the groups to those of all heads; the inverse of `HeadGroup.part`."""
     sets = [[keys[m] for _, keys in parts if len(keys) > m] for m in range(max(len(keys) for _, keys in parts))]
     return torch.cat([q for q, _ in parts], -3), [torch.cat(keys, -3) for keys in sets]
 

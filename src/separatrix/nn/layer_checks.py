@@ -50,7 +50,7 @@ def check_scoring(
     if scale is not None:
         raise ArgumentError("scale", expected="None for a layer with a bound, which learns it", got=scale)
     if rotary is not None:
-        reason = "None for a layer with a bound: turning a vector changes the norm that keeps the bound"
+        reason = "None for a layer with a bound: rotating a vector changes the norm that keeps the bound"
         raise ArgumentError("rotary", expected=reason, got=rotary)
     if tolerance is not None and windows is not None:
         raise ArgumentError("windows", expected="None for a layer with a tolerance", got=windows)
@@ -196,10 +196,10 @@ def sources_of_sets(
     key_padding_mask: Tensor | Sequence[Tensor | None] | None,
     order: int,
 ) -> list[tuple[str, Tensor, Tensor, Tensor | None]]:
-    """The place, key input, value input and padding of each key set; of all sets together if no argument is a list.
+    """The name, key input, value input and padding of each key set, or one entry for all sets if no argument is a list.
 
     Returns:
-        One entry, whose place is "", or order - 1 of them, whose places are "[0]", "[1]", ...
+        One entry, with the name "", or order - 1 of them, with the names "[0]", "[1]", ...
     """
     arguments = {"key": key, "value": value, "key_padding_mask": key_padding_mask}
     lists = {name: given for name, given in arguments.items() if isinstance(given, (list, tuple))}

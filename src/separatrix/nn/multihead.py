@@ -159,10 +159,10 @@ class _Unpacked:
 
 
 def _prefix_of_mask(mask: Tensor, query: Tensor, key: Tensor, is_causal: bool, batch_first: bool) -> int:
-    """The number of first tokens that attend each other in both directions by a mask, which is causal otherwise.
+    """The length p of the prefix of a mask: the first p tokens attend each other, and the rest of the mask is causal.
 
     Raises:
-        ArgumentError: The mask is another one, or it has a prefix although `is_causal` is True.
+        ArgumentError: The mask has another form, or it has a prefix although `is_causal` is True.
     """
     expected = "None or the causal mask (L, L) of nn.Transformer.generate_square_subsequent_mask"
     if not isinstance(mask, Tensor) or not (mask.is_floating_point() or mask.dtype == torch.bool):

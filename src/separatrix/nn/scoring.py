@@ -67,7 +67,10 @@ def positioned(
 def rotated(
     layer: TensorAttention, q: Tensor, keys: list[Tensor], query_start: int, key_start: int
 ) -> tuple[Tensor, list[Tensor]]:
-    """Queries and keys with rotary positions from these starts on; the factors of `key_bias` are not rotated."""
+    """Queries and keys with rotary positions, which begin at `query_start` and `key_start`.
+
+    The factors of `key_bias` are not rotated.
+    """
     if layer.rotary is None:
         return q, keys
     d = layer.head_dim
@@ -122,7 +125,7 @@ def _attend_alike(
     heads: slice = slice(None),
     **options: Any,
 ) -> Tensor:
-    """The outputs of heads of one order, which are at this place among the heads of the layer."""
+    """The outputs of heads of one order, which are the slice `heads` of the layer's heads."""
     options |= scoring(layer)
     attend: Callable[..., Any] = pairwise_attention
     if layer.form != "pairwise" or layer.bound or layer.alibi or layer.key_bias or places.distinct:
@@ -144,7 +147,7 @@ def factors(
     """Queries and keys of heads of one order whose product form equals the layer's score form plus its biases.
 
     `query_offset` and `key_starts` are the positions of the first query and of the first keys, None for 0, and `heads`
-    the place of these heads among those of the layer.
+    is the slice of these heads in the layer's heads.
     """
     scale = scoring(layer)["scale"]
     if layer.bound is None:

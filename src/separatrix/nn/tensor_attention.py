@@ -84,8 +84,8 @@ class TensorAttention(nn.Module):
             query to its keys (see `nn.rotary`). Keys are at the positions 0, 1, ..., and queries from `query_offset`
             on.
         form: The score form: "product", "pairwise" (Strassen attention, which at order 3 has a fast algorithm) or
-            "determinant", for which head_dim must be a multiple of the order: see `separatrix.forms`. The scale
-            multiplies the form, and None is 1 / head_dim for each of them.
+            "determinant", for which head_dim must be a multiple of the order: see `separatrix.forms`. Every
+            form is multiplied by the scale, which is 1 / head_dim if it is None.
         alibi: None, or True for a bias that falls off linearly with the distance to the keys of every set, with the
             slopes `forms.alibi_slopes` of the heads; or a list with a factor of the slopes for each key set, 0 for a
             set without a bias. Attention must then be causal. Not available with a tolerance.
@@ -120,13 +120,13 @@ class TensorAttention(nn.Module):
 
     **Initially** every weight is Xavier-uniform and every bias zero, so inputs of unit variance give q, k_m and v_m
     of unit variance. A coordinate of q * k_1 * ... * k_{k-1} then has variance 1 at any order (with tails that grow
-    heavier: its fourth moment is about 3^k), and the score, a sum of head_dim of them, standard deviation
-    scale * sqrt(head_dim): d^(-1/2) by default, an almost uniform attention, and 1 with scale = d^(-1/2), at every
-    order. An almost uniform attention multiplies k - 1 averages over n tokens, each of size n^(-1/2) when tokens are
-    independent: expect initial outputs of size n^(-(k-1)/2). With `head_norm` they have unit size before ``out_proj``,
-    for any order, length and size of the weights; with `qk_norm` the scores have standard deviation scale *
-        sqrt(head_dim) for any size of the weights. So both also work with initialisers that overwrite the weights of
-        all `nn.Linear` modules, such as nanoGPT's.
+    heavier: its fourth moment is about 3^k). The score is the scale times a sum of d = head_dim coordinates, so its
+    standard deviation at every order is scale * sqrt(d): d^(-1/2) by default, which makes attention almost uniform,
+    and 1 with scale = d^(-1/2). An almost uniform attention multiplies k - 1 averages over n tokens, each of size
+    n^(-1/2) when tokens are independent: expect initial outputs of size n^(-(k-1)/2). With `head_norm` they have unit
+    size before ``out_proj``, for any order, length and size of the weights. With `qk_norm` the standard deviation of
+    the scores is scale * sqrt(d) for any size of the weights. So both also work with initialisers that overwrite the
+    weights of all `nn.Linear` modules, such as nanoGPT's.
 
     **A state dict holds the configuration**, the order, the heads, the scale, the score form, the positions, the bound
     and the tolerance, as a tensor beside the weights. Loading it into a layer that differs in any of these but the
@@ -414,9 +414,9 @@ class TensorAttention(nn.Module):
         queries, keys and values that the layer computes.
 
         Args:
-            query: As in a call. Only the values are computed, because the certificate is proportional to their
-                magnitudes; attention is not. Without a query it is the certificate for values of magnitude 1, at any
-                length.
+            query: As in a call. The values are computed and attention is not, because the certificate is proportional
+                to the magnitudes of the values. Without a query it is the certificate for values of magnitude 1, at
+                any length.
             key, value, key_padding_mask, is_causal, query_offset: As in a call.
 
         Returns:

@@ -103,8 +103,8 @@ def construct(E: Tensor, y: Tensor, d: int, *, epsilon: float) -> Construction:
     overlap = float(overlaps(E, y).max()) if q < T else 0.0
     if overlap >= 1:
         raise SeparatrixError(
-            f"construct: a position outside a subset has <e_i, e_y> = {overlap:.4g}, and no scale separates it from "
-            "the subset unless that is below 1."
+            f"construct: a position outside a subset has <e_i, e_y> = {overlap:.4g}, which must be below 1 for a "
+            "scale to separate it from the subset."
         )
     scale = max(0.0, math.log(max(2 * (T - q) / (q * epsilon), 1.0)) / (1 - overlap))
     transformer = SelectionTransformer(d, E.shape[1], dtype=E.dtype)

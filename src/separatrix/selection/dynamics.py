@@ -42,8 +42,8 @@ class Dynamics:
 
     Attributes:
         alpha: alpha at each of the steps or times.
-        C: C at each of them.
-        loss: the population loss at each of them.
+        C: C at each of the steps or times.
+        loss: the population loss at each of the steps or times.
     """
 
     alpha: Floats

@@ -228,7 +228,7 @@ def stochastic_time_law(T: int, q: int, d: int, width: int, lr: float, epsilon: 
     small. At d_e = K log T, the regime of Theorem 3.3, times are longer by 3 to 7 percent for K = 60 and by about 1
     percent for K = 300, as measured for T from 64 to 4096.
 
-    With N = T/q - 1, x = q s and C = log(N x/w) where the loss is epsilon, it is exactly
+    With N = T/q - 1, x = q s and C = log(N x/w) where the loss is epsilon, the number of steps is exactly
 
         (d_e/eta) [ T/(2 d) + 1/(4 epsilon) + (q/d) (2 C - 1 - ((1/x - 1)^2 + 1)/(2 N)) ].
 
@@ -258,7 +258,7 @@ class Exponent:
         variable: the name of the variable.
         values: the values of the variable.
         times: the numbers of steps at these values, by the recursion.
-        measured: the exponent fitted to them.
+        measured: the exponent fitted to these times.
         law: the exponent fitted to `time_law` at these values.
         bound: the exponent in the bound of Theorem 3.1.
     """

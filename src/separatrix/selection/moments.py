@@ -1,8 +1,9 @@
 r"""The population loss of the whole matrices W and V, and its gradient, with exact expectations.
 
-The mean over y is an enumeration. The mean over X consists of Gaussian moments, which have a closed form as long as the
-attention does not depend on X, that is while the rows of W that act on tokens are zero: then the loss is quadratic in X
-and its gradient cubic. With S the attention of a subset, J = diag(S) - S S^T, Y its indicator and V = [V_x, V_e],
+The mean over y is computed by enumeration. The mean over X consists of Gaussian moments, which have a closed form as
+long as the attention does not depend on X, that is while the rows of W that act on tokens are zero: then the loss is
+quadratic in X and its gradient cubic. With S the attention of a subset, J = diag(S) - S S^T, Y its indicator and
+V = [V_x, V_e],
 
     2 L       = mean of  d/q - 2 tr(V_x) Y.S/q + |V_x|^2 |S|^2 + |V_e E S|^2
     dL/dV_x   = mean of  |S|^2 V_x - (Y.S/q) I                    dL/dV_e = mean of  V_e (E S)(E S)^T

@@ -113,7 +113,8 @@ def fires(averages: Sequence[Average], Y: Vector) -> Masks:
 
 
 def sign_vectors(d: int, which: slice = slice(None)) -> Vector:
-    """The sign vectors as columns, of shape (d, 2^d), or a range of them; bit i of the number is set where y_i = -1.
+    """The sign vectors as columns, of shape (d, 2^d), or a range of them; y_i = -1 where bit i of the column's
+    index is 1.
 
     >>> sign_vectors(2).tolist()
     [[1.0, -1.0, 1.0, -1.0], [1.0, 1.0, -1.0, -1.0]]

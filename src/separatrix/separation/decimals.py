@@ -47,7 +47,7 @@ def exact(value: Number, argument: str) -> Fraction:
 def log_width(n: int, delta: Number | None = None, least: int = 1, *, constant: Number = 1) -> int:
     """The width m that the paper writes as m = log n, m = C log(n / delta) or m = max(log(n / delta), least).
 
-    It is **rounded down**, exactly.
+    **The width is rounded down**, in exact arithmetic.
 
     The paper does not say how it rounds. This package rounds all such widths in this function.
 

@@ -49,7 +49,7 @@ class Learned:
         seed: the seed.
         train: the share on the training examples.
         held_out: for each of the `factors`, the share on new examples of n times that many tokens.
-        signs: the share on the new examples of the first factor, with the random y that training started from.
+        signs: the share on the new examples of the first factor before training, when y is random.
         loss: the training loss at the end.
         size: the largest |y_l|.
     """

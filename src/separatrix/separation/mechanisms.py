@@ -163,7 +163,7 @@ def _identity(q: Token, k: Token, units: Tokens) -> Form:
 
 
 def _elu(q: Token, k: Token, units: Tokens) -> Form:
-    """The kernel (q + 1) . (k + 1), which is that of elu + 1 because the entries are not negative."""
+    """The kernel (q + 1) . (k + 1), which is the kernel of elu + 1 because the entries are not negative."""
     here, there = units.query_unit, units.key_unit
     zero = Fraction(0)
     return _sum([(here + there, _dot(q, k)), (here, sum(q, zero)), (there, sum(k, zero)), (0, Fraction(len(q)))])

@@ -95,7 +95,7 @@ def setting(model: str, n: int, g: int, m: int) -> SelfAttention | CrossAttentio
 
 
 def passes(result: Mapping[str, Any], level: float = 0.99) -> float | None:
-    """log10 of the n from which on success is at least `level`, as far as the path was followed; None if it is not."""
+    """log10 of the n from which on success is at least `level` up to the end of the path; None if there is none."""
     reached = None
     for log10_n, probability in zip(result["log10_n"], result["probability"], strict=True):
         reached = (log10_n if reached is None else reached) if probability >= level else None

@@ -7,9 +7,9 @@ weights w of `separation.rows`, their sum Z over the keys, and t rows per class,
     Z (<c_{j0}, sigma> - tau) = s_1 a w_special + s_own b (w_special + (t - 1) w_own) + s_query b t w_query
                                 + s_last c Z + b t w_rest (2 P - N) - tau Z,
 
-which increases with P. The smallest P for which this is positive is found by one division in fixed point, and
-`radicals.sign` decides about its neighbours; P is binomial. `separation.firing` asks which sign vectors make *some* row
-fire; here a single row is considered.
+which increases with P. The smallest P for which this expression is positive is found by one division in fixed point,
+and `radicals.sign` decides about its neighbours; P is binomial. `separation.firing` asks which sign vectors make *some*
+row fire; here a single row is considered.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ def _by_class(
 ) -> dict[int, NDArray[Any]]:
     """The result of compute(k) for each class k.
 
-    For a symmetric mechanism it is computed for one class of each size, and exchanging signs gives the results of the
-    others.
+    For a symmetric mechanism, results are computed for one class of each size; exchanging signs gives those of the
+    other classes.
     """
     sizes = class_sizes(setting)
     classes = [k for k in range(len(sizes)) if sizes[k]]

@@ -125,8 +125,8 @@ class Reading:
 
 @dataclass(frozen=True)
 class LineTally:
-    """The result of a line: the number of comparisons, the number that contradict it, and the largest (for >= smallest)
-    ratio.
+    """The checks of one line of a statement: the number of comparisons, the number that contradict the line, and the
+    largest ratio (the smallest one for >=).
 
     The ratio is None for a count, and if there is no such place, as for "the other classes" of a single class.
     """

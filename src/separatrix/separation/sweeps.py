@@ -37,8 +37,8 @@ class Panel:
         values: the values of this parameter.
         baseline: the values of the other parameters.
         trials: how many trials the paper ran for each value.
-        least_width: if the baseline and the axis leave m open, the smallest m that follows from n.
-        delta: if the baseline and the axis leave m open, the delta in m = log(n / delta); None stands for 1.
+        least_width: if neither the baseline nor the axis sets m, the smallest m that follows from n.
+        delta: if neither the baseline nor the axis sets m, the delta in m = log(n / delta); None stands for 1.
     """
 
     model: Callable[..., Setting]

@@ -138,7 +138,7 @@ def dynamic(kind: str, backend: str = "aot_eager") -> Pair:
 
 @cache
 def exported_program(kind: str) -> tuple[Subject, torch.export.ExportedProgram]:
-    """A subject, and its export at its length for all lengths: the graph has operators, for every engine."""
+    """A subject, and its program, exported with one length and valid for all lengths."""
     it = subject(kind)
     length = {it.inputs[0].dim() - 2: torch.export.Dim("length", min=2)}
     shapes = (length, (length,) * (len(it.inputs) - 1)) if len(it.inputs) > 1 else (length,)

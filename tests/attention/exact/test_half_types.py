@@ -179,7 +179,7 @@ def test_an_output_beyond_the_type_is_refused():
 
 
 def held_by_kernels(function):
-    """The most bytes that the kernels use at one time during a call, on one thread."""
+    """The largest number of bytes that the kernels use at one time during a call, on one thread."""
     LIBRARY.separatrix_highest_bytes.restype = ctypes.c_int64
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

@@ -16,7 +16,7 @@ from tests.attention.fuzz.calls import Call, draw_call
 from tests.attention.fuzz.outcomes import REFUSED, UNPROMISED, Outcome, judged
 
 TUPLES = 24
-"""The most tuples that a query attends: gradients take more time than outputs."""
+"""The largest number of tuples that a query attends: gradients take more time than outputs."""
 
 
 def promise(result: Any) -> Any:

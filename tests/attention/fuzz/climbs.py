@@ -52,16 +52,16 @@ def _perturbed(rng: Generator, x: Tensor) -> Tensor:
     wide = x.double()
     way = rng.integers(5)
     noise = torch.from_numpy(rng.standard_normal(tuple(x.shape)))
-    if way == 0:  # all entries, slightly
+    if way == 0:  # change all entries slightly
         wide = wide * (1 + 0.2 * noise)
-    elif way == 1:  # a few entries, to the largest magnitude
+    elif way == 1:  # set a few entries to the largest magnitude
         largest = wide.abs().max() if x.numel() else 1.0
         wide = torch.where(torch.from_numpy(rng.random(tuple(x.shape)) < 0.2), largest * noise.sign(), wide)
-    elif way == 2:  # the magnitude of the tensor
+    elif way == 2:  # scale the tensor
         wide = wide * float(2 ** rng.uniform(-1, 1))
-    elif way == 3:  # signs
+    elif way == 3:  # flip signs
         wide = torch.where(torch.from_numpy(rng.random(tuple(x.shape)) < 0.2), -wide, wide)
-    elif x.shape[-2]:  # a copy of another row
+    elif x.shape[-2]:  # replace a row by a copy of another
         source, target = rng.integers(x.shape[-2], size=2)
         wide = wide.clone()
         wide[..., target, :] = wide[..., source, :]

@@ -122,7 +122,7 @@ class Tally:
         return Tally({kind: Count(**count) for kind, count in said["kinds"].items()}, said["broken"], said["parts"])
 
     def lines(self) -> list[str]:
-        """A line for each kind, one for all, and one for the kinds of polynomials."""
+        """A line for each kind of call, one for all calls, and one that counts the polynomials."""
         total = self.total()
         rows = [*sorted(self.kinds.items()), ("all", total)]
         recipes = ", ".join(f"{name} {number}" for name, number in sorted(total.recipes.items()))

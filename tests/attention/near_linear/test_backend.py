@@ -34,7 +34,7 @@ def drawn(index_set, heads, n, columns, dtype=torch.float64):
 
 
 def form(index_set, x, W, M):
-    """The literal sum_n sum_alpha x_n^alpha <M_alpha, W_n>."""
+    """The sum over n and alpha of x_n^alpha <M_alpha, W_n>, computed literally."""
     powers = [(x ** torch.tensor(alpha).reshape(-1, 1)).prod(1) for alpha in index_set.alphas.tolist()]
     return torch.einsum("han,hac,hcn->", torch.stack(powers, 1), M, W)
 

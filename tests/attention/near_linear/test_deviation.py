@@ -102,7 +102,7 @@ def test_the_sums_of_a_moment_are_those_of_the_definition(order, is_causal, mask
 
 
 def test_chunks_of_a_causal_run_with_squares_are_those_whose_roundings_are_counted(monkeypatch):
-    """Squares make the states of a token larger: a chunk that had fewer tokens for it would add more roundings."""
+    """Squares make the states of a token larger; if chunks therefore had fewer tokens, roundings would increase."""
     monkeypatch.setattr(backend, "BACKENDS", (in_pytorch,))
     monkeypatch.setattr(cost, "CAUSAL_BYTES", 1 << 14)
     lengths, scan = [], in_pytorch.scan

@@ -21,9 +21,9 @@ pytestmark = pytest.mark.skipif(native().library is None, reason="this installat
 
 
 def made(heads, lengths, d, d_v, given, computed, *, masked=False, turned=False, columns=0, moment=2):
-    """A call, and an expansion of degree 3 with a moment, random coefficients and `columns` columns of squares.
+    """A call, and an expansion of degree 3 with random coefficients, a moment and `columns` columns of squares.
 
-    A moment of 3 is beyond the coefficients.
+    A moment of 3 is above the degree of the coefficients.
     """
     generator = torch.Generator().manual_seed(d + d_v)
 

@@ -71,7 +71,7 @@ def expected(is_causal: bool) -> list[torch.Tensor]:
 
 
 def is_right(exact: bool, is_causal: bool, rank: int, **options: Any) -> bool:
-    """Whether a correct call now gives the rows of one process."""
+    """Whether a valid call gives this rank's rows of the result of one process."""
     found = forward_and_backward(exact, is_causal, rank, **options)
     mine = [x[rank * TOKENS : (rank + 1) * TOKENS] for x in expected(is_causal)]
     return all(torch.allclose(a, b, atol=1e-4, rtol=0) for a, b in zip(found, mine, strict=True))

@@ -312,7 +312,7 @@ def test_ranks(count, tmp_path, subtests):
             whole = case.in_one_process(case.tensors())
             parts = torch.cat([found[1]["part"], found[3]["part"]], -2)
             torch.testing.assert_close(parts, whole, atol=1e-12, rtol=0)
-            assert "a group that this process is a rank of" in said[0]["outside"] == said[2]["outside"]
+            assert "a group that contains this process" in said[0]["outside"] == said[2]["outside"]
 
 
 @pytest.mark.parametrize("order", [2, 3])

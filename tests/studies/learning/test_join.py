@@ -19,7 +19,7 @@ ENDS = {join.PLAIN: 0.6, join.ONE: 0.5, join.TWO: 0.6, join.PRODUCT: 0.6, join.T
 
 
 def runs(ends: dict[str, float], longer: dict[str, float] | None = None, **parameters: Any) -> list[CellResult]:
-    """Three seeds of each attention with small differences and these accuracies at both readings."""
+    """Three seeds of each attention with small differences and these accuracies at equal steps and CPU time."""
     return [
         CellResult(
             {"attention": name, "steps": 8, "compute_steps": 9, **parameters},

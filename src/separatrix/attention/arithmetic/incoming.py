@@ -30,7 +30,7 @@ class Power:
 
     @staticmethod
     def next_to(largest: Tensor) -> Power:
-        """The powers next to the largest magnitudes in the rows of (H, n); 1 for a row of zeros."""
+        """For each row of (H, n) the power of two next to its largest magnitude; 1 for a row of zeros."""
         flat = largest.abs().amax(1) if largest.shape[1] else largest.new_zeros(largest.shape[0])
         return Power(torch.frexp(flat).exponent.clamp(-_MOST, _MOST))
 

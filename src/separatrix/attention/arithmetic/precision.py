@@ -48,9 +48,9 @@ def _settings(device_type: str) -> set[str]:
 
 @lru_cache(maxsize=8)
 def _keeps_digits(device_type: str) -> bool:
-    """Whether products with 2^11 + 1, which takes 12 digits, and their sums are exact, as they are in float32.
+    """Whether products with 2^11 + 1, which takes 12 bits, and their sums are exact, as they are in float32.
 
-    TF32 has 11 digits and bfloat16 eight. The matrices are too large for the kernels for tiny products.
+    TF32 has 11 significant bits and bfloat16 eight. The matrices are too large for the kernels for tiny products.
     """
     # Modes such as a flop counter, and autocast, apply to the user's call and not to this check, whose result is
     # cached.

@@ -136,7 +136,9 @@ def expanded_gradient_sum(
         (
             *forward.steps,
             *queries.steps,
-            RoundingStep("the incoming gradient against the output, and over the denominator", d_v + 4, wide=True),
+            RoundingStep(
+                "the incoming gradient is multiplied by the output and divided by the denominator", d_v + 4, wide=True
+            ),
             RoundingStep("the monomials of the other factor", _monomial(degree)),
             RoundingStep("the states of the other sets, the coefficients and their conversions", 4 * sets + 8),
             RoundingStep("the value columns are added up, for a group of coordinates", 4 * (d_v + 2)),

@@ -23,7 +23,7 @@ def bits(count: int) -> Iterator[None]:
 
 
 def matrix(x: Floats) -> arb_mat:
-    """The numbers of a matrix, exactly."""
+    """A matrix of floats as a matrix of balls of radius 0."""
     return arb_mat(x.shape[0], x.shape[1], x.ravel().tolist())
 
 

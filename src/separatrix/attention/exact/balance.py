@@ -75,7 +75,7 @@ class Magnitudes:
 
     @property
     def multiplications(self) -> float:
-        """The base-2 logarithm of 2 k d."""
+        """The base-2 logarithm of 2 k d, for order k and head dimension d."""
         return math.log2(2 * self.scores.shape[0] * self.scores.shape[2])
 
     def finite(self) -> bool:
@@ -116,8 +116,8 @@ class Size(NamedTuple):
     """Whether the factors of a call may be multiplied without scaling.
 
     Attributes:
-        moderate: In a forward pass.
-        near_one: In a backward pass.
+        moderate: Whether they may in a forward pass.
+        near_one: Whether they may in a backward pass.
         log_output: The base-2 logarithm of the largest magnitude that an output may have, apart from rounding.
     """
 

@@ -102,7 +102,7 @@ def fused_attention(given: CallArguments) -> Tensor | None:
         if given.query.dim() == 4 and given.query.shape[:2] == key.shape[:-2] == value.shape[:-2]:
             return attend_pairs(given.query, key, value, given.is_causal, given.scale)
         call = flattened(given)
-        q, k, v = (x.unsqueeze(0) for x in call.tensors)  # in any other shape PyTorch does not fuse
+        q, k, v = (x.unsqueeze(0) for x in call.tensors)  # PyTorch's fused kernel needs four dimensions
         out = attend_pairs(q, k, v, given.is_causal, given.scale)
     return None if out is None else call.shaped(out.squeeze(0))
 
@@ -113,8 +113,8 @@ def attend_pairs(query: Tensor, key: Tensor, value: Tensor, is_causal: bool, sca
         return None
     out = scaled_dot_product_attention(query, key, value, is_causal=is_causal, scale=scale)
     if not _readable(query):
-        # The operator raises an error or returns zeros, so nothing is filled. Using its result keeps it in compiled
-        # graphs.
+        # The operator raises an error or returns zeros, so nothing is filled. Its result is used so that the
+        # compiler does not remove the operator from the graph.
         (refused,) = refuse_pairs(*(x.detach() for x in (out, query, key, value)), is_causal, scale)
         return out.masked_fill(refused.view(-1, 1, 1, 1), math.nan)
     if out.is_meta or _is_sound(out, scale) or _fits([_largest(x) for x in (query, key, value)], query, key, scale):

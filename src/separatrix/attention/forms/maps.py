@@ -138,8 +138,8 @@ def with_bias(
 
         scale * score' = scale * score + sum_{r} f_r(i) g_1,r(j_1) ... g_{k-1},r(j_{k-1})
 
-    A bias that depends on some key sets only has ones for the others. `alibi` is the bias that falls off linearly with
-    the distances.
+    If the bias does not depend on a key set, the factors of this set are ones. `alibi` is the bias that falls off
+    linearly with the distances.
 
     Cost: that of the product form at dimension d + r.
 

@@ -109,7 +109,7 @@ def in_float32(analysis: Analysis) -> bool:
 
 
 _MODERATE = 16
-"""The logarithm to base 2 of the sizes that are moderate."""
+"""Magnitudes from 2^-_MODERATE to 2^_MODERATE are moderate."""
 _LEFT_OUT = 1 / 64
 """The part of the tolerance that coordinates left out of a basis may take."""
 

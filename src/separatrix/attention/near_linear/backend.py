@@ -40,8 +40,8 @@ class StreamPlan(NamedTuple):
         factors: The factors of the entries of the queries, and of the keys of each set.
         heads: The number of heads.
         value_dim: The dimension of the values.
-        most: The largest entry of a token, or its largest norm.
-        norm: The order of that norm; 0 for the largest entry.
+        most: An upper bound on the entries of a token, or on its norm.
+        norm: The order of the norm that `most` bounds; 0 if it bounds the entries.
     """
 
     index_set: IndexSet

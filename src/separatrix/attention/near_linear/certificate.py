@@ -194,7 +194,7 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
 
 
 class _Level(NamedTuple):
-    """The level of the moment, and how its sums over tuples are rounded: relatively, and by underflow."""
+    """The exponent of the moment, and bounds on the rounding errors of its sums over tuples."""
 
     exponent: int
     relative: float

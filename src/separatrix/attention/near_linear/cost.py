@@ -56,8 +56,8 @@ TOKEN_ENTRY = 4.0
 """The time of reading an entry of query, keys and values for a plan and for a certificate."""
 SQUARED_ENTRY, SQUARED_QUERY = 3.0, 80.0
 """The times of computing the deviation of one entry of the values (squaring it takes half as long), and of the
-certificate of one query with squares. Like `SEARCHING`, half of what was measured on two cores of an Intel Xeon
-(Cascade Lake), which takes about twice as long as the machines of the other numbers.
+certificate of one query with squares. These numbers and `SEARCHING` are half of what was measured on two cores of an
+Intel Xeon (Cascade Lake), which takes about twice as long as the machines on which the other numbers were measured.
 """
 SEARCHING = 1.5e6
 """The time that it takes to search for a polynomial with squared deviations."""
@@ -70,7 +70,7 @@ THREADS, TILE = 2, 256
 """The number of threads assumed for costs and bytes, and the number of tokens whose monomials a kernel computes at a
 time."""
 AFFORDABLE = 1e15
-"""The most flops of exact attention that run unless you pass ``method="exact"``: about an hour."""
+"""The largest number of flops of exact attention that run unless you pass ``method="exact"``: about an hour."""
 
 
 @dataclass(frozen=True)
@@ -182,10 +182,10 @@ def recipe_cost(shape: Shape, recipe: Recipe) -> Cost:
 
 
 def _moment_cost(shape: Shape, monomials: int, columns: int, beyond: bool, wide: bool) -> Cost:
-    """What columns of squared deviations, and a moment of this many monomials, add to a run.
+    """The additional cost of columns of squared deviations, and of a moment of this many monomials.
 
-    If the moment is `beyond` the degree, the monomials are made for it alone, and their column of ones too. Plain
-    PyTorch multiplies them with all columns.
+    If the moment is `beyond` the degree, its monomials and their column of ones are computed for the moment alone.
+    Plain PyTorch multiplies these monomials with all columns.
     """
     width, scanned = shape.d_v + 1, native().library is not None
     keys, queries = float(shape.heads * sum(shape.key_lengths)), float(shape.heads * shape.query_length)

@@ -75,7 +75,7 @@ def _read_by_kernels(call: Call) -> Entries | None:
 
 
 def _read(call: Call) -> Entries:
-    """The entries in plain PyTorch."""
+    """The bounds on the entries of a call, computed in plain PyTorch."""
     bounds = input_bounds(call)
     values, largest = bounds.values, bounds.largest
     scores = sum(math.log2(max(most, 1.0)) for most in numbers(largest.amax((1, 2))))

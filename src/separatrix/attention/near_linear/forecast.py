@@ -188,8 +188,8 @@ class Forecast:
         return largest_number(self._share * self.analysis.values.largest)
 
     def _polynomials(self, degree: int, target: float, output_only: bool, columns: int) -> Iterator[Polynomial]:
-        """Taylor's polynomial, Chebyshev's with even weights, except those whose error exceeds the target, and Taylor's
-        with a moment beyond its degree.
+        """The polynomials of a degree: Taylor's; Chebyshev's with even moments, unless their error exceeds the target;
+        and Taylor's with moments above the degree.
         """
         inside, *beyond = self._taylors(degree)
         yield inside
@@ -198,7 +198,7 @@ class Forecast:
         yield from beyond
 
     def _taylors(self, degree: int) -> list[Polynomial]:
-        """Taylor's polynomial, with a moment up to its degree and, unless there are gradients, with one beyond."""
+        """Taylor's polynomial, with a moment up to the degree and, unless there are gradients, with one above it."""
         beyond = degree % 2 and not self.analysis.differentiable and self.rank(degree + 1) <= LARGEST_RANK
         return [taylor(degree), taylor(degree, beyond=True)] if beyond else [taylor(degree)]
 

@@ -122,7 +122,7 @@ def cheapest_recipe(
     if not analysis.radius <= LARGEST_RADIUS or not analysis.values.in_range(torch.float64):
         return None
     target, shape = MARGIN * tolerance, analysis.shape
-    # A constant keeps a tolerance where scores are small, and has no gradient.
+    # A polynomial of degree 0 keeps a tolerance where scores are small, but has no gradient.
     least = max(least_degree, 1) if analysis.differentiable else least_degree
     candidate = forecast.total_degree(least, time_limit, target, output_only)
     if analysis.differentiable:

@@ -2,8 +2,8 @@
 
 Queries share the tuples of their head, so that their scores are one product of matrices. In a causal call a query
 attends some of the sampled tuples. They have equal weights in the sample, which says little about the first queries:
-their sums have few terms and may be far from any mean. So these queries are a part of their own, with all of their
-tuples.
+their sums have few terms and may be far from any mean. So these queries are a separate part of the sample,
+with all of their tuples.
 """
 
 from __future__ import annotations
@@ -118,7 +118,9 @@ class SamplePart:
         return self._sum(moment, None)
 
     def weighted_squares(self, moment: int, columns: int, away: Deviation) -> Tensor:
-        """The largest sum of s^moment times a column of squared deviations over the sum of exp(s), (H, queries).
+        """The largest of the sums of s^moment times a column of squared deviations, divided by the sum of exp(s).
+
+        The shape is (H, queries); the largest is over the columns.
 
         The sums of several columns are not computed: their largest is taken to be the same part of the sum of the
         largest squares for every power as for s^0.
@@ -214,5 +216,5 @@ def _first_queries(analysis: Analysis) -> list[SamplePart]:
 
 
 def _rows(x: Tensor, index: Tensor) -> Tensor:
-    """Rows (H, n, d) of tokens (H, L, d)."""
+    """The rows `index` (H, n) of tokens (H, L, d), of shape (H, n, d)."""
     return torch.gather(x, 1, index.unsqueeze(-1).expand(-1, -1, x.shape[2]))

@@ -336,7 +336,7 @@ def ranks_of(group: dist.ProcessGroup | None, timeout: float | None) -> Ranks:
         )
     rank = dist.get_rank(group)
     if rank < 0:
-        raise ArgumentError("group", expected="a group that this process is a rank of", got="one that it is not in")
+        raise ArgumentError("group", expected="a group that contains this process", got="another group")
     whole = dist.group.WORLD if group is None else group
     assert whole is not None
     state = group_state(whole)

@@ -110,7 +110,7 @@ def _box(call: Call, queries: Range) -> list[Range]:
 
 
 def _fill(answer: TopTuples, call: Call, heads: Range, queries: Range, box: Sequence[Range], size: int) -> None:
-    """Write the top tuples of some queries of some heads, whose tuples are those of a box."""
+    """Write the top tuples of a range of queries of a range of heads; `box` has the range of keys of each set."""
     count, device = heads[1] - heads[0], call.query.device
     listed = min(answer.weights.shape[-1], math.prod(stop - start for start, stop in box))
     index = torch.arange(*queries, device=device)

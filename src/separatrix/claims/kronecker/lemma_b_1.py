@@ -71,7 +71,7 @@ def values(n: int, d: int, seed: int) -> dict[str, int]:
 
 @experiment(version=2, name="kronecker.lemma_b1_decides")
 def decides(n: int, d: int, low: int, high: int, seed: int) -> dict[str, list[float]]:
-    """Return the outputs in units of t tilde, by case, at the lemma's beta and at the least beta of its rule with 0.5.
+    """Return the outputs by case, in units of t tilde, at the lemma's beta and at the least beta of the corrected rule.
 
     The instances are random; rows in neither case are omitted.
     """

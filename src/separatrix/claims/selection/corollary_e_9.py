@@ -73,7 +73,7 @@ OVERLAPS = unseparated(
     "Corollary E.9",
     r"If $q_{\max} = \Theta(1)$ and $\delta < 1/10$, the loss at $q_2 \le q_{\max}$ and $T_2$ is $O(T_2^2 \epsilon / "
     r"T_1^2)$, for any $\epsilon$.",
-    " Here this is so from $q_2 = 100$ on, for every $q_1$.",
+    " The overlaps at $q_2$ may be above 1 from $q_2 = 100$ on, for every $q_1$.",
 )
 
 

@@ -162,7 +162,7 @@ def _cells() -> Iterator[Cell]:
 def lemma_e_7(cells: Sequence[CellResult], misprint: str = "", share: float = 1.0) -> Finding:
     """Check the direction to 1e-12 over all valid encodings, and the bounds on C with the actual overlaps.
 
-    Where overlaps are below 1, so that both bounds have the sign of the middle, they are multiplied by `share`.
+    Where overlaps are below 1, the distance of both bounds from the middle is multiplied by `share`.
     """
     strays = max(cell.result["strays"] for cell in cells)
     bounds, used = 0.0, 0.0

@@ -8,8 +8,8 @@ between e_1 and e_2 among n entries, A of them and B of the other n - k agree wi
     <e_i, e_1> = (2A - k + 2B - (n - k)) / n,    <e_i, e_2> = (2A - k - 2B + (n - k)) / n.
 
 Products beyond the threshold are drawn again, as encodings with them are not valid. The condition that the other
-positions must also fit each other is omitted: Theorem 3.3 compares these times with those of whole encodings, of whose
-candidates nine in ten do not fit. Descent at a small rate is an ordinary differential equation in eta t, which an
+positions must also fit each other is omitted: Theorem 3.3 compares these times with those of whole encodings, nine in
+ten of whose candidates do not fit. Descent at a small rate is an ordinary differential equation in eta t, which an
 implicit method integrates.
 """
 
@@ -123,7 +123,7 @@ def state_in_the_flow(weights: Weights, T: int, d: int, width: int, time: float)
     """The values of alpha and C after a time eta t, by descent at a small rate from a zero start.
 
     Args:
-        weights: what `drawn_weights` gives.
+        weights: the result of `drawn_weights`.
         T: the number of tokens.
         d: the dimension of a token.
         width: the dimension of an encoding.
@@ -145,7 +145,7 @@ def times_in_the_flow(weights: Weights, T: int, d: int, width: int, epsilons: Se
     """The times eta t at which the loss of the mean is each epsilon, in descending order, by descent at a small rate.
 
     Args:
-        weights: what `drawn_weights` gives.
+        weights: the result of `drawn_weights`.
         T: the number of tokens.
         d: the dimension of a token.
         width: the dimension of an encoding.

@@ -101,7 +101,7 @@ def upper_loss(point: Point) -> Any:
     u, mu = 1 - x * part, 1 - kappa / 8
     over_D = rho / (u * u - 2 * rho * u + rho)
     short = part * over_D * (x * part - mu * (1 - rho) * u / (u - rho))
-    # alpha* and r alpha*, in each of which 1 / rho cancels with that of 1 / D.
+    # alpha* and r alpha*: each is a factor 1 / rho times 1 / D, whose factor rho cancels it.
     best = (1 - rho) * u / (u * u - 2 * rho * u + rho)
     alpha = best * (1 + mu * rho * x * part / (u * (u - rho)))
     return ((1 - rho) * short * short + rho * alpha * alpha * part * part) / 2

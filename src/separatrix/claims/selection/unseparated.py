@@ -31,7 +31,7 @@ _SCALES = (5.0, 20.0, 40.0)
 def unseparated(at: str, printed: str, consequence: str = "") -> Erratum:
     """The erratum at a place that claims convergence of the loss to 0 for every delta < 1/10.
 
-    `consequence` is added to the reason if a place of the paper claims more.
+    `consequence` is added to the reason where the paper claims more than convergence.
     """
     return Erratum(
         rank=Rank.STATEMENT,

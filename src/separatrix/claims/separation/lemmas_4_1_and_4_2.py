@@ -97,8 +97,9 @@ def entries(n: int, seed: int) -> dict[str, Any]:
 
     `too_small` are the largest C at which |sum f_lin sigma| exceeds C sqrt(log(n / delta) / n) with probability above
     delta / n, on D0 with equal entries and on D1 with equal entries except the special one. They are exact up to n =
-    10^6, and lower bounds at larger n. `enough` are the C at which Hoeffding's inequality excludes this for all data.
-    `least` is the least |sum f_exp sigma| on D1 over all data and signs. The computation is deterministic.
+    10^6, and lower bounds at larger n. `enough` are the C at which Hoeffding's inequality bounds that probability by
+    delta / n for all data. `least` is the least |sum f_exp sigma| on D1 over all data and signs. The computation is
+    deterministic.
     """
     seven_fifths = Fraction(7, 5)
     # f_exp on D0: n^1.4 / (n^1.4 + (n - 1) n) <= n^-0.6; on D1 the special entry minus all others.

@@ -23,7 +23,7 @@ from separatrix.explorer.compute.upload import DTYPES, check_entries, checked
 from separatrix.tensor_files import header_entries
 
 PAIRS = 1 << 22
-"""The most pairs of keys, which are some 2,000 keys in each set."""
+"""The largest number of pairs of keys, which are some 2,000 keys in each set."""
 LISTED = 10
 _OPTIONS = ("is_causal", "query_offset", "windows", "scale", "enable_gqa")
 

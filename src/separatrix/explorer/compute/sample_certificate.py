@@ -73,7 +73,7 @@ def sampled(sizes: PlanSettings) -> SampleRun:
         if plan.rank * sizes.d > ENTRIES or cost.time > NANOSECONDS:
             raise SeparatrixError(
                 f"No sample was run: a rank of {big(plan.rank)} at d = {sizes.d} is too costly for a page, even on {n} "
-                "tokens. A smaller B or d, or a larger tolerance, brings it down."
+                "tokens. A smaller B or d, or a larger tolerance, lowers the rank."
             )
     generator = torch.Generator().manual_seed(0)
     sets = sizes.order - 1

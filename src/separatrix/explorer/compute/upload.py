@@ -143,7 +143,7 @@ def _tensor(name: str, entry: object) -> tuple[str, tuple[int, ...]]:
         got = f"{dtype!r}"[:40]
         raise ArgumentError(name, expected=f"one of {', '.join(DTYPES.values())}", got=got)
     if not 2 <= len(shape) <= 6 or not all(is_whole(size, low=1, high=2**31) for size in shape):
-        raise ArgumentError(name, expected="a shape (..., length, d), nothing in it empty", got=f"{shape!r}"[:80])
+        raise ArgumentError(name, expected="a shape (..., length, d) with sizes of at least 1", got=f"{shape!r}"[:80])
     return dtype, tuple(shape)
 
 

@@ -32,7 +32,7 @@ from separatrix.selection.laws import (
 Floats = npt.NDArray[np.float64]
 
 LONGEST = 200_000
-"""The most steps of the recursion, which take a tenth of a second."""
+"""The largest number of steps of the recursion, which take a tenth of a second."""
 _POINTS = 300
 
 

@@ -24,9 +24,9 @@ from separatrix.runs.read import StoredRun, stored_runs
 from separatrix.selection.settings import TrainingSettings
 
 MOST_ENTRIES = 200 * 200
-"""The most entries of W that are drawn."""
+"""The largest number of entries of W that are drawn."""
 MOST_LISTED = 40
-"""The most runs of each kind that are listed."""
+"""The largest number of runs of each kind that are listed."""
 
 Weights = tuple[int, Floats, Floats]
 

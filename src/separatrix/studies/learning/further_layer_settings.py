@@ -37,7 +37,7 @@ layer_values = setting_on_joins(
 )
 layer_mixed = setting_on_joins(
     "mixed orders",
-    "whose heads are half of order 2 becomes better than one with all heads of order 3",
+    "half of whose heads have order 2 becomes better than one with all heads of order 3",
     MIXED,
     PLAIN,
     FURTHER_RATES,

@@ -118,7 +118,7 @@ def _finding(results: Sequence[CellResult], judged_intervals: dict[str, Interval
     cells=lambda: _cells([ONE, THREE]),
     figures=("join_stages",),
     neighbours=(
-        Neighbour("it does so after the stage of 8 facts already", {"stage": 0}),
+        Neighbour("it does so already after the stage of 8 facts", {"stage": 0}),
         Neighbour("one layer of order 2 does so", {"name": ONE}),
     ),
 )

@@ -300,7 +300,7 @@ class MixedAttention(nn.Module):
     ) -> None:
         super().__init__()
         if num_heads % 2 or not set(norms) <= set(BOTH):
-            raise ArgumentError("num_heads", expected="an even number, with no norms but the two", got=num_heads)
+            raise ArgumentError("num_heads", expected="an even number, norms from qk_norm and head_norm", got=num_heads)
         self.num_heads, self.scale = num_heads, scale
         widths = {"q": embed_dim, "k1": embed_dim, "v1": embed_dim, "k2": embed_dim // 2, "v2": embed_dim // 2}
         self.projections = nn.ModuleDict({name: linear(embed_dim, w, generator) for name, w in widths.items()})

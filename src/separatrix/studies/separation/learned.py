@@ -261,7 +261,7 @@ def _short_regression() -> Iterator[Cell]:
     part="softmax regression",
     says="In softmax regression a trained $y$ does not make linear attention succeed: it learns only some of its "
     "examples, and is little better than guessing on new ones. Softmax with a trained $y$ is right on nearly all "
-    "new ones.",
+    "new examples.",
     cells=_short_regression,
     figures=("learned_regression",),
     neighbours=(

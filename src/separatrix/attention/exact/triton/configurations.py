@@ -30,7 +30,7 @@ ONCE_ON = ("sm_80", "sm_86", "sm_89", "sm_120")
 """Architectures on which only one warp computes `inner_gradient`'s factors of matrix products, because matrix units
 take both factors from registers of a warp."""
 WIDTHS = (16, 32, 64, 128)
-"""The padded numbers of columns of keys and values, the larger of which counts, that all architectures have."""
+"""The widths that all architectures have. A width is the larger of the padded dimensions of keys and of values."""
 WIDE = 256
 """A further width, which the architectures of `SHIPPED_WIDE` have at order 3."""
 
@@ -42,7 +42,7 @@ TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 LARGEST = 128
 """The largest number of queries in a block."""
 BOUNDS, ORIGIN = 8, 1 << 24
-"""The number of bounds that `check_range` writes, and the number relative to which they are written."""
+"""The number of bounds that `check_range` writes, and the offset that is added to each of them."""
 
 
 AROUND = ("prepare", "copy_sets", "largest", "check_range", "incoming_rows", "merge_splits", "add_partials")
@@ -123,8 +123,8 @@ def flags_of(kernel: str, dtype: torch.dtype, of: str) -> dict[str, bool]:
 def peels(masked: bool, dtype: torch.dtype, precision: str) -> bool:
     """Whether blocks without masked scores use loops without comparisons.
 
-    Only kernels with matrix units use them: compared with the multiply-adds of float32 and float64, comparisons are
-    cheap.
+    Only kernels with matrix units use such loops: compared with the multiply-adds of float32 and float64, comparisons
+    are cheap.
 
     >>> peels(False, torch.bfloat16, "ieee"), peels(False, torch.float32, "ieee"), peels(True, torch.bfloat16, "ieee")
     (True, False, False)

@@ -34,8 +34,8 @@ from separatrix.attention.exact.triton.sequences import SIZES, TABLE, PackedCall
 
 LOG2_E = 1.4426950408889634
 FARTHEST = 1 << 23
-"""Lengths and offsets up to here fit the kernels' 32-bit numbers, and so do places in a head of 128 columns;
-see `farthest_of`."""
+"""The largest length or offset for which all element offsets in a head of 128 columns fit into the kernels' 32-bit
+numbers; see `farthest_of`."""
 
 MOST_ENTRIES = 256
 """The largest number of integers that one launch of `prepare` writes, as they are arguments of the kernel; orders up to
@@ -83,7 +83,7 @@ def steps_of(call: Call) -> int:
 
 
 def farthest_of(call: Call) -> int:
-    """The largest length or offset of a call of this width whose places in a head fit into 32 bits."""
+    """The largest length or offset of a call of this width for which element offsets in a head fit into 32 bits."""
     return FARTHEST * WIDTHS[-1] // max(width_of(call), WIDTHS[-1])
 
 
@@ -188,7 +188,7 @@ def peeled(call: Call, precision: str) -> bool:
 def _is_mixed(call: Call) -> bool:
     """Whether some prefix sets have a window and others are causal without one.
 
-    Kernels without comparisons in whole blocks do not support these.
+    Kernels that skip comparisons in whole blocks do not support such a call.
     """
     windows = [call.positions.windows[m] for m in prefixes_of(call)]
     return call.positions.is_causal and None in windows and any(window is not None for window in windows)

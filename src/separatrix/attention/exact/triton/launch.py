@@ -274,6 +274,6 @@ def _launch(
 
 
 def block_of(kernel: str, call: Call, dtype: torch.dtype, precision: str = "ieee") -> Configuration:
-    """The block that a kernel has for a call whose tensors are of a type."""
+    """The block of a kernel for a call and the dtype of its tensors."""
     packed, of = kernel == "attend" and is_packed(call), gpu.blocks_of(call.query.device)
     return configuration(kernel, dtype, width_of(call), of=of, precision=precision, order=call.order, packed=packed)

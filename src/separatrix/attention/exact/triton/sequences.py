@@ -1,9 +1,10 @@
-"""Packed sequences in one launch of each kernel: their layout in memory, their numbers, and what a kernel is passed.
+"""Packed sequences in one launch of each kernel: their layout in memory, the values of each
+sequence, and the arguments of a kernel.
 
-Without this, packed sequences are attended in a loop, with a pass over each of them. Here the tensors of all sequences
-are the arguments of one launch. The second coordinate of its grid is the sequence, and `programs.of_sequence` moves the
-pointers of the first coordinate's program to it. Programs beyond the last block of a sequence end at once, so that the
-cost is in proportion to the tuples that may be attended.
+Without this module packed sequences are attended in a loop, with a pass over each of them. Here the tensors of all
+sequences are the arguments of one launch. The second coordinate of its grid is the sequence, and `programs.of_sequence`
+moves the pointers of the first coordinate's program to it. Programs beyond the last block of a sequence end at once, so
+that the cost is in proportion to the tuples that may be attended.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ TABLE, SIZES, WIDTH = 12, 16, 28
 tensors begin, and the number of columns: all are multiples of 4, so that pointers to them are multiples of 16 bytes.
 """
 LENGTHS = ("queries", "prefixes", "inners", "offset", "count", "blocks")
-"""The arguments of kernels that are numbers of a sequence."""
+"""The arguments of kernels that have one value for each sequence."""
 OF_SET = ("key_gradient", "value_gradient")
 """The results for one of the key sets."""
 FIRST = {
@@ -65,7 +66,7 @@ class Programs(NamedTuple):
 
     Attributes:
         heads: The number of heads.
-        axis: The rows of a sequence: one of `COLUMNS`.
+        axis: The length of a sequence that is divided among programs: a name in `COLUMNS`.
         rows: The number of rows of all sequences.
         per_row: How many rows of the kernel there are for each.
         block: The rows of a block.

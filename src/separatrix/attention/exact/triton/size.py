@@ -8,7 +8,8 @@ the output. A call in which these could leave its range is widened to float32 as
 
 bfloat16 has the range of float32, and no number is read on the host, so that the host never waits for the GPU and CUDA
 graphs can capture a call. Factors are not balanced then. In a head of keys with a factor that is not finite, or with
-products beyond the limits here, the queries are NaN, and so is every output and gradient that depends on them.
+products beyond the limits of this module, the queries are NaN, and so is every output and gradient that depends on
+them.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ class Frame:
         return self.basis is None and self.shift is None and len(self.kept) == self.dimension
 
     def coordinates(self, x: Tensor, m: int, mask: Tensor | None = None) -> Tensor:
-        """Tokens (H, c, d) of set m, 0 for the query, to (H, d', c), contiguous; masked tokens become 0."""
+        """The contiguous coordinates (H, d', c) of tokens (H, c, d) of set m, 0 for the query; 0 for masked tokens."""
         if len(self.kept) < self.dimension:
             x = x[..., self.kept]
         if mask is not None:
@@ -268,7 +268,7 @@ def derivative_drift(call: Call, frame: Frame) -> list[Tensor]:
 
 
 def _query_norms(call: Call, frame: Frame) -> Tensor:
-    """Euclidean norms (H, L_q) of the queries in the coordinates before the basis."""
+    """Euclidean norms (H, L_q) of the queries in the coordinates before the change of basis."""
     return torch.cat(list(_norms(call, replace(frame, basis=None), 0)), 1)
 
 
@@ -325,8 +325,11 @@ def _ridged(C: Tensor) -> Tensor:
 
 
 def _gains(C_q: Tensor, C_k: Tensor, singular: Tensor) -> bool:
-    """Whether the amplitudes, as root mean squares, would have a smaller sum or would be carried by fewer
-    coordinates."""
+    """Whether the amplitudes `singular` have a smaller sum, or are on fewer coordinates, than the current ones.
+
+    An amplitude is the product of the root mean squares of a coordinate in queries and keys; the current ones are read
+    from the diagonals of `C_q` and `C_k`.
+    """
     now = (C_q.diagonal(dim1=1, dim2=2) * C_k.diagonal(dim1=1, dim2=2)).sqrt()
     before, after = ((x.sum(1), x.square().sum(1)) for x in (now, singular))
     less = after[0] < _GAIN * before[0]

@@ -32,8 +32,8 @@ _RUNS = 8
 class Steps:
     """How monomials in some order are computed: that of alpha = 0 first, and each parent before its children.
 
-    `copies` are of coordinates: (rows, coordinates). Then each of `products` is (coordinate, parents, children): rows
-    of parents times the coordinate give the rows of children.
+    Each of `copies` is (rows, coordinates): these rows are copies of coordinates. Then each of `products` is
+    (coordinate, parents, children): rows of parents times the coordinate give the rows of children.
     """
 
     rank: int

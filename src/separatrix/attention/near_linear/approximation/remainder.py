@@ -143,7 +143,10 @@ def _tail(
     total: Number,
     one_plus: Callable[[Number, float], Number],
 ) -> Number:
-    """The sum of `taylor_factor`, given a tensor of twos in the shape of the radii and 1 + total * radii * share."""
+    """The sum of the series in `taylor_factor`.
+
+    `total` has the shape of the radii and twos as entries; `one_plus(total, share)` is 1 + total * radii * share.
+    """
     first = degree + 1
     # sum_j R^j / ((first + 1) ... (first + j)) by Horner's rule, up to a j whose term is 2^-30 of the first, and after
     # which the terms at least halve: the rest sums to no more than twice that term.

@@ -111,7 +111,7 @@ def gradient(index_set: IndexSet, x: Tensor, M: Tensor, W: Tensor) -> tuple[Tens
 
 
 STRETCH_BYTES = 1 << 28
-"""The number of bytes that the gradients of the monomials of a stretch may take."""
+"""The number of bytes that the gradients of the monomials of one step of the causal scan may take."""
 
 
 def piece_tokens(columns: int) -> int:
@@ -124,8 +124,10 @@ def piece_tokens(columns: int) -> int:
 
 
 def scan_tokens(heads: int, rank: int, columns: int, sets: int, is_backward: bool) -> int:
-    """The number of tokens in a stretch, a multiple of a piece: the gradients of their monomials take
-    `STRETCH_BYTES`."""
+    """The number of tokens that one step of the causal scan processes, a multiple of `piece_tokens`.
+
+    The gradients of their monomials take at most `STRETCH_BYTES`, or those of one piece if that is more.
+    """
     piece = piece_tokens(columns)
     return max(1, STRETCH_BYTES // (8 * max(heads, 1) * rank * (sets + 1) * piece)) * piece
 
@@ -168,7 +170,7 @@ class _Stretch:
     def gradients(
         self, expansion: Expansion, grad: Tensor, grad_Z: list[Tensor]
     ) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """The gradients of coordinates and weights, and of the states before the stretch."""
+        """The gradients of coordinates and weights, and of the states before these tokens."""
         later, of_weights = torch.empty_like(self.before), torch.empty_like(self.W)
         of_monomials = self.x.new_empty(self.sets + 1, self.heads, self.tables.rank, self.n)
         incoming = grad.mT.contiguous()

@@ -56,7 +56,7 @@ _PHASE = Map(
 )
 _SIDES = (
     ("constant_rank", "the chain's rank exceeds n<sup>2</sup>", PURPLE),
-    ("constant_exact", "the chain is decided to the right", ORANGE),
+    ("constant_exact", "attention decides the chain, to the right", ORANGE),
     ("constant_rule", "decided by the lemma's rule", SKY),
 )
 

@@ -7,6 +7,7 @@ thumbnails from the results of a store; figures whose cells the store lacks keep
 from __future__ import annotations
 
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,6 +24,10 @@ from separatrix.studies import load
 DOCS = Path(__file__).resolve().parents[1]
 THUMBNAILS = DOCS / "_static" / "gallery"
 _SOURCE = DOCS.parent / "src" / "separatrix"
+_FORMULA = re.compile(
+    r"\(ln n\)\^\(1/(?P<root>\w)\)|\b(?P<scripts>\w[\^_]\w)\b|\b(?P<greek>beta|delta|epsilon|eps|eta|tau)\b"
+    r"|(?<![\w.'-])(?P<letter>[b-zBCKLMNPQTU])(?![\w'-]|\.\w)"
+)
 
 
 def gallery(paper: str) -> str:
@@ -36,8 +41,24 @@ def gallery(paper: str) -> str:
         has_thumbnail = (THUMBNAILS / f"{name}.svg").exists()
         thumbnail = f"[![{caption}](_static/gallery/{name}.svg)]({code})"
         picture = thumbnail if has_thumbnail else "*Drawn by the full profile.*"
-        items.append(f"- {picture}\n\n  {caption} (`{claim.id}`, [code]({code}))\n")
+        items.append(f"- {picture}\n\n  {typeset(caption)} (`{claim.id}`, [code]({code}))\n")
     return "\n".join(['<div class="gallery">', "", *items, "</div>"])
+
+
+def typeset(caption: str) -> str:
+    r"""The letters and powers of a caption as formulas.
+
+    >>> typeset("Lemma D.3: the largest score divided by its bound B^3, against delta / n, and (ln n)^(1/k)")
+    'Lemma D.3: the largest score divided by its bound $B^3$, against $\\delta / n$, and $(\\ln n)^{1/k}$'
+    """
+
+    def formula(found: re.Match[str]) -> str:
+        if found["root"]:
+            return rf"$(\ln n)^{{1/{found['root']}}}$"
+        greek = {"eps": "epsilon"}.get(found["greek"], found["greek"])
+        return rf"$\{greek}$" if greek else f"${found[0]}$"
+
+    return re.sub(r"\$( / | = | )\$", r"\1", _FORMULA.sub(formula, caption))
 
 
 def _first_claims(paper: str) -> Iterator[tuple[str, Claim]]:

@@ -8,7 +8,7 @@ from separatrix.report.theme import GREY
 
 
 @Curves(
-    x=Axis("time, eta t", "eta t", log=True),
+    x=Axis("time ηt", "eta t", log=True),
     y=Axis("loss, and 1 - q s", log=True),
     series=(
         Curve("loss", "T = {T}, q = {q}, d = {d}, loss", mode="lines"),

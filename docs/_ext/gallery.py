@@ -7,27 +7,23 @@ thumbnails from the results of a store; figures whose cells the store lacks keep
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from docs._ext.markdown import plain
+from docs._ext.markdown import marked, plain
 from separatrix.claims import PAPERS
 from separatrix.claims.ledger import Claim, claims
 from separatrix.claims.verdicts import cell_result
 from separatrix.lab.store import Store
 from separatrix.report.figures import FIGURES, draw
 from separatrix.report.sketch import labelled
+from separatrix.report.typeset import with_formulas
 from separatrix.studies import load
 
 DOCS = Path(__file__).resolve().parents[1]
 THUMBNAILS = DOCS / "_static" / "gallery"
 _SOURCE = DOCS.parent / "src" / "separatrix"
-_FORMULA = re.compile(
-    r"\(ln n\)\^\(1/(?P<root>\w)\)|\b(?P<scripts>\w[\^_]\w)\b|\b(?P<greek>beta|delta|epsilon|eps|eta|tau)\b"
-    r"|(?<![\w.'-])(?P<letter>[b-zBCKLMNPQTU])(?![\w'-]|\.\w)"
-)
 
 
 def gallery(paper: str) -> str:
@@ -37,28 +33,12 @@ def gallery(paper: str) -> str:
     for name, claim in _first_claims(paper):
         file = Path(inspect.getfile(inspect.unwrap(FIGURES[name]))).relative_to(_SOURCE).as_posix()
         code = f"../src/separatrix/{file}"
-        caption = plain(" ".join((inspect.getdoc(FIGURES[name]) or name).split("\n\n")[0].split()).removesuffix("."))
+        caption = " ".join((inspect.getdoc(FIGURES[name]) or name).split("\n\n")[0].split()).removesuffix(".")
         has_thumbnail = (THUMBNAILS / f"{name}.svg").exists()
-        thumbnail = f"[![{caption}](_static/gallery/{name}.svg)]({code})"
+        thumbnail = f"[![{plain(caption)}](_static/gallery/{name}.svg)]({code})"
         picture = thumbnail if has_thumbnail else "*Drawn by the full profile.*"
-        items.append(f"- {picture}\n\n  {typeset(caption)} (`{claim.id}`, [code]({code}))\n")
+        items.append(f"- {picture}\n\n  {marked(with_formulas(caption))} (`{claim.id}`, [code]({code}))\n")
     return "\n".join(['<div class="gallery">', "", *items, "</div>"])
-
-
-def typeset(caption: str) -> str:
-    r"""The letters and powers of a caption as formulas.
-
-    >>> typeset("Lemma D.3: the largest score divided by its bound B^3, against delta / n, and (ln n)^(1/k)")
-    'Lemma D.3: the largest score divided by its bound $B^3$, against $\\delta / n$, and $(\\ln n)^{1/k}$'
-    """
-
-    def formula(found: re.Match[str]) -> str:
-        if found["root"]:
-            return rf"$(\ln n)^{{1/{found['root']}}}$"
-        greek = {"eps": "epsilon"}.get(found["greek"], found["greek"])
-        return rf"$\{greek}$" if greek else f"${found[0]}$"
-
-    return re.sub(r"\$( / | = | )\$", r"\1", _FORMULA.sub(formula, caption))
 
 
 def _first_claims(paper: str) -> Iterator[tuple[str, Claim]]:

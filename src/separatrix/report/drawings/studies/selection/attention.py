@@ -51,6 +51,7 @@ def selection_learners(results: Results) -> Drawing:
     ended = {name: [loss / ZERO for loss in losses if loss is not None] for name, losses in finals.items()}
     order = sorted(ended, key=lambda name: geometric_mean(ended[name]) if ended[name] else math.inf, reverse=True)
     drawn = figure("loss / loss of zero", "attention", log_x=True, height=440)
+    drawn.update_xaxes(dtick=1)
     for name in order:
         colour = _LINES[name][0]
         marker = {"color": colour, "size": 11, "opacity": 0.75}

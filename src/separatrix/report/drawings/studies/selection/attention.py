@@ -51,7 +51,6 @@ def selection_learners(results: Results) -> Drawing:
     ended = {name: [loss / ZERO for loss in losses if loss is not None] for name, losses in finals.items()}
     order = sorted(ended, key=lambda name: geometric_mean(ended[name]) if ended[name] else math.inf, reverse=True)
     drawn = figure("loss / loss of zero", "attention", log_x=True, height=440)
-    drawn.update_xaxes(dtick=1)
     for name in order:
         colour = _LINES[name][0]
         marker = {"color": colour, "size": 11, "opacity": 0.75}
@@ -66,7 +65,7 @@ def selection_learners(results: Results) -> Drawing:
                 go.Scatter(x=[1.0], y=[name], name=name, mode="markers+text", marker=cross, showlegend=False, **label)
             )
     drawn.add_vline(x=1, line={"color": GREY, "width": 1, "dash": "dash"})
-    drawn.update_xaxes(dtick="D2")
+    drawn.update_xaxes(dtick=1)
     drawn.update_yaxes(categoryorder="array", categoryarray=order)
     last, steps = order[::-1], results[0].parameters["steps"]
     first = ", ".join(f"{name} {geometric_mean(ended[name]):.2g}" for name in last[:4])

@@ -19,6 +19,12 @@ def test_amx_needs_the_description_of_its_tiles(tmp_path, flags, level, incomple
     assert processor_name(file) == "Some Processor"
 
 
+def test_the_name_has_the_family(tmp_path):
+    file = tmp_path / "cpuinfo"
+    file.write_text("model name\t: AMD EPYC\ncpu family\t: 26\n")
+    assert processor_name(file) == "AMD EPYC, family 26"
+
+
 def test_a_system_without_the_file_has_no_such_fault(tmp_path):
     assert not amx_is_incomplete(tmp_path / "missing")
     assert processor_name(tmp_path / "missing")

@@ -13,8 +13,13 @@ ONEDNN_WITHOUT_AMX = "AVX512_CORE_FP16"
 
 
 def processor_name(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The model name of the processor."""
-    return _fields(cpuinfo).get("model name") or platform.processor() or platform.machine()
+    """The model name of the processor, with its family, because virtual machines may shorten the name.
+
+    AMD's family 25 is Zen 3 and Zen 4, and its family 26 is Zen 5.
+    """
+    fields = _fields(cpuinfo)
+    name = fields.get("model name") or platform.processor() or platform.machine()
+    return f"{name}, family {fields['cpu family']}" if "cpu family" in fields else name
 
 
 def amx_is_incomplete(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:

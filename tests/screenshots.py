@@ -46,7 +46,16 @@ READY = """() => (!document.querySelector("#react-entry-point") || document.quer
   && [...document.querySelectorAll(".results .plot")].every((plot) => plot.closest("[hidden]")
   || plot.querySelector(".main-svg"))"""
 """Whether the page is loaded, in the explorer including its tab, its sliders and its figures, which load later."""
-DOCUMENTS = ("index", "start", "guide/is-it-for-me", "guide/evidence", "errata", "papers/kronecker", "gallery")
+DOCUMENTS = (
+    "index",
+    "start",
+    "guide/is-it-for-me",
+    "guide/evidence",
+    "errata",
+    "papers/kronecker",
+    "api/attention",
+    "gallery",
+)
 
 
 @dataclass(frozen=True)

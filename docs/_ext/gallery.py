@@ -11,13 +11,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from docs._ext.markdown import plain
+from docs._ext.markdown import marked, plain
 from separatrix.claims import PAPERS
 from separatrix.claims.ledger import Claim, claims
 from separatrix.claims.verdicts import cell_result
 from separatrix.lab.store import Store
 from separatrix.report.figures import FIGURES, draw
 from separatrix.report.sketch import labelled
+from separatrix.report.typeset import with_formulas
 from separatrix.studies import load
 
 DOCS = Path(__file__).resolve().parents[1]
@@ -32,11 +33,11 @@ def gallery(paper: str) -> str:
     for name, claim in _first_claims(paper):
         file = Path(inspect.getfile(inspect.unwrap(FIGURES[name]))).relative_to(_SOURCE).as_posix()
         code = f"../src/separatrix/{file}"
-        caption = plain(" ".join((inspect.getdoc(FIGURES[name]) or name).split("\n\n")[0].split()).removesuffix("."))
+        caption = " ".join((inspect.getdoc(FIGURES[name]) or name).split("\n\n")[0].split()).removesuffix(".")
         has_thumbnail = (THUMBNAILS / f"{name}.svg").exists()
-        thumbnail = f"[![{caption}](_static/gallery/{name}.svg)]({code})"
+        thumbnail = f"[![{plain(caption)}](_static/gallery/{name}.svg)]({code})"
         picture = thumbnail if has_thumbnail else "*Drawn by the full profile.*"
-        items.append(f"- {picture}\n\n  {caption} (`{claim.id}`, [code]({code}))\n")
+        items.append(f"- {picture}\n\n  {marked(with_formulas(caption))} (`{claim.id}`, [code]({code}))\n")
     return "\n".join(['<div class="gallery">', "", *items, "</div>"])
 
 

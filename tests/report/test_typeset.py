@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from separatrix.report.markup import tag
-from separatrix.report.typeset import mathml, typeset
+from separatrix.report.typeset import mathml, typeset, with_formulas
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,17 @@ def test_words_stay_words() -> None:
     element = tag("p", *typeset("if <b> & $n < 2$ holds", tag))
     assert element == "<p>if &lt;b&gt; &amp; <math><mi>n</mi><mo>&lt;</mo><mn>2</mn></math> holds</p>"
     assert "<script>" not in tag("p", *typeset(r"$\text{<script>}$", tag))
+
+
+@pytest.mark.parametrize(
+    ("caption", "written"),
+    [
+        ("a constant n^(k-1), 2^-3 and A^T B", "a constant $n^{k-1}$, $2^{-3}$ and $A^{T} B$"),
+        ("W's end, Lemma B.1, part d.", "W's end, Lemma B.1, part $d$."),
+        ("over a0 at $n^2$, with eps = 1/2", r"over $a_0$ at $n^2$, with $\epsilon$ = 1/2"),
+        ("a beta-test at 1e-3 of x-rays (1 - p)^m", "a beta-test at 1e-3 of x-rays (1 - $p$)^m"),
+    ],
+)
+def test_captions_with_formulas(caption: str, written: str) -> None:
+    """Letters and powers become formulas; words, numbers of claims and what is a formula already stay."""
+    assert with_formulas(caption) == written

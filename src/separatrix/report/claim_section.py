@@ -16,7 +16,7 @@ from separatrix.report.links import link
 from separatrix.report.markup import Html, join, slug, tag
 from separatrix.report.packing import packed
 from separatrix.report.panel import FigurePanel
-from separatrix.report.typeset import typeset
+from separatrix.report.typeset import typeset, with_formulas
 
 KEY_DIGITS = 16
 """The number of digits of a key that are listed, which are enough for `separatrix store show`."""
@@ -91,7 +91,7 @@ def figure(panel: FigurePanel, id: str, of: str = "figure", outline: Html | None
     return tag(
         "figure",
         tag("div", _place(panel, label, outline), class_="wide"),
-        tag("figcaption", *typeset(panel.words, tag), id=f"{label}-words"),
+        tag("figcaption", *typeset(with_formulas(panel.words), tag), id=f"{label}-words"),
         saved,
         data_drawing=panel.key,
     )

@@ -59,6 +59,28 @@ def typeset(text: str, make: Make[Made]) -> list[Made | str]:
     return parts if formula is None else [*parts, formula]
 
 
+def with_formulas(text: str) -> str:
+    r"""A caption with dollar signs around the letters and powers in its plain parts, which are LaTeX then.
+
+    >>> with_formulas("Softmax on D1 is below delta / n from n = 10^28 on, against B / (ln n)^(1/k).")
+    'Softmax on $D_1$ is below $\\delta / n$ from $n = 10^{28}$ on, against $B / (\\ln n)^{1/k}$.'
+    """
+    parts = [f"${piece.text}$" if piece.is_formula else _LETTERS.sub(_formula, piece.text) for piece in pieces(text)]
+    return re.sub(r"\$( / | = | )\$", r"\1", "".join(parts))
+
+
+def _formula(found: re.Match[str]) -> str:
+    base, index, power = found["base"], found["index"], found["power"]
+    base = {"(ln n)": r"(\ln n)", "eps": r"\epsilon"}.get(base, f"\\{base}" if base in _GREEK else base)
+    raised = "" if power is None else f"^{{{power.removeprefix('(').removesuffix(')')}}}"
+    return f"${base}{'' if index is None else f'_{index}'}{raised}$"
+
+
+_GREEK = ("beta", "delta", "epsilon", "eps", "eta", "tau")
+_LETTERS = re.compile(
+    r"(?<![\w.'^-])(?P<base>\(ln n\)|\d+(?=\^)|[a-zA-Z](?=[\^_])|[b-zBCKLMNPQRTUVWX](?![\w'-])|[aDT](?=\d)"
+    rf"|{'|'.join(_GREEK)})_?(?P<index>\d)?(?:\^(?P<power>\([^()]+\)|-?[\d.]*\d|\w))?(?![\w'^]|[.-]\w)"
+)
 _PUNCTUATION = re.compile(r"[.,;:!?)\]]+")
 _OPENING, _CLOSING = "([{⌈⌊⟨", ")]}⌉⌋⟩"
 

@@ -238,7 +238,7 @@ def test_runs_of_the_claims_are_found_in_the_store(tmp_path: Path) -> None:
     assert {"T=16", "q=4"} <= set(second.lines)
     alone, both = learn_figures.losses(first), learn_figures.losses(second)
     # The first run recorded only cosines: there is no empty panel of losses above them.
-    assert alone.figure.layout.yaxis.title.text == "cosine to the truth"
+    assert alone.figure.layout.yaxis.title.text == "cosine"
     assert "yaxis2" not in alone.figure.layout
     assert [trace.name for trace in alone.figure.data] == ["cosine of W", "cosine of V"]
     W, V = (first.lines[f"cosine of {one}"][-1] for one in "WV")
@@ -246,8 +246,10 @@ def test_runs_of_the_claims_are_found_in_the_store(tmp_path: Path) -> None:
         f"claims: Figure 8, 600 steps: no training loss was recorded; the cosines with the ground truth are {W:.3f} "
         f"(W) and {V:.3f} (V) at step 600 of 600."
     )
-    assert [both.figure.layout[one].title.text for one in ("yaxis", "yaxis2")] == ["loss", "cosine to the truth"]
+    assert [both.figure.layout[one].title.text for one in ("yaxis", "yaxis2")] == ["loss", "cosine"]
     assert f"has a loss of {second.lines['loss'][-1]:.3g} at step 40 of 40" in both.text
+    looks = [(trace.line.color, trace.line.dash) for trace in both.figure.data]
+    assert len(set(looks)) == len(looks) > 4  # no two curves look alike
 
 
 def test_a_run_with_nothing_to_draw_says_so() -> None:

@@ -81,12 +81,12 @@ def losses(run: TrainingRun, beside: Sequence[TrainingRun] = ()) -> Drawing:
     drawn = make_subplots(
         rows=len(panels), cols=1, shared_xaxes=True, vertical_spacing=0.06 * both, row_heights=heights
     )
-    drawn.update_layout(template=THEME, height=560, legend={"y": -0.14})
+    drawn.update_layout(template=THEME, height=560, legend={"y": -0.17})
     drawn.update_xaxes(range=[0, run.steps])
     drawn.update_xaxes(title_text="step", row=len(panels), col=1)
     scales: dict[int, dict[str, Any]] = {
         1: {"title_text": "loss", "type": "log", "exponentformat": "power", "dtick": "D2"},
-        2: {"title_text": "cosine to the truth", "range": [-0.05, 1.05]},
+        2: {"title_text": "cosine", "range": [-0.05, 1.05]},
     }
     for panel, row in rows.items():
         drawn.update_yaxes(**scales[panel], row=row, col=1)
@@ -94,6 +94,8 @@ def losses(run: TrainingRun, beside: Sequence[TrainingRun] = ()) -> Drawing:
     mode = "lines" if len(run.step) > _FEW else "lines+markers"
     for name, line in lines.items():
         colour, dash, opacity, panel = _looks(name)
+        if "=" in name:
+            dash = _DASHES[[other for other in lines if other[0] == name[0]].index(name) % len(_DASHES)]
         look = {"mode": mode, "dash": dash, "opacity": opacity}
         drawn.add_trace(curve(called(name), run.step, line, colour, **look), row=rows[panel], col=1)
     beside_with_loss = [shown_run for shown_run in beside if "loss" in shown_run.drawable and 1 in rows]
@@ -106,6 +108,8 @@ def losses(run: TrainingRun, beside: Sequence[TrainingRun] = ()) -> Drawing:
     return Drawing(drawn, " ".join(sentences), columns)
 
 
+_DASHES = ("dot", "dash", "dashdot", "longdash")
+"""The dashes of the validation losses of one colour."""
 _BESIDE = (RED, SKY, PURPLE, ORANGE)
 """The colours of the runs that are compared with the chosen run; at most as many runs can be compared."""
 

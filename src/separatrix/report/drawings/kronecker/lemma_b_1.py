@@ -15,7 +15,7 @@ from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE
         Curve("exact", "least on exact outputs", BLUE),
     ),
     x=Axis("n", "n", log=True, ticks="data"),
-    y=Axis("beta", log=True),
+    y=Axis("β", log=True),
     height=440,
     columns=("n", "d", "low", "high", "square", "cube", "rule", "exact"),
 )

@@ -18,7 +18,7 @@ _OUTPUTS = ("case_1", "case_2", "corrected", "printed")
         Curve("twice corrected", "threshold, corrected", GREEN, mode="lines", dash="dash"),
         Curve("twice printed", "threshold, printed", GREY, mode="lines", dash="dash"),
     ),
-    x=Axis("beta", "beta"),
+    x=Axis("β", "beta"),
     y=Axis("log<sub>10</sub> of the output u"),
     height=460,
     vertical="rule",

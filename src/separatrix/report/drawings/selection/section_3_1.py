@@ -8,12 +8,12 @@ from separatrix.report.theme import GREY
 
 
 @Curves(
-    x=Axis("time, eta t", "eta t", log=True),
+    x=Axis("time ηt", "eta t", log=True),
     y=Axis("loss, and 1 - q s", log=True),
     series=(
         Curve("loss", "T = {T}, q = {q}, d = {d}, loss", mode="lines"),
         Curve("1 - q s", "T = {T}, q = {q}, d = {d}, 1 - q s", mode="lines", dash="dot"),
-        Curve("tail", "(T - 1) / (4 eta t)", GREY, mode="lines", dash="dash"),
+        Curve("tail", "(T - 1) / (4ηt)", GREY, mode="lines", dash="dash"),
     ),
     by=("T", "q", "d"),
     height=460,

@@ -9,7 +9,7 @@ from separatrix.report.charts import Axis, Chart, Curve, Curves, drawing
 from separatrix.report.tables import Results, rows_of
 from separatrix.report.theme import BLUE, GREEN, GREY, ORANGE, Drawing, Value, figure
 
-_SWEEPS = {"T": "T varies", "d": "d varies", "epsilon": "epsilon varies", "lr": "the rate varies"}
+_SWEEPS = {"T": "T varies", "d": "d varies", "epsilon": "ε varies", "lr": "the rate varies"}
 
 
 @Curves(
@@ -41,7 +41,7 @@ def time_to_loss(results: Results) -> Chart:
 def time_exponents(results: Results) -> Drawing:
     """Theorem 3.1: the powers of T, d, epsilon and the rate in the time."""
     powers = exponents(results)
-    names = {"T": "T", "d": "d", "epsilon": "epsilon", "lr": "rate"}
+    names = {"T": "T", "d": "d", "epsilon": "ε", "lr": "rate"}
     drawn = figure("variable", "power in the steps", height=400)
     columns: dict[str, list[Value]] = {"variable": [names[name] for name in powers]}
     for at, (name, colour) in enumerate((("counted", BLUE), ("by the law", GREEN), ("in the bound", ORANGE))):

@@ -9,7 +9,7 @@ from separatrix.report.tables import Results, rows_of
 @Curves(
     series=(Curve("error", "T = {T}, our scale"), Curve("proof_error", "T = {T}, the proof's scale", dash="dot")),
     by=("T",),
-    x=Axis("epsilon", "epsilon", log=True),
+    x=Axis("ε", "epsilon", log=True),
     y=Axis("largest error", log=True),
     bound=Bound("allowed", lambda epsilon: epsilon),
     columns=("T", "q", "epsilon", "error", "over_bound", "scale", "printed_scale", "proof_error", "overlap"),

@@ -12,13 +12,13 @@ def success_by_tau(results: Results) -> Drawing:
     """Softmax regression: the success probability against the threshold tau, for several n."""
     cells = [{**row, "tau": [float(tau) for tau in row["taus"]]} for row in rows_of(results)]
     rows = one_row_per_entry(sorted(cells, key=lambda row: int(row["n"])), "tau", "low", "high")
-    drawn = figure("tau", "success at m = log n", height=440)
+    drawn = figure("τ", "success at m = log n", height=440)
     for ((n, m), group), colour in zip(groups_of(rows, "n", "m").items(), COLOURS, strict=False):
         tau, low, high = columns_of(group, "tau", "low", "high").values()
         look = {"mode": "lines", "legendgroup": str(n)}
         drawn.add_trace(curve(f"n = {n}, m = {m}: at most", tau, high, colour, **look, showlegend=False))
         drawn.add_trace(curve(f"n = {n}, m = {m}", tau, low, colour, **look, fill="tonexty"))
-    drawn.add_trace(curve("tau = 0.25, ours for Figure 3", [0.25, 0.25], [0, 1], GREY, mode="lines", dash="dash"))
+    drawn.add_trace(curve("τ = 0.25, ours for Figure 3", [0.25, 0.25], [0, 1], GREY, mode="lines", dash="dash"))
     drawn.update_yaxes(range=[-0.03, 1.03])
     text = (
         "Certified bounds on success against tau at m = log n: for n = 30 and 100 it depends on tau up to about one "

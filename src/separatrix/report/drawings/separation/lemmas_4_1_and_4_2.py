@@ -11,10 +11,10 @@ from separatrix.report.theme import BLUE, GREEN, ORANGE, RED
 
 @Curves(
     series=(
-        Curve("enough_d1", "enough for all data, D1", GREEN),
-        Curve("enough_d0", "enough for all data, D0", BLUE),
-        Curve("too_small_d1", "too small for equal data, D1", ORANGE),
-        Curve("too_small_d0", "too small for equal data, D0", RED),
+        Curve("enough_d1", "enough for all data, D<sub>1</sub>", GREEN),
+        Curve("enough_d0", "enough for all data, D<sub>0</sub>", BLUE),
+        Curve("too_small_d1", "too small for equal data, D<sub>1</sub>", ORANGE),
+        Curve("too_small_d0", "too small for equal data, D<sub>0</sub>", RED),
     ),
     x=Axis(
         "log<sub>10</sub> n",

@@ -11,11 +11,15 @@ from separatrix.report.tables import Results
 from separatrix.report.theme import BLUE, GREEN, ORANGE, RED
 
 _SERIES = (
-    (1.5, "exp_silent_on_d0", Curve("softmax fires on D0", "softmax fires on D0", ORANGE)),
-    (1.5, "lin_silent_on_d0", Curve("linear fires on D0", "linear fires on D0", BLUE)),
-    (1.5, "lin_silent_on_d1", Curve("linear fires on D1", "linear fires on D1", GREEN)),
-    (1.5, "exp_fires_on_d1", Curve("softmax silent on D1, C = 1.5", "softmax silent on D1, C = 1.5", RED)),
-    (1.0, "exp_fires_on_d1", Curve("softmax silent on D1, C = 1", "softmax silent on D1, C = 1", RED, dash="dot")),
+    (1.5, "exp_silent_on_d0", Curve("softmax fires on D0", "softmax fires on D<sub>0</sub>", ORANGE)),
+    (1.5, "lin_silent_on_d0", Curve("linear fires on D0", "linear fires on D<sub>0</sub>", BLUE)),
+    (1.5, "lin_silent_on_d1", Curve("linear fires on D1", "linear fires on D<sub>1</sub>", GREEN)),
+    (1.5, "exp_fires_on_d1", Curve("softmax silent on D1, C = 1.5", "softmax silent on D<sub>1</sub>, C = 1.5", RED)),
+    (
+        1.0,
+        "exp_fires_on_d1",
+        Curve("softmax silent on D1, C = 1", "softmax silent on D<sub>1</sub>, C = 1", RED, dash="dot"),
+    ),
 )
 """The width C of the network, the entry of its result, and the curve."""
 

@@ -15,10 +15,10 @@ from separatrix.separation.paths import ALLOWED, passes, rare_from
 _FIRES = "exp_fires_on_d1"
 _TICKS = (1, 2, 3, 5, 10, 20, 50, 100, 300)
 _PARTS = {
-    _FIRES: ("softmax silent on D1", RED, 2),
-    "exp_silent_on_d0": ("softmax fires on D0", ORANGE, 7),
-    "lin_silent_on_d1": ("linear fires on D1", GREEN, 4),
-    "lin_silent_on_d0": ("linear fires on D0", BLUE, 2),
+    _FIRES: ("softmax silent on D<sub>1</sub>", RED, 2),
+    "exp_silent_on_d0": ("softmax fires on D<sub>0</sub>", ORANGE, 7),
+    "lin_silent_on_d1": ("linear fires on D<sub>1</sub>", GREEN, 4),
+    "lin_silent_on_d0": ("linear fires on D<sub>0</sub>", BLUE, 2),
 }
 """The label, the colour and the line width of each part; three of them coincide."""
 
@@ -91,7 +91,7 @@ def success_along_paths(results: Results) -> Drawing:
             Curve(f"drawn {part}", f"{label}, C = {{C:g}}", colour, mode="lines", width=width)
             for part, (label, colour, width) in _PARTS.items()
         ),
-        Curve("exp_fires_on_d1_C1", "softmax silent on D1, C = 1", RED, mode="lines", dash="dot"),
+        Curve("exp_fires_on_d1_C1", "softmax silent on D<sub>1</sub>, C = 1", RED, mode="lines", dash="dot"),
     ),
     x=Axis("log<sub>10</sub> n", "log10_n", log=True, ticks=[tick for tick in _TICKS if tick <= 60]),
     y=Axis("log<sub>10</sub> of the failure probability", range=(-75, 2)),

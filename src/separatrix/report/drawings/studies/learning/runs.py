@@ -70,7 +70,7 @@ def _plain(ours: Mapping[str, Sequence[CellResult]]) -> str:
 
 
 def _axis(results: Results) -> str:
-    return "held-out loss, nats per character" if what_of(results) == "loss" else "accuracy on fresh inputs"
+    return "held-out loss, nats" if what_of(results) == "loss" else "accuracy on fresh inputs"
 
 
 def _table(results: Results) -> list[Row]:

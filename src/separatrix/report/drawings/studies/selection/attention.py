@@ -65,7 +65,7 @@ def selection_learners(results: Results) -> Drawing:
                 go.Scatter(x=[1.0], y=[name], name=name, mode="markers+text", marker=cross, showlegend=False, **label)
             )
     drawn.add_vline(x=1, line={"color": GREY, "width": 1, "dash": "dash"})
-    drawn.update_xaxes(dtick="D2")
+    drawn.update_xaxes(dtick=1)
     drawn.update_yaxes(categoryorder="array", categoryarray=order)
     last, steps = order[::-1], results[0].parameters["steps"]
     first = ", ".join(f"{name} {geometric_mean(ended[name]):.2g}" for name in last[:4])

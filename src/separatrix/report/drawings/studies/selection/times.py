@@ -7,7 +7,7 @@ from separatrix.report.tables import Results, rows_of
 
 
 @Curves(
-    x=Axis("dimension d_e of an encoding", "width", log=True),
+    x=Axis("dimension d<sub>e</sub> of an encoding", "width", log=True),
     y=Axis("|time / law - 1|", log=True),
     series=Curve("apart", "{kind}, T = {T}, d = {d}"),
     by=("kind", "T", "d"),
@@ -33,7 +33,7 @@ def selection_time_law(results: Results) -> Chart:
 @Curves(
     x=Axis("tokens T", "T", log=True),
     y=Axis("time / law"),
-    series=Curve("ratio", "d_e = {K} log T, loss {epsilon}"),
+    series=Curve("ratio", "d<sub>e</sub> = {K} log T, loss {epsilon}"),
     by=("K", "epsilon"),
     columns=("K", "T", "epsilon", "ratio"),
 )

@@ -13,7 +13,7 @@ _SHOWN = (("0.7", "0.8"), ("0.9", "0.4"), ("2.3", "0.8"))
 
 @Curves(
     x=Axis("a<sub>1</sub> / a<sub>1</sub> on the border", "a1"),
-    y=Axis("fraction of sign vectors that fire"),
+    y=Axis("fraction that fires"),
     series=Curve("fires", "n = {n:.3g}, g = {g}"),
     by=("n", "g"),
     columns=("n", "g", "a1", "fires", "beyond", "variance"),

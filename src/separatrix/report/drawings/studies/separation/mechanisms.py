@@ -89,7 +89,7 @@ def mechanisms_as_n_grows(results: Results) -> Drawing:
 def separation_against_margin(results: Results) -> Drawing:
     """The probability at the best tau against the margin, one panel per setting; the identity at three lengths."""
     cells = [{**row, "margin": row["margins"]} for row in rows_of(results)]
-    drawn = _panels("margin, in units of tau")
+    drawn = _panels("margin, in units of τ")
     drawn.update_xaxes(dtick=2)  # with a label at each power of ten, labels would touch on a phone
     for cell in cells:
         setting, name, n = (cell[key] for key in ("setting", "mechanism", "n"))

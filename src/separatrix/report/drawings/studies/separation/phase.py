@@ -38,7 +38,7 @@ def phase_over_signal(results: Results) -> Drawing:
         hover = "a0 = %{x}<br>a1 = %{y}<br>success %{z:.3f}<extra></extra>"
         drawn.add_trace(go.Heatmap(x=a0, y=a1, z=z, coloraxis="coloraxis", hovertemplate=hover), row=1, col=at)
         options: dict[str, Any] = {"mode": "lines", "showlegend": at == 1}
-        label = f"least a1 for success {level:g}"
+        label = f"least a<sub>1</sub> for success {level:g}"
         drawn.add_trace(curve(label, a0, edge, _EDGE, legendgroup="edge", **options), row=1, col=at)
         right, low = LARGEST_A0[name], LEAST_A1[name]
         drawn.add_trace(

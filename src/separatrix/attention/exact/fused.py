@@ -40,8 +40,8 @@ from separatrix.native import native
 
 SHORTEST, FEWEST_SCORES = {"avx512": 96, "avx512_bf16": 96, "avx512_amx": 96, "avx2": 256}, 1 << 16
 """The smallest number of queries and of keys for which our kernels compute order 2, by architecture, and the smallest
-number of scores of all heads. From it to 255 queries they took 0.6 to 1.0 of the time of PyTorch's kernel with AVX-512,
-and 1.0 to 1.4 with AVX2."""
+number of scores of all heads. From it to 255 queries they took 0.5 to 0.9 of the time of PyTorch's kernel with AVX-512
+(Zen 5, forward and with gradients), and 1.0 to 1.4 with AVX2."""
 WIDEST = {"avx512": 128, "avx512_bf16": 128, "avx512_amx": 128, "avx2": 32}
 """The largest head dimension for which our kernels compute order 2, by architecture. Up to it they took 0.2 to 0.8 of
 the time of PyTorch's kernel on an AMD EPYC (Zen 5), and up to 1.0 with AVX2, forward and with gradients."""

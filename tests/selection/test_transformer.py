@@ -148,5 +148,5 @@ def test_overlaps_exclude_the_subset() -> None:
 
 def test_an_encoding_that_cannot_separate_is_refused() -> None:
     E = torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.8, 0.6]], dtype=F64)
-    with pytest.raises(SeparatrixError, match="no scale separates"):
+    with pytest.raises(SeparatrixError, match="must be below 1 for a scale to separate"):
         construct(E, torch.tensor([[0, 1]]), 1, epsilon=0.1)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
 import pytest
 import torch
 
 import separatrix as sx
-from separatrix.attention import reference
+from separatrix.attention import certified, reference
 from separatrix.attention.call import check_call
 from separatrix.attention.certified import certify_call
 from tests.contracts.attention_contract import draw, inputs
@@ -42,6 +45,28 @@ def test_gradients_are_certified_where_they_are_wanted(requires_grad, keeps):
     )
     assert result.keeps == keeps
     assert (result.certificate.gradient is not None) == requires_grad
+
+
+@pytest.mark.parametrize("which", ["keys", "lse"])
+def test_a_bound_that_is_not_a_number_satisfies_no_tolerance(monkeypatch, which):
+    certify, degrees = certified.certify, []
+
+    def certify_second_run(analysis, run):
+        certificate = certify(analysis, run)
+        degrees.append(run.recipe.index_set.degree)
+        if len(degrees) > 1:
+            return certificate
+        if which == "lse":
+            return replace(certificate, lse=math.nan)
+        return replace(certificate, gradient=replace(certificate.gradient, keys=(0.0, math.nan)))
+
+    monkeypatch.setattr(certified, "certify", certify_second_run)
+    query, keys, values = inputs(3, 20, [30, 40], batch=())
+    call = check_call(query.requires_grad_(which == "keys"), keys, values)
+    result = certify_call(call, 1e-4, "polynomial", with_lse=True)
+    assert len(degrees) == 2
+    assert result.keeps == (("output", "gradient") if which == "keys" else ("output",))
+    assert result.certificate.lse <= 1e-4
 
 
 def test_a_call_with_nothing_to_attend_has_no_error():

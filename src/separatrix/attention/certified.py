@@ -24,7 +24,7 @@ from separatrix.attention.near_linear.approximation.coordinates import key_mean
 from separatrix.attention.near_linear.certificate import Certificate, certify
 from separatrix.attention.near_linear.cost import AFFORDABLE, recipe_cost
 from separatrix.attention.near_linear.exact_rounding import ExactRounding, exact_type
-from separatrix.attention.near_linear.gradient_certificate import GradientCertificate
+from separatrix.attention.near_linear.gradient_certificate import GradientCertificate, largest_bound
 from separatrix.attention.near_linear.plan import Plan, Recipe
 from separatrix.attention.near_linear.planner import (
     NOTHING_TO_ATTEND,
@@ -198,23 +198,24 @@ def _run(planned: PlannedCall, tolerance: float, method: str, with_lse: bool) ->
     assert forecast is not None, "a polynomial is planned by a forecast"
     analysis, recipe = forecast.analysis, plan.recipe
     kept: CertifiedRun | None = None
-    missed = ""
+    least_gradient, missed = math.inf, ""
     while recipe is not None:
         run = run_polynomial(analysis, recipe)
         certificate = certify(analysis, run)
         run_plan = plan if recipe is plan.recipe else polynomial_plan(forecast, recipe, tolerance, exact)
         certified_run = (run, certificate, run_plan)
-        error = max(certificate.total, certificate.lse if with_lse else 0.0)
+        error = largest_bound(certificate.total, certificate.lse if with_lse else 0.0)
         gradient = 0.0 if certificate.gradient is None else certificate.gradient.total
-        if max(error, gradient) <= tolerance:
+        worst = largest_bound(error, gradient)
+        if worst <= tolerance:
             return certified_run, ""
-        what = "the output" if error > tolerance else "gradients"
+        what = "gradients" if error <= tolerance else "the output"
         missed = (
-            f"the certificate of a polynomial of rank {recipe.index_set.rank} for {what}, {max(error, gradient):.3g}, "
+            f"the certificate of a polynomial of rank {recipe.index_set.rank} for {what}, {worst:.3g}, "
             f"exceeds {tolerance:.3g}"
         )
-        if error <= tolerance and (kept is None or kept[1].gradient.total > gradient):  # type: ignore[union-attr]
-            kept = certified_run
+        if error <= tolerance and (kept is None or gradient < least_gradient):
+            kept, least_gradient = certified_run, math.inf if math.isnan(gradient) else gradient
         if error > tolerance >= certificate.rounding and _takes_squares(analysis, recipe):
             recipe = replace(recipe, squares=1)
         elif recipe.dtype == torch.float32:

@@ -47,7 +47,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.device_reads import number
+from separatrix.attention.arithmetic.device_reads import numbers
 from separatrix.attention.bounds import SLACK, power
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.analysis import (
@@ -116,8 +116,8 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
     if backward_relative is not None:
         scores, shares, *rounded = (torch.empty_like(per_query) for _ in range(4))
         weights = Weights(scores, shares, per_query, *rounded)
-    worst = [0.0, 0.0, 0.0]
-    for start, stop in pieces_in_memory(16 * per_query.shape[0], per_query.shape[1]):
+    worst = per_query.new_zeros(4)
+    for start, stop in pieces_in_memory(16 * per_query.shape[0], per_query.shape[1]) if per_query.numel() else ():
         here = (slice(None), slice(start, stop))
         R, D = radii[here], sums.denominator[here]
         N = (tuples if tuples.shape[1] == 1 else tuples[here]).to(torch.float64)
@@ -168,8 +168,8 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
             error = error if moved is None else error + moved * width
             truncation = (error / D * SLACK).masked_fill(~proved, math.inf)
         lse = ((E + rho) / left * SLACK).masked_fill(~proved, math.inf).masked_fill(empty, 0.0)
-        per_query[here] = truncation + rounding
-        worst = [max(before, _largest(now)) for before, now in zip(worst, (truncation, rounding, lse), strict=True)]
+        total = per_query[here] = truncation + rounding
+        worst = torch.maximum(worst, torch.stack([bound.amax() for bound in (truncation, rounding, total, lse)]))
         if weights is not None and backward_relative is not None:
             assert polynomial is not None, "a set that is not of total degree has no derivative"
             E_slope = polynomial.derivative_error(R, moment, N)
@@ -190,7 +190,7 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
         )
         if expansion.frame.shift is not None:  # the gradient's mean that is subtracted has the same error
             gradient = replace(gradient, keys=tuple(2 * error for error in gradient.keys))
-    return Certificate(worst[0], worst[1], _largest(per_query), worst[2], per_query, gradient)
+    return Certificate(*numbers(worst), per_query, gradient)
 
 
 class _Level(NamedTuple):
@@ -259,7 +259,3 @@ def _attended_tuples(call: Call) -> Tensor:
         counts = torch.nn.functional.pad(seen.cumsum(1), (1, 0))
         total = total * counts[:, here.clamp(0, key.shape[1])]
     return total
-
-
-def _largest(x: Tensor) -> float:
-    return number(x.max()) if x.numel() else 0.0

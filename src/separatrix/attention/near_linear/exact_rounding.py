@@ -19,7 +19,12 @@ from separatrix.attention.exact.native import entry_bounds
 from separatrix.attention.exact.torch import lowest
 from separatrix.attention.near_linear.analysis import key_norms, query_radii, sizes_of
 from separatrix.attention.near_linear.approximation.coordinates import Frame
-from separatrix.attention.near_linear.gradient_certificate import GradientCertificate, Weights, certify_gradient
+from separatrix.attention.near_linear.gradient_certificate import (
+    GradientCertificate,
+    Weights,
+    certify_gradient,
+    largest_bound,
+)
 from separatrix.errors import SeparatrixError
 
 
@@ -111,7 +116,7 @@ def exact_type(call: Call, tolerance: float, with_lse: bool, differentiable: boo
             continue
         per_query, lse = backend_bounds(call, radii, ends, dtype)
         lse_error = largest_number(lse)
-        worst = max(largest_number(per_query), lse_error if with_lse else 0.0)
+        worst = largest_bound(largest_number(per_query), lse_error if with_lse else 0.0)
         if worst <= tolerance:
             gradient = None
             if differentiable:

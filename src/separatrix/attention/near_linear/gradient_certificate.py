@@ -65,8 +65,17 @@ class GradientCertificate:
 
     @property
     def total(self) -> float:
-        """The largest of all these bounds."""
-        return max(largest_number(self.query), *self.keys, *self.values)
+        """The largest of all these bounds; NaN if one of them is NaN."""
+        return largest_bound(largest_number(self.query), *self.keys, *self.values)
+
+
+def largest_bound(*bounds: float) -> float:
+    """The largest bound; NaN, which satisfies no tolerance, if one of them is NaN.
+
+    >>> largest_bound(1.0, 2.0), largest_bound(1.0, math.nan)
+    (2.0, nan)
+    """
+    return math.nan if any(map(math.isnan, bounds)) else max(bounds)
 
 
 @dataclass(frozen=True)

@@ -91,6 +91,15 @@ def product_of(factors: Sequence[Tensor]) -> Tensor:
     return result
 
 
+def largest_bound(*bounds: float) -> float:
+    """The largest bound; NaN, which satisfies no tolerance, if one of them is NaN.
+
+    >>> largest_bound(1.0, 2.0), largest_bound(1.0, math.nan)
+    (2.0, nan)
+    """
+    return math.nan if any(map(math.isnan, bounds)) else max(bounds)
+
+
 def product_without(m: int, factors: Sequence[Tensor]) -> Tensor:
     """The product of all factors except the m-th; ones if there is no other."""
     return product_of([torch.ones_like(factors[m]), *factors[:m], *factors[m + 1 :]])
@@ -147,7 +156,7 @@ def finite_extremes(names: Sequence[str], sets: Sequence[Tensor], masks: Sequenc
         ArgumentError: If an entry of a set that may be attended is NaN or infinite.
     """
     ends = extremes(sets, masks)
-    if any(mask is not None or not x.shape[1] for x, mask in zip(sets, masks, strict=True)):
+    if any([mask is not None or not x.shape[1] for x, mask in zip(sets, masks, strict=True)]):
         ends = ends.masked_fill(ends[0] > ends[1], 0.0)
     if not truth(torch.isfinite(ends).all()):
         finite = numbers(torch.isfinite(ends).transpose(0, 1).flatten(1).all(1))
@@ -232,8 +241,10 @@ def is_sound(x: Tensor) -> bool:
 
 def _library(*sets: Tensor) -> ctypes.PyDLL | None:
     """The kernels, if they support the strides of tensors (H, L, d); otherwise None."""
-    supported = all(x.dtype in TYPES and (x.stride(2) == 1 or x.shape[2] <= 1) for x in sets)
-    return kernels_for(*sets) if supported else None
+    for x in sets:
+        if x.dtype not in TYPES or (x.stride(2) != 1 and x.shape[2] > 1):
+            return None
+    return kernels_for(*sets)
 
 
 def _tokens_call(x: Tensor, mask: Tensor | None) -> TokensCall:
@@ -305,8 +316,9 @@ def value_range(values: Sequence[Tensor], masks: Sequence[Tensor]) -> ValueRange
     if values[0].shape[0]:
         largest = ends.abs().amax((0, 3))
         least, most = torch.log2(largest.masked_fill(largest == 0, 1.0)).aminmax(dim=1)
-        log_low += sum(min(x, 0.0) for x in numbers(least))
-        log_high += sum(max(x, 0.0) for x in numbers(most))
+        lows, highs = numbers(torch.stack([least, most]))
+        log_low += sum([min(x, 0.0) for x in lows])
+        log_high += sum([max(x, 0.0) for x in highs])
     magnitude = torch.maximum(low.abs(), high.abs()) * SLACK
     width = (high - low) * SLACK
     if len(values) > 1:  # extremes of one set are exact

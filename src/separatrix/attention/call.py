@@ -32,7 +32,7 @@ class Positions:
     @property
     def has_window(self) -> bool:
         """Whether some key set has a window."""
-        return any(window is not None for window in self.windows)
+        return self.windows != (None,) * len(self.windows)
 
     def visible(self, m: int, query: int, length: int) -> Range:
         """The keys of set m that the query at index `query` may attend, as a half-open range."""
@@ -112,7 +112,7 @@ class Call:
 
     @property
     def key_lengths(self) -> tuple[int, ...]:
-        return tuple(key.shape[1] for key in self.keys)
+        return tuple([key.shape[1] for key in self.keys])
 
     @property
     def shared(self) -> int:
@@ -145,7 +145,7 @@ class Call:
     @property
     def wants_gradient(self) -> bool:
         """Whether autograd records the computation."""
-        return torch.is_grad_enabled() and any(x.requires_grad for x in self.tensors)
+        return torch.is_grad_enabled() and any([x.requires_grad for x in self.tensors])
 
     def shaped(self, x: Tensor) -> Tensor:
         """A result (H, ...) with the leading dimensions of the user's tensors."""
@@ -231,7 +231,7 @@ def grouped(given: CallArguments) -> Call:
     sets = [x if heads else x[..., :0, :, :] for x in (*given.keys, *given.values)]
     batch = given.query.shape[:-2]
     shapes = [_times(x.shape[:-2], shared) for x in sets]
-    if any(shape != batch for shape in shapes):
+    if any([shape != batch for shape in shapes]):
         batch = torch.broadcast_shapes(batch, *shapes)  # imports sympy, which takes half a second
     count, own = math.prod(batch), (*batch[:-1], batch[-1] // shared) if shared > 1 else batch
 
@@ -246,12 +246,12 @@ def grouped(given: CallArguments) -> Call:
         for mask, key in zip(given.key_masks, given.keys, strict=True):
             mask = key.new_ones(key.shape[-2], dtype=torch.bool) if mask is None else mask
             masks.append(mask.expand(*among, -1).reshape(math.prod(among), key.shape[-2]))
-    copies = max(count // max(math.prod(x.shape[:-2]), 1) for x in given.tensors) if count else 1
+    copies = max([count // max(math.prod(x.shape[:-2]), 1) for x in given.tensors]) if count else 1
     keys, values = sets[: len(given.keys)], sets[len(given.keys) :]
     return Call(
         flat(given.query, batch),
-        tuple(flat(x, own) for x in keys),
-        tuple(flat(x, own) for x in values),
+        tuple([flat(x, own) for x in keys]),
+        tuple([flat(x, own) for x in values]),
         tuple(masks),
         Positions(given.is_causal, given.query_offset, given.windows),
         given.scale,

@@ -15,7 +15,7 @@ from separatrix.attention.arguments import CallOptions
 from separatrix.attention.arithmetic.assumptions import LOG
 from separatrix.attention.arithmetic.device_reads import largest_number, number, truth
 from separatrix.attention.arithmetic.precision import no_autocast, require_ieee_arithmetic
-from separatrix.attention.bounds import check_readable
+from separatrix.attention.bounds import check_readable, largest_bound
 from separatrix.attention.call import Call
 from separatrix.attention.duration import warn_if_long
 from separatrix.attention.exact.operators import exact_attention
@@ -24,10 +24,11 @@ from separatrix.attention.near_linear.approximation.coordinates import key_mean
 from separatrix.attention.near_linear.certificate import Certificate, certify
 from separatrix.attention.near_linear.cost import AFFORDABLE, recipe_cost
 from separatrix.attention.near_linear.exact_rounding import ExactRounding, exact_type
-from separatrix.attention.near_linear.gradient_certificate import GradientCertificate, largest_bound
+from separatrix.attention.near_linear.gradient_certificate import GradientCertificate
 from separatrix.attention.near_linear.plan import Plan, Recipe
 from separatrix.attention.near_linear.planner import (
     NOTHING_TO_ATTEND,
+    Candidate,
     PlannedCall,
     cheapest_recipe,
     exact_plan,
@@ -202,8 +203,9 @@ def _run(planned: PlannedCall, tolerance: float, method: str, with_lse: bool) ->
     while recipe is not None:
         run = run_polynomial(analysis, recipe)
         certificate = certify(analysis, run)
-        run_plan = plan if recipe is plan.recipe else polynomial_plan(forecast, recipe, tolerance, exact)
-        certified_run = (run, certificate, run_plan)
+        if recipe is not plan.recipe:
+            plan = polynomial_plan(forecast, Candidate(recipe, recipe_cost(analysis.shape, recipe)), tolerance, exact)
+        certified_run = (run, certificate, plan)
         error = largest_bound(certificate.total, certificate.lse if with_lse else 0.0)
         gradient = 0.0 if certificate.gradient is None else certificate.gradient.total
         worst = largest_bound(error, gradient)
@@ -224,9 +226,10 @@ def _run(planned: PlannedCall, tolerance: float, method: str, with_lse: bool) ->
             break
         else:
             least = 1 if recipe.polynomial is None else recipe.index_set.degree + 1
-            recipe = cheapest_recipe(forecast, tolerance, least, limit)
-            if recipe is None and kept is None and analysis.differentiable and limit == math.inf:
-                recipe = cheapest_recipe(forecast, tolerance, least, limit, output_only=True)
+            candidate = cheapest_recipe(forecast, tolerance, least, limit)
+            if candidate is None and kept is None and analysis.differentiable and limit == math.inf:
+                candidate = cheapest_recipe(forecast, tolerance, least, limit, output_only=True)
+            recipe = None if candidate is None else candidate.recipe
         if method == "auto" and recipe is not None and recipe_cost(analysis.shape, recipe).time > exact.time:
             break
     if kept is not None and (method == "polynomial" or exact.flops > AFFORDABLE):

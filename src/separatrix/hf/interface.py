@@ -299,9 +299,9 @@ def near_linear(call: Call, tolerance: float) -> tuple[Analysis, Certified | Non
         forecast = Forecast(analyse(call, differentiable))
         if call.positions.has_window:
             return forecast.analysis, None
-        forecast, recipe = find_polynomial(forecast, tolerance)
+        forecast, candidate = find_polynomial(forecast, tolerance)
     analysis = forecast.analysis
-    if recipe is None:
+    if candidate is None:
         return analysis, None
     try:
         return analysis, certify_call(call, tolerance, "polynomial")

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
 
-from separatrix.attention.arithmetic.device_reads import number, numbers
+from separatrix.attention.arithmetic.device_reads import number
 from separatrix.attention.bounds import pieces
-from separatrix.attention.near_linear.analysis import amplitudes, analyse
+from separatrix.attention.near_linear.analysis import analyse
 from separatrix.attention.near_linear.cost import LARGEST_RANK, Shape, exact_cost, recipe_cost
 from separatrix.attention.near_linear.plan import Plan
 from separatrix.checks import positive
@@ -142,7 +142,7 @@ def _head(name: str, h: int, layer: Layer, tolerance: float) -> HeadReport:
         head=h,
         tokens=analysis.shape.key_lengths[0],
         entry_bound=given.entry_bound(),
-        amplitudes=tuple(numbers(amplitudes(given))),
+        amplitudes=given.amplitudes,
         radius=analysis.radius,
         span=_span(layer, h),
         plan=plan,

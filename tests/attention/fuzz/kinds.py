@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.random import Generator
 
 from separatrix.attention import certified
-from separatrix.attention.near_linear import cost, forecast, planner, worst_case
+from separatrix.attention.near_linear import cost, planner, worst_case
 from separatrix.attention.near_linear.analysis import Analysis
 from separatrix.attention.near_linear.approximation.remainder import Polynomial, chebyshev
 from separatrix.attention.near_linear.forecast import Forecast
@@ -55,23 +55,24 @@ LARGEST_RANK = 2000
 Replacement = tuple[Any, str, Any]
 _RELATIVE: tuple[Replacement, ...] = (
     (planner, "SMALLEST_SAVING", 0.0),
-    (Forecast, "total_degree", lambda *_: None),
+    (planner, "total_degree_recipe", lambda *_: None),
 )
-_numbers = Forecast._numbers_of_columns
+_choices = planner.column_choices
 _SQUARES: tuple[Replacement, ...] = (
-    (Forecast, "_numbers_of_columns", lambda self: _numbers(self)[1:] or _numbers(self)),
-    (forecast, "squares_may_pay", lambda *_: True),
+    (planner, "column_choices", lambda analysis: _choices(analysis)[1:] or _choices(analysis)),
+    (planner, "squares_may_pay", lambda *_: True),
 )
 _MISSED: tuple[Replacement, ...] = ((planner, "MARGIN", 100.0),)
 
 
-def _chebyshev_alone(self: Forecast, degree: int, *search: Any) -> Iterator[Polynomial]:
+def _chebyshev_alone(forecast: Forecast, taylors: Sequence[Polynomial], *search: Any) -> Iterator[Polynomial]:
     """Chebyshev's polynomials of a degree, without Taylor's, which the planner would use for most short calls."""
-    for moment in self.moments_in_reach(degree, *search):
-        yield chebyshev(degree, moment, self.analysis.radius)
+    degree = taylors[0].degree
+    for moment in forecast.moments_in_reach(degree, *search):
+        yield chebyshev(degree, moment, forecast.analysis.radius)
 
 
-_CHEBYSHEV: tuple[Replacement, ...] = ((Forecast, "_polynomials", _chebyshev_alone),)
+_CHEBYSHEV: tuple[Replacement, ...] = ((planner, "polynomials", _chebyshev_alone),)
 SEARCHES = ((), _RELATIVE, _SQUARES, _MISSED, _CHEBYSHEV, _RELATIVE, _SQUARES, _MISSED)
 """Parts of the search for a polynomial that are replaced in turn: none, those that lead to relative errors, those that
 lead to squared deviations of the values, those that lead to a missed tolerance, and those that lead to Chebyshev's
@@ -100,7 +101,7 @@ def quick_plans(number: int) -> Iterator[list[str]]:
 
     with ExitStack() as patches:
         for module, name, value in (
-            *((module, "LARGEST_RANK", LARGEST_RANK) for module in (planner, forecast, cost)),
+            *((module, "LARGEST_RANK", LARGEST_RANK) for module in (planner, cost)),
             (worst_case, "LARGEST_RANK", LARGEST_RANK),
             (worst_case, "worst_case_rank", lambda *_: math.inf),
             (certified, "_takes_squares", note_miss),

@@ -17,11 +17,12 @@ from separatrix.attention.call import check_call
 from separatrix.attention.checker import check
 from separatrix.attention.near_linear import certificate as certificate
 from separatrix.attention.near_linear import exact_rounding as exact_rounding
-from separatrix.attention.near_linear import forecast
+from separatrix.attention.near_linear import planner
 from separatrix.attention.near_linear.analysis import analyse
 from separatrix.attention.near_linear.approximation import coordinates as frame
 from separatrix.attention.near_linear.approximation.greedy import greedy_alphas, greedy_tail
 from separatrix.attention.near_linear.forecast import Forecast
+from separatrix.attention.near_linear.planner import total_degree_recipe
 from tests.contracts.attention_contract import draw, inputs
 
 
@@ -92,7 +93,7 @@ def test_certificates_hold_inside_autocast(method):
 def test_float32_products_of_lower_precision_are_not_used(monkeypatch):
     x = torch.rand(3, 500, 4, generator=torch.Generator().manual_seed(0))
     assert sx.plan_attention(x[0], x[1], x[2], tolerance=0.1, method="polynomial").recipe.dtype == torch.float32
-    for module in (forecast, exact_rounding):
+    for module in (planner, exact_rounding):
         monkeypatch.setattr(module, "float32_products_are_float32", lambda device_type: False)
     assert sx.plan_attention(x[0], x[1], x[2], tolerance=0.1, method="polynomial").recipe.dtype == torch.float64
     wide = certified.exact_attention
@@ -231,7 +232,7 @@ def test_sets_shaped_by_amplitudes_save_rank():
     exact, _ = reference.tensor_attention(x[0], [x[1], x[2]], [x[3], x[4]], scale=0.5)
     assert "amplitudes" in result.plan.index_set
     assert (result.output - exact).abs().max() <= result.certificate.total <= 1e-6
-    recipe = forecast_of(x).total_degree(0, math.inf, 0.9e-6, False)
+    recipe = total_degree_recipe(forecast_of(x), 0, math.inf, 0.9e-6, False).recipe
     assert result.plan.rank * 2 < recipe.index_set.rank
 
 

@@ -187,7 +187,8 @@ def test_the_distance_from_the_centre_is_needed():
     polynomial = taylor(3, beyond=True)
     run = run_polynomial(analysis, Recipe(total_degree(1, 3), polynomial, torch.float64, squares=1))
     error = float((run.sums.output - exact).abs().max())
-    alone = float(polynomial.factors(analysis.radii).max()) * math.sqrt(float(run.sums.moment * run.sums.weighted))
+    factors = polynomial.factors(analysis.radii, analysis.radius)
+    alone = float(factors.max()) * math.sqrt(float(run.sums.moment * run.sums.weighted))
     assert alone / float(run.sums.denominator.max()) < 0.1 * error <= certify(analysis, run).total
 
 

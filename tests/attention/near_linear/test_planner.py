@@ -51,7 +51,7 @@ def test_long_sequences_are_near_linear_and_short_ones_exact():
 
 
 def test_unprofitable_plans_are_not_computed(monkeypatch):
-    monkeypatch.setattr(forecasting, "Sample", lambda *_: pytest.fail("a sample was drawn"))
+    monkeypatch.setattr(forecasting, "draw_parts", lambda *_: pytest.fail("a sample was drawn"))
     many = torch.randn(3, 512, 32, 64, generator=torch.Generator().manual_seed(0))
     assert sx.plan_attention(many[0], many[1], many[2], tolerance=1e-3).method == "exact"
     few = torch.rand(5, 5, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -130,7 +130,7 @@ def test_a_refusal_makes_few_polynomials(order, d, size, tolerance, differentiab
         return lambda *given: (seen.append(given), function(*given))[1]
 
     minimax.minimax.cache_clear()
-    for module, name in ((forecasting, "chebyshev"), (worst_case, "chebyshev"), (minimax, "_levelled")):
+    for module, name in ((planning, "chebyshev"), (worst_case, "chebyshev"), (minimax, "_levelled")):
         monkeypatch.setattr(module, name, counted(getattr(module, name)))
     keys, values = sets[: order - 1], sets[order - 1 :]
     with pytest.raises(sx.SeparatrixError, match="out of reach"):
@@ -162,7 +162,7 @@ def test_a_certificate_that_misses_raises_the_degree(monkeypatch):
     """A forecast that is 1,000 times too small leads to a degree that is too low, which is then raised."""
     honest = Forecast._output_error
     monkeypatch.setattr(Forecast, "_output_error", lambda *a: honest(*a) / 1000)
-    monkeypatch.setattr(Forecast, "_least_error", lambda *a: 0.0)
+    monkeypatch.setattr(Forecast, "least_error", lambda *a: 0.0)
     monkeypatch.setattr(Forecast, "moments_in_reach", lambda *a: list(range(0, a[1], 2)))
     query, keys, values = uniform(300, 8)
     low = sx.plan_attention(query, keys, values, tolerance=1e-5, method="polynomial")
@@ -223,7 +223,7 @@ def test_polynomial_needs_a_tolerance():
 def test_the_plan_names_the_algorithm_that_ran(monkeypatch):
     """If the certificate of a polynomial exceeds the tolerance, exact attention is used, and the plan says so."""
     monkeypatch.setattr(Forecast, "error", lambda *arguments, **options: 0.0)
-    monkeypatch.setattr(Forecast, "_least_error", lambda *arguments: 0.0)
+    monkeypatch.setattr(Forecast, "least_error", lambda *arguments: 0.0)
     monkeypatch.setattr(Forecast, "moments_in_reach", lambda *arguments: [])
     query, keys, values = uniform(300, 8)
     query, keys, values = query.double(), [x.double() for x in keys], [x.double() for x in values]

@@ -7,7 +7,7 @@ import torch
 
 import separatrix as sx
 from separatrix.attention import reference
-from separatrix.attention.near_linear import forecast, planner
+from separatrix.attention.near_linear import planner
 from separatrix.attention.near_linear.approximation.remainder import Polynomial, relative_minimax
 
 
@@ -61,7 +61,7 @@ def test_a_larger_error_than_is_stated_breaks_the_certificate(monkeypatch):
         return Polynomial((*right.coefficients[:-1], 0.9 * right.coefficients[-1]), 0, right.radius, None, None, 1e-6)
 
     inputs = extreme(40, 3, 2, 1.0)
-    monkeypatch.setattr(forecast, "relative_minimax", wrong)
+    monkeypatch.setattr(planner, "relative_minimax", wrong)
     result = sx.certified_attention(*inputs, tolerance=0.1, is_causal=True, method="polynomial")
     exact, _ = reference.tensor_attention(*inputs, is_causal=True)
     assert "relative" in result.plan.index_set

@@ -9,10 +9,9 @@ import torch
 
 import separatrix as sx
 from separatrix.attention import reference
-from separatrix.attention.near_linear import causal
+from separatrix.attention.near_linear import causal, planner
 from separatrix.attention.near_linear import sums as polynomial
 from separatrix.attention.near_linear.approximation.remainder import taylor
-from separatrix.attention.near_linear.forecast import Forecast
 from tests.contracts.attention_contract import ORDERS, AttentionContract, draw, inputs
 
 
@@ -63,7 +62,7 @@ def test_gradient_is_exact_at_a_loose_tolerance(is_causal, monkeypatch):
     The polynomial is the Taylor polynomial: the Chebyshev polynomial depends on the largest score, and finite
     differences would see it change.
     """
-    monkeypatch.setattr(Forecast, "_polynomials", lambda forecast, degree, *_: [taylor(degree)])
+    monkeypatch.setattr(planner, "polynomials", lambda forecast, taylors, *_: [taylor(taylors[0].degree)])
     query, keys, values = inputs(3, 3, [3, 3], d=2, batch=(1,))
     leaves = [x.requires_grad_() for x in (query, *keys, *values)]
 

@@ -101,7 +101,7 @@ def errors_by_tensors(degree, radii):
     call.
     """
     polynomial = taylor(degree)
-    errors = polynomial.factors(radii) * radii**polynomial.moment
+    errors = polynomial.factors(radii, float(radii.max())) * radii**polynomial.moment
     best = torch.tensor(
         [chebyshev(degree, 0, R).factor if R >= 0.25 else math.inf for R in radii.tolist()], dtype=radii.dtype
     )

@@ -21,7 +21,7 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.device_reads import largest_number, number, truth
+from separatrix.attention.arithmetic.device_reads import largest_number, number, numbers, truth
 from separatrix.attention.arithmetic.rounding import Summing, expanded_gradient_sum, expanded_sum
 from separatrix.attention.bounds import (
     SLACK,
@@ -58,6 +58,7 @@ class Analysis:
         norms: prod_m max_j ||k_m,j||_k (H,), of the keys in these coordinates.
         radii: Bounds (H, L_q) on the magnitudes of each query's scores.
         radius: The largest of the radii.
+        amplitudes: b_l, the largest magnitude of coordinate l of a score's terms over the heads.
         values: The range of the products of values.
         drift: Bounds (H, L_q) on the change of scores by the change of basis; None if the basis is not changed.
         differentiable: Whether gradients will be taken.
@@ -70,6 +71,7 @@ class Analysis:
     norms: Tensor
     radii: Tensor
     radius: float
+    amplitudes: tuple[float, ...]
     values: ValueRange
     drift: Tensor | None
     differentiable: bool
@@ -138,8 +140,12 @@ def _analyse(call: Call, frame: Frame, values: ValueRange, differentiable: bool)
     moved = None if frame.basis is None else drift(call, frame)
     if moved is not None:  # coordinates that are recomputed in other chunks may be rounded differently
         radii = radii + 2 * moved
-    radius = largest_number(radii)
-    return Analysis(call, shape, frame, norms, radii, radius, values, moved, differentiable, backend_of(call))
+    product = product_of(frame.largest)
+    largest = product.amax(0) if len(product) else product.sum(0)
+    reach = radii.amax() if radii.numel() else radii.sum()
+    *amplitudes, radius = numbers(torch.cat([largest, reach.reshape(1)]))
+    backend = backend_of(call)
+    return Analysis(call, shape, frame, norms, radii, radius, tuple(amplitudes), values, moved, differentiable, backend)
 
 
 def sizes_of(call: Call) -> Shape:
@@ -191,12 +197,6 @@ def query_radii(call: Call, frame: Frame, norms: Tensor) -> Tensor:
         by_hoelder = _power_sum(x, k) ** (1 / k) * norms.unsqueeze(-1)
         radii[:, start:stop] = torch.minimum(by_amplitude, by_hoelder)
     return radii * slack
-
-
-def amplitudes(analysis: Analysis) -> Tensor:
-    """b_l (d',), the largest over the heads."""
-    product = product_of(analysis.frame.largest)
-    return product.amax(0) if product.shape[0] else product.sum(0)
 
 
 def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype, computed: int = 0) -> float:

@@ -148,7 +148,10 @@ def near_linear_backend(tensors: Sequence[Tensor], sets: int, value_dim: int) ->
 
     An output, a denominator and a moment take two columns more than the dimension of the values.
     """
-    return next(backend for backend in BACKENDS if backend.takes(tensors, sets, value_dim + 2))
+    for backend in BACKENDS[:-1]:
+        if backend.takes(tensors, sets, value_dim + 2):
+            return backend
+    return BACKENDS[-1]
 
 
 def backend_of(call: Call, weighted: int = 0) -> NearLinearBackend:

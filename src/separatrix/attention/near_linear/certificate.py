@@ -53,7 +53,6 @@ from separatrix.attention.call import Call
 from separatrix.attention.near_linear.analysis import (
     LARGEST_SQUARE,
     Analysis,
-    amplitudes,
     gamma,
     gradient_gamma,
     pieces_in_memory,
@@ -94,12 +93,11 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
     index_set, polynomial = run.recipe.index_set, run.recipe.polynomial
     values, radii, drift = analysis.values, analysis.radii, analysis.drift
     sizes = (index_set.degree, index_set.rank, expansion.dtype)
-    analysis = replace(analysis, backend=backend_of(call, expansion.weighted))
+    if expansion.weighted:
+        analysis = replace(analysis, backend=backend_of(call, expansion.weighted))
     relative, outside = gamma(analysis, *sizes, expansion.index_set.rank), None
     if run.recipe.key_powers is not None:
-        outside = greedy_error(
-            call.query, analysis.frame, index_set.alphas, amplitudes(analysis), run.recipe.key_powers
-        )
+        outside = greedy_error(call.query, analysis.frame, index_set.alphas, analysis.amplitudes, run.recipe.key_powers)
     backward_relative = gradient_gamma(analysis, *sizes) if analysis.differentiable else None
     tuples = _attended_tuples(call)
     frame, magnitude_of = expansion.frame, (polynomial or taylor(index_set.degree)).magnitude
@@ -133,7 +131,7 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
             E = polynomial.relative / (1 - polynomial.relative) * (D + rho).clamp(min=0.0) * SLACK
         else:
             assert level is not None
-            factors, of_level = polynomial.factors(R), level.rounding(R, N)
+            factors, of_level = polynomial.factors(R, analysis.radius), level.rounding(R, N)
             moment = torch.fmin(sums.moment[here] + of_level, level.most(R, N)).clamp_(min=0.0)
             E = factors * moment
             magnitude = polynomial.magnitude(R)
@@ -172,7 +170,7 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
         worst = torch.maximum(worst, torch.stack([bound.amax() for bound in (truncation, rounding, total, lse)]))
         if weights is not None and backward_relative is not None:
             assert polynomial is not None, "a set that is not of total degree has no derivative"
-            E_slope = polynomial.derivative_error(R, moment, N)
+            E_slope = polynomial.derivative_error(R, analysis.radius, moment, N)
             E_slope = E_slope if moved is None else E_slope + moved
             share, lost = backward_relative * N / D, lost / D
             for into, bound in (

@@ -11,7 +11,7 @@ from torch import Tensor
 from separatrix.attention.arithmetic.device_reads import largest_number, numbers
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.arithmetic.rounding import EXPONENTIAL
-from separatrix.attention.bounds import SLACK, InputBounds, in_range, input_bounds, product_of
+from separatrix.attention.bounds import SLACK, InputBounds, in_range, input_bounds, largest_bound, product_of
 from separatrix.attention.call import Call
 from separatrix.attention.exact.backend import exact_backend
 from separatrix.attention.exact.error_bound import Ends, backend_bounds
@@ -19,12 +19,7 @@ from separatrix.attention.exact.native import entry_bounds
 from separatrix.attention.exact.torch import lowest
 from separatrix.attention.near_linear.analysis import key_norms, query_radii, sizes_of
 from separatrix.attention.near_linear.approximation.coordinates import Frame
-from separatrix.attention.near_linear.gradient_certificate import (
-    GradientCertificate,
-    Weights,
-    certify_gradient,
-    largest_bound,
-)
+from separatrix.attention.near_linear.gradient_certificate import GradientCertificate, Weights, certify_gradient
 from separatrix.errors import SeparatrixError
 
 

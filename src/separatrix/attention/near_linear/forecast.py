@@ -1,65 +1,58 @@
-r"""Forecasts of certified errors, by means over a sample of the tuples, and the polynomials that keep a tolerance.
+r"""Forecasts of certified errors, by means over some queries and key tuples of a call, drawn with a fixed seed.
 
-For a degree g there is a Chebyshev polynomial for every even moment m below it (see `remainder`), up to 60 of them, and
-computing one takes a millisecond. `Forecast.moments_in_reach` computes lower bounds on all their forecasts at once,
-from the Chebyshev coefficients |c_j| that each polynomial omits, so that few polynomials are computed. R is the bound
-on the scores of a query. Rounding is proportional to M = sum_p |a_p| R^p. The coefficients below m are Taylor's, so M
->= sum_{p<m} R^p / p!; and M >= P(R) >= exp(R) - R^m factor, where `factor` is at most the part of the tolerance for
-truncation, if the polynomial satisfies it. The same holds of P' in place of P.
+**The sample.** Queries share the tuples of their head, so that their scores are one product of matrices. In a causal
+call a query attends some of the sampled tuples. They have equal weights in the sample, which says little about the
+first queries: their sums have few terms and may be far from any mean. So these queries are a separate part of the
+sample, with all of their tuples.
+
+**Chebyshev's moments.** For a degree g there is a Chebyshev polynomial for every even moment m below it (see
+`remainder`), up to 60 of them, and computing one takes a millisecond. `Forecast.moments_in_reach` computes lower bounds
+on all their forecasts at once, from the Chebyshev coefficients |c_j| that each polynomial omits, so that few
+polynomials are computed. R is the bound on the scores of a query. Rounding is proportional to M = sum_p |a_p| R^p. The
+coefficients below m are Taylor's, so M >= sum_{p<m} R^p / p!; and M >= P(R) >= exp(R) - R^m factor, where `factor` is
+at most the part of the tolerance for truncation, if the polynomial satisfies it. The same holds of P' in place of P.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.device_reads import largest_number, number, numbers
-from separatrix.attention.arithmetic.precision import float32_products_are_float32
+from separatrix.attention.arithmetic.device_reads import largest_number, numbers
 from separatrix.attention.arithmetic.rounding import Summing
+from separatrix.attention.bounds import product_of
 from separatrix.attention.near_linear.analysis import (
     Analysis,
-    amplitudes,
+    Deviation,
+    deviation,
     gamma,
     gradient_gamma,
-    in_float32,
     relative_error,
 )
 from separatrix.attention.near_linear.approximation.coordinates import reaches
-from separatrix.attention.near_linear.approximation.greedy import greedy_alphas, greedy_error, key_powers
-from separatrix.attention.near_linear.approximation.monomials import Array, downward_closed, total_degree
+from separatrix.attention.near_linear.approximation.greedy import greedy_error, key_powers
+from separatrix.attention.near_linear.approximation.monomials import Array
 from separatrix.attention.near_linear.approximation.remainder import (
     Polynomial,
-    chebyshev,
     least_chebyshev,
-    relative_minimax,
-    taylor,
     taylor_factor_of_number,
 )
-from separatrix.attention.near_linear.cost import (
-    LARGEST_DEGREE,
-    LARGEST_RANK,
-    affordable_rank,
-    recipe_cost,
-    squares_may_pay,
-)
-from separatrix.attention.near_linear.plan import Recipe
-from separatrix.attention.near_linear.sample import Sample
-from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, largest_relative_error
+from separatrix.attention.near_linear.cost import sampled_queries, sampled_tuples
 
-_LESS = 0.99
+LESS = 0.99
 """The factor of lower bounds on forecasts, which covers their own rounding."""
-_SMALL_RADIUS = 0.25
+SMALL_RADIUS = 0.25
 """For bounds on the scores up to this one, no Chebyshev polynomial is better than Taylor's."""
 
 
 class Forecast:
-    """Forecasts the certified error of polynomials for an analysed call, and searches those that keep a target.
+    """Forecasts the certified error of polynomials for an analysed call, from the sampled queries, (H, queries) each.
 
-    It caches the sample of scores and the means over it while a plan is searched.
+    It caches the sample and the means over it while a plan is searched.
 
     Args:
         analysis: The analysis of the call.
@@ -67,177 +60,128 @@ class Forecast:
 
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
+        self._powers: dict[int, Tensor] = {}
+        self._spreads: dict[tuple[int, int], Tensor] = {}
+        self._largest: dict[tuple[int, int], tuple[float, float]] = {}
         self._last: tuple[Polynomial, int, tuple[Tensor, Tensor, Tensor]] | None = None
 
     @cached_property
-    def sample(self) -> Sample:
-        """The sampled queries, with means over sampled tuples."""
-        return Sample(self.analysis)
+    def _parts(self) -> list[SamplePart]:
+        return draw_parts(self.analysis)
 
-    def rank(self, degree: int) -> int:
-        """The rank of the polynomials of a degree."""
-        return math.comb(self.analysis.frame.width + degree, degree)
+    @cached_property
+    def queries(self) -> Tensor:
+        """The indices of the sampled queries."""
+        return torch.cat([part.queries for part in self._parts], 1)
 
-    def total_degree(self, least: int, limit: float, target: float, output_only: bool) -> Recipe | None:
-        """The cheapest recipe of total degree whose forecast keeps the target; None if there is none.
+    @cached_property
+    def radii(self) -> Tensor:
+        """The bounds on the scores of the sampled queries."""
+        return torch.gather(self.analysis.radii, 1, self.queries)
 
-        Args:
-            least: The lowest degree that is tried.
-            limit: The longest time that degrees which are tried may take, in the unit of `cost`.
-            target: The largest forecast that is allowed.
-            output_only: Whether the forecast for gradients may be above the target.
+    def forget_tuples(self) -> None:
+        """Free the memory of the scores before a run; tuples are drawn again if another mean is needed."""
+        self.__dict__.pop("_parts", None)
+
+    def mean_power(self, moment: int) -> Tensor:
+        """The mean of s^moment, for an even moment, divided by the mean of exp(s)."""
+        if moment not in self._powers:
+            self._powers[moment] = torch.cat([part.mean_power(moment) for part in self._parts], 1)
+        return self._powers[moment]
+
+    def spread(self, moment: int, columns: int) -> Tensor:
+        """Forecast sum_t s_t^moment |v_t - o| over sum_t exp(s_t), as the certificate bounds it.
+
+        It is bounded by the range of the values, and by columns of squared deviations unless their number is 0.
         """
-        shape = self.analysis.shape
-        best: Recipe | None = None
-        for columns in self._numbers_of_columns():
-            if columns != [0] and not squares_may_pay(shape, limit):
-                break
-            degree = least
-            while self._may_keep(degree, affordable_rank(shape, limit), target):
-                if _LESS * self._least_error(degree, columns[-1]) <= target:
-                    for recipe in self._recipes(degree, target, output_only, columns):
-                        time = recipe_cost(shape, recipe).time
-                        if best is None or time < limit:
-                            best, limit = recipe, min(time, limit)
-                degree += 1
-        return best
+        if (moment, columns) not in self._spreads:
+            power = self.mean_power(moment)
+            spread = power * self.analysis.values.widest
+            if columns:
+                away = self._deviation
+                squares = torch.cat([part.weighted_squares(moment, columns, away) for part in self._parts], 1)
+                spread = torch.minimum(spread, torch.sqrt(power * squares) * away.scale + power * self._distance)
+            self._spreads[moment, columns] = spread
+        return self._spreads[moment, columns]
 
-    def _recipes(self, degree: int, target: float, output_only: bool, choices: Sequence[int]) -> Iterator[Recipe]:
-        """The recipes of a degree that keep the target, with as few columns of squared deviations as they need."""
-        for columns in choices:
-            for polynomial in self._polynomials(degree, target, output_only, columns):
-                recipe = self._recipe(polynomial, columns, target, output_only)
-                if recipe is None:
-                    continue
-                yield recipe
-                if polynomial.moment <= degree:
-                    return
-                break  # a column of squares may cost less than a moment beyond the degree
+    def _largest_spread(self, moment: int, columns: int) -> tuple[float, float]:
+        """The largest spread over the queries of all heads, and the bound on the scores of its query."""
+        spread = self.spread(moment, columns).flatten()
+        if not spread.numel():
+            return 0.0, 0.0
+        at = spread.argmax()
+        most, radius = numbers(torch.stack([spread[at], self.radii.flatten()[at]]))
+        return most, radius
 
-    def _numbers_of_columns(self) -> list[list[int]]:
-        """The numbers of columns of squared deviations that are searched first, and then; gradients do not use them."""
-        return [[0]] if self.analysis.differentiable else [[0], sorted({1, self.analysis.shape.d_v})]
+    @cached_property
+    def _deviation(self) -> Deviation:
+        return deviation(self.analysis.call, self.analysis.values)
 
-    def _least_error(self, degree: int, columns: int) -> float:
-        """A lower bound on the forecasts of all polynomials of a degree, from those of single queries."""
-        radius = self.analysis.radius
-        taylors = {polynomial.moment for polynomial in self._taylors(degree)}
-        errors = []
-        for moment in taylors:
-            spread, bound = self.sample.largest_spread(moment, columns)
-            errors.append(spread * taylor_factor_of_number(degree, moment, bound))
-        for moment in range(0, degree, 2) if radius >= _SMALL_RADIUS else ():
-            errors.append(self.sample.largest_spread(moment, columns)[0] * least_chebyshev(degree, moment, radius)[0])
-        return min(errors)
-
-    def relative(self, least: int, largest_rank: float, target: float) -> Recipe | None:
-        """The recipe of lowest degree whose error is relative to exp and keeps the target; None if there is none."""
-        widest = self.analysis.values.widest
-        largest_error = largest_relative_error(target / max(number(widest.max()), target))
-        degree = max(least, 1)
-        while self._may_keep(degree, largest_rank, target):
-            polynomial = relative_minimax(degree, self.analysis.radius, largest_error)
-            if polynomial is not None and polynomial.relative is not None:
-                if polynomial.relative <= largest_error:
-                    return self._recipe(polynomial, 0, target, True)
-                if polynomial.relative > 2 * largest_error:
-                    break  # because the coefficients are rounded, which a higher degree does not change
-            degree += 1
-        return None
-
-    def shaped(self, target: float, rank: int) -> Recipe | None:
-        """The recipe of the smallest set shaped by the amplitudes that keeps the target, by steps of 3/4 below `rank`.
-
-        It may pay only if some coordinates matter much less than others.
-        """
-        b = amplitudes(self.analysis)
-        least, most, total = numbers(torch.stack([b.min(), b.max(), b.sum()]))
-        if least >= 0.25 * most or total >= LARGEST_RADIUS:
-            return None
-        alphas = greedy_alphas(numbers(b), min(rank, 1 << 14))
-        alphas = alphas[alphas.sum(1) <= LARGEST_DEGREE]
-        smallest, size = 0, min(rank - 1, len(alphas)) * 3 // 4
-        while size >= 1 and self.greedy_error(alphas[:size], torch.float64) <= target:
-            smallest, size = size, size * 3 // 4
-        if not smallest:
-            return None
-        index_set = downward_closed(alphas[:smallest])
-        narrow = self.greedy_error(index_set.alphas, torch.float32)
-        return Recipe(index_set, None, self._dtype(narrow, target), self.key_powers)
-
-    def _may_keep(self, degree: int, largest_rank: float, target: float) -> bool:
-        """Whether a degree is low enough to be tried, and rounding in float64 alone does not exceed the target."""
-        rank = self.rank(degree)
-        if degree > LARGEST_DEGREE or rank > largest_rank:
-            return False
-        return self._least_rounding(degree, rank) <= target
-
-    def _least_rounding(self, degree: int, rank: int) -> float:
-        """A lower bound on the rounding part of every forecast in float64: that of weights 1, the first coefficient."""
-        shape, width = self.analysis.shape, self.analysis.frame.width
-        return relative_error(shape, width, degree, rank, Summing(1, 1 << 62), torch.float64) * self._heaviest
+    @cached_property
+    def _distance(self) -> Tensor:
+        """How far the outputs are from the centre of the values."""
+        output = torch.cat([part.output() for part in self._parts], 1)
+        return (output - self._deviation.centre.unsqueeze(1)).abs().amax(-1)
 
     @cached_property
     def _share(self) -> Tensor:
-        """1 over the mean of exp(s), (H, queries)."""
-        return self.sample.mean_power(0)
+        """1 over the mean of exp(s)."""
+        return self.mean_power(0)
 
     @cached_property
     def _heaviest(self) -> float:
         """The ratio of the largest value to the mean of exp(s), for the query in the sample for which it is largest."""
         return largest_number(self._share * self.analysis.values.largest)
 
-    def _polynomials(self, degree: int, target: float, output_only: bool, columns: int) -> Iterator[Polynomial]:
-        """The polynomials of a degree: Taylor's; Chebyshev's with even moments, unless their error exceeds the target;
-        and Taylor's with moments above the degree.
-        """
-        inside, *beyond = self._taylors(degree)
-        yield inside
-        for moment in self.moments_in_reach(degree, target, output_only, columns):
-            yield chebyshev(degree, moment, self.analysis.radius)
-        yield from beyond
+    @cached_property
+    def _reach(self) -> Tensor:
+        """The largest derivative of a score by an entry, doubled if keys are shifted, (H, 1)."""
+        doubled = 1 if self.analysis.frame.shift is None else 2
+        return doubled * torch.stack(reaches(self.analysis.frame)).amax(0).unsqueeze(1)
 
-    def _taylors(self, degree: int) -> list[Polynomial]:
-        """Taylor's polynomial, with a moment up to the degree and, unless there are gradients, with one above it."""
-        beyond = degree % 2 and not self.analysis.differentiable and self.rank(degree + 1) <= LARGEST_RANK
-        return [taylor(degree), taylor(degree, beyond=True)] if beyond else [taylor(degree)]
+    @cached_property
+    def key_powers(self) -> dict[int, Tensor]:
+        """Sums of powers of the keys, for the error of an index set that is not of total degree."""
+        return key_powers(self.analysis.call, self.analysis.frame)
 
-    def _recipe(self, polynomial: Polynomial, columns: int, target: float, output_only: bool) -> Recipe | None:
-        """The recipe of a polynomial in the narrowest dtype whose forecast keeps the target; None if none does."""
-        if self.error(polynomial, torch.float64, output_only, columns) > target:
-            return None
-        dtype = torch.float64
-        if not self.analysis.shape.is_causal:  # causal sums are always in float64, see `near_linear/causal`
-            dtype = self._dtype(self.error(polynomial, torch.float32, output_only, columns), target)
-        index_set = total_degree(self.analysis.frame.width, polynomial.degree)
-        return Recipe(index_set, polynomial, dtype, squares=columns)
+    def rank(self, degree: int) -> int:
+        """The rank of the polynomials of a degree."""
+        return math.comb(self.analysis.frame.width + degree, degree)
 
-    def _dtype(self, narrow: float, target: float) -> torch.dtype:
-        """float32 if its forecast is within the target and nothing overflows or underflows, otherwise float64."""
-        query = self.analysis.call.query
-        keeps = narrow <= target and query.dtype != torch.float64 and in_float32(self.analysis)
-        return torch.float32 if keeps and float32_products_are_float32(query.device.type) else torch.float64
+    def least_rounding(self, degree: int, rank: int) -> float:
+        """A lower bound on the rounding part of every forecast in float64: that of weights 1, the first coefficient."""
+        shape, width = self.analysis.shape, self.analysis.frame.width
+        return relative_error(shape, width, degree, rank, Summing(1, 1 << 62), torch.float64) * self._heaviest
 
-    def error(
-        self,
-        polynomial: Polynomial,
-        dtype: torch.dtype,
-        output_only: bool = False,
-        columns: int = 0,
-    ) -> float:
+    def least_error(self, degree: int, columns: int, taylor_moments: Sequence[int]) -> float:
+        """A lower bound on the forecasts of all polynomials of a degree, from those of single queries."""
+        radius, largest = self.analysis.radius, self._largest
+        moments = range(0, degree, 2) if radius >= SMALL_RADIUS else range(0)
+        for moment in {*taylor_moments, *moments}:
+            if (moment, columns) not in largest:
+                largest[moment, columns] = self._largest_spread(moment, columns)
+        errors = []
+        for moment in taylor_moments:
+            spread, bound = largest[moment, columns]
+            errors.append(spread * taylor_factor_of_number(degree, moment, bound))
+        for moment in moments:
+            errors.append(largest[moment, columns][0] * least_chebyshev(degree, moment, radius)[0])
+        return min(errors)
+
+    def error(self, polynomial: Polynomial, dtype: torch.dtype, output_only: bool = False, columns: int = 0) -> float:
         """Forecast the certificate's total for a total-degree set, with columns of squared deviations or without.
 
         If gradients will be taken, it is the larger of the forecasts for output and gradients, unless `output_only`.
         """
-        degree, R = polynomial.degree, self.sample.radii
+        analysis, degree, rank = self.analysis, polynomial.degree, self.rank(polynomial.degree)
         truncation, error, magnitude = self._truncation(polynomial, columns)
-        output = self._output_error(error, magnitude, degree, self.rank(degree), dtype)
-        if output_only or not self.analysis.differentiable:
+        output = self._output_error(error, magnitude, degree, rank, dtype)
+        if output_only or not analysis.differentiable:
             return largest_number(output)
-        power = self.sample.mean_power(polynomial.moment)
-        slope = polynomial.derivative_error(R, power, self._share)
-        rounding = gradient_gamma(self.analysis, degree, self.rank(degree), dtype)
-        slope_magnitude = polynomial.derivative_magnitude(R)
+        power = self.mean_power(polynomial.moment)
+        slope = polynomial.derivative_error(self.radii, analysis.radius, power, self._share)
+        slope_magnitude = polynomial.derivative_magnitude(self.radii)
+        rounding = gradient_gamma(analysis, degree, rank, dtype)
         return largest_number(self._gradient_error(output, truncation, magnitude, slope, slope_magnitude, rounding))
 
     def _truncation(self, polynomial: Polynomial, columns: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -246,31 +190,25 @@ class Forecast:
         They are the same for all dtypes, and are cached for the most recent polynomial.
         """
         if self._last is None or self._last[:2] != (polynomial, columns):
-            R, moment = self.sample.radii, polynomial.moment
+            R, moment = self.radii, polynomial.moment
             if polynomial.relative is None:
-                factors = polynomial.factors(R)
-                truncation = factors * self.sample.mean_power(moment)
-                error = factors * self.sample.spread(moment, columns)
+                factors = polynomial.factors(R, self.analysis.radius)
+                truncation = factors * self.mean_power(moment)
+                error = factors * self.spread(moment, columns)
             else:
                 truncation = R.new_full((), polynomial.variation)  # type: ignore[arg-type]
                 error = truncation * self.analysis.values.widest
             self._last = (polynomial, columns, (truncation, error, polynomial.magnitude(R)))
         return self._last[2]
 
-    @cached_property
-    def key_powers(self) -> dict[int, Tensor]:
-        """Sums of powers of the keys, for the error of an index set that is not of total degree."""
-        return key_powers(self.analysis.call, self.analysis.frame)
-
     def greedy_error(self, alphas: Array, dtype: torch.dtype) -> float:
         """Forecast the certificate's total for an index set shaped by the amplitudes."""
         analysis = self.analysis
-        rows = self.sample.queries.unsqueeze(-1).expand(-1, -1, analysis.shape.d)
-        query = torch.gather(analysis.call.query, 1, rows)
-        E = greedy_error(query, analysis.frame, alphas, amplitudes(analysis), self.key_powers)
+        query = _rows(analysis.call.query, self.queries)
+        E = greedy_error(query, analysis.frame, alphas, analysis.amplitudes, self.key_powers)
         tuples = math.prod(float(length) for length in analysis.shape.key_lengths)
         error = E / tuples * self._share * analysis.values.widest
-        magnitude = torch.exp(self.sample.radii)
+        magnitude = torch.exp(self.radii)
         return largest_number(self._output_error(error, magnitude, int(alphas.sum(1).max()), len(alphas), dtype))
 
     def moments_in_reach(self, degree: int, target: float, output_only: bool = False, columns: int = 0) -> list[int]:
@@ -279,8 +217,8 @@ class Forecast:
         All others are certain to have a forecast above the target. They are even moments below the degree; if scores
         are so small that no moment can lower the bound, there are none.
         """
-        analysis, sample, R, rank = self.analysis, self.sample, self.sample.radii, self.rank(degree)
-        moments = list(range(0, degree, 2)) if analysis.radius >= _SMALL_RADIUS else []
+        analysis, R, rank = self.analysis, self.radii, self.rank(degree)
+        moments = list(range(0, degree, 2)) if analysis.radius >= SMALL_RADIUS else []
         if not moments or not R.numel():
             return moments
 
@@ -289,8 +227,8 @@ class Forecast:
 
         least = [least_chebyshev(degree, m, analysis.radius) for m in moments]
         factors, slopes = (column_of(bounds) for bounds in zip(*least, strict=True))
-        power = torch.stack([sample.mean_power(m) for m in moments])
-        spread = torch.stack([sample.spread(m, columns) for m in moments])
+        power = torch.stack([self.mean_power(m) for m in moments])
+        spread = torch.stack([self.spread(m, columns) for m in moments])
         allowed, error = target / spread, factors * spread  # the largest factor within the target, or infinity
         exponents = column_of(moments)
         powers, e_R = R**exponents, torch.exp(R)
@@ -305,14 +243,8 @@ class Forecast:
             output = self._gradient_error(
                 output, factors * power, magnitude, slopes * power, torch.fmax(below, near), rounding
             )
-        kept = numbers(_LESS * output.amax((1, 2)) <= target)
+        kept = numbers(LESS * output.amax((1, 2)) <= target)
         return [m for m, may_keep in zip(moments, kept, strict=True) if may_keep]
-
-    @cached_property
-    def _reach(self) -> Tensor:
-        """The largest derivative of a score by an entry, doubled if keys are shifted, (H, 1)."""
-        doubled = 1 if self.analysis.frame.shift is None else 2
-        return doubled * torch.stack(reaches(self.analysis.frame)).amax(0).unsqueeze(1)
 
     def _output_error(self, error: Tensor, magnitude: Tensor, degree: int, rank: int, dtype: torch.dtype) -> Tensor:
         """The error of the outputs of the sample, from their truncation errors and the magnitudes of the sums."""
@@ -333,3 +265,139 @@ class Forecast:
         scores = values.widest * (slope + truncation) + output + 2 * values.largest * rounded * slope_magnitude
         by_values = torch.stack(values.others).amax(0).unsqueeze(1) * (2 * truncation + rounded * magnitude)
         return torch.maximum(output, torch.maximum(self._reach * scores, by_values))
+
+
+class SamplePart:
+    """Sums of powers of the scores over tuples, for some queries, divided by the sums of exp(s).
+
+    The queries have the indices `queries` (H, queries), and the tokens of each key set the indices `tuples` (H,
+    tuples); `attended` (H, queries, tuples) says which tuples a query attends, None for all.
+    """
+
+    def __init__(
+        self, analysis: Analysis, queries: Tensor, tuples: Sequence[Tensor], attended: Tensor | None = None
+    ) -> None:
+        self.queries = queries
+        self._call, self._tuples, self._attended = analysis.call, tuples, attended
+        call, of = analysis.call, analysis.frame.coordinates
+        masks = [torch.gather(mask, 1, index) for mask, index in zip(call.masks, tuples, strict=False)]
+        self._masks: Sequence[Tensor | None] = masks or (None,) * len(tuples)
+        sets = enumerate(zip(call.keys, tuples, self._masks, strict=True), 1)
+        keys = product_of([of(_rows(key, index), m, mask) for m, (key, index, mask) in sets])
+        self._scores = of(_rows(call.query, queries), 0).mT @ keys  # (H, queries, tuples)
+        self._weights = self._shown(torch.exp(self._scores))
+        totals = self._weights.sum(-1)
+        self._totals = totals.masked_fill(totals == 0, torch.inf)  # a query with nothing to attend has means of 0
+        self._share: Tensor | None = None
+        self._sums: dict[bool, list[Tensor]] = {False: [], True: []}
+        self._terms: dict[bool, Tensor] = {}
+
+    def _shown(self, x: Tensor) -> Tensor:
+        """Numbers (H, queries, tuples); 0 for a tuple that is not attended."""
+        return x if self._attended is None else x * self._attended
+
+    def mean_power(self, moment: int) -> Tensor:
+        """The sum of s^moment, for an even moment, divided by the sum of exp(s), (H, queries)."""
+        return self._sum(moment, None)
+
+    def weighted_squares(self, moment: int, columns: int, away: Deviation) -> Tensor:
+        """The largest of the sums of s^moment times a column of squared deviations, divided by the sum of exp(s).
+
+        The shape is (H, queries); the largest is over the columns.
+
+        The sums of several columns are not computed: their largest is taken to be the same part of the sum of the
+        largest squares for every power as for s^0.
+        """
+        sums = self._sum(moment, away)
+        return sums if columns == 1 else sums * self._largest_share(columns, away)
+
+    def _largest_share(self, columns: int, away: Deviation) -> Tensor:
+        """The mean square of the largest column over the mean of the largest squares, (H, 1)."""
+        if self._share is None:
+            squares = product_of([away.squares(value, m, columns) for m, value in enumerate(self._values)])
+            self._share = squares.mean(1).amax(-1, keepdim=True) / self._squares(away).mean(-1)
+        return self._share
+
+    def output(self) -> Tensor:
+        """The outputs (H, queries, d_v)."""
+        values = product_of([value.to(torch.float64) for value in self._values])
+        return self._weights @ values / self._totals.unsqueeze(-1)
+
+    @cached_property
+    def _values(self) -> list[Tensor]:
+        """The values (H, tuples, d_v) of each set; 0 for masked tokens."""
+        values = [_rows(value, index) for value, index in zip(self._call.values, self._tuples, strict=True)]
+        return [
+            value if mask is None else value.masked_fill(~mask.unsqueeze(-1), 0.0)
+            for value, mask in zip(values, self._masks, strict=True)
+        ]
+
+    @cached_property
+    def _squared_scores(self) -> Tensor:
+        return self._scores * self._scores
+
+    def _squares(self, away: Deviation) -> Tensor:
+        """The largest squared deviations of the values, (H, 1, tuples)."""
+        return product_of([away.squares(value, m, 1) for m, value in enumerate(self._values)]).mT
+
+    def _sum(self, moment: int, away: Deviation | None) -> Tensor:
+        """The sum of s^moment over the sum of exp(s), (H, queries), weighted by squared deviations if `away` is given.
+
+        A matrix product would be faster, but its roundings depend on the number of threads.
+        """
+        weighted = away is not None
+        sums = self._sums[weighted]
+        while 2 * len(sums) <= moment:
+            if sums:
+                terms = self._terms[weighted] * self._squared_scores
+            else:
+                weights = self._scores.new_ones(()) if away is None else self._squares(away)
+                terms = self._shown(weights.expand_as(self._scores))
+            self._terms[weighted] = terms
+            sums.append(terms.sum(-1) / self._totals)
+        return sums[moment // 2]
+
+
+def draw_parts(analysis: Analysis) -> list[SamplePart]:
+    """Queries with tuples that are drawn, and for a causal call its first queries with all of theirs."""
+    call, radii = analysis.call, analysis.radii
+    heads, length = radii.shape
+    count = min(sampled_queries(heads) // 2, length)
+    even = torch.arange(count, device=radii.device) * length // max(count, 1)
+    # Half of the queries are those with the largest bounds, and half are spread evenly.
+    queries = torch.cat([radii.topk(count, dim=1).indices, even.expand(heads, -1)], 1)
+    generator, drawn = torch.Generator().manual_seed(0), sampled_tuples(heads)
+    tuples = []
+    for key in call.keys:
+        where = torch.rand(heads, drawn, generator=generator).to(key.device)
+        tuples.append((where * key.shape[1]).long().clamp(max=max(key.shape[1] - 1, 0)))
+    parts = [SamplePart(analysis, queries, tuples)]
+    return [*parts, *_first_queries(analysis)] if analysis.shape.is_causal else parts
+
+
+def _first_queries(analysis: Analysis) -> list[SamplePart]:
+    """The queries that attend so few tuples that all of them fit into a part; no part if there are none."""
+    call = analysis.call
+    heads, length, _ = call.query.shape
+    sets, device, offset = len(call.keys), call.query.device, call.positions.offset
+    most = min(sampled_queries(heads), round(sampled_tuples(heads) ** (1 / sets) - 0.5))
+    first, last = max(-offset, 0), min(most - offset, length)
+    if last <= first or 0 in call.key_lengths:
+        return []
+    at = torch.arange(most, device=device)
+    tokens = torch.cartesian_prod(*[at] * sets).reshape(-1, sets)
+    queries = torch.arange(first, last, device=device)
+    attended = (tokens.amax(1) <= (queries + offset).unsqueeze(1)).expand(heads, -1, -1)
+    tuples = []
+    for m, key in enumerate(call.keys):
+        there = tokens[:, m] < key.shape[1]
+        index = tokens[:, m].clamp(max=key.shape[1] - 1).expand(heads, -1)
+        seen = there if not call.masks else there & torch.gather(call.masks[m], 1, index)
+        attended = attended & (seen if seen.dim() == 1 else seen.unsqueeze(1))
+        tuples.append(index)
+    return [SamplePart(analysis, queries.expand(heads, -1), tuples, attended)]
+
+
+def _rows(x: Tensor, index: Tensor) -> Tensor:
+    """The rows `index` (H, n) of tokens (H, L, d), of shape (H, n, d)."""
+    return torch.gather(x, 1, index.unsqueeze(-1).expand(-1, -1, x.shape[2]))

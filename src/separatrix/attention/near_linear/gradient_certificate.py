@@ -32,7 +32,7 @@ import torch
 from torch import Tensor
 
 from separatrix.attention.arithmetic.device_reads import largest_number
-from separatrix.attention.bounds import SLACK
+from separatrix.attention.bounds import SLACK, largest_bound
 
 
 @dataclass(frozen=True)
@@ -67,15 +67,6 @@ class GradientCertificate:
     def total(self) -> float:
         """The largest of all these bounds; NaN if one of them is NaN."""
         return largest_bound(largest_number(self.query), *self.keys, *self.values)
-
-
-def largest_bound(*bounds: float) -> float:
-    """The largest bound; NaN, which satisfies no tolerance, if one of them is NaN.
-
-    >>> largest_bound(1.0, 2.0), largest_bound(1.0, math.nan)
-    (2.0, nan)
-    """
-    return math.nan if any(map(math.isnan, bounds)) else max(bounds)
 
 
 @dataclass(frozen=True)

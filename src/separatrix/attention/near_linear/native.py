@@ -178,7 +178,7 @@ class NativePass:
 def one_pass(expansion: Expansion, x: Tensor, m: int, values: Tensor) -> NativePass | None:
     if not expansion.frame.only_scales or x.dtype not in TYPES or values.dtype != x.dtype:
         return None
-    if any(tokens.shape[2] > 1 and tokens.stride(2) != 1 for tokens in (x, values)):
+    if (x.shape[2] > 1 and x.stride(2) != 1) or (values.shape[2] > 1 and values.stride(2) != 1):
         return None
     return NativePass(expansion, x, m, values.shape[2])
 

@@ -1,20 +1,29 @@
-"""Plans a call: chooses the algorithm and its rank from the analysis of the call and a sample of its scores.
+"""Plans a call: chooses the algorithm and its rank from the analysis of the call and a forecast of certified errors.
 
-A plan is a pure function of the input and of constants that ship with the source.
+A plan is a pure function of the input and of constants that ship with the source. The recipes of total degree are
+searched first, in the given basis and in a better one; a polynomial whose error is relative to exp, and an index set
+shaped by the amplitudes, only where they may cost less by more than their search does.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 from separatrix.attention.arithmetic.device_reads import largest_number
+from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.call import Call
-from separatrix.attention.near_linear.analysis import Analysis, analyse, sizes_of, turned
+from separatrix.attention.near_linear.analysis import Analysis, analyse, in_float32, sizes_of, turned
+from separatrix.attention.near_linear.approximation.greedy import greedy_alphas
+from separatrix.attention.near_linear.approximation.monomials import downward_closed, total_degree
+from separatrix.attention.near_linear.approximation.remainder import Polynomial, chebyshev, relative_minimax, taylor
 from separatrix.attention.near_linear.cost import (
     AFFORDABLE,
+    LARGEST_DEGREE,
     LARGEST_RANK,
     WORTH_PLANNING,
     Cost,
@@ -23,17 +32,25 @@ from separatrix.attention.near_linear.cost import (
     exact_cost,
     planning_time,
     recipe_cost,
+    squares_may_pay,
 )
 from separatrix.attention.near_linear.exact_rounding import entries_of
-from separatrix.attention.near_linear.forecast import Forecast
+from separatrix.attention.near_linear.forecast import LESS, Forecast
 from separatrix.attention.near_linear.plan import Plan, Recipe
-from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, MARGIN, in_reach
+from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, MARGIN, in_reach, largest_relative_error
 from separatrix.errors import ArgumentError, SeparatrixError
 
 SMALLEST_SAVING = 3e7
 """The time, in the unit of `cost`, above which a polynomial whose error is relative to exp is searched for."""
 NOTHING_TO_ATTEND = Plan("exact", None, None, None, 0.0, 0.0, 0.0, "there is nothing to attend")
 """The plan of a call without queries, or without keys to attend to."""
+
+
+class Candidate(NamedTuple):
+    """A recipe, and its cost for the call."""
+
+    recipe: Recipe
+    cost: Cost
 
 
 @dataclass(frozen=True)
@@ -68,21 +85,20 @@ def plan_call(call: Call, tolerance: float, method: str) -> PlannedCall:
             why = "at these lengths exact attention is cheaper than the search for a polynomial"
         if why:
             return PlannedCall(exact_plan(call, exact, why), exact, limit)
-        forecast = Forecast(analyse(call, differentiable))
-        forecast, recipe = find_polynomial(forecast, tolerance, limit)
-        if recipe is None and limit == math.inf:
+        forecast, candidate = find_polynomial(Forecast(analyse(call, differentiable)), tolerance, limit)
+        if candidate is None and limit == math.inf:
             raise out_of_reach(forecast.analysis, tolerance)
-        if recipe is not None and (limit == math.inf or recipe_cost(shape, recipe).time < limit):
-            plan = polynomial_plan(forecast, recipe, tolerance, exact)
+        if candidate is not None and (limit == math.inf or candidate.cost.time < limit):
+            plan = polynomial_plan(forecast, candidate, tolerance, exact)
             return PlannedCall(plan, exact, limit, forecast)
         dearer = f"every polynomial that was tried for {tolerance:.3g}: scores reach {forecast.analysis.radius:.3g}"
-        if recipe is not None:
-            dearer = f"the polynomial method at rank {recipe.index_set.rank}"
+        if candidate is not None:
+            dearer = f"the polynomial method at rank {candidate.recipe.index_set.rank}"
         why = f"at these lengths exact attention is cheaper than {dearer}"
         return PlannedCall(exact_plan(call, exact, why), exact, limit)
 
 
-def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.inf) -> tuple[Forecast, Recipe | None]:
+def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.inf) -> tuple[Forecast, Candidate | None]:
     """Search for the cheapest polynomial that satisfies the tolerance, in the given basis and in a better basis.
 
     Args:
@@ -91,8 +107,8 @@ def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.in
         limit: The longest time, in the unit of `cost`, that the polynomial may take.
 
     Returns:
-        The forecast in the basis of the polynomial, and the polynomial; without a polynomial, the given forecast and
-        None.
+        The forecast in the basis of the polynomial, and the polynomial with its cost; without a polynomial, the given
+        forecast and None.
     """
     analysis = forecast.analysis
     rotated = turned(analysis, tolerance) if basis_time(analysis.shape) < limit else None
@@ -100,9 +116,9 @@ def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.in
     # If no polynomial satisfies the tolerance for gradients, a polynomial that satisfies it for the output may be used.
     for output_only in (False, True) if analysis.differentiable and limit == math.inf else (False,):
         candidates = [(x, cheapest_recipe(x, tolerance, time_limit=limit, output_only=output_only)) for x in forecasts]
-        kept = [(x, recipe) for x, recipe in candidates if recipe is not None]
+        kept = [(x, candidate) for x, candidate in candidates if candidate is not None]
         if kept:
-            return min(kept, key=lambda pair: recipe_cost(analysis.shape, pair[1]).time)
+            return min(kept, key=lambda pair: pair[1].cost.time)
     return forecast, None
 
 
@@ -112,11 +128,10 @@ def cheapest_recipe(
     least_degree: int = 0,
     time_limit: float = math.inf,
     output_only: bool = False,
-) -> Recipe | None:
+) -> Candidate | None:
     """The cheapest recipe whose forecast satisfies the tolerance; None if no recipe does within the time limit.
 
-    If gradients will be taken, their forecast must satisfy the tolerance too, unless `output_only`. Recipes of total
-    degree are searched first; each of the others is searched only where it may cost less by more than its search does.
+    If gradients will be taken, their forecast must satisfy the tolerance too, unless `output_only`.
     """
     analysis = forecast.analysis
     if not analysis.radius <= LARGEST_RADIUS or not analysis.values.in_range(torch.float64):
@@ -124,25 +139,155 @@ def cheapest_recipe(
     target, shape = MARGIN * tolerance, analysis.shape
     # A polynomial of degree 0 keeps a tolerance where scores are small, but has no gradient.
     least = max(least_degree, 1) if analysis.differentiable else least_degree
-    candidate = forecast.total_degree(least, time_limit, target, output_only)
-    if analysis.differentiable:
-        forecast.sample.forget_tuples()
-        return candidate
-    time = time_limit if candidate is None else recipe_cost(shape, candidate).time
-    if time > SMALLEST_SAVING:
-        relative = forecast.relative(least_degree, affordable_rank(shape, time), target)
-        if relative is not None and recipe_cost(shape, relative).time < time:
-            candidate = relative
-    if not shape.is_causal and analysis.frame.width >= 2 and least_degree == 0:
-        rank = LARGEST_RANK // 8 if candidate is None else candidate.index_set.rank
-        candidate = forecast.shaped(target, rank) or candidate
-    forecast.sample.forget_tuples()
+    candidate = total_degree_recipe(forecast, least, time_limit, target, output_only)
+    if not analysis.differentiable:
+        time = time_limit if candidate is None else candidate.cost.time
+        if time > SMALLEST_SAVING:
+            relative = relative_recipe(forecast, least_degree, affordable_rank(shape, time), target)
+            if relative is not None and recipe_cost(shape, relative).time < time:
+                candidate = Candidate(relative, recipe_cost(shape, relative))
+        if not shape.is_causal and analysis.frame.width >= 2 and least_degree == 0:
+            rank = LARGEST_RANK // 8 if candidate is None else candidate.recipe.index_set.rank
+            shaped = shaped_recipe(forecast, target, rank)
+            candidate = candidate if shaped is None else Candidate(shaped, recipe_cost(shape, shaped))
+    forecast.forget_tuples()
     return candidate
 
 
-def polynomial_plan(forecast: Forecast, recipe: Recipe, tolerance: float, exact: Cost) -> Plan:
-    analysis, index_set = forecast.analysis, recipe.index_set
-    cost = recipe_cost(analysis.shape, recipe)
+def total_degree_recipe(
+    forecast: Forecast, least: int, limit: float, target: float, output_only: bool
+) -> Candidate | None:
+    """The cheapest recipe of total degree whose forecast keeps the target; None if there is none.
+
+    Args:
+        forecast: The forecast of errors.
+        least: The lowest degree that is tried.
+        limit: The longest time that degrees which are tried may take, in the unit of `cost`.
+        target: The largest forecast that is allowed.
+        output_only: Whether the forecast for gradients may be above the target.
+    """
+    shape, best = forecast.analysis.shape, None
+    for choices in column_choices(forecast.analysis):
+        if choices != [0] and not squares_may_pay(shape, limit):
+            break
+        degree, largest_rank = least, affordable_rank(shape, limit)
+        while _may_keep(forecast, degree, largest_rank, target):
+            taylors = _taylors(forecast, degree)
+            moments = [polynomial.moment for polynomial in taylors]
+            if LESS * forecast.least_error(degree, choices[-1], moments) <= target:
+                for recipe in _recipes(forecast, taylors, target, output_only, choices):
+                    cost = recipe_cost(shape, recipe)
+                    if best is None or cost.time < limit:
+                        best, limit = Candidate(recipe, cost), min(cost.time, limit)
+                        largest_rank = affordable_rank(shape, limit)
+            degree += 1
+    return best
+
+
+def column_choices(analysis: Analysis) -> list[list[int]]:
+    """The numbers of columns of squared deviations that are searched first, and then; gradients do not use them."""
+    return [[0]] if analysis.differentiable else [[0], sorted({1, analysis.shape.d_v})]
+
+
+def _may_keep(forecast: Forecast, degree: int, largest_rank: float, target: float) -> bool:
+    """Whether a degree is low enough to be tried, and rounding in float64 alone does not exceed the target."""
+    rank = forecast.rank(degree)
+    return degree <= LARGEST_DEGREE and rank <= largest_rank and forecast.least_rounding(degree, rank) <= target
+
+
+def _taylors(forecast: Forecast, degree: int) -> list[Polynomial]:
+    """Taylor's polynomial, with a moment up to the degree and, unless there are gradients, with one above it."""
+    beyond = degree % 2 and not forecast.analysis.differentiable and forecast.rank(degree + 1) <= LARGEST_RANK
+    return [taylor(degree), taylor(degree, beyond=True)] if beyond else [taylor(degree)]
+
+
+def _recipes(
+    forecast: Forecast, taylors: Sequence[Polynomial], target: float, output_only: bool, choices: Sequence[int]
+) -> Iterator[Recipe]:
+    """The recipes of a degree that keep the target, with as few columns of squared deviations as they need."""
+    for columns in choices:
+        for polynomial in polynomials(forecast, taylors, target, output_only, columns):
+            recipe = _recipe(forecast, polynomial, columns, target, output_only)
+            if recipe is None:
+                continue
+            yield recipe
+            if polynomial.moment <= polynomial.degree:
+                return
+            break  # a column of squares may cost less than a moment beyond the degree
+
+
+def polynomials(
+    forecast: Forecast, taylors: Sequence[Polynomial], target: float, output_only: bool, columns: int
+) -> Iterator[Polynomial]:
+    """The polynomials of a degree: Taylor's; Chebyshev's with even moments, unless their error exceeds the target; and
+    Taylor's with moments above the degree.
+    """
+    inside, *beyond = taylors
+    yield inside
+    for moment in forecast.moments_in_reach(inside.degree, target, output_only, columns):
+        yield chebyshev(inside.degree, moment, forecast.analysis.radius)
+    yield from beyond
+
+
+def _recipe(
+    forecast: Forecast, polynomial: Polynomial, columns: int, target: float, output_only: bool
+) -> Recipe | None:
+    """The recipe of a polynomial in the narrowest dtype whose forecast keeps the target; None if none does."""
+    if forecast.error(polynomial, torch.float64, output_only, columns) > target:
+        return None
+    dtype = torch.float64
+    if not forecast.analysis.shape.is_causal:  # causal sums are always in float64, see `near_linear/causal`
+        dtype = _dtype(forecast.analysis, forecast.error(polynomial, torch.float32, output_only, columns), target)
+    index_set = total_degree(forecast.analysis.frame.width, polynomial.degree)
+    return Recipe(index_set, polynomial, dtype, squares=columns)
+
+
+def _dtype(analysis: Analysis, narrow: float, target: float) -> torch.dtype:
+    """float32 if its forecast is within the target and nothing overflows or underflows, otherwise float64."""
+    query = analysis.call.query
+    keeps = narrow <= target and query.dtype != torch.float64 and in_float32(analysis)
+    return torch.float32 if keeps and float32_products_are_float32(query.device.type) else torch.float64
+
+
+def relative_recipe(forecast: Forecast, least: int, largest_rank: float, target: float) -> Recipe | None:
+    """The recipe of lowest degree whose error is relative to exp and keeps the target; None if there is none."""
+    widest = forecast.analysis.values.widest
+    largest_error = largest_relative_error(target / max(largest_number(widest), target))
+    degree = max(least, 1)
+    while _may_keep(forecast, degree, largest_rank, target):
+        polynomial = relative_minimax(degree, forecast.analysis.radius, largest_error)
+        if polynomial is not None and polynomial.relative is not None:
+            if polynomial.relative <= largest_error:
+                return _recipe(forecast, polynomial, 0, target, True)
+            if polynomial.relative > 2 * largest_error:
+                break  # because the coefficients are rounded, which a higher degree does not change
+        degree += 1
+    return None
+
+
+def shaped_recipe(forecast: Forecast, target: float, rank: int) -> Recipe | None:
+    """The recipe of the smallest set shaped by the amplitudes that keeps the target, by steps of 3/4 below `rank`.
+
+    It may pay only if some coordinates matter much less than others.
+    """
+    b = forecast.analysis.amplitudes
+    if min(b) >= 0.25 * max(b) or sum(b) >= LARGEST_RADIUS:
+        return None
+    alphas = greedy_alphas(b, min(rank, 1 << 14))
+    alphas = alphas[alphas.sum(1) <= LARGEST_DEGREE]
+    smallest, size = 0, min(rank - 1, len(alphas)) * 3 // 4
+    while size >= 1 and forecast.greedy_error(alphas[:size], torch.float64) <= target:
+        smallest, size = size, size * 3 // 4
+    if not smallest:
+        return None
+    index_set = downward_closed(alphas[:smallest])
+    narrow = forecast.greedy_error(index_set.alphas, torch.float32)
+    return Recipe(index_set, None, _dtype(forecast.analysis, narrow, target), forecast.key_powers)
+
+
+def polynomial_plan(forecast: Forecast, candidate: Candidate, tolerance: float, exact: Cost) -> Plan:
+    analysis, recipe, cost = forecast.analysis, candidate.recipe, candidate.cost
+    index_set = recipe.index_set
     if recipe.polynomial is None:
         kind = f"{index_set.rank} multi-indices shaped by the amplitudes"
         error = forecast.greedy_error(index_set.alphas, recipe.dtype)
@@ -151,7 +296,7 @@ def polynomial_plan(forecast: Forecast, recipe: Recipe, tolerance: float, exact:
         series = series if recipe.polynomial.relative is None else "minimax, relative to exp"
         kind = f"total degree {index_set.degree} ({series})"
         error = forecast.error(recipe.polynomial, recipe.dtype, True, recipe.squares)
-    forecast.sample.forget_tuples()
+    forecast.forget_tuples()
     fewer = exact.flops / cost.flops
     beside = f"{fewer:.3g} times fewer" if fewer >= 1 else f"{1 / fewer:.3g} times more"
     why = (

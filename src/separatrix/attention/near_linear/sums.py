@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -55,17 +56,17 @@ class Expansion:
     moment: int | None
     squares: tuple[Tensor, ...] = ()
 
-    @property
+    @cached_property
     def terms(self) -> int:
         """The number of multi-indices that have a coefficient, the first ones of the index set."""
         return self.coefficients.shape[0]
 
-    @property
+    @cached_property
     def weighted(self) -> int:
         """The number of columns of `squares`."""
         return self.squares[0].shape[2] if self.squares else 0
 
-    @property
+    @cached_property
     def level(self) -> tuple[int, int]:
         """The half-open range of the rows of the moment's level."""
         return (0, 0) if self.moment is None else self.index_set.levels[self.moment]

@@ -87,7 +87,7 @@ def test_rank_is_saved(d, decay, size, gain):
     query, key, value = draw(5, n=300, d=d, decay=decay, size=size)
     before = analyse(check_call(query, key, value, scale=1.0))
     result = sx.certified_attention(query, key, value, tolerance=1e-3, scale=1.0, method="polynomial")
-    recipe = planner.cheapest_recipe(Forecast(before), 1e-3)
+    recipe = planner.cheapest_recipe(Forecast(before), 1e-3).recipe
     assert recipe is None or result.plan.rank * gain < recipe.index_set.rank
     exact, _ = reference.tensor_attention(query, [key], [value], scale=1.0)
     assert (result.output - exact).abs().max() <= result.certificate.total <= 1e-3

@@ -175,10 +175,6 @@ def balance(largest: list[Tensor], all_of_them: bool) -> tuple[Tensor, tuple[Ten
     logs = torch.stack([torch.log2(x) for x in largest])
     zero = torch.isneginf(logs)
     used = ~zero.any(0)
-    coordinates = list(range(used.shape[1]))
-    if not all_of_them:
-        coordinates = [at for at, some in enumerate(numbers(used.any(0))) if some]
-    kept = torch.tensor(coordinates, dtype=torch.int64, device=used.device)
     # If a factor is always zero, the other factors are scaled to about 1, so that their powers do not overflow.
     nonzero_logs = logs.masked_fill(zero, 0.0)
     logs = torch.where(zero, -nonzero_logs.sum(0) / zero.sum(0).clamp(min=1), nonzero_logs)
@@ -190,11 +186,14 @@ def balance(largest: list[Tensor], all_of_them: bool) -> tuple[Tensor, tuple[Ten
         exponents[m] += whole
         lost -= whole
     exponents[0] = -exponents[1:].sum(0)
-    if truth((exponents.abs() > 1000).any()):
+    *some, far_apart = numbers(torch.cat([used.any(0), (exponents.abs() > 1000).any().reshape(1)]))
+    if far_apart:
         raise SeparatrixError(
             "Query and keys differ by more than 2^1000 in some coordinate: no power of two brings them together. "
             "Rescale them first (a factor moved from the query to a key set changes no score)."
         )
+    coordinates = [at for at, is_used in enumerate(some) if is_used or all_of_them]
+    kept = torch.tensor(coordinates, dtype=torch.int64, device=used.device)
     factors, balanced = torch.exp2(exponents), torch.stack(largest)
     if len(coordinates) < used.shape[1]:
         factors, balanced = factors[..., kept], balanced[..., kept]

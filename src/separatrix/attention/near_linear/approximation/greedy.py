@@ -19,7 +19,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from separatrix.attention.arithmetic.device_reads import numbers
 from separatrix.attention.bounds import SLACK, pieces
 from separatrix.attention.call import Call
 from separatrix.attention.near_linear.approximation.coordinates import Frame
@@ -121,10 +120,10 @@ def key_powers(call: Call, frame: Frame) -> dict[int, Tensor]:
 
 
 def greedy_error(
-    query: Tensor, frame: Frame, alphas: Array, amplitudes: Tensor, powers: Mapping[int, Tensor]
+    query: Tensor, frame: Frame, alphas: Array, amplitudes: Sequence[float], powers: Mapping[int, Tensor]
 ) -> Tensor:
-    """E (H, L_q); `amplitudes` (d',) are the largest over the heads, `powers` those of `key_powers`."""
-    tail = greedy_tail(alphas, numbers(amplitudes))
+    """E (H, L_q); `amplitudes` are the largest over the heads, `powers` those of `key_powers`."""
+    tail = greedy_tail(alphas, amplitudes)
     weights = {e: torch.from_numpy(tail[e]).to(powers[e]) * powers[e] for e in POWERS}
     E = torch.zeros(query.shape[:2], dtype=torch.float64, device=query.device)
     for start, stop in pieces(query.shape[1], 1 << 14):

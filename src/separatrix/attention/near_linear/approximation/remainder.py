@@ -26,23 +26,21 @@ sum_t |s_t|^(m-1) <= N^(1/m) (sum_t s_t^m)^((m-1)/m), by Hoelder's inequality.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 from numpy.polynomial.chebyshev import cheb2poly
 
-from separatrix.attention.arithmetic.device_reads import largest_number
 from separatrix.attention.near_linear.approximation.minimax import minimax
 from separatrix.attention.near_linear.cost import LARGEST_DEGREE
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-Number = TypeVar("Number", float, "Tensor")
 _ROUNDING = 2.0**-40
 """A relative margin for the rounding of the numbers below, which are sums of some dozens of positive terms."""
 
@@ -74,19 +72,21 @@ class Polynomial:
     def degree(self) -> int:
         return len(self.coefficients) - 1
 
-    def factors(self, radii: Tensor) -> Tensor:
-        """A bound on |exp(s) - P(s)| / s^moment for |s| <= radii, entry by entry."""
+    def factors(self, radii: Tensor, largest: float) -> Tensor:
+        """A bound on |exp(s) - P(s)| / s^moment for |s| <= radii <= largest, entry by entry."""
         assert self.relative is None, "the error is relative to exp"
         if self.factor is not None:
             return radii.new_full(radii.shape, self.factor)
-        return taylor_factor(self.degree, self.moment, radii)
+        return taylor_factor(self.degree, self.moment, radii, largest)
 
-    def derivative_error(self, radii: Tensor, power: Tensor, tuples: Tensor) -> Tensor:
-        """A bound on sum_t |exp(s_t) - P'(s_t)|, for `tuples` scores up to radii with sum_t s_t^moment <= power."""
+    def derivative_error(self, radii: Tensor, largest: float, power: Tensor, tuples: Tensor) -> Tensor:
+        """A bound on sum_t |exp(s_t) - P'(s_t)|, for `tuples` scores up to radii <= largest with sum_t s_t^moment <=
+        power.
+        """
         assert self.relative is None, "bounds on gradients need an error that is weighted by a moment"
         if self.factor is None or self.slope is None:
             assert self.moment <= self.degree, "P' is a polynomial of one degree less"
-            return taylor_factor(self.degree - 1, self.moment, radii) * power
+            return taylor_factor(self.degree - 1, self.moment, radii, largest) * power
         if self.moment == 0:
             return self.slope * tuples
         share = 1 / self.moment
@@ -110,20 +110,21 @@ def _horner(coefficients: Sequence[float], at: Tensor) -> Tensor:
     return total
 
 
-def taylor_factor(degree: int, moment: int, radii: Tensor) -> Tensor:
-    """An upper bound on sum_{p > degree} radii^(p - moment) / p!; the terms are positive, so nothing cancels.
+def taylor_factor(degree: int, moment: int, radii: Tensor, largest: float) -> Tensor:
+    """An upper bound on sum_{p > degree} radii^(p - moment) / p!, for radii up to `largest`; the terms are positive, so
+    nothing cancels.
 
     >>> import torch
     >>> R = torch.tensor([1.0], dtype=torch.float64)
-    >>> bool(taylor_factor(1, 0, R) >= math.e - 2), round(taylor_factor(1, 0, R).item(), 8)
+    >>> bool(taylor_factor(1, 0, R, 1.0) >= math.e - 2), round(taylor_factor(1, 0, R, 1.0).item(), 8)
     (True, 0.71828183)
     """
-    ones = radii.new_ones(())
-
-    def one_plus(total: Tensor, share: float) -> Tensor:
-        return ones.addcmul(total, radii, value=share)
-
-    return _tail(degree, moment, radii, largest_number(radii), radii.new_full(radii.shape, 2.0), one_plus)
+    first, ones, total = degree + 1, radii.new_ones(()), radii.new_full(radii.shape, 2.0)
+    for p in range(_last_term(first, largest), first, -1):
+        total = ones.addcmul(total, radii, value=1 / p)
+    total *= radii ** (first - moment)
+    total *= (1 + _ROUNDING) / float(math.factorial(first))
+    return total
 
 
 def taylor_factor_of_number(degree: int, moment: int, radius: float) -> float:
@@ -132,33 +133,23 @@ def taylor_factor_of_number(degree: int, moment: int, radius: float) -> float:
     >>> round(taylor_factor_of_number(1, 0, 1.0), 8)
     0.71828183
     """
-    return _tail(degree, moment, radius, radius, 2.0, lambda total, share: 1.0 + total * radius * share)
+    first, total = degree + 1, 2.0
+    for p in range(_last_term(first, radius), first, -1):
+        total = 1.0 + total * radius * (1 / p)
+    return total * radius ** (first - moment) * ((1 + _ROUNDING) / float(math.factorial(first)))
 
 
-def _tail(
-    degree: int,
-    moment: int,
-    radii: Number,
-    largest: float,
-    total: Number,
-    one_plus: Callable[[Number, float], Number],
-) -> Number:
-    """The sum of the series in `taylor_factor`.
+def _last_term(first: int, largest: float) -> int:
+    """The last term of the series that Horner's rule adds; twice this term covers the rest.
 
-    `total` has the shape of the radii and twos as entries; `one_plus(total, share)` is 1 + total * radii * share.
+    sum_j R^j / ((first + 1) ... (first + j)) ends at a term below 2^-30, after which the terms at least halve: the rest
+    sums to no more than twice that term.
     """
-    first = degree + 1
-    # sum_j R^j / ((first + 1) ... (first + j)) by Horner's rule, up to a j whose term is 2^-30 of the first, and after
-    # which the terms at least halve: the rest sums to no more than twice that term.
     last, term = first, 1.0
     while term > 2.0**-30 or last < 2 * largest:
         last += 1
         term *= largest / last
-    for p in range(last, first, -1):
-        total = one_plus(total, 1 / p)
-    total *= radii ** (first - moment)
-    total *= (1 + _ROUNDING) / float(math.factorial(first))
-    return total
+    return last
 
 
 @cache
@@ -237,7 +228,7 @@ def chebyshev(degree: int, moment: int, radius: float) -> Polynomial:
 
     >>> import torch
     >>> best = chebyshev(4, 0, 1.0)
-    >>> round(best.factor / taylor(4).factors(torch.tensor([1.0])).item(), 3)  # both bound the error on [-1, 1]
+    >>> round(best.factor / taylor(4).factors(torch.tensor([1.0]), 1.0).item(), 3)  # both bound the error on [-1, 1]
     0.059
     """
     terms = -(-(degree + 40 + 4 * math.ceil(radius)) // 32) * 32

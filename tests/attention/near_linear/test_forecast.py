@@ -9,7 +9,7 @@ import torch
 
 from separatrix.attention.call import Call, check_call
 from separatrix.attention.near_linear.analysis import analyse, deviation, squares_of
-from separatrix.attention.near_linear.sample import draw_parts
+from separatrix.attention.near_linear.forecast import draw_parts
 from tests.attention.near_linear.test_deviation import draw, literal
 
 

@@ -56,9 +56,9 @@ def errata_left() -> str:
     known_before = len(slips()) + sum(1 in slip.readings for slip in text_only) - first.either
     later = sum(not slip.readings for slip in text_only)
     method = (
-        "The overlap of two independent lists of slips says how many slips are in neither: Chapman's estimate, with its "
-        "interval at 95 %. It assumes that all slips are equally easy to find. Obvious slips are in both lists more often, "
-        "so the estimate is rather a lower bound.\n"
+        "The overlap of two independent lists of slips says how many slips are in neither: Chapman's estimate, with "
+        "its interval at 95 %. It assumes that all slips are equally easy to find. Obvious slips are in both lists "
+        "more often, so the estimate is rather a lower bound.\n"
     )
     first_reading = (
         f"A first reader, without this list, found {first.both} of its {first.first} errata again, and "
@@ -70,8 +70,8 @@ def errata_left() -> str:
     )
     remarks = (
         f"Not counted are {known_before} errata that both readers knew before. The second reader compared the lists by "
-        "hand when all were complete. In a second pass with both lists, from the end of each paper to its beginning, the "
-        f"first reader found {later} more slips.\n"
+        "hand when all were complete. In a second pass with both lists, from the end of each paper to its beginning, "
+        f"the first reader found {later} more slips.\n"
     )
     return "\n".join([method, first_reading, tables[0], second_reading, tables[1], remarks])
 

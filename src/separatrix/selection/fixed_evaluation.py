@@ -86,7 +86,7 @@ def encoding_losses(
     subsets: int,
     generator: torch.Generator | int,
 ) -> EncodingLosses:
-    """The losses of random valid encodings, each over uniform subsets of its own.
+    """The losses of random valid encodings, each over separately drawn uniform subsets.
 
     Args:
         T: the number of tokens.

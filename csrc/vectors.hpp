@@ -1,6 +1,6 @@
 // Vectors of an architecture: the number of lanes, and the few operations that the kernels are built from.
 //
-// The kernels are compiled once for each architecture, in a namespace of its own (SEPARATRIX_ARCH), with vectors of
+// The kernels are compiled once for each architecture, in a separate namespace (SEPARATRIX_ARCH), with vectors of
 // SEPARATRIX_BYTES. Sums, products and comparisons are the compiler's own for vector types. Only the fused multiply-add
 // is chosen for each architecture: the compiler must not contract anything else (-ffp-contract=off), so that every
 // rounding is visible in the source.

@@ -29,7 +29,7 @@ _SUBJECTS = {
 def errata_counts() -> str:
     """The number of errata by paper and by rank, and the meaning of the ranks."""
     load()
-    rows = ["| | " + " | ".join(Rank) + " | all |", "| --- | " + "--- | " * (len(Rank) + 1)]
+    rows = ["| paper | " + " | ".join(Rank) + " | all |", "| --- | " + "---: | " * (len(Rank) + 1)]
     for subject, errata in [*((_SUBJECTS[paper], slips(paper)) for paper in PAPERS_ORDER), ("all", slips())]:
         number = Counter(slip.rank for slip in errata)
         rows.append(f"| {subject} | {' | '.join(str(number[rank]) for rank in Rank)} | {len(errata)} |")
@@ -40,36 +40,40 @@ def errata_counts() -> str:
 def errata_left() -> str:
     """The number of slips that are in neither of two independent lists, by paper."""
     load()
-    headings = ("| | errata | first reading", "| | errata and first reading | second reading")
-    lines = []
+    headings = ("| paper | errata | first reading", "| paper | errata and first reading | second reading")
+    tables = []
     for heading, lists_of in zip(headings, (overlap, second_overlap), strict=True):
-        lines += [f"{heading} | both | either | in neither, estimated |", "| --- " * 6 + "|"]
+        rows = [f"{heading} | both | either | estimate of the slips in neither |", "| --- " + "| ---: " * 5 + "|"]
         for subject, paper in [*((_SUBJECTS[paper], paper) for paper in PAPERS_ORDER), ("all", None)]:
             lists = lists_of(paper)
             left = unseen(lists)
             interval = f" ({left.low:.1f} to {left.high:.1f})" if left.high else ""
             counts = " | ".join(map(str, (lists.first, lists.second, lists.both, lists.either)))
-            lines.append(f"| {subject} | {counts} | {left.value:.1f}{interval} |")
-        lines.append("")
+            rows.append(f"| {subject} | {counts} | {left.value:.1f}{interval} |")
+        tables.append("\n".join([*rows, ""]))
     first, second, text_only = overlap(), second_overlap(), text_slips()
     added = first.second - first.both - sum(1 in slip.readings for slip in text_only)
     known_before = len(slips()) + sum(1 in slip.readings for slip in text_only) - first.either
     later = sum(not slip.readings for slip in text_only)
-    text = (
-        f"A reading of the three papers that was made without this list found {first.both} of its {first.first} errata "
-        f"again, and {first.second - first.both} further slips, of which {added} are errata now. A second reading, by "
-        f"another reader and without either list, found {second.both} of these {second.first} slips, and "
-        f"{second.second - second.both} further ones. (Another {known_before} errata, which both readers knew before, "
-        "are not counted. The second reader compared the lists by hand, after all were complete.) Chapman's estimate "
-        "from such an overlap, with its interval at 95%, says how many slips are in neither list. It takes all slips "
-        "to be equally easy to find and the two lists to be independent. Slips that are easy to see are in both "
-        "lists more often than independence implies, so that the number is a lower bound rather than an estimate: the "
-        "first table "
-        f"expects {unseen(first).value:.1f} slips, and the second reading found {second.second - second.both}. A "
-        "second pass of the first reader, from the end of each paper to its beginning and with both lists, found "
-        f"{later} that no reading has."
+    method = (
+        "The overlap of two independent lists of slips says how many slips are in neither: Chapman's estimate, with "
+        "its interval at 95 %. It assumes that all slips are equally easy to find. Obvious slips are in both lists "
+        "more often, so the estimate is rather a lower bound.\n"
     )
-    return "\n".join([*lines, text, ""])
+    first_reading = (
+        f"A first reader, without this list, found {first.both} of its {first.first} errata again, and "
+        f"{first.second - first.both} further slips, {added} of which are errata now:\n"
+    )
+    second_reading = (
+        f"A second reader, without either list, found {second.both} of these {second.first} slips, and "
+        f"{second.second - second.both} further slips, where the first table expects {unseen(first).value:.1f}:\n"
+    )
+    remarks = (
+        f"Not counted are {known_before} errata that both readers knew before. The second reader compared the lists by "
+        "hand when all were complete. In a second pass with both lists, from the end of each paper to its beginning, "
+        f"the first reader found {later} more slips.\n"
+    )
+    return "\n".join([method, first_reading, tables[0], second_reading, tables[1], remarks])
 
 
 def text_slip_list(paper: str) -> str:

@@ -32,7 +32,7 @@ def paper_table(paper: str) -> str:
     bare = {bare_place.where: bare_place for bare_place in places(paper)}
     # Claims beyond the papers have no place in a paper, and are listed in the order of the ledger.
     order = list(rows) if paper == "beyond" else sorted({*rows, *bare}, key=lambda where: (place(where), where))
-    lines = ["| place | what it says | in the code | claim, and what is found |", "| --- | --- | --- | --- |"]
+    lines = ["| place | what it says | in the code | claim and verdict |", "| --- | --- | --- | --- |"]
     for where in order:
         if where in rows:
             lines += _claim_rows(where, rows[where], recorded, citing_files(paper).get(where, ()))
@@ -67,7 +67,7 @@ def _claim_rows(
         if claim.history:
             verdict_cell += _folded("rules changed after results had been seen", map(marked, claim.history))
         checked = " and ".join(map(source_link, claim_files(claim)))
-        defined = [f"implemented by {_code(name)}" for name in claim.defines]
+        defined = [f"implemented by {' and '.join(map(_code, claim.defines))}"] if claim.defines else []
         listed = list(map(source_link, files))
         listed = listed if len(listed) <= _UNFOLDED else [_folded(many(len(listed), "file"), listed)]
         code = "<br>".join([*defined, *listed, f"checked in {checked}"]).replace("</details><br>", "</details>")

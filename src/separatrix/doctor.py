@@ -102,7 +102,7 @@ def kernels() -> str:
 
 
 def _amx_kernels() -> str:
-    """What is known of the kernels that multiply tiles, if the library has them."""
+    """The state of the kernels that multiply tiles, if the library has them."""
     library = native().library
     if library is None or "avx512_amx" not in architectures(library):
         return ""

@@ -122,9 +122,10 @@ def test_earlier_rules_that_are_left_out_are_not_counted_as_numbers(recorded, tm
         recorded[claim.id] = Verdict.HOLDS
     lines = invoke("claims", "--store", tmp_path / "r", COLUMNS="80").stdout
     assert "more number" not in lines
-    assert " ".join(lines.split()).count("(--place and --text show a claim in full.)") == 7
-    one = " ".join(invoke("claims", "--store", tmp_path / "r", "--place", "Theorem 3").stdout.split())
-    assert one.count("four of five") == 9
+    assert " ".join(lines.split()).count("--place or --text shows fewer claims in full") == 1
+    claim_in_full = " ".join(invoke("claims", "--store", tmp_path / "r", "--place", "Theorem 3").stdout.split())
+    assert claim_in_full.count("four of five") == 9
+    assert "in full" not in claim_in_full
 
 
 def test_a_definition_shows_its_code_and_a_claim_its_earlier_rules(recorded, tmp_path: Path) -> None:

@@ -252,7 +252,7 @@ def test_a_figure_is_an_image_with_words(browser, address: str) -> None:
 def test_no_text_becomes_a_script(browser, address: str) -> None:
     visit = Visit(browser, address, **DESKTOP)
     with visit as page:
-        assert page.title() == "Separatrix: what the papers claim, and what was found"
+        assert page.title() == "Separatrix: what the papers claim, and what holds"
         assert page.locator("article img[src], main script:not([type])").count() == 0
         assert HOSTILE in page.locator("article .statement").all_text_contents()
         page.evaluate("document.body.append(Object.assign(document.createElement('script'), {text: 'window.ran = 1'}))")

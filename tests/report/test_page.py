@@ -283,7 +283,7 @@ def test_a_figure_has_its_height_before_it_is_drawn(reader: Reader) -> None:
 
 def test_texts_stay_texts(path: Path, reader: Reader) -> None:
     assert path.read_text("utf-8").count('<script>document.title = "broken"') == 0
-    assert reader.text("title") == "Separatrix: what the papers claim, and what was found"
+    assert reader.text("title") == "Separatrix: what the papers claim, and what holds"
     article = reader.text("article", id=next(claim.id for claim in claims("kronecker") if claim.where == HOSTILE))
     assert article.count(HOSTILE) >= 7
 

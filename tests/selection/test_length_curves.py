@@ -69,9 +69,9 @@ def test_the_mean_over_encodings_is_the_tables() -> None:
     )
     assert abs(losses.mean - mean) < 6 * math.sqrt(2) * losses.mean_se
     assert abs(losses.of_mean - of_mean) < 6 * math.sqrt(2) * losses.of_mean_se
-    assert losses.mean == pytest.approx(losses.each.mean(), rel=1e-12)
+    assert losses.mean == pytest.approx(losses.by_encoding.mean(), rel=1e-12)
     assert 0 <= losses.rejection_rate < 0.05
-    assert losses.of_mean < losses.each.min()
+    assert losses.of_mean < losses.by_encoding.min()
 
 
 def test_the_error_of_the_loss_of_the_mean_is_its_slope_times_that_of_w() -> None:

@@ -1,4 +1,4 @@
-"""What is known of the inputs of a call: whether entries can be read, their extremes, norms of tokens, value ranges.
+"""Properties of the inputs of a call: whether entries can be read, their extremes, norms of tokens, value ranges.
 
 Plans and certificates depend on them. The kernels in C++ read a tensor once (csrc/entries.hpp); plain PyTorch reads
 it piece by piece.

@@ -21,8 +21,9 @@ Range = tuple[int, int]
 
 @dataclass(frozen=True)
 class Positions:
-    """Which keys a query may attend: j_m in (i + offset - windows[m], i + offset], where the lower end applies to sets
-    with a window, and the upper end also to causal calls.
+    """The positions of the keys that a query may attend: j_m in (i + offset - windows[m], i + offset].
+
+    The lower end applies to sets with a window, and the upper end also to causal calls.
     """
 
     is_causal: bool
@@ -65,11 +66,11 @@ class Positions:
         return seen_to, stop
 
     def allowed(self, m: int, queries: Range, keys: Tensor) -> Tensor:
-        """Which of the given keys of set m each query of a range may attend, as a bool (queries, keys)."""
+        """A mask (queries, keys), True where a query of a range may attend a given key of set m."""
         return self.allowed_to(m, torch.arange(*queries, device=keys.device), keys)
 
     def allowed_to(self, m: int, queries: Tensor, keys: Tensor) -> Tensor:
-        """Which of the given keys of set m each of the given queries may attend, as a bool (queries, keys)."""
+        """A mask (queries, keys), True where a given query may attend a given key of set m."""
         here = queries.unsqueeze(-1) + self.offset
         window = self.windows[m]
         if window is not None:

@@ -54,7 +54,7 @@ class Certified:
 
     @property
     def keeps(self) -> tuple[str, ...]:
-        """Which results are certified to satisfy the tolerance: ("output",), or ("output", "gradient").
+        """The results that are certified to satisfy the tolerance: ("output",), or ("output", "gradient").
 
         For gradients, the `total` of ``certificate.gradient`` is compared with the tolerance.
         """

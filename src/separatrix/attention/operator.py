@@ -241,7 +241,7 @@ def certified_attention(
     dtype that would work.
 
     **Gradients** are those of the computed output, with the coefficients of the polynomial as constants, and have a
-    certificate of their own, ``certificate.gradient``: every entry of a vector-Jacobian product is within
+    separate certificate, ``certificate.gradient``: every entry of a vector-Jacobian product is within
     ``certificate.gradient.total`` times the sum of magnitudes of the incoming gradients of exact attention's (see
     `GradientCertificate` for the bound of each query, key set and value set). If inputs require gradients, the degree
     is chosen so that both the output and the gradient keep the tolerance, and ``result.keeps`` is ``("output",

@@ -74,7 +74,7 @@ def allowed_tuples(
     distinct: bool = False,
     device: torch.device | None = None,
 ) -> Tensor:
-    """Which tuples (j_1, ..., j_{k-1}) query i may attend, by position: a bool (L_q, L_1, ..., L_{k-1}).
+    """A mask (L_q, L_1, ..., L_{k-1}) of the tuples (j_1, ..., j_{k-1}) that query i may attend, by position.
 
     Causal: every j_m <= i + offset. A window w on set m: j_m in (i + offset - w, i + offset + lookahead], where the
     lower end does not concern the first `sinks` keys. A query among the first `prefix` positions attends all keys among

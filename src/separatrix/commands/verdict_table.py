@@ -30,12 +30,17 @@ def print_table(judgements: Sequence[Judgement]) -> None:
     width = _width()
     lines = 3 if len(judgements) >= BRIEF_FROM else None
     margin = max(len(judgement.verdict.value) for judgement in judgements) + 2
+    is_any_shortened = False
     for judgement in judgements:
         verdict = judgement.verdict.value
         typer.echo(
             f"{typer.style(verdict, fg=_COLOURS.get(verdict))}{' ' * (margin - len(verdict))}{judgement.claim.id}"
         )
-        typer.echo(_fitted(_parts(judgement), width, margin, lines))
+        text, is_shortened = _fitted(_parts(judgement), width, margin, lines)
+        is_any_shortened |= is_shortened
+        typer.echo(text)
+    if is_any_shortened:
+        typer.echo(_wrapped("--place or --text shows fewer claims in full, for example --text lemma-e.1.", width, 0))
     typer.echo(str(count((judgement.claim, judgement.verdict) for judgement in judgements)))
 
 
@@ -79,25 +84,21 @@ def _parts(judgement: Judgement) -> tuple[str, list[str], list[str]]:
     return readable(head), [readable(number) for number in numbers], [readable(text) for text in more]
 
 
-def _fitted(parts: tuple[str, list[str], list[str]], width: int, margin: int, lines: int | None) -> str:
-    """The texts that fit in the lines, at least the first, and a note on the omitted texts.
+def _fitted(parts: tuple[str, list[str], list[str]], width: int, margin: int, lines: int | None) -> tuple[str, bool]:
+    """The texts that fit in the lines, at least the first, and whether others are omitted.
 
-    The numbers that are left out are in the report. If only definitions or earlier rules are omitted, `separatrix
-    claims` shows them when fewer claims are requested.
+    A note says how many numbers are omitted, which the report has. Omitted definitions and earlier rules have no note
+    here, since `separatrix claims` prints them when fewer claims are requested.
     """
     head, numbers, details = parts
     pieces = [head, *numbers, *details]
     for kept in range(len(pieces), 0, -1):
         hidden_numbers = max(len(numbers) + 1 - kept, 0)
-        more = ""
-        if hidden_numbers:
-            more = f"(The report has {many(hidden_numbers, 'more number')}.)"
-        elif kept < len(pieces):
-            more = "(--place and --text show a claim in full.)"
+        more = f"(The report has {many(hidden_numbers, 'more number')}.)" if hidden_numbers else ""
         text = _wrapped(" ".join([*pieces[:kept], more]).strip(), width, margin)
         if lines is None or text.count("\n") < lines or kept == 1:
-            return text
-    return ""
+            return text, kept < len(pieces)
+    return "", False
 
 
 def _wrapped(text: str, width: int, margin: int) -> str:

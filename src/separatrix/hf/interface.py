@@ -36,7 +36,7 @@ from separatrix.errors import ArgumentError, SeparatrixError
 
 @dataclass(frozen=True)
 class Pattern:
-    """Which queries may attend which keys.
+    """The pairs of query and key that may attend.
 
     Attributes:
         seen: the keys that are not padding, bool, (batch, heads, L_k), where batch or heads may be 1; None for all.
@@ -327,7 +327,7 @@ def register(*, tolerance: float | None = None, prefer: str = "cheapest") -> str
             is within the tolerance of exact attention, or a `SeparatrixError` says why that is not possible; the name
             contains the tolerance.
         prefer: with a tolerance, "cheapest" uses near-linear attention for a head where it is expected to be faster
-            than exact attention, and "near-linear" uses it wherever its error can be certified, whatever it costs.
+            than exact attention, and "near-linear" uses it wherever its error can be certified, at any cost.
 
     Example:
         >>> register()

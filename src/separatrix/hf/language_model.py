@@ -119,7 +119,7 @@ class TensorAttentionForCausalLM(PreTrainedModel, GenerationMixin):
         labels: Tensor | None = None,
         use_cache: bool | None = None,
         logits_to_keep: int = 0,
-        **others: Any,
+        **loss_options: Any,
     ) -> CausalLMOutputWithPast:
         """The logits of the next tokens, and the loss if there are labels; arguments as in models of `transformers`.
 
@@ -137,7 +137,7 @@ class TensorAttentionForCausalLM(PreTrainedModel, GenerationMixin):
         for block in self.layers:
             x = block(x, cache, padding)
         logits = self.lm_head(self.norm(x[:, -logits_to_keep:]))
-        loss = None if labels is None else self.loss_function(logits, labels, self.config.vocab_size, **others)
+        loss = None if labels is None else self.loss_function(logits, labels, self.config.vocab_size, **loss_options)
         return CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=cache)
 
     @torch.no_grad()

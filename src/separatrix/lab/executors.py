@@ -153,7 +153,7 @@ def kind_of_failure(error: BaseException) -> Literal["died", "given up", "lost",
 
 
 def deaths(error: BaseException) -> int:
-    """How many workers died; Dask itself tries a task several times, and its exception says how often."""
+    """The number of workers that died; Dask itself tries a task several times, and its exception says how often."""
     return int(getattr(error, "allowed_failures", 0)) + 1
 
 

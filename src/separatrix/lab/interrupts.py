@@ -1,4 +1,4 @@
-"""Ctrl-C, which a terminal sends to every process of a command: noted for later, delayed, or kept from workers.
+"""Handling of Ctrl-C, which a terminal sends to every process: note it for later, delay it, or keep it from workers.
 
 Python raises `KeyboardInterrupt` between any two instructions of the main thread: also right after a transaction began,
 before the code that would end it, or inside a library that holds a lock. A run therefore notes Ctrl-C and checks for it
@@ -127,7 +127,7 @@ def noted() -> Iterator[Noted]:
 
 @contextmanager
 def cut_short() -> Iterator[None]:
-    """A block inside `noted` that Ctrl-C interrupts at once, also one that was noted before."""
+    """Inside `noted`, a block that Ctrl-C interrupts immediately, even if it was pressed before the block."""
     handler = signal.getsignal(signal.SIGINT)
     if not isinstance(handler, Noted) or not _in_main_thread():
         yield

@@ -46,7 +46,7 @@ class Tally:
 
     @property
     def passed(self) -> int:
-        """How many cells need no more work in this run."""
+        """The number of cells that need no more work in this run."""
         return self.done + self.failed + self.skipped + self.failed_before
 
     @property

@@ -1,4 +1,4 @@
-"""How results are written: numbers as canonical JSON, arrays as safetensors files named by their own SHA-256.
+"""The format of results: numbers as canonical JSON, arrays as safetensors files named by their SHA-256.
 
 Equal results have the same text and the same files on every machine, so two runs can be compared bit for bit. Times are
 not part of results.

@@ -1,9 +1,9 @@
 """A row of the store, and the checksum that detects modified rows.
 
 A row contains the SHA-256 of all of its other fields, in the column ``seal``. It is checked whenever a row is read; a
-row whose checksum is wrong is damaged, and its cell counts as not run. Somebody else may have written a store, with
-right checksums over anything, so the type and the form of every field are checked too. The provenance data, which many
-rows share, are stored once under their SHA-256.
+row whose checksum is wrong is damaged, and its cell counts as not run. A store from an untrusted source may have
+correct checksums over arbitrary data, so the type and the form of every field are checked too. The provenance data,
+which many rows share, are stored once under their SHA-256.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def salvage(folder: Path) -> tuple[Path, int]:
 
 
 def _free_name(folder: Path) -> Path:
-    """A path in the folder of a store that no file has, under which a damaged file of the store is kept."""
+    """An unused path in the folder of a store, to which a damaged file of the store is moved."""
     names = (folder / f"store.damaged-{number}.sqlite" for number in range(1, 10**9))
     return next(name for name in names if not os.path.lexists(name))
 

@@ -172,12 +172,12 @@ class Store:
                 yield record
 
     def counts(self) -> dict[tuple[str, str], int]:
-        """How many undamaged cells each experiment has in each status, by (experiment, status)."""
+        """The number of undamaged cells, by (experiment, status)."""
         counted = Counter((record.cell.experiment, record.status) for record in self.records())
         return dict(sorted(counted.items()))
 
     def left_out(self) -> int:
-        """How many rows `records` leaves out because they are damaged."""
+        """The number of rows that `records` omits because they are damaged."""
         return sum(_usable(row) is None for row in self.rows())
 
     def record(self, key: str) -> StoredRecord:

@@ -58,7 +58,7 @@ def verify(folder: Path) -> Iterator[Damage]:
 
 @dataclass(frozen=True)
 class Cleared:
-    """What `gc` removed.
+    """The files and rows that `gc` removed.
 
     Attributes:
         files: the number of files.

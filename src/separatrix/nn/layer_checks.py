@@ -98,7 +98,9 @@ def check_orders(orders: Sequence[int], bound: float | None) -> None:
 def check_norms(qk_norm: bool, learned_scale: bool, form: str, bound: float | None) -> None:
     """Raise an `ArgumentError` unless `qk_norm` and `learned_scale` are compatible with the other arguments."""
     if bound is not None and qk_norm:
-        raise ArgumentError("qk_norm", expected="False for a layer with a bound, which has norms of its own", got=True)
+        raise ArgumentError(
+            "qk_norm", expected="False for a layer with a bound, which normalises queries and keys", got=True
+        )
     if bound is not None and learned_scale:
         raise ArgumentError("learned_scale", expected="False for a layer with a bound, which learns it", got=True)
     if form == "pairwise" and learned_scale:

@@ -1,4 +1,4 @@
-"""Multi-head attention of any order: the layer, exact, or with a bound on its scores and near-linear."""
+"""The layer of multi-head attention of any order: exact, or near-linear with a bound on its scores."""
 
 from __future__ import annotations
 

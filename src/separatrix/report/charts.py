@@ -103,7 +103,7 @@ def _look(look: Look, row: Row) -> str:
 
 @dataclass(frozen=True)
 class Curve:
-    """How a column is drawn: as one curve for each group of the rows that have the column.
+    """The drawing of a column: one curve for each group of the rows that have the column.
 
     `label` is a format string of the columns of the group's first row. A curve without a colour has the colour of its
     group. `spread` names the columns of the least and the largest value, which become error bars. `hover` is the text
@@ -234,7 +234,7 @@ class _Declared:
 class Curves(_Declared):
     """Curves of one column or several, for each group of rows that agree in the columns `by`.
 
-    Groups are drawn in the order of their first rows, each in a colour of its own. Curves with the same label share an
+    Groups are drawn in the order of their first rows, in different colours. Curves with the same label share an
     entry of the legend.
     """
 

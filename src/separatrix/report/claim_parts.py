@@ -17,7 +17,7 @@ from separatrix.claims.ledger import MEANINGS, Claim, Erratum, Interval, Verdict
 from separatrix.claims.machine_checked import proofs_of
 from separatrix.claims.verdicts import Judgement
 from separatrix.lab.wording import many
-from separatrix.report.typeset import Make, typeset
+from separatrix.report.typeset import Make, typeset, with_formulas
 
 MARKS = {
     Verdict.PROVED: "∎",
@@ -95,8 +95,9 @@ def evidence(numbers: Mapping[str, Any], make: Make[Node]) -> Node:
             middle = spelled(value.value)
             interval = str(value).partition(" ")[2].strip("()")
         kind = "text" if isinstance(value, str) else "number"
-        cells = [make("th", *typeset(name, make), scope="row"), make("td", middle, class_=kind), make("td", interval)]
-        rows.append(make("tr", *cells))
+        label = make("th", *typeset(with_formulas(name), make), scope="row")
+        number = make("td", *typeset(with_formulas(middle), make), class_=kind)
+        rows.append(make("tr", label, number, make("td", interval)))
     table = make("table", make("caption", "Evidence"), make("tbody", *rows), class_="evidence")
     return make("div", table, class_="wide")
 

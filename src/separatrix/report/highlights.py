@@ -35,8 +35,8 @@ HIGHLIGHTS = (
         "separation/theorem-6.2/paths",
         Verdict.HOLDS_ASYMPTOTICALLY,
         "success_along_paths",
-        "Softmax attention does separate what linear attention cannot, but at widths near the theorem's narrowest "
-        "only for astronomical lengths",
+        "Softmax attention separates what linear attention cannot, but at the smallest widths of the theorem only for "
+        "astronomical lengths",
         "The theorem requires a width that grows faster than $n^{0.02}$. With the width $n^{0.03}$, which it "
         "allows, softmax attention distinguishes the paper's two data sets and linear attention does not, with "
         "probability 0.99, from some length $n$ on; but that length exceeds the number of atoms in the Earth. The "

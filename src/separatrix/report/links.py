@@ -29,7 +29,7 @@ class SourceLine:
 
 
 def place(function: Callable[..., Any]) -> SourceLine:
-    """Where a function is defined.
+    """The file and line in which a function is defined.
 
     >>> from textwrap import dedent
     >>> str(place(dedent)).partition(":")[0]

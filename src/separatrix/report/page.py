@@ -32,7 +32,7 @@ from separatrix.report.panel import Figures, drawings
 from separatrix.report.summary import summary
 
 _ASSETS = Path(__file__).with_name("assets")
-_TITLE = "Separatrix: what the papers claim, and what was found"
+_TITLE = "Separatrix: what the papers claim, and what holds"
 
 
 def write_report(judgements: Sequence[Judgement], store: Store, part: str | None = None) -> Path:
@@ -48,7 +48,7 @@ def write_report(judgements: Sequence[Judgement], store: Store, part: str | None
     from separatrix.report.theme import THEME
 
     path = store.folder / (f"report-{part}.html" if part else "report.html")
-    title = f"{PAPERS[part].title}: what was found" if part in PAPERS else _TITLE
+    title = f"{PAPERS[part].title}: what holds" if part in PAPERS else _TITLE
     text = page(judgements, store, FIGURES, THEME, path, verdicts.expected(), HIGHLIGHTS, title)
     with plainly(path):
         write_whole(path, text.encode())

@@ -60,27 +60,41 @@ def typeset(text: str, make: Make[Made]) -> list[Made | str]:
 
 
 def with_formulas(text: str) -> str:
-    r"""A caption with dollar signs around the letters and powers in its plain parts, which are LaTeX then.
+    r"""A caption or a number with dollar signs around the letters and powers in its plain parts, which are LaTeX then.
 
     >>> with_formulas("Softmax on D1 is below delta / n from n = 10^28 on, against B / (ln n)^(1/k).")
     'Softmax on $D_1$ is below $\\delta / n$ from $n = 10^{28}$ on, against $B / (\\ln n)^{1/k}$.'
     """
-    parts = [f"${piece.text}$" if piece.is_formula else _LETTERS.sub(_formula, piece.text) for piece in pieces(text)]
-    return re.sub(r"\$( / | = | )\$", r"\1", "".join(parts))
+    parts = [f"${piece.text}$" if piece.is_formula else _plain_with_formulas(piece.text) for piece in pieces(text)]
+    return _EQUALS_NUMBER.sub(r"\1$", re.sub(r"\$( / | = | )\$", r"\1", "".join(parts)))
 
 
-def _formula(found: re.Match[str]) -> str:
-    base, index, power = found["base"], found["index"], found["power"]
+def _plain_with_formulas(text: str) -> str:
+    for ascii_sign, sign in ((">=", "≥"), ("<=", "≤"), ("log10 ", "log₁₀ ")):
+        text = text.replace(ascii_sign, sign)
+    return _SCIENTIFIC.sub(_scientific, _LETTERS.sub(_formula, text))
+
+
+def _formula(match: re.Match[str]) -> str:
+    base, index, power = match["base"], match["digit"] or match["letter"], match["power"]
     base = {"(ln n)": r"(\ln n)", "eps": r"\epsilon"}.get(base, f"\\{base}" if base in _GREEK else base)
     raised = "" if power is None else f"^{{{power.removeprefix('(').removesuffix(')')}}}"
     return f"${base}{'' if index is None else f'_{index}'}{raised}$"
 
 
+def _scientific(match: re.Match[str]) -> str:
+    factor = "" if match["factor"] == "1" else rf"{match['factor']} \cdot "
+    return f"${factor}10^{{{int(match['power'])}}}$"
+
+
 _GREEK = ("beta", "delta", "epsilon", "eps", "eta", "tau")
 _LETTERS = re.compile(
-    r"(?<![\w.'^-])(?P<base>\(ln n\)|\d+(?=\^)|[a-zA-Z](?=[\^_])|[b-zBCKLMNPQRTUVWX](?![\w'-])|[aDT](?=\d)"
-    rf"|{'|'.join(_GREEK)})_?(?P<index>\d)?(?:\^(?P<power>\([^()]+\)|-?[\d.]*\d|\w))?(?![\w'^]|[.-]\w)"
+    r"(?<![\w.'^-])(?P<base>\(ln n\)|\d+(?=\^)|[a-zA-Z](?=[\^_])|[b-rt-zBCKLMNPQRTUVWX](?![\w'-])"
+    rf"|(?<!\d )s(?![\w'-])|[aDT](?=\d)|a(?= = )|{'|'.join(_GREEK)})(?:_?(?P<digit>\d)|_(?P<letter>[a-zA-Z]))?"
+    r"(?:\^(?P<power>\([^()]+\)|-?[\d.]*\d|\w))?(?![\w'^]|[.-]\w)"
 )
+_EQUALS_NUMBER = re.compile(r"\$( = -?\d+(?:\.\d+)?(?:/\d+)?)(?![\w%]|[.,/]\d)")
+_SCIENTIFIC = re.compile(r"(?<![\w.])(?P<factor>\d+(?:\.\d+)?)e(?P<power>[+-]?\d+)(?![\w.]*\w)")
 _PUNCTUATION = re.compile(r"[.,;:!?)\]]+")
 _OPENING, _CLOSING = "([{⌈⌊⟨", ")]}⌉⌋⟩"
 

@@ -38,15 +38,15 @@ class EncodingLosses:
     The standard errors count encodings as independent draws.
 
     Attributes:
-        each: L(E) of every encoding.
-        mean: the mean of `each`: the mean of the loss.
+        by_encoding: L(E) of every encoding.
+        mean: the mean of `by_encoding`: the mean of the loss.
         mean_se: the standard error of `mean`.
         of_mean: the loss of the mean, equation (4).
         of_mean_se: the standard error of `of_mean`: the slope of that loss in w times the standard error of w.
         rejection_rate: the share of the candidates that the threshold rejected.
     """
 
-    each: Floats
+    by_encoding: Floats
     mean: float
     mean_se: float
     of_mean: float
@@ -86,7 +86,7 @@ def encoding_losses(
     subsets: int,
     generator: torch.Generator | int,
 ) -> EncodingLosses:
-    """The losses of random valid encodings, each over uniform subsets of its own.
+    """The losses of random valid encodings, each over separately drawn uniform subsets.
 
     Args:
         T: the number of tokens.
@@ -103,7 +103,7 @@ def encoding_losses(
     Example:
         >>> drawn = {"threshold": 0.5, "encodings": 6, "subsets": 20, "generator": 0}
         >>> losses = encoding_losses(10, 2, 3, 32, alpha=1.1, C=4.0, **drawn)
-        >>> len(losses.each), losses.of_mean < losses.mean
+        >>> len(losses.by_encoding), losses.of_mean < losses.mean
         (6, True)
     """
     T, q, d = sizes(T, q, d)

@@ -1,4 +1,4 @@
-r"""How long training takes: the slow curve of the population dynamics, and the law that follows from it.
+r"""Laws for the time of training: the slow curve of the population dynamics, and the law that follows from it.
 
 While C changes slowly, alpha relaxes at the rate p towards alpha* = s/p; the states with alpha = alpha* are the *slow
 curve*. On it, with n = T/q, N = n - 1, x = q s, w = 1 - x and D = n x^2 - 2 x + 1 (so p = D/(T - q)), the loss and the

@@ -34,7 +34,7 @@ def adam_update(parameter: Tensor, gradient: Tensor, moments: tuple[Tensor, Tens
 
     >>> theta = torch.tensor([1.0])
     >>> adam_update(theta, torch.tensor([3.0]), adam_state(theta), lr=0.25, step=1)
-    >>> round(theta.item(), 6)  # the first step is the rate itself, whatever the gradient
+    >>> round(theta.item(), 6)  # the first step is the rate itself, for every gradient
     0.75
     """
     first, second = moments

@@ -52,7 +52,7 @@ class TrainingSettings:
         validation_batch: the number of fixed points of each validation task.
         snapshots: the steps whose records contain the weights.
         query: the token of the query, which the paper does not give for its runs: "zero", "fixed" for one drawn from
-            N(0, I) for the whole run, or "drawn" for one of its own for each example.
+            N(0, I) for the whole run, or "drawn" for a separate draw for each example.
     """
 
     T: int = 200

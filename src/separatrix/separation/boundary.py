@@ -1,4 +1,4 @@
-"""Where the separation begins: the smallest d, m or a1 at which success reaches a given probability."""
+"""The border of the separation: the smallest d, m or a1 at which success reaches a given probability."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class Tokens:
 
 
 def class_sizes(setting: AttentionSetting) -> tuple[int, ...]:
-    """How many of the n rows are in each of the g classes: n / g, rounded down or up where g does not divide n.
+    """The number of the n rows in each of the g classes: n / g, rounded down or up where g does not divide n.
 
     >>> class_sizes(CrossAttention(8, 4, 1, a0=0, a1=2, strict=False))
     (3, 3, 2)

@@ -29,7 +29,7 @@ def numbers(x: Tensor) -> Any:
 
 
 def number(x: Tensor) -> float:
-    """The one entry of a tensor as a float.
+    """The entry of a tensor of one element as a float.
 
     >>> import torch
     >>> number(torch.tensor([3]))
@@ -49,7 +49,7 @@ def largest_number(x: Tensor) -> float:
 
 
 def truth(x: Tensor) -> bool:
-    """The one entry of a tensor as a bool.
+    """The entry of a tensor of one element as a bool.
 
     >>> import torch
     >>> truth(torch.ones(3).eq(1).all())

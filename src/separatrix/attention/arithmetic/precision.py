@@ -38,7 +38,7 @@ def float32_products_are_float32(device_type: str = "cpu") -> bool:
 
 
 def _settings(device_type: str) -> set[str]:
-    """PyTorch's precision settings for float32 matrix products on a device; all settings if it has none of its own."""
+    """PyTorch's precision settings for float32 matrix products on a device, or those of all devices."""
     settings = {
         "cpu": torch.backends.mkldnn.matmul.fp32_precision,  # type: ignore[attr-defined]
         "cuda": torch.backends.cuda.matmul.fp32_precision,

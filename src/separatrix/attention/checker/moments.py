@@ -91,7 +91,7 @@ class MonomialTable:
 
 @dataclass(frozen=True)
 class Split:
-    """How the coordinates are split in two, and the degree of the expansion; sums without weights go one degree
+    """A split of the coordinates into two parts, and the degree of the expansion; sums without weights go one degree
     further."""
 
     left: MonomialTable

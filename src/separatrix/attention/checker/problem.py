@@ -259,7 +259,7 @@ class CallResults:
         return CallResults(shape, flat, wide.ravel(), None if lse is None else exact_floats(lse).ravel(), lse_bound)
 
     def choose(self, count: int) -> list[int]:
-        """Which queries to recompute, in order."""
+        """The queries to recompute, in order."""
         total = len(self.bounds)
         if total <= count:
             return list(range(total))

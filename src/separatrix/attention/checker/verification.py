@@ -256,7 +256,7 @@ def _cut(x: Tensor, start: int, stop: int, axis: int) -> Tensor:
 
 
 def _ranges(name: str, cu_seqlens: object, length: int) -> list[tuple[int, int]]:
-    """Where each sequence starts and stops among `length` tokens."""
+    """The start and the end of each sequence among `length` tokens."""
     whole = isinstance(cu_seqlens, Tensor) and cu_seqlens.dtype in (torch.int32, torch.int64) and cu_seqlens.dim() == 1
     stops: list[int] = cu_seqlens.tolist() if whole else []  # type: ignore[attr-defined]
     if not stops or stops[0] != 0 or stops[-1] != length or sorted(stops) != stops:

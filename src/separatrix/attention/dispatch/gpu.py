@@ -96,7 +96,7 @@ def launch(
 ) -> None:
     """Launch `program` on `programs` programs for each of some sequences, on the device of its tensors.
 
-    Do nothing for 0 programs. Triton launches on the current device, whichever device its tensors are on.
+    Do nothing for 0 programs. Triton launches on the current device, not on that of its tensors.
     """
     if programs:
         with torch.cuda.device(device if device.type == "cuda" else -1):

@@ -210,7 +210,7 @@ refuse_pairs = operator(_refuse_pairs, fake=_refused)
 
 
 def _refusal(out: Tensor, query: Tensor, key: Tensor, value: Tensor, is_causal: bool, scale: float) -> list[Tensor]:
-    """Which (B,) outputs must be NaN in an export format that cannot raise the errors of `refuse_pairs`."""
+    """A mask (B,) of the outputs that must be NaN in export formats that cannot raise the errors of `refuse_pairs`."""
     # The comparison is in logarithms, because an export to ONNX loses constants beyond the range of float32.
     dtype = _computed_in(query)
     a, b, c = (x.abs().amax((0, 1, 2, 3)).to(torch.float64).log2() for x in (query, key, value))

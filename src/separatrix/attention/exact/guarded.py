@@ -217,7 +217,7 @@ def _zeroed(sets: Sequence[Tensor], where: Sequence[Tensor]) -> tuple[Tensor, ..
 
 
 def _visible(call: Call, m: int, tokens: Tensor) -> Tensor:
-    """Which queries (H, L_q) may, by their position, attend one of these tokens (H, L_m) of set m."""
+    """A mask (H, L_q) of the queries that may, by their position, attend one of these tokens (H, L_m) of set m."""
     length = tokens.shape[1]
     ranges = [call.positions.visible(m, i, length) for i in range(call.query.shape[1])]
     start, stop = torch.tensor(ranges, device=tokens.device).unbind(1)

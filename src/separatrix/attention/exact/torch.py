@@ -161,7 +161,7 @@ class IncomingRows:
         weighted: The queries times the scale and `share`.
         share: Each query's power of two divided by that of its head, (H, L_q); at most 1.
 
-    Heads of queries that share keys have one power: the gradients of the keys add up over all of them.
+    Heads of queries that share keys have the same power of two: the gradients of the keys add up over all of them.
     """
 
     lse: Tensor

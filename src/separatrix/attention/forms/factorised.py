@@ -184,7 +184,7 @@ class _Factors:
         return None if mask is None else mask[self.block.heads, slice(*keys)]
 
     def _allowed(self, m: int, keys: Range) -> Tensor:
-        """Which of these keys of set m each query of the block may attend, (H or 1, queries, keys)."""
+        """A mask (H or 1, queries, keys), True where a query of the block may attend one of these keys of set m."""
         places = torch.arange(*keys, device=self.call.query.device)
         allowed = self.call.positions.allowed(m, self.block.queries, places).unsqueeze(0)
         mask = self._mask(m, keys)

@@ -77,7 +77,7 @@ class BoundedPlan:
 
     @cached_property
     def roundings(self) -> float:
-        """The relative rounding error of a sum over tokens for which the plan allows, whatever the number of tokens."""
+        """The relative rounding error of a sum over tokens that the plan allows for any number of tokens."""
         return self.rounding(_ROUNDINGS)
 
     def rounding(self, of_tokens: int) -> float:

@@ -129,7 +129,7 @@ def exact_type(call: Call, tolerance: float, with_lse: bool, differentiable: boo
 
 
 def _products_in_range(call: Call, log_scores: float, dtype: torch.dtype) -> bool:
-    """Whether underflow in the products of a score is negligible, in whatever order its factors are multiplied.
+    """Whether underflow in the products of a score is negligible, for every order in which its factors are multiplied.
 
     Each of about 2 k d products has an underflow error of at most the smallest normal number, times the later factors
     above 1.

@@ -119,7 +119,7 @@ class Forecast:
 
     @cached_property
     def _distance(self) -> Tensor:
-        """How far the outputs are from the centre of the values."""
+        """The distance of the outputs from the centre of the values."""
         output = torch.cat([part.output() for part in self._parts], 1)
         return (output - self._deviation.centre.unsqueeze(1)).abs().amax(-1)
 

@@ -38,7 +38,7 @@ from separatrix.attention.near_linear.cost import chunk_tokens
 class Expansion:
     """sum over alpha in `index_set` of coefficients[alpha] q^alpha k_1^alpha ..., in the coordinates of `frame`.
 
-    The coefficients are in float64 whatever the dtype of the coordinates: 1 / alpha! is below the range of float32 from
+    The coefficients are in float64 for every dtype of the coordinates: 1 / alpha! is below the range of float32 from
     degree 34 on, where its terms may still be large. They may end before the last level, which is then there for the
     moment alone.
 
@@ -245,7 +245,7 @@ class IncomingGradient:
 
     @property
     def far_apart(self) -> bool:
-        """Whether the gradients of two queries of a head differ in magnitude by so much that float32 would lose the
+        """Whether the gradients of two queries of a head differ so much in magnitude that float32 would lose the
         smaller."""
         sizes = self._sizes
         if not sizes.numel():

@@ -224,7 +224,7 @@ class Sent:
 
 
 _counting: list[Sent] = []
-"""Not a context variable: the backward pass of a device runs in a thread of its own."""
+"""Not a context variable: the backward pass of a device runs in a separate thread."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""How tokens are appended to the sums of a state, and how queries attend to them: the three calls of a state.
+"""The three operations of a state: append tokens to its sums, attend to them, and do both in turn.
 
 All tokens are checked, and then added to the sums: a few at a time by kernels, and more as monomials. Queries raise an
 error where no error bound would hold.

@@ -61,7 +61,7 @@ class TensorAttentionState:
 
     **Several threads may attend to one state at the same time, but only one thread may use it while it is modified.** A
     modification while another thread uses the state raises a `SeparatrixError`, and so does any use while another
-    thread modifies it. `copy.copy` gives another thread a state of its own, which shares memory with this one until
+    thread modifies it. `copy.copy` gives another thread a separate state, which shares memory with this one until
     either is changed.
 
     Example:

@@ -52,7 +52,7 @@ def drawn_weights(T: int, width: int, *, threshold: float, subsets: int, seed: i
         T: the number of tokens.
         width: the dimension of an encoding.
         threshold: the largest |<e_i, e_j>| of an encoding.
-        subsets: how many subsets are drawn, each with encodings of its own.
+        subsets: the number of subsets that are drawn, each with separately drawn encodings.
         seed: the seed of the random draws.
 
     Example:

@@ -109,7 +109,7 @@ def mean_weights(T: int, q: int, width: int, threshold: float, seed: int) -> dic
 def theorem_e_6_mean_weights(cells: Sequence[CellResult], first: str = "1", second: str = "2") -> Finding:
     """Check steps (1) to (4) along C from 0 to 12, for encodings with different weights.
 
-    Step (5) is Lemma E.7, a claim of its own.
+    Step (5) is Lemma E.7, which is a separate claim.
     """
     least = {name: min(cell.result[name] for cell in cells) for name in (first, second, "3", "4")}
     spread = min(cell.result["spread"] for cell in cells)

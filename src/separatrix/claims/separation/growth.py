@@ -1,4 +1,4 @@
-"""How fast d must grow with n: exact probabilities along paths d(n), with n up to 10^300 and d up to 10^6.
+"""The growth of d with n that the theorems need: exact probabilities along paths d(n), n to 10^300 and d to 10^6.
 
 n is the least multiple of g that is at least 10^k, delta = 0.01, and m = C log(n / delta), rounded up, where C is
 `width`. The paths are in `separatrix.separation.paths`.

@@ -50,7 +50,7 @@ PAPER_RATES = {Optimiser.SGD: ((0, 1.0), (50_000, 1 / 3)), Optimiser.ADAM: ((0, 
 
 @train_app.callback()
 def root() -> None:
-    """The group of subcommands, which has no options of its own."""
+    """The group of subcommands, which has no options."""
 
 
 @train_app.command()

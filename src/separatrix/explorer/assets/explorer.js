@@ -99,7 +99,7 @@
     document.head.append(script);
   };
   const painted = async (then) => {
-    await Promise.allSettled([...document.querySelectorAll("img.sketch")].map((one) => one.decode()));
+    await Promise.allSettled([...document.querySelectorAll("img.sketch")].map((image) => image.decode()));
     requestAnimationFrame(() => setTimeout(then));
   };
   window.Plotly = {
@@ -154,7 +154,7 @@
       if (chosen.of === "close") return search(plain);
       // The second setting differs from the first in one value, so that there is something to see.
       const { differs, values } = document.querySelector("[data-differs]").dataset;
-      const other = (value) => values.split(" ").find((one) => one !== value);
+      const other = (value) => values.split(" ").find((option) => option !== value);
       const second = plain.filter(([name]) => name !== "tab");
       return search([...plain, ...second.map(([name, value]) => [`${name}.2`, name === differs ? other(value) : value])]);
     },
@@ -200,7 +200,7 @@
     const size = { width, height, scale: kind === "png" ? 2 : 1 };
     const data = await Plotly.toImage({ data: plot.data, layout }, { format: kind, imageDataOnly: true, ...size });
     return kind === "png"
-      ? new Blob([Uint8Array.from(atob(data), (one) => one.charCodeAt(0))], { type: "image/png" })
+      ? new Blob([Uint8Array.from(atob(data), (character) => character.charCodeAt(0))], { type: "image/png" })
       : new Blob([data], { type: "image/svg+xml" });
   }
 

@@ -1,4 +1,4 @@
-"""Which method is cheaper over the entry bound B and the length n, at the reader's own d, order and tolerance."""
+"""A map of the cheaper method over the entry bound B and the length n, at the d, order and tolerance of the fields."""
 
 from __future__ import annotations
 

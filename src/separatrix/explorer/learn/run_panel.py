@@ -231,7 +231,7 @@ def _beyond(at: object, steps: int) -> bool:
 
 
 def status_of(context: Context, name: str, run: TrainingRun) -> RunStatus:
-    """The status of a run by its name; it is finished if its last step is recorded, whichever command trained it."""
+    """The status of a run by its name; it is finished if its last step is recorded, by any command."""
     if not name.startswith("run-"):
         return RunStatus("saved", "")
     noted = run_status(context.store, known(context.store, name))

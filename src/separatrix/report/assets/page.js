@@ -35,17 +35,17 @@
     return plotly;
   }
 
-  // Several places may show one drawing; a text is unpacked once, and stays: Plotly writes into what it is given.
+  // Several places may show the same drawing. Its text is unpacked once, and each plot parses it: Plotly modifies its input.
   const contents = new Map();
   function content(figure) {
     const key = figure.dataset.drawing;
     if (!contents.has(key)) {
-      const found = { text: null, csv: null };
-      found.ready = unpacked(document.getElementById(`drawing-${key}`).textContent).then((text) => {
+      const figureData = { text: null, csv: null };
+      figureData.ready = unpacked(document.getElementById(`drawing-${key}`).textContent).then((text) => {
         const { csv, drawing } = JSON.parse(text);
-        Object.assign(found, { csv, text: JSON.stringify(drawing) });
+        Object.assign(figureData, { csv, text: JSON.stringify(drawing) });
       });
-      contents.set(key, found);
+      contents.set(key, figureData);
     }
     return contents.get(key);
   }
@@ -114,7 +114,7 @@
     draw(plot);
   }
   const near = new IntersectionObserver(
-    (seen) => seen.filter((one) => one.isIntersecting).forEach((one) => ask(one.target)),
+    (entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => ask(entry.target)),
     { rootMargin: "50% 0%" },
   );
   plots.forEach((plot) => near.observe(plot));
@@ -145,9 +145,9 @@
   for (const button of document.querySelectorAll("button.data")) {
     button.hidden = false;
     button.addEventListener("click", async () => {
-      const found = content(button.closest("figure"));
-      await found.ready;
-      const href = URL.createObjectURL(new Blob([found.csv], { type: "text/csv" }));
+      const figureData = content(button.closest("figure"));
+      await figureData.ready;
+      const href = URL.createObjectURL(new Blob([figureData.csv], { type: "text/csv" }));
       Object.assign(document.createElement("a"), { href, download: button.dataset.file }).click();
       setTimeout(() => URL.revokeObjectURL(href), 60_000);
     });
@@ -200,12 +200,12 @@
     withPlotly();
   }
 
-  // An address that names a place of the page leads there; another one says what is open.
+  // A URL whose fragment is a place of the page leads to the place; any other fragment lists the open claims.
   function read() {
     const hash = decodeURIComponent(location.hash.slice(1));
     const place = document.getElementById(hash);
     if (place) {
-      const row = rows.find((one) => one.article === place);
+      const row = rows.find((candidate) => candidate.article === place);
       if (row) open(row);
       if (place.closest("[hidden]")) {
         form.reset();

@@ -19,7 +19,7 @@ otherwise.
 
 The order of the runs, in case the time does not suffice: the numbers of facts from 16 on, and for each of them first
 the attentions of the first and third claim, then those of the second. A claim whose runs are incomplete at the end of
-the available time is withdrawn, whatever the other results are.
+the available time is withdrawn, independently of the other results.
 
 When 16 facts, and 32 facts for the first and third claim, had been run, no attention had learned to join within 1,200
 steps, except with one seed. So the runs of the other forms on 32 facts were stopped, and those on 64 facts were not

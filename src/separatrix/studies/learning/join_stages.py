@@ -16,7 +16,7 @@ with the rules then, before any run with another seed or with the other attentio
   2,400.
 
 The runs of the first claim were to be made first, then those of the second and of the third, and a claim whose runs
-are incomplete at the end of the available time was to be withdrawn, whatever the other results are. When the runs of
+are incomplete at the end of the available time was to be withdrawn, independently of the others. When the runs of
 the first claim were complete, the time was over, and the claims on leads were withdrawn. They were declared again
 later, unchanged, before any of their further runs.
 

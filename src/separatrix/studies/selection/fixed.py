@@ -33,7 +33,7 @@ def fixed(
     return {
         "alpha": alpha,
         "C": C,
-        "each": losses.each.tolist(),
+        "each": losses.by_encoding.tolist(),
         "mean": losses.mean,
         "mean_se": losses.mean_se,
         "of_mean": losses.of_mean,

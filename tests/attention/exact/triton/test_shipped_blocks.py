@@ -81,7 +81,7 @@ def by_definition(leaves, sets, masks, options):
 def check(of, kind, width, case, monkeypatch):
     """Compare outputs and gradients of the kernels, with the blocks of an architecture, with those of the definition.
 
-    An architecture without blocks of its own has those of its vendor.
+    An architecture without separate blocks has those of its vendor.
     """
     (queries, lengths), options, masked = CASES[case]
     dtype, precision, error = TYPES[kind]

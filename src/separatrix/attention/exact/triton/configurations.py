@@ -94,8 +94,8 @@ def configuration(
         of: The architecture or the vendor, None for the vendor of this build of PyTorch.
         precision: How products of float32 are computed, "ieee" or "tf32".
         order: The order of the call, 3 at the least.
-        packed: Whether tiles have the rows of all query heads that share keys, for which some architectures have blocks
-            of their own.
+        packed: Whether tiles have the rows of all query heads that share keys, for which some architectures have other
+            blocks.
 
     Example:
         >>> configuration("attend", torch.bfloat16, 64, of="cuda").queries

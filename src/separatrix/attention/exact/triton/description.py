@@ -176,12 +176,12 @@ def _described(call: Call, precision: str) -> Described:
 
 
 def mask_heads(call: Call) -> int:
-    """The number of heads that have a mask of their own."""
+    """The number of heads with separate masks."""
     return call.masks[0].shape[0] if call.masks else call.query.shape[0]
 
 
 def peeled(call: Call, precision: str) -> bool:
-    """Whether blocks without masked scores have loops of their own, without comparisons."""
+    """Whether blocks without masked scores have a separate loop without comparisons."""
     return peels(bool(call.masks), call.query.dtype, precision)
 
 

@@ -1,4 +1,4 @@
-"""Which calls the Triton kernels support, how they run forward and backward, and what is proved about their rounding.
+"""The calls that Triton kernels support, their forward and backward passes, and the bounds on their rounding.
 
 Proofs rely on the vendor's documentation. On NVIDIA's GPUs products and sums of float32 are correctly rounded, fused or
 not; the error of 2^x (``ex2.approx``) is at most two units in the last place of the correctly rounded result, that of
@@ -105,7 +105,7 @@ def gradient_summation(call: Call, dtype: torch.dtype) -> Summation:
 
 
 def unproved(call: Call, dtype: torch.dtype) -> str | None:
-    """Which assumption of the bounds is not proved for tensors of a type on the call's device; None if all are."""
+    """The assumption of the bounds that is not proved for tensors of a type on the call's device; None if all are."""
     if dtype.itemsize == 2:
         return (
             "No vendor says in which order and with which rounding the matrix units of a GPU add up products of half "

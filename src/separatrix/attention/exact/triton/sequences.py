@@ -57,7 +57,7 @@ class PackedCall(Call):
     offsets: tuple[int, ...] = ()
 
     def lengths(self, axis: int) -> list[int]:
-        """The lengths of the sequences in the queries, 0, or in a key set, from 1 on."""
+        """The lengths of the sequences in the queries (0) or in a key set (1 and higher)."""
         return [stop - start for start, stop in pairwise(self.stops[axis])]
 
 

@@ -30,7 +30,7 @@ _RUNS = 8
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """How monomials in some order are computed: that of alpha = 0 first, and each parent before its children.
+    """The order in which monomials are computed: that of alpha = 0 first, and each parent before its children.
 
     Each of `copies` is (rows, coordinates): these rows are copies of coordinates. Then each of `products` is
     (coordinate, parents, children): rows of parents times the coordinate give the rows of children.
@@ -68,7 +68,7 @@ class IndexSet:
 
     @cached_property
     def steps(self) -> Steps:
-        """How the monomials are computed, in the order of `alphas`."""
+        """The steps that compute the monomials, in the order of `alphas`."""
         return make_steps(self.degrees, self.last, self.parents)
 
     @cached_property

@@ -120,4 +120,4 @@ def _row(cell: CellResult) -> str:
     model, row, a, margin = (cell.parameters[name] for name in ("model", "row", "a", "margin"))
     cross = model.startswith("cross")
     name = {"special": "row j<sub>2</sub>" if cross else "row j<sub>3</sub>", "other": "other rows"}.get(row, row)
-    return f"{name}, a = {a}, tau = {margin if cross else f'c + {margin}'}"
+    return f"{name}, a = {a}, τ = {margin if cross else f'c + {margin}'}"

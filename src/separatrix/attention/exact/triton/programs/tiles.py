@@ -159,8 +159,7 @@ def reach(here, may, ENDS: tl.constexpr):
 
 @triton.jit
 def allowed(ends, here, keys, inside, window, WINDOWED: tl.constexpr, TURNED: tl.constexpr = False):
-    """Which (queries, keys) pairs may be attended, for queries with these `ends` (see `reach`) and keys that are
-    `inside`.
+    """A mask (queries, keys) of the attended pairs, for queries with these `ends` (`reach`) and keys `inside`.
 
     The shape is (keys, queries) if `TURNED`.
     """
@@ -174,7 +173,7 @@ def allowed(ends, here, keys, inside, window, WINDOWED: tl.constexpr, TURNED: tl
 
 @triton.jit
 def shown(mask, head, rows, length, inside, MASKED: tl.constexpr):
-    """Which of the rows of one head that are `inside` are not masked."""
+    """A mask of the rows of one head that are `inside` and not masked."""
     if MASKED:
         inside = inside & (tl.load(mask + head.to(tl.int64) * length + rows, mask=inside, other=0) != 0)
     return inside

@@ -32,7 +32,7 @@ def _name(run: Summary) -> str:
     x=Axis("steps of training", "step"),
     y=Axis("accuracy on fresh inputs", range=(0.45, 1.02)),
     height=400,
-    height_per_trace=20,  # on narrow screens every legend entry takes a line of its own
+    height_per_trace=20,  # on narrow screens every legend entry takes a separate line
     columns=("order", "n", "modulus", "step", "mean", "least", "most", "seeds"),
 )
 def match_training_curves(results: Results) -> Chart:

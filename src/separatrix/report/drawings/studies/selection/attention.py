@@ -1,4 +1,4 @@
-"""Which attention learns sparse token selection."""
+"""Figures of the attentions that learn sparse token selection."""
 
 from __future__ import annotations
 

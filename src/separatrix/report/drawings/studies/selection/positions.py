@@ -1,4 +1,4 @@
-"""Which encoding of positions generalises in length."""
+"""Figures of the encodings of positions that generalise in length."""
 
 from __future__ import annotations
 

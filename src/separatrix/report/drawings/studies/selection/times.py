@@ -1,4 +1,4 @@
-"""How far gradient flow with stochastic encodings is from the law of its times."""
+"""Figures that compare gradient flow with stochastic encodings with the law of its times."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def mechanisms_as_n_grows(results: Results) -> Drawing:
         if (setting, name) in lines:
             n, separates = columns_of(lines[setting, name], "n", "separates").values()
             look = {"dash": dash, "legendgroup": name, "showlegend": setting == SETTINGS[0]}
-            drawn.add_trace(curve(name, n, separates, colour, **look), row=1 + SETTINGS.index(setting), col=1)
+            drawn.add_trace(curve(_label(name), n, separates, colour, **look), row=1 + SETTINGS.index(setting), col=1)
     text = (
         "The exact probability of separating at the paper's tau, against n: softmax and order 3 stay level, every "
         "feature map of linear attention drops to zero by n = 10^4, and other temperatures fall later."
@@ -96,7 +96,7 @@ def separation_against_margin(results: Results) -> Drawing:
         long = n > cells[0]["n"]
         if name in _LOOK and not (long and name == "softmax"):
             colour, dash = (GREY, "dash" if n == 2_000 else "dot") if long else _LOOK[name]
-            label = f"{name}, n = {n}" if long else name
+            label = f"{_label(name)}, n = {n}" if long else _label(name)
             look = {"dash": dash, "legendgroup": label, "showlegend": setting == SETTINGS[0]}
             line = curve(label, cell["margins"], cell["best"], colour, **look)
             drawn.add_trace(line, row=1 + SETTINGS.index(setting), col=1)
@@ -132,3 +132,8 @@ def mechanisms_in_regression(results: Results) -> Drawing:
         "near a twelfth in each of their draws, the four feature maps at zero."
     )
     return Drawing(drawn, text, columns_of(rows, *rows[0]))
+
+
+def _label(mechanism: str) -> str:
+    """The legend entry of a mechanism."""
+    return mechanism.replace("beta", "β")

@@ -9,6 +9,7 @@ from torch import Tensor
 import separatrix as sx
 from separatrix.attention import packed
 from separatrix.attention.packed import lengths_of_runs
+from separatrix.native import native
 from tests.pairwise import pairwise
 
 LENGTHS = [5, 12, 5, 1, 0, 12, 7]
@@ -103,6 +104,48 @@ def test_gradients():
     loop_out, _ = looped(query, keys, values, is_causal=True)
     for ours, theirs in zip(*(torch.autograd.grad(x, leaves, incoming) for x in (packed_out, loop_out)), strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
+
+
+def gradients_of_equal_lengths(order: int, heads: int, length: int, kv_heads: int | None = None, **options):
+    """The gradients of three packed sequences of one length, and of a loop over them."""
+    count, kv_heads = 3 * length, kv_heads or heads
+    query = draw(0, heads, count, 4).requires_grad_()
+    sets = [[draw(9 * i + m, kv_heads, count, 4).requires_grad_() for m in range(order - 1)] for i in (1, 2)]
+    leaves, incoming = (query, *sets[0], *sets[1]), draw(40, heads, count, 4)
+    options["enable_gqa"] = kv_heads < heads
+    cu = torch.arange(4) * length
+    outs = sx.tensor_attention(query, *sets, cu_seqlens=cu, **options), looped(query, *sets, cu, **options)[0]
+    return tuple(torch.autograd.grad(out, leaves, incoming) for out in outs)
+
+
+BITS = [
+    (3, 9, 70, None, {}),
+    (3, 9, 40, None, {"is_causal": True}),
+    (3, 1, 40, None, {}),
+    (3, 16, 12, 4, {}),
+    (3, 9, 12, None, {"windows": [5, 5]}),
+    (4, 9, 9, None, {}),
+    (4, 9, 3, 3, {}),
+]
+"""Calls whose gradients have the bits of the loop: orders, heads, lengths, key heads and options."""
+
+
+@pytest.mark.skipif(native().library is None, reason="the order of sums is that of the kernels")
+@pytest.mark.parametrize(("order", "heads", "length", "kv_heads", "options"), BITS)
+def test_gradients_have_the_bits_of_the_loop(order, heads, length, kv_heads, options):
+    ours, theirs = gradients_of_equal_lengths(order, heads, length, kv_heads, **options)
+    for x, y in zip(ours, theirs, strict=True):
+        assert torch.equal(x, y)
+
+
+@pytest.mark.parametrize(
+    ("order", "heads", "length", "kv_heads", "options"),
+    [(3, 8, 70, None, {}), (3, 3, 12, None, {"windows": [5, 5]}), (4, 1, 9, None, {}), (4, 12, 9, 3, {})],
+)
+def test_the_gradients_of_other_batches_differ_by_roundings(order, heads, length, kv_heads, options):
+    """The exceptions that the docstring of `packed` names: their sums are added in another order."""
+    for x, y in zip(*gradients_of_equal_lengths(order, heads, length, kv_heads, **options), strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-5, atol=1e-5 * float(y.abs().max()))
 
 
 def test_sequences_of_equal_lengths_are_one_call(monkeypatch):

@@ -666,3 +666,15 @@ def test_packed_decoding_refuses_and_changes_no_cache(change, message):
     with pytest.raises(sx.ArgumentError, match=message):
         layer.decode(torch.zeros(5, 8), cache, **options)
     assert first.tokens == second.tokens == (0, 0)
+
+
+def test_no_new_token_with_padding_after_a_window_of_one() -> None:
+    """The cache stores the sinks alone, and no token in the window, from which the mask of the call was derived."""
+    layer = TensorAttention(8, 2, 3, windows=1, sinks=2, dtype=torch.float64)
+    x = torch.randn(2, 3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    padding = torch.tensor([[True, False, False], [False, False, True]])
+    cache, outputs = layer.cache(2), []
+    for start, stop in ((0, 2), (2, 2), (2, 3)):
+        outputs.append(layer.decode(x[:, start:stop], cache, key_padding_mask=padding[:, start:stop]))
+    expected = layer(x, is_causal=True, key_padding_mask=padding)
+    torch.testing.assert_close(torch.cat(outputs, 1), expected, rtol=0, atol=1e-12)

@@ -7,6 +7,16 @@ cu_seqlens[s + 1]. On a GPU, one launch of each Triton kernel computes exact att
 Every other call is split at these boundaries, and sequences of equal lengths are attended in one call, as a batch. So
 the cost is that of the tuples that may be attended, positions (causality, windows, rotary, biases) start at 0 in each
 sequence, and every algorithm supports packed sequences. The boundaries are read on the host.
+
+On the CPU, outputs of exact attention have the bits of a loop over the sequences, and so have gradients, except where
+sequences of equal lengths are a batch in which sums are added in another order, because the number of heads decides:
+
+- gradients, if a sequence has fewer than nine query heads: the keys are then divided into more groups, which are added
+  up separately, so that several threads share the work of a head;
+- gradients for 4 to 23 queries, if a sequence has fewer than four key heads: the batch takes another backward pass;
+- order 2, if only the batch has so many scores that our kernels replace PyTorch's (`exact.fused.FEWEST_SCORES`).
+
+There the difference is that of two roundings. On GPUs there are other exceptions: see the guide.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ order 3 takes more operations.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -79,14 +79,16 @@ class MatchRecord:
 
 
 class MatchModel(nn.Module):
-    """The model of a run, with initial weights drawn from `generator`."""
+    """The model of a run, with initial weights drawn from `generator`; `attention` is the class of its layer."""
 
-    def __init__(self, run: MatchTraining, generator: torch.Generator) -> None:
+    def __init__(
+        self, run: MatchTraining, generator: torch.Generator, attention: Callable[..., nn.Module] = TensorAttention
+    ) -> None:
         super().__init__()
         w = run.width
         self.embedding = nn.Parameter(torch.randn(run.modulus, w, generator=generator))
         scale = (run.heads / w) ** 0.5
-        self.attention = TensorAttention(w, run.heads, run.order, scale=scale, generator=generator)
+        self.attention = attention(w, run.heads, run.order, scale=scale, generator=generator)
         self.hidden = nn.utils.skip_init(nn.Linear, 2 * w, run.readout)
         self.logit = nn.utils.skip_init(nn.Linear, run.readout, 1)
         for layer in (self.hidden, self.logit):
@@ -102,9 +104,10 @@ class MatchModel(nn.Module):
         return logit[:, 0, 0]
 
 
-def train_match(run: MatchTraining) -> Iterator[MatchRecord]:
-    """Evaluates every run.evaluate_every steps and at the end."""
-    model = MatchModel(run, generator_for(run.seed, _INITIAL))
+def train_match(run: MatchTraining, attention: Callable[..., nn.Module] = TensorAttention) -> Iterator[MatchRecord]:
+    """Train a model with a layer of the class `attention`, and evaluate it every run.evaluate_every steps and at the
+    end."""
+    model = MatchModel(run, generator_for(run.seed, _INITIAL), attention)
     parameters = sum(parameter.numel() for parameter in model.parameters())
     data = generator_for(run.seed, _DATA)
     x_points, label_points = _drawn(run, run.evaluation_points, generator_for(run.seed, _POINTS))

@@ -198,8 +198,9 @@ class TokenCache:
         key, value = (x[..., :count, :] for x in self._first[m])
         mask = None
         if tokens.mask is not None:
-            mask = torch.ones_like(tokens.mask[..., :1]).expand(*tokens.mask.shape[:-1], count)
-            mask = mask if self._first_padding is None else ~self._first_padding[..., :count].unsqueeze(-2)
+            padding = self._first_padding
+            none_masked = tokens.mask.new_ones(*tokens.mask.shape[:-1], count)
+            mask = none_masked if padding is None else ~padding[..., :count].unsqueeze(-2)
         return _Tokens(key, value, mask).followed_by(tokens)
 
     def keep(self, keys: Sequence[Tensor], values: Sequence[Tensor], padding: Tensor | None = None) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import Tensor
@@ -108,15 +110,52 @@ def test_types(dtype):
     assert (lse.double() - exact[1]).abs().max() <= 1e-5
 
 
+def onednn_linear() -> object:
+    """PyTorch's private operator, on any processor; None without oneDNN."""
+    return torch.ops.mkldnn._linear_pointwise.default if torch.backends.mkldnn.is_available() else None
+
+
 @pytest.mark.parametrize("heads", [1, 3])
 @pytest.mark.parametrize("fast", [False, torch.backends.mkldnn.is_available()])
 def test_products_by_either_library(heads, fast, monkeypatch):
-    monkeypatch.setattr(factorised, "_has_fast_onednn", lambda: fast)
+    monkeypatch.setattr(factorised, "_onednn_linear", lambda: onednn_linear() if fast else None)
     left, right = (draw(seed, heads, 20, 20).float() for seed in range(2))
     for a, b in ((left, right), (left.mT, right), (left, right.mT), (left[:, :7], right)):
         exact = a.double() @ b.double()
         error = 20 * 2.0**-24 * (a.double().abs() @ b.double().abs())
         assert ((factorised._product(a, b) - exact).abs() <= error).all()
+
+
+@pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this PyTorch has no oneDNN")
+@pytest.mark.parametrize("change", ["none", "no operator", "other arguments", "other processor"])
+def test_the_private_operator_is_used_only_with_the_arguments_that_it_has_here(change, monkeypatch):
+    """In a PyTorch without the operator, or with another signature, products are those of `torch.matmul`."""
+    operators, calls = torch.ops.mkldnn, []
+
+    class Linear:
+        _schema = f"{operators._linear_pointwise.default._schema}{'s' * (change == 'other arguments')}"
+
+        def __call__(self, *arguments):
+            calls.append(arguments)
+            return operators._linear_pointwise.default(*arguments)
+
+    offered = {} if change == "no operator" else {"_linear_pointwise": SimpleNamespace(default=Linear())}
+    monkeypatch.setattr(torch.ops, "mkldnn", SimpleNamespace(**offered))
+    capability = "DEFAULT" if change == "other processor" else "AVX512"
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
+    factorised._onednn_linear.cache_clear()
+    try:
+        query, keys, values = _call([draw(seed, 2, 9, 4).float() for seed in range(5)])
+        leaves = [x.requires_grad_() for x in (query, *keys, *values)]
+        out = forms.pairwise_attention(query, keys, values)
+        gradients = torch.autograd.grad(out.square().sum(), leaves)
+    finally:
+        factorised._onednn_linear.cache_clear()
+    assert bool(calls) == (change == "none")
+    mapped = sx.tensor_attention(*forms.pairwise(query, keys), values, scale=1 / 4)
+    torch.testing.assert_close(out, mapped)
+    for ours, theirs in zip(gradients, torch.autograd.grad(mapped.square().sum(), leaves), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 def test_flop_counters_count_all_products():

@@ -7,16 +7,19 @@ import pytest
 from separatrix.claims.ledger import CellResult, Verdict
 from separatrix.studies.learning import join_stages as stages
 from separatrix.studies.learning.join import ONE, PRODUCT, THREE, TWO, joined
-from separatrix.studies.learning.join_alike import RATES
+from separatrix.studies.learning.join_alike import DETERMINANT, MIXED, PAIRWISE, RATES
 from tests.studies.cells import claims_of, judged_as_recorded
 
 OURS = claims_of(stages)
 HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED, Verdict.UNDECIDED
 
 
+FORMS = (PAIRWISE, DETERMINANT, MIXED)
+
+
 def runs(end: float, spread: float = 0.0, before: float = 0.2) -> list[CellResult]:
-    """Three seeds of order 3 with this accuracy at the end, and of the other attentions, which learn nothing."""
-    accuracies = dict.fromkeys((ONE, TWO, PRODUCT), (0.1, 0.1)) | {THREE: (before, end)}
+    """Three seeds of order 3 in every form with this accuracy at the end, and of attentions that learn nothing."""
+    accuracies = dict.fromkeys((ONE, TWO, PRODUCT), (0.1, 0.1)) | dict.fromkeys((THREE, *FORMS), (before, end))
     return [
         CellResult(
             {"attention": name},
@@ -61,6 +64,19 @@ def test_each_lead_decides(claim: str, worse: str) -> None:
         for run in changed:
             if run.parameters["attention"] == worse:
                 run.result["accuracy"][-1] = [0.3 * run.seed if end is None else end] * 4
+        assert check(changed).verdict is verdict
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_decides(form: str) -> None:
+    check = stages.stages_forms.check
+    assert check(runs(0.99)).verdict is HOLDS
+    assert check(runs(0.99), turned=True).verdict is FAILS
+    for end, verdict in ((0.01, FAILS), (None, OPEN)):
+        changed = runs(0.99)
+        for run in changed:
+            if run.parameters["attention"] == form:
+                run.result["accuracy"][-1] = [0.3 * (run.seed - 1) if end is None else end] * 4
         assert check(changed).verdict is verdict
 
 

@@ -54,6 +54,8 @@ def test_flops_in_windows_are_those_of_the_attended_tuples() -> None:
     seen = [(i, j, k) for i, j, k in product(range(7), repeat=3) if i - 5 < j <= i and i - 2 < k <= i]
     assert attention_flops(kind, 2, 3, 7, 7) == 2 * len(seen) * (2 * 3 + 2 * 3)
     assert attention_flops(kind, 2, 3, 7, 1) == 2 * 5 * 2 * (2 * 3 + 2 * 3)
+    pairs = [(i, j) for w in (5, 2) for i, j in product(range(7), repeat=2) if i - w < j <= i]
+    assert attention_flops(replace(kind, form="separate"), 2, 3, 7, 7) == 2 * len(pairs) * (2 * 3 + 2 * 3)
 
 
 @pytest.mark.parametrize("id", OURS)

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from separatrix.attention import reference
 from separatrix.attention.linear import linear_attention
 from separatrix.errors import ArgumentError
-from separatrix.nn import TensorAttention
+from separatrix.nn import TensorAttention, rotary
 from separatrix.studies.learning.compute import attention_flops, polynomial_flops, step_flops
 from separatrix.studies.learning.mechanisms import (
     FURTHER_LAYERS,
@@ -24,6 +24,7 @@ from separatrix.studies.learning.mechanisms import (
     AttentionKind,
     LinearAttention,
     MixedAttention,
+    ProductAttention,
     ValueNormAttention,
     layer_of,
     mechanism,
@@ -157,6 +158,23 @@ def test_the_values_of_heads_are_normalised() -> None:
         values = [v / v.square().mean(-1, keepdim=True).sqrt() * gain for v, gain in zip((v1, v2), gains, strict=True)]
         heads.append(reference.tensor_attention(q, [k1, k2], values, scale=0.7, is_causal=True)[0])
     torch.testing.assert_close(layer(x, is_causal=True), layer.out_proj(torch.cat(heads, -1)), rtol=0, atol=1e-12)
+
+
+def test_a_product_in_windows_multiplies_two_layers_of_order_2() -> None:
+    """The layers of order 2 have rotary positions, and windows of 4 and 2 tokens, by masks of the definition."""
+    product = layer_of(
+        AttentionKind(3, windows=(4, 2), rotary=100.0, form="separate"), 8, 2, None, generator=generator()
+    )
+    assert isinstance(product, ProductAttention)
+    x = torch.randn(3, 7, 8, generator=generator(1))
+    q, keys, values = product.factors.project(x, x, x)
+    i, j = torch.arange(7).unsqueeze(1), torch.arange(7)
+    heads = []
+    for k, v, window in zip(keys, values, (4, 2), strict=True):
+        scores = rotary(q, 0, 2, base=100.0) @ rotary(k, 1, 2, base=100.0).mT / 2.0
+        heads.append(scores.masked_fill((j > i) | (j <= i - window), -torch.inf).softmax(-1) @ v)
+    expected = product.factors.out_proj((heads[0] * heads[1]).transpose(1, 2).flatten(2))
+    torch.testing.assert_close(product(x, is_causal=True), expected)
 
 
 def test_mixed_attention_refuses_an_odd_number_of_heads() -> None:

@@ -6,14 +6,20 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+import torch
 
 from separatrix.claims import ledger
 from separatrix.claims.ledger import CellResult, Interval, Verdict
+from separatrix.errors import ArgumentError
+from separatrix.hardness.match_training import MatchModel, MatchTraining
 from separatrix.report.figures import draw
-from separatrix.studies.matching import training as _training  # noqa: F401  its claims are registered in the ledger
+from separatrix.studies.learning.mechanisms import ProductAttention
+from separatrix.studies.matching.training import PRODUCT, trained, trained_product
 from separatrix.studies.seeds import paired
 
 TRAINED = "beyond/triples-by-training"
+PRODUCTS = f"{TRAINED}/over-n-and-m-product-of-two-order-2"
+PRODUCT_CELL = {"attention": PRODUCT, "task": 3}
 
 
 def run(order: int, seed: int, last: float, *, modulus: int = 7, parameters: int = 100) -> CellResult:
@@ -61,13 +67,37 @@ def test_runs_are_paired_by_seed() -> None:
 
 
 def test_the_cells_of_training_are_fair() -> None:
-    """Both orders in every setting, with the same seeds and all other parameters equal."""
-    for id in (TRAINED, f"{TRAINED}/over-n-and-m"):
-        kinds: dict[int, list[object]] = {2: [], 3: []}
+    """Both attentions in every setting, with the same seeds and all other parameters equal."""
+    for id in (TRAINED, f"{TRAINED}/over-n-and-m", PRODUCTS):
+        kinds: dict[object, list[object]] = {}
         for cell in ledger._REGISTRY[id].cells():
-            rest = {name: value for name, value in cell.arguments.items() if name != "order"}
-            kinds[cell.arguments["order"]].append((cell.seed, rest))
-        assert kinds[2] == kinds[3]
+            rest = dict(cell.arguments)
+            attention = rest.pop("order", None) or rest.pop("attention")
+            kinds.setdefault(attention, []).append((cell.seed, rest))
+        assert kinds.keys() == ({3, PRODUCT} if id == PRODUCTS else {2, 3})
+        assert kinds.popitem()[1] == kinds.popitem()[1]
+
+
+def test_order_3_is_compared_with_the_product() -> None:
+    check = ledger._REGISTRY[PRODUCTS].check
+    products = [replace(cell, parameters={**PRODUCT_CELL, "n": 8, "modulus": 7}) for cell in GOOD[3:]]
+    assert check([*GOOD[:3], *products]).verdict is Verdict.HOLDS
+    assert check([*GOOD[:3], *products], compared=("order 3", PRODUCT)).verdict is Verdict.FAILS_AS_PRINTED
+    assert check([*GOOD[:3], *products]).numbers["n = 8, M = 7: lead of order 3"] == paired(
+        [0.98, 0.99, 1.0], [0.6, 0.62, 0.7]
+    )
+
+
+def test_the_product_has_the_weights_and_the_inputs_of_order_3() -> None:
+    how = {"task": 3, "n": 5, "modulus": 5, "steps": 2, "batch": 4, "evaluate_every": 1, "seed": 1}
+    third, product = trained(order=3, **how), trained_product(attention=PRODUCT, **how)
+    assert product["parameters"] == third["parameters"]
+    assert product["loss"][0] != third["loss"][0]
+    run = MatchTraining(3, 3, 5, 5, steps=2, batch=4, seed=1, evaluate_every=1)
+    model = MatchModel(run, torch.Generator().manual_seed(0), ProductAttention)
+    assert isinstance(model.attention, ProductAttention)
+    with pytest.raises(ArgumentError, match="attention"):
+        trained_product(attention="order 3", **how)
 
 
 def test_training_is_drawn() -> None:
@@ -78,3 +108,6 @@ def test_training_is_drawn() -> None:
     ends = draw("match_accuracy", GOOD)
     assert [len(trace.y) for trace in ends.figure.data] == [3, 1, 3, 1]
     assert "0.99 against 0.64" in ends.text
+    products = [replace(cell, parameters={**PRODUCT_CELL, "n": 8, "modulus": 7}) for cell in GOOD[3:]]
+    text = draw("match_training_curves", [*GOOD[:3], *products]).text
+    assert "order 3 is at 0.99 to 0.99, product of two order 2 is at 0.64 to 0.64." in text

@@ -22,7 +22,7 @@ products of the same size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple, Unpack, overload
@@ -301,16 +301,29 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
     counters, have no formula for the fused layers.
     """
     modes = _get_current_dispatch_mode_stack()
-    if left.dtype == torch.float32 and left.device.type == "cpu" and _has_fast_onednn() and not modes:
-        linear = torch.ops.mkldnn._linear_pointwise
-        products = [linear(a, b.mT, None, "none", [], "") for a, b in zip(left, right, strict=True)]
-        return torch.stack(products) if len(products) > 1 else products[0].unsqueeze(0)
-    return left @ right
+    linear = _onednn_linear() if left.dtype == torch.float32 and left.device.type == "cpu" and not modes else None
+    if linear is None:
+        return left @ right
+    products = [linear(a, b.mT, None, "none", [], "") for a, b in zip(left, right, strict=True)]
+    return torch.stack(products) if len(products) > 1 else products[0].unsqueeze(0)
 
 
 @cache
-def _has_fast_onednn() -> bool:
-    return torch.backends.mkldnn.is_available() and torch.backends.cpu.get_cpu_capability() == "AVX512"
+def _onednn_linear() -> Callable[..., Tensor] | None:
+    """PyTorch's operator for fused linear layers, which is private; None unless it has these arguments here, and is
+    faster than a matrix product."""
+    if not torch.backends.mkldnn.is_available() or torch.backends.cpu.get_cpu_capability() != "AVX512":
+        return None
+    try:
+        linear = torch.ops.mkldnn._linear_pointwise.default
+    except AttributeError:
+        return None
+    return linear if str(linear._schema) == _LINEAR else None
+
+
+_LINEAR = (
+    "mkldnn::_linear_pointwise(Tensor X, Tensor W, Tensor? B, str attr, Scalar?[] scalars, str? algorithm) -> Tensor Y"
+)
 
 
 def _gradients(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> list[Tensor]:

@@ -57,11 +57,12 @@ def attention_flops(kind: AttentionKind, heads: int, d: int, n: int, asked: int)
     if kind.features is not None:
         features = FEATURE_MAPS[kind.features](torch.zeros(1, d)).shape[-1]
         return float(2 * heads * features * (d + 1) * (n + asked))
+    if kind.form == "separate":
+        windows = [None] * (kind.order - 1) if kind.windows is None else [(window,) for window in kind.windows]
+        return sum(attention_flops(AttentionKind(windows=window), heads, d, n, asked) for window in windows)
     if kind.windows is not None:
         tuples = sum(math.prod(min(i + 1, window) for window in kind.windows) for i in range(n - asked, n))
         return float(4 * heads * tuples * d)
-    if kind.form == "separate":
-        return (kind.order - 1) * attention_flops(AttentionKind(), heads, d, n, asked)
     if kind.form == "mixed":
         return sum(attention_flops(AttentionKind(order), heads // 2, d, n, asked) for order in (2, kind.order))
     scored = 2 * d if kind.form == "determinant" else d

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from separatrix.attention.linear import linear_attention
 from separatrix.attention.operator import tensor_attention
 from separatrix.errors import ArgumentError
-from separatrix.nn import TensorAttention
+from separatrix.nn import TensorAttention, rotary
 from separatrix.nn.projections import normalise_heads
 
 __all__ = [
@@ -26,6 +26,7 @@ __all__ = [
     "JOINING",
     "JOINING_ALIKE",
     "LAYERED",
+    "LAYERED_PRODUCT",
     "LAYERS",
     "MECHANISMS",
     "SEPARATE",
@@ -110,6 +111,13 @@ One layer in four has order 3, with windows of 512 and 32 tokens, as in publishe
 has rotary positions.
 """
 
+LAYERED_PRODUCT = {
+    "four layers, the last a product of two order 2": AttentionKind(
+        3, layers=4, windows=(512, 32), every=4, rotary=10000.0, form="separate"
+    )
+}
+"""The language model whose last layer has a product of two order-2 attentions, in the windows of order 3."""
+
 BOTH = ("qk_norm", "head_norm")
 JOINING = {
     "order 2, both norms": AttentionKind(norms=BOTH),
@@ -147,7 +155,7 @@ FURTHER_LAYERS = {
 SEPARATE = {"product of two order 2": AttentionKind(3, form="separate")}
 """The product of two order-2 attentions without norms, the baseline of order 3 in `MECHANISMS`."""
 
-KNOWN = MECHANISMS | LAYERED | JOINING_ALIKE | LAYERS | FURTHER_LAYERS | SEPARATE
+KNOWN = MECHANISMS | LAYERED | LAYERED_PRODUCT | JOINING_ALIKE | LAYERS | FURTHER_LAYERS | SEPARATE
 """All attentions that have a name."""
 
 
@@ -177,7 +185,8 @@ def layer_of(
         scale = (heads / width) ** kind.power
         norms = dict.fromkeys((norm for norm in kind.norms if norm not in ("value_norm", "layer_norm")), True)
         if kind.form == "separate":
-            return ProductAttention(width, heads, kind.order, scale, tuple(norms), generator=generator)
+            places = {"windows": kind.windows, "rotary": kind.rotary}
+            return ProductAttention(width, heads, kind.order, scale, tuple(norms), **places, generator=generator)  # type: ignore[arg-type]
         if kind.form == "mixed":
             return MixedAttention(width, heads, scale, tuple(norms), generator=generator)
         places = {"windows": kind.windows, "rotary": kind.rotary, "form": kind.form}
@@ -223,7 +232,7 @@ class ProductAttention(nn.Module):
 
     Head by head, out = prod_m softmax(scale q . k_m) v_m: order-k attention whose scores are the sums of q . k_m, so
     that no score depends on two keys jointly. The norms are those of `TensorAttention`; `head_norm` normalises the
-    product.
+    product. Windows and rotary positions, for causal self-attention, are those of order 2 in each factor.
 
     Example:
         >>> layer = ProductAttention(8, 2, 3, 0.5, ("head_norm",), generator=torch.Generator().manual_seed(0))
@@ -239,9 +248,12 @@ class ProductAttention(nn.Module):
         scale: float,
         norms: tuple[str, ...] = (),
         *,
+        windows: tuple[int, ...] | None = None,
+        rotary: float | None = None,
         generator: torch.Generator,
     ) -> None:
         super().__init__()
+        self.windows, self.rotary = windows or (None,) * (order - 1), rotary
         options = dict.fromkeys(norms, True)
         self.factors = TensorAttention(embed_dim, num_heads, order, scale=scale, **options, generator=generator)  # type: ignore[arg-type]
 
@@ -249,9 +261,11 @@ class ProductAttention(nn.Module):
         """The outputs (batch, L, width) of queries of that shape over keys (batch, S, width), or over the queries."""
         key = query if key is None else key
         q, keys, values = self.factors.project(query, key, key)
-        scale = self.factors.scale
+        if self.rotary is not None:
+            q, *keys = (rotary(x, role, 2, base=self.rotary) for x, role in ((q, 0), *((key, 1) for key in keys)))
         heads = [
-            tensor_attention(q, [k], [v], scale=scale, is_causal=is_causal) for k, v in zip(keys, values, strict=True)
+            tensor_attention(q, [k], [v], scale=self.factors.scale, is_causal=is_causal, windows=[window])
+            for k, v, window in zip(keys, values, self.windows, strict=True)
         ]
         product = math.prod(heads[1:], start=heads[0])
         if self.factors.head_norm:

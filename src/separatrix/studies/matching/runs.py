@@ -10,9 +10,9 @@ from separatrix.claims.ledger import CellResult
 
 @dataclass(frozen=True)
 class Summary:
-    """The runs of one order in one setting; `accuracy` has one value per seed for each entry of `steps`."""
+    """The runs of one attention in one setting; `accuracy` has one value per seed for each entry of `steps`."""
 
-    order: int
+    attention: str
     task: int
     n: int
     modulus: int
@@ -30,14 +30,15 @@ class Summary:
 
 
 def summaries(cells: Sequence[CellResult]) -> list[Summary]:
-    """A summary for each (task, n, M, order), sorted by these; seeds are in ascending order."""
-    kinds: dict[tuple[int, ...], list[CellResult]] = {}
+    """A summary for each (task, n, M, attention), sorted by these; seeds are in ascending order."""
+    kinds: dict[tuple[int, int, int, str], list[CellResult]] = {}
     for cell in sorted(cells, key=lambda cell: cell.seed):
-        kind = tuple(cell.parameters[name] for name in ("task", "n", "modulus", "order"))
+        task, n, modulus = (cell.parameters[name] for name in ("task", "n", "modulus"))
+        kind = task, n, modulus, cell.parameters.get("attention") or f"order {cell.parameters['order']}"
         kinds.setdefault(kind, []).append(cell)
     return [
         Summary(
-            order,
+            attention,
             task,
             n,
             modulus,
@@ -45,5 +46,5 @@ def summaries(cells: Sequence[CellResult]) -> list[Summary]:
             list(runs[0].result["step"]),
             [list(values) for values in zip(*(cell.result["accuracy"] for cell in runs), strict=True)],
         )
-        for (task, n, modulus, order), runs in sorted(kinds.items())
+        for (task, n, modulus, attention), runs in sorted(kinds.items())
     ]

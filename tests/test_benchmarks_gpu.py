@@ -292,6 +292,67 @@ def test_one_configuration_compiles_to_its_row_of_the_table(run, root, tmp_path)
     assert in_logarithm == 0
 
 
+ADDRESSES = r"""
+import json, re, sys
+sys.path.insert(0, sys.argv[1])
+from triton._C.libtriton import ir, passes
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.compiler.compiler import make_backend
+from benchmarks.gpu import compiled
+
+def code(which):
+    target, source = compiled.TARGETS[which[0]], compiled.source_of(*which)
+    target = GPUTarget(target.vendor, target.arch, target.lanes)
+    backend, context = make_backend(target), ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    options = backend.parse_options(source.options)
+    ast = ASTSource(fn=source.program, signature=source.signature, constexprs=source.constants, attrs=source.aligned)
+    functions = backend.get_codegen_implementation(options), backend.get_module_map()
+    module = ast.make_ir(target, options, *functions, context)
+    manager = ir.pass_manager(context)
+    passes.common.add_inliner(manager)
+    manager.run(module, "inline")
+    return str(module)
+
+def narrow(text):
+    heads, products, addresses = {"%heads"}, set(), []
+    for line in re.sub(r" loc\(.*", "", text, flags=re.M).splitlines():
+        parsed = re.match(r"\s*(%\w+)\S* = \"?([\w.]+)\"? (.*)", line)
+        if not parsed:
+            continue
+        result, operation, rest = parsed.groups()
+        given = re.findall(r"%\w+", rest)
+        if operation == "tt.addptr" and given[1] in products:
+            addresses.append(line.strip())
+        follows = re.fullmatch(r"arith.(divsi|addi|subi|muli)|tt.(splat|broadcast|expand_dims)", operation)
+        if operation == "tt.get_program_id" or (follows and "i64" not in rest and heads & set(given)):
+            heads.add(result)
+        by_two = any(re.match(r"%c2_i32", x) for x in given)
+        multiplies = operation == "arith.muli" and not by_two
+        if result in heads and (multiplies or products & set(given)):
+            products.add(result)
+    return addresses
+
+rows = {(kernel, way): (name, kernel, kind, width, way) for name, kernel, kind, width, way in compiled.configurations()}
+print(json.dumps({", ".join(which): narrow(code(row)) for which, row in rows.items()}))
+"""
+
+
+@needs_triton
+def test_indices_of_heads_are_multiplied_in_64_bits(run, root, tmp_path):
+    """No address of any kernel contains a product, in 32 bits, of the index or the number of programs or heads.
+
+    A remainder is at most the length of a sequence, whose products fit; so does twice the index of a factor.
+    """
+    done = run(ADDRESSES, str(root), TRITON_CACHE_DIR=str(tmp_path), TRITON_INTERPRET="0")
+    assert done.returncode == 0, done.stderr
+    addresses = json.loads(done.stdout)
+    assert {name.split(",")[0] for name in addresses} == {row.kernel for row in compiled.load()["rows"]}
+    assert {name: lines for name, lines in addresses.items() if lines} == {}
+
+
 LAUNCHED = """
 import sys
 import torch, triton
@@ -355,6 +416,55 @@ for way, kind, kernels in (
 def test_kernels_on_packed_sequences_are_compiled_as_they_are_launched(run, root):
     """Signatures, constants and alignments of a launch are those of the table; a stand-in for the driver launches."""
     done = run(LAUNCHED, str(root), TRITON_INTERPRET="0")
+    assert done.returncode == 0, done.stderr
+
+
+GROWN = """
+import sys
+import torch, triton
+from triton.backends.compiler import GPUTarget
+from triton.runtime import driver
+from separatrix.attention.call import check_call
+from separatrix.attention.dispatch import gpu
+from separatrix.attention.exact import triton as backend
+from separatrix.attention.exact.triton import size
+
+class Driver:
+    get_current_target = lambda self: GPUTarget("cuda", 90, 32)
+    get_current_device = lambda self: 0
+    get_current_stream = lambda self, device: 0
+
+compiled = {}
+def record(*, fn, compile, **_):
+    given = repr([compile[name] for name in ("signature", "constants", "configs")])
+    compiled.setdefault(fn.name, set()).add(given)
+    return True  # nothing is compiled
+
+driver.set_active(Driver())
+triton.knobs.runtime.jit_cache_hook = record
+gpu.DEVICES, gpu.blocks_of = {"cpu"}, lambda device: "sm_90"
+size.numbers = lambda x: [size.ORIGIN] * size.BOUNDS
+for dtype, masked in ((torch.bfloat16, False), (torch.float32, True)):
+    for length in (31, 32, 33, 47, 48, 64):
+        sets = list(torch.zeros(4, 2, length + 16, 16, dtype=dtype)[:, :, :length])
+        query, lse = torch.zeros(2, 1, 16, dtype=dtype), torch.zeros(2, 1)
+        masks = [torch.ones(2, length, dtype=torch.bool)] * 2 if masked else None
+        options = {"query_offset": length - 1, "windows": [3, 20], "key_masks": masks}
+        call = check_call(query, sets[:2], sets[2:], **options)
+        backend.size_of(call)
+        backend.forward(call)
+        backend.backward(call, query, lse, query, lse)
+    assert len(compiled) == 9, list(compiled)
+    repeated = {name: len(given) for name, given in compiled.items() if len(given) > 1}
+    assert repeated == {}, repeated
+    compiled.clear()
+"""
+
+
+@needs_triton
+def test_a_growing_cache_compiles_each_kernel_once(run):
+    """Triton compiles a kernel anew for numbers that are 1 or multiples of 16, unless it is told not to."""
+    done = run(GROWN, TRITON_INTERPRET="0")
     assert done.returncode == 0, done.stderr
 
 

@@ -211,6 +211,35 @@ def test_zero_programs_do_not_launch(launches, call):
     assert launches == []
 
 
+@pytest.mark.parametrize(
+    ("vendor", "warps", "most"), [("cuda", 8, (1 << 31) - 1), ("hip", 8, (1 << 23) - 1), ("hip", 4, (1 << 24) - 1)]
+)
+def test_a_launch_with_too_many_programs_is_an_error(vendor, warps, most, launches, call, monkeypatch):
+    """Triton launches nothing on NVIDIA's GPUs, and HIP has fewer than 2^32 threads, of which a warp has 64."""
+    monkeypatch.setattr(gpu, "vendor", lambda: vendor)
+    near_linear_launch.launch("carry", most, call.query, warps=warps)
+    with pytest.raises(SeparatrixError, match=f"at most {most} programs, but this call needs {most + 1}"):
+        near_linear_launch.launch("carry", most + 1, call.query, warps=warps)
+    assert len(launches) == 1
+
+
+@pytest.mark.parametrize(("vendor", "most"), [("cuda", (1 << 31) - 1), ("hip", (1 << 23) - 1)])
+def test_plain_pytorch_computes_calls_with_too_many_programs(vendor, most, fake, monkeypatch):
+    """One program of `prefix_gradient` has one key, and 16 columns have 8 warps on AMD's GPUs."""
+    monkeypatch.setattr(gpu, "vendor", lambda: vendor)
+    monkeypatch.setattr(configurations, "vendor", lambda: vendor)
+    for tokens in (10, 11, 300):
+        for heads, taken in ((most // tokens, True), (most // tokens + 1, False)):
+            call = replace(made(is_causal=True), **of_heads(heads, tokens))
+            assert exact_triton.takes(call) == taken
+
+
+def of_heads(heads, tokens):
+    """The tensors of a call without masks, which share their memory."""
+    x = torch.empty(tokens, 3, device="cuda:1").expand(heads, -1, -1)
+    return {"query": x, "keys": (x, x), "values": (x, x)}
+
+
 def test_masks_are_not_loaded_as_8_bits(launches, call):
     """From these, Triton 3.7 infers that operands of float32 were widened, and uses TF32 on Blackwell."""
     assert [x.dtype for x in description.described(call, "ieee").tensors[4:]] == [torch.int32, torch.int32]

@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from separatrix.errors import SeparatrixError
+
 DEVICES = {"cuda"}
 """The device types that the kernels run on; PyTorch calls AMD's GPUs "cuda" too. Only tests that use Triton's
 interpreter replace it by "cpu"."""
@@ -91,13 +93,31 @@ def unchecked(device: torch.device) -> str | None:
     )
 
 
+def most_programs(warps: int = 8) -> int:
+    """The largest number of programs of a launch, if a program has `warps` warps; no kernel here has more than 8.
+
+    Triton multiplies the coordinates of a grid as 32-bit integers, and launches nothing if the product overflows. HIP
+    launches fewer than 2^32 threads.
+    """
+    return (1 << 31) - 1 if vendor() == "cuda" else ((1 << 32) - 1) // (64 * warps)
+
+
 def launch(
     program: Any, programs: int, device: torch.device, *arguments: Any, sequences: int = 1, **options: Any
 ) -> None:
     """Launch `program` on `programs` programs for each of some sequences, on the device of its tensors.
 
     Do nothing for 0 programs. Triton launches on the current device, not on that of its tensors.
+
+    Raises:
+        SeparatrixError: If there are more than `most_programs`.
     """
+    most = most_programs(options["num_warps"])
+    if programs * sequences > most:
+        raise SeparatrixError(
+            f"query: one launch on this GPU has at most {most} programs, but this call needs {programs * sequences}. "
+            "Split the batch, the heads or the sequence."
+        )
     if programs:
         with torch.cuda.device(device if device.type == "cuda" else -1):
             program[(programs, sequences)](*arguments, **options, **OPTIONS[vendor()])

@@ -115,12 +115,13 @@ def _copied(call: Call) -> tuple[Tensor, ...]:
             sources, copies = zip(*pairs, strict=True)
             blocks = -(-max(x.numel() for x in sources) // ENTRIES_AROUND)
             shapes = zip(*((*x.shape, *x.stride()) for x in sources), strict=True)
-            heads, lengths, *others = (tuple(numbers) for numbers in shapes)
+            heads, lengths, columns, head_strides, *strides = (tuple(numbers) for numbers in shapes)
             launch_around(
                 "copy_sets",
                 len(sources) * blocks,
                 call.query.device,
-                *(sources, copies, heads, _unspecialised(lengths), *others, blocks),
+                *(sources, copies, heads, _unspecialised(lengths), columns),
+                *(_unspecialised(head_strides), *strides, blocks),
                 COUNT=len(sources),
                 BLOCK=ENTRIES_AROUND,
             )

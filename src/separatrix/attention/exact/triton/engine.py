@@ -27,8 +27,6 @@ from separatrix.attention.exact.triton.size import left_of, spare
 
 MOST_SEQUENCES = (1 << 16) - 1
 """The largest second coordinate of a grid on NVIDIA's GPUs."""
-MOST_PROGRAMS = (1 << 31) - 1
-"""Triton multiplies the coordinates of a grid as 32-bit integers, and launches nothing if the product overflows."""
 LEAST_TOKENS = 10
 """The number of programs is at most the number of heads times that of tokens, where a sequence counts as at least this
 many tokens: a block of `largest` has at least 8 tokens, and there are 5 tensors.
@@ -39,14 +37,17 @@ def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
     """Whether there are kernels for a call in a dtype; by default the dtype of the call.
 
     They are for GPUs, need Triton, and take orders from 3 on in float32 and the half types, and in float64 on
-    NVIDIA's, with at most 128 columns, or 256 where `ships_width` says so, and offsets and strides that fit into 32
-    bits.
+    NVIDIA's, with at most 128 columns, or 256 where `ships_width` says so, offsets and strides that fit into 32 bits,
+    and no more programs than one launch may have.
     """
     if call.query.device.type not in gpu.DEVICES or call.is_empty or not gpu.installed():
         return False
     farthest = max(call.query.shape[1], sum(call.key_lengths), abs(call.positions.offset))
     dtype, of = dtype or call.query.dtype, gpu.blocks_of(call.query.device)
     if farthest > description.farthest_of(call) or description.steps_of(call) > description.MOST_STEPS:
+        return False
+    tokens = max(LEAST_TOKENS, call.query.shape[1], *call.key_lengths)
+    if call.query.shape[0] * tokens > gpu.most_programs():
         return False
     width, masked = width_of(call), bool(call.masks)
     return ships(dtype, call.order) and ships_width(dtype, call.order, width, of, masked=masked)
@@ -64,7 +65,7 @@ def takes_sequences(call: Call, stops: Sequence[Sequence[int]], offsets: Sequenc
         return False
     lengths = [[stop - start for start, stop in pairwise(ends)] for ends in stops]
     longest = max(LEAST_TOKENS, *map(max, lengths))
-    if len(offsets) * call.query.shape[0] * longest > MOST_PROGRAMS:
+    if len(offsets) * call.query.shape[0] * longest > gpu.most_programs():
         return False
     for (queries, *keys), offset in zip(zip(*lengths, strict=True), offsets, strict=True):
         needs_offset = call.positions.is_causal and any(length != queries for length in keys)

@@ -64,27 +64,16 @@ def products_of(of_head, of_factor, FIRST: tl.constexpr, COUNT: tl.constexpr, CO
 
 @triton.jit(do_not_specialize=("heads", "inner", *LIMITS))
 def check_range(
-    exponents,
-    bounds,
-    scales,
-    multipliers,
-    heads,
-    inner,
-    score_most,
-    value_most,
-    value_least,
-    factor_most,
+    exponents, bounds, scales, multipliers, heads, inner, score_most, value_most, value_least, factor_most,
     factor_least,
-    WRITES: tl.constexpr,
-    SETS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
+    WRITES: tl.constexpr, SETS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
     """Raise `bounds` to those of one head and, if `WRITES`, write the factor of its queries.
 
     This factor is the first of `scales`, or NaN if a bound of the head is beyond its limit.
     """
     head, column = tl.program_id(0), tl.arange(0, COLUMNS)
-    of_head, of_factor = exponents + head * COLUMNS + column, heads * COLUMNS
+    of_head, of_factor = exponents + head.to(tl.int64) * COLUMNS + column, heads.to(tl.int64) * COLUMNS
     above, rows, _, least = products_of(of_head, of_factor, 0, SETS + 1, COLUMNS)
     above_values, high, low, least_values_but_one = products_of(of_head, of_factor, SETS + 1, SETS, COLUMNS)
     inner_keys = tl.load(of_head + (1 + inner) * of_factor) + NOTHING

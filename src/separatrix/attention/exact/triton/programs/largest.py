@@ -17,18 +17,9 @@ HUGE = tl.constexpr(1 << 16)
 
 @triton.jit(do_not_specialize=("heads", "blocks"))
 def largest(
-    factors,
-    masks,
-    table,
-    exponents,
-    heads,
-    blocks,
-    mask_shared,
-    MASKED: tl.constexpr,
-    SETS: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
+    factors, masks, table, exponents, heads, blocks, mask_shared,
+    MASKED: tl.constexpr, SETS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
     """Raise `exponents` (factors, heads, COLUMNS), minus `NOTHING`, to those of one block of rows of one head.
 
     The factors are a tuple: queries, keys and values, (heads, rows, columns), whose rows and columns are in `table`.
@@ -53,4 +44,5 @@ def largest(
             wide: tl.constexpr = tl.float64 if x.dtype == tl.float64 else tl.float32
             exponent = tl.max(exponent_of(x.to(wide)), 0)
             exponent = tl.where(exponent > (1024 if wide == tl.float64 else 128), HUGE, exponent)
-            tl.atomic_max(exponents + tl.program_id(0) // blocks * COLUMNS + column, exponent - NOTHING)
+            into = exponents + (tl.program_id(0) // blocks).to(tl.int64) * COLUMNS + column
+            tl.atomic_max(into, exponent - NOTHING)

@@ -17,7 +17,7 @@ def prepare(numbers, entries, zeros, COUNT: tl.constexpr, BLOCK: tl.constexpr):
     The entries are a tuple with 4 x + 3 for each number x: Triton recompiles a kernel for arguments that are 1 or
     multiples of 16, and these entries are neither.
     """
-    place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     tl.store(numbers + COUNT + place, 0, mask=place < zeros)
     if tl.program_id(0) == 0:
         for m in tl.static_range(COUNT):

@@ -1,4 +1,7 @@
-"""Every claim has wrong neighbours that its check rejects, or says why not; proofs are in the documents."""
+"""Every claim has wrong neighbours or says why not; proofs are in the documents.
+
+That checks reject the neighbours is tested in `test_registry`, `test_full_runs` and `tests/studies`.
+"""
 
 from __future__ import annotations
 
@@ -12,21 +15,10 @@ import pytest
 from separatrix import studies
 from separatrix.claims import ledger
 from separatrix.claims.ledger import CellResult, Claim, Finding, Neighbour, Verdict, claim
-from tests.claims.cells import ran, recorded
 from tests.lab.experiments import number
 
 studies.load()
 CLAIMS = dict(ledger._REGISTRY)
-OPEN = (Verdict.ILLUSTRATED, Verdict.NOT_REPRODUCED)
-"""Verdicts of claims that no program decides. For these a neighbour counts as rejected even if the check leaves it
-undecided.
-"""
-QUICK = sorted(
-    id
-    for id, registered in CLAIMS.items()
-    if registered.profile == "quick" and registered.paper != "beyond" and registered.neighbours
-)
-"""The neighbours of the studies' claims are tested in `tests/studies`, on the cells that run there."""
 
 
 def test_a_claim_has_neighbours_or_says_why_not() -> None:
@@ -50,17 +42,6 @@ def test_some_neighbour_is_near() -> None:
     for id, registered in CLAIMS.items():
         if registered.neighbours:
             assert any(not neighbour.constants.keys() <= TURNING for neighbour in registered.neighbours), id
-
-
-@pytest.mark.parametrize("id", QUICK)
-def test_the_check_rejects_every_neighbour(id: str) -> None:
-    """The check rejects a neighbour of a decided claim by failing, on the results of the recorded verdict."""
-    rejecting = {Verdict.FAILS_AS_PRINTED, Verdict.NOT_REPRODUCED}
-    if recorded()[id] in OPEN:
-        rejecting.add(Verdict.UNDECIDED)
-    for neighbour in CLAIMS[id].neighbours:
-        verdict = CLAIMS[id].check(ran(id), **neighbour.constants).verdict
-        assert verdict in rejecting, f"{neighbour.says}: {verdict}"
 
 
 def test_a_neighbour_that_is_not_rejected_leaves_the_claim_undecided(empty: dict[str, Claim]) -> None:

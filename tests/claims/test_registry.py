@@ -46,9 +46,12 @@ class ClaimsOfPaper:
             metafunc.parametrize(name, parameters[name])
 
     def test_the_verdict_is_the_recorded_one(self, quick_id: str) -> None:
+        """The check also rejects every wrong neighbour on these results, whatever the verdict is."""
         finding = CLAIMS[quick_id].judged(ran(quick_id))
         assert finding.verdict is recorded()[quick_id], finding
         assert finding.numbers
+        rejected = {name: answer for name, answer in finding.numbers.items() if name.startswith("rejected: ")}
+        assert list(rejected.values()) == ["yes"] * len(CLAIMS[quick_id].neighbours), rejected
 
     def test_misprints_are_named(self) -> None:
         """A claim with a corrected verdict names its errata; one that holds or is not reproduced has none."""

@@ -13,10 +13,7 @@ from safetensors.torch import load_file, save_file
 import separatrix as sx
 from separatrix.attention.checker import check
 from separatrix.nn import BoundedTensorAttention, TensorAttention, normalised
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
+from tests.draws import seeded
 
 
 def layer(order=3, bound=1.0, tolerance=1e-3, dtype=torch.float64, **more):

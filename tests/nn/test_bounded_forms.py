@@ -11,15 +11,8 @@ from separatrix.attention.near_linear.bounded_plan import largest_token
 from separatrix.nn import TensorAttention
 from separatrix.nn.score_bound import ScoreBound
 from tests.contracts.literal_forms import SCORES, literal_attention
+from tests.draws import draw, seeded
 from tests.pairwise import pairwise
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=seeded(seed))
 
 
 def bounded(form="pairwise", order=3, **options) -> TensorAttention:

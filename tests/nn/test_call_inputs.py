@@ -10,6 +10,7 @@ from torch import Tensor
 
 import separatrix as sx
 from separatrix.nn import TensorAttention
+from tests.draws import draw
 
 LENGTHS = [5, 9, 5, 1]
 CU = torch.tensor([0, *LENGTHS]).cumsum(0)
@@ -23,10 +24,6 @@ LAYERS = [
     {"bound": 1.0},
     {"bound": 1.0, "tolerance": 1e-3},
 ]
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def made(options: dict[str, object]) -> TensorAttention:

@@ -17,13 +17,10 @@ from torch import Tensor
 import separatrix as sx
 from separatrix.attention.streaming import state as state_module
 from separatrix.nn import TensorAttention, TokenCache, decoding
+from tests.draws import draw, seeded
 
 ROUNDING = {torch.float64: 1e-11, torch.float32: 2e-5, torch.bfloat16: 0.06, torch.float16: 0.01}
 """The allowed difference of outputs of magnitude 1, for the dtype of the computation."""
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def make(order: int = 3, dtype: torch.dtype = torch.float64, seed: int = 0, **options: object) -> TensorAttention:
@@ -33,10 +30,6 @@ def make(order: int = 3, dtype: torch.dtype = torch.float64, seed: int = 0, **op
             if name.endswith("bias"):
                 parameter.normal_(generator=seeded(seed + 1))
     return layer
-
-
-def draw(*shape: int, dtype: torch.dtype = torch.float64, seed: int = 9) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=seeded(seed)).to(dtype)
 
 
 def decoded(layer: TensorAttention, x: Tensor, splits: list[int], cache: object = None) -> Tensor:

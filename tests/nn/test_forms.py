@@ -11,10 +11,7 @@ from torch import Tensor
 import separatrix as sx
 from separatrix.nn import TensorAttention
 from tests.contracts.literal_forms import SCORES, literal_attention
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+from tests.draws import draw
 
 
 def literal_layer(layer: TensorAttention, x: Tensor, bias: Tensor | float = 0.0, **options: object) -> Tensor:

@@ -9,11 +9,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from separatrix.attention import reference
 from separatrix.nn import TensorAttention
+from tests.draws import seeded
 from tests.pairwise import pairwise
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def make(kv_heads: int, order: int = 3, **options: object) -> TensorAttention:

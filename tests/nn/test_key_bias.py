@@ -11,15 +11,8 @@ from torch import Tensor
 import separatrix as sx
 from separatrix.nn import TensorAttention
 from tests.contracts.literal_forms import SCORES, literal_attention
+from tests.draws import draw, seeded
 from tests.pairwise import pairwise
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=seeded(seed))
 
 
 def biased(order=3, key_bias=2, **options) -> TensorAttention:

@@ -8,10 +8,7 @@ import torch
 
 from separatrix import ArgumentError
 from separatrix.nn import TensorAttention
-
-
-def seeded() -> torch.Generator:
-    return torch.Generator().manual_seed(0)
+from tests.draws import seeded
 
 
 @pytest.mark.parametrize(

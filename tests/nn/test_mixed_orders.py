@@ -13,16 +13,9 @@ from separatrix.nn import TensorAttention
 from separatrix.nn.head_groups import kv_heads_of_sets
 from tests.contracts.derivatives import same_gradients
 from tests.contracts.literal_forms import SCORES, literal_attention
+from tests.draws import draw, seeded
 
 ORDERS = [2, 2, 3, 3]
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=seeded(seed))
 
 
 def mixed(order=ORDERS, **options) -> TensorAttention:

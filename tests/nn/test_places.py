@@ -11,15 +11,12 @@ import separatrix as sx
 from separatrix.attention import reference
 from separatrix.nn import TensorAttention
 from separatrix.nn.scoring import factors, positioned, scoring
+from tests.draws import draw
 from tests.pairwise import pairwise
 
 
 def make(**options) -> TensorAttention:
     return TensorAttention(12, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0), **options)
-
-
-def draw(*shape: int, seed: int = 9) -> torch.Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def expected(layer, x, is_causal, prefix=0, mask=None):

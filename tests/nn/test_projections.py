@@ -12,13 +12,10 @@ from torch import Tensor, nn
 import separatrix as sx
 from separatrix.attention.reference import tensor_attention as reference_attention
 from separatrix.nn import TensorAttention
+from tests.draws import draw
 
 NORMS = {"qk_norm": True, "head_norm": True, "learned_scale": True}
 RECOMMENDED = {"qk_norm": True, "head_norm": True}
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
 def with_drawn_gains(layer: TensorAttention) -> TensorAttention:

@@ -12,10 +12,7 @@ from torch import Tensor
 import separatrix as sx
 from separatrix import tensor_attention
 from separatrix.nn import TensorAttention, rotary
-
-
-def draw(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+from tests.draws import draw
 
 
 def turned(x: Tensor, start: int) -> Tensor:

@@ -13,10 +13,7 @@ from torch.nn.functional import one_hot, pad
 
 from separatrix.attention import reference
 from separatrix.nn import BoundedTensorAttention, TensorAttention
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
+from tests.draws import seeded
 
 
 def make(*args: object, seed: int = 0, biased: bool = True, **kwargs: object) -> TensorAttention:

@@ -9,12 +9,9 @@ from torch import Tensor
 import separatrix as sx
 from separatrix import forms
 from tests.contracts.literal_forms import SCORES, literal_attention, spread
+from tests.draws import draw
 
 MAPS = {"product": forms.product, "pairwise": forms.pairwise, "determinant": forms.determinant}
-
-
-def draw(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def inputs(order: int, d: int = 12, lengths: tuple[int, ...] = (5, 4, 6), batch: tuple[int, ...] = (2,)):

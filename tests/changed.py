@@ -2,7 +2,8 @@
 
 A source file has the test file of its name in the mirrored folder, or the folder of its name there, or else all tests
 of that folder, and its own docstrings. A file of claims or drawings of a paper also has the tests of all claims or
-drawings of that paper. The tests of the C++ kernels are in tests/native. A changed test file is run itself.
+drawings of that paper, and a study the test of all verdicts of the studies. The tests of the C++ kernels are in
+tests/native. A changed test file is run itself.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ def paths_for(root: Path, name: str) -> Iterator[str]:
         registered = str(folder) in ("tests/claims", "tests/report/drawings") and paper in _PAPERS
         if registered:
             yield f"{folder}/test_registry.py::Test{paper.capitalize()}"
+        if path.parts[2] == "studies":
+            yield "tests/studies/test_verdicts.py"
         exact = mirrored.with_name(f"test_{path.name}")
         if (root / exact).is_file():
             yield str(exact)

@@ -39,6 +39,14 @@ from tests.changed import changed_files, paths_for
                 "tests/report/drawings/test_registry.py::TestSelection",
             ],
         ),
+        (
+            "src/separatrix/studies/learning/join.py",
+            [
+                "src/separatrix/studies/learning/join.py",
+                "tests/studies/test_verdicts.py",
+                "tests/studies/learning/test_join.py",
+            ],
+        ),
         ("src/separatrix/errors.py", ["src/separatrix/errors.py"]),
         ("tests/attention/test_linear.py", ["tests/attention/test_linear.py"]),
         ("src/separatrix/native.py", ["src/separatrix/native.py", "tests/native"]),

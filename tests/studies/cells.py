@@ -8,8 +8,8 @@ from types import ModuleType
 from typing import Any
 
 from separatrix.claims import ledger
-from separatrix.claims.ledger import CellResult, Claim, Interval
-from tests.claims.cells import done, recorded
+from separatrix.claims.ledger import CellResult, Claim
+from tests.claims.cells import done
 
 
 def claims_of(*modules: ModuleType) -> dict[str, Claim]:
@@ -29,21 +29,6 @@ def run_cells(claim: Claim) -> tuple[CellResult, ...]:
 def ran(id: str) -> tuple[CellResult, ...]:
     """The results of all cells of a claim, given by its id without the paper's name."""
     return run_cells(ledger._REGISTRY[f"beyond/{id}"])
-
-
-def judged_as_recorded(claim: Claim) -> None:
-    """Assert that a claim has a recorded verdict and a figure, and that a quick claim gets its verdict again.
-
-    If it is decided, its check rejects every wrong neighbour: otherwise it would be undecided.
-    """
-    assert claim.id in recorded()
-    assert claim.figures
-    assert not claim.errata
-    if claim.profile == "quick":
-        finding = claim.judged(run_cells(claim))
-        assert finding.verdict is recorded()[claim.id], finding
-        assert len(finding.numbers) > 2
-        assert all(isinstance(value, float | int | str | Interval) for value in finding.numbers.values())
 
 
 def changed(cells: Sequence[CellResult], where: Callable[[CellResult], bool], **to: Any) -> list[CellResult]:

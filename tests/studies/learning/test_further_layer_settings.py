@@ -1,19 +1,9 @@
-"""The claims on value normalisation and mixed orders: their verdicts, and cells like those of the other settings."""
+"""The claims on value normalisation and mixed orders: cells like those of the other settings."""
 
 from __future__ import annotations
 
-import pytest
-
 from separatrix.studies.learning import further_layer_settings as further
 from separatrix.studies.learning.layer_settings import PLAIN, TRIED, layer_qk
-from tests.studies.cells import claims_of, judged_as_recorded
-
-OURS = claims_of(further)
-
-
-@pytest.mark.parametrize("id", OURS)
-def test_verdicts_are_recorded(id: str) -> None:
-    judged_as_recorded(OURS[id])
 
 
 def test_runs_are_those_of_the_other_settings() -> None:

@@ -11,7 +11,7 @@ from separatrix.studies.learning import join
 from separatrix.studies.learning.compute import step_flops
 from separatrix.studies.learning.mechanisms import JOINING
 from separatrix.studies.learning.tasks.join import Join
-from tests.studies.cells import changed, claims_of, given, judged_as_recorded, run_cells
+from tests.studies.cells import changed, claims_of, given, run_cells
 
 OURS = claims_of(join)
 HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED, Verdict.UNDECIDED
@@ -35,11 +35,6 @@ def runs(ends: dict[str, float], longer: dict[str, float] | None = None, **param
         for name, end in ends.items()
         for seed in (1, 2, 3)
     ]
-
-
-@pytest.mark.parametrize("id", OURS)
-def test_verdicts_are_recorded(id: str) -> None:
-    judged_as_recorded(OURS[id])
 
 
 def test_the_construction_detects_a_wrong_answer() -> None:

@@ -11,9 +11,7 @@ from separatrix.studies.learning import join_alike as alike
 from separatrix.studies.learning.join import ONE, PRODUCT, THREE, TWO
 from separatrix.studies.learning.mechanisms import JOINING_ALIKE
 from separatrix.studies.learning.tasks.import_graph import RECORDED_GRAPH, digest
-from tests.studies.cells import claims_of, judged_as_recorded
 
-OURS = claims_of(alike)
 HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED, Verdict.UNDECIDED
 ENDS = {ONE: 0.5, TWO: 0.6, PRODUCT: 0.6, THREE: 0.9, alike.PAIRWISE: 0.95, alike.DETERMINANT: 0.8, alike.MIXED: 0.8}
 
@@ -36,11 +34,6 @@ def runs(ends: dict[str, float], facts: tuple[int, ...] = (8,), spread: float = 
         for name, end in ends.items()
         for seed in (1, 2, 3)
     ]
-
-
-@pytest.mark.parametrize("id", OURS)
-def test_verdicts_are_recorded(id: str) -> None:
-    judged_as_recorded(OURS[id])
 
 
 @pytest.mark.parametrize("claim", [alike.alike_forms, alike.imports_one], ids=lambda claim: claim.id)

@@ -7,9 +7,6 @@ import pytest
 from separatrix.claims.ledger import CellResult, Verdict
 from separatrix.studies.learning import join_converged
 from separatrix.studies.learning.join import TWO
-from tests.studies.cells import claims_of, judged_as_recorded
-
-OURS = claims_of(join_converged)
 
 
 def runs(*ends: float) -> list[CellResult]:
@@ -18,11 +15,6 @@ def runs(*ends: float) -> list[CellResult]:
         CellResult({"attention": TWO, "steps": 8, "compute_steps": 5}, seed, {"step": [2, 8], "accuracy": [0.5, end]})
         for seed, end in enumerate(ends, 1)
     ]
-
-
-@pytest.mark.parametrize("id", OURS)
-def test_the_verdict_is_recorded(id: str) -> None:
-    judged_as_recorded(OURS[id])
 
 
 @pytest.mark.parametrize(

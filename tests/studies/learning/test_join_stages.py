@@ -8,7 +8,7 @@ from separatrix.claims.ledger import CellResult, Verdict
 from separatrix.studies.learning import join_stages as stages
 from separatrix.studies.learning.join import ONE, PRODUCT, THREE, TWO, joined
 from separatrix.studies.learning.join_alike import DETERMINANT, MIXED, PAIRWISE, RATES
-from tests.studies.cells import claims_of, judged_as_recorded
+from tests.studies.cells import claims_of
 
 OURS = claims_of(stages)
 HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED, Verdict.UNDECIDED
@@ -33,11 +33,6 @@ def runs(end: float, spread: float = 0.0, before: float = 0.2) -> list[CellResul
         for name, (first, last) in accuracies.items()
         for seed in (1, 2, 3)
     ]
-
-
-@pytest.mark.parametrize("id", OURS)
-def test_verdicts_are_recorded(id: str) -> None:
-    judged_as_recorded(OURS[id])
 
 
 def test_the_accuracy_decides() -> None:

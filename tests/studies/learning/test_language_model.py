@@ -16,7 +16,7 @@ from separatrix.studies.learning.mechanisms import LAYERED, MECHANISMS, Attentio
 from separatrix.studies.learning.models import Model, hidden_units, parameter_count
 from separatrix.studies.learning.runs import RECORDED_TEXT
 from separatrix.studies.learning.tasks.text import digest, text_task
-from tests.studies.cells import claims_of, judged_as_recorded
+from tests.studies.cells import claims_of
 
 OURS = claims_of(language_model)
 HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED, Verdict.UNDECIDED
@@ -136,9 +136,3 @@ def test_insignificant_differences_decide_nothing_and_more_parameters_fail() -> 
     larger = replace(cells[0], result={**cells[0].result, "parameters": 1011})
     assert claim.check([larger, *cells[1:]]).verdict is FAILS
     assert not claim.check(runs((2.0, 1.0), (2.0, 1.1), text="0123")).comparable
-
-
-@pytest.mark.timeout(1500)
-@pytest.mark.parametrize("id", OURS)
-def test_the_recorded_verdict(id: str) -> None:
-    judged_as_recorded(OURS[id])

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import pytest
-
 from separatrix.claims.ledger import CellResult, Verdict
 from separatrix.studies.learning import layer_settings as settings
 from separatrix.studies.learning.mechanisms import LAYERS
-from tests.studies.cells import claims_of, judged_as_recorded
 
-OURS = claims_of(settings)
 HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED, Verdict.UNDECIDED
 
 
@@ -29,11 +25,6 @@ def runs(lead: float, spread: float = 0.01) -> list[CellResult]:
         for place, name in enumerate(LAYERS)
         for seed in (1, 2, 3)
     ]
-
-
-@pytest.mark.parametrize("id", OURS)
-def test_verdicts_are_recorded(id: str) -> None:
-    judged_as_recorded(OURS[id])
 
 
 def test_the_lead_decides() -> None:

@@ -9,9 +9,7 @@ from separatrix.studies.learning import layer_settings_tasks as tasks
 from separatrix.studies.learning.layer_settings import PLAIN, QK
 from separatrix.studies.learning.mechanisms import LAYERS
 from separatrix.studies.learning.runs import RECORDED_TEXT
-from tests.studies.cells import claims_of, judged_as_recorded
 
-OURS = claims_of(tasks)
 HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED, Verdict.UNDECIDED
 
 
@@ -34,11 +32,6 @@ def runs(leads: dict[str, float], spread: float = 0.01, text: str = RECORDED_TEX
         for place, name in enumerate(LAYERS)
         for seed in tasks.SEEDS
     ]
-
-
-@pytest.mark.parametrize("id", OURS)
-def test_verdicts_are_recorded(id: str) -> None:
-    judged_as_recorded(OURS[id])
 
 
 def test_a_lead_on_one_task_and_none_behind_decides() -> None:

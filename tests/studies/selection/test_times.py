@@ -9,7 +9,7 @@ import pytest
 from separatrix.claims.ledger import CellResult, Verdict
 from separatrix.selection.laws import stochastic_time_law
 from separatrix.studies.selection import times
-from tests.studies.cells import changed, claims_of, given, judged_as_recorded, run_cells
+from tests.studies.cells import changed, claims_of, given, run_cells
 
 OURS = claims_of(times)
 LAW, REGIME = "theorem-3.3/time-law", "theorem-3.3/time-at-d-e-k-log-t"
@@ -17,12 +17,6 @@ LAW, REGIME = "theorem-3.3/time-law", "theorem-3.3/time-at-d-e-k-log-t"
 
 def ran(id: str = LAW) -> tuple[CellResult, ...]:
     return run_cells(OURS[id])
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("id", [LAW, REGIME])
-def test_the_verdict_is_the_recorded_one(id: str) -> None:
-    judged_as_recorded(OURS[id])
 
 
 @pytest.mark.parametrize(

@@ -14,25 +14,11 @@ from separatrix.attention.exact.triton.programs.tiles import exponent_of_head, l
 
 @triton.jit(do_not_specialize=("queries", "prefixes", "offset", "window"))
 def add_partials(
-    key_partials,
-    value_partials,
-    top_exponents,
-    scales,
-    key_gradient,
-    value_gradient,
-    queries,
-    prefixes,
-    offset,
-    window,
-    shared,
-    d: tl.constexpr,
-    d_v: tl.constexpr,
-    D: tl.constexpr,
-    D_V: tl.constexpr,
-    QUERIES: tl.constexpr,
-    HEADS: tl.constexpr,
+    key_partials, value_partials, top_exponents, scales, key_gradient, value_gradient, queries, prefixes, offset,
+    window, shared,
+    d: tl.constexpr, d_v: tl.constexpr, D: tl.constexpr, D_V: tl.constexpr, QUERIES: tl.constexpr, HEADS: tl.constexpr,
     ROWS: tl.constexpr,
-):
+):  # fmt: skip
     """Write the gradients of one block of prefix keys and values."""
     blocks = tl.cdiv(prefixes, ROWS)
     own, place = tl.program_id(0) // blocks, tl.program_id(0) % blocks * ROWS

@@ -40,41 +40,13 @@ from separatrix.attention.exact.triton.programs.tiles import (
 
 @triton.jit(do_not_specialize=(*LENGTHS, "splits"))
 def attend(
-    left,
-    prefix_keys,
-    prefix_values,
-    inner_keys,
-    inner_values,
-    prefix_mask,
-    inner_mask,
-    out,
-    lse,
-    queries,
-    table,
-    sets,
-    prefixes,
-    inners,
-    offset,
-    inner_window,
-    shared,
-    mask_shared,
-    splits,
-    CAUSAL: tl.constexpr,
-    PREFIX_WINDOW: tl.constexpr,
-    INNER_WINDOW: tl.constexpr,
-    MASKED: tl.constexpr,
-    PEELED: tl.constexpr,
-    PRECISION: tl.constexpr,
-    d: tl.constexpr,
-    d_v: tl.constexpr,
-    D: tl.constexpr,
-    D_V: tl.constexpr,
-    QUERIES: tl.constexpr,
-    KEYS: tl.constexpr,
-    PACKED: tl.constexpr,
-    ALONE: tl.constexpr,
+    left, prefix_keys, prefix_values, inner_keys, inner_values, prefix_mask, inner_mask, out, lse, queries, table, sets,
+    prefixes, inners, offset, inner_window, shared, mask_shared, splits,
+    CAUSAL: tl.constexpr, PREFIX_WINDOW: tl.constexpr, INNER_WINDOW: tl.constexpr, MASKED: tl.constexpr,
+    PEELED: tl.constexpr, PRECISION: tl.constexpr, d: tl.constexpr, d_v: tl.constexpr, D: tl.constexpr,
+    D_V: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, PACKED: tl.constexpr, ALONE: tl.constexpr,
     SPLIT: tl.constexpr,
-):
+):  # fmt: skip
     """Write the output and the log-sum-exp of one block of queries, or partial sums of them."""
     program, split = tl.program_id(0), 0
     if SPLIT:

@@ -14,21 +14,9 @@ from separatrix.attention.exact.triton.programs.tiles import NOTHING, exponent_o
 
 @triton.jit(do_not_specialize=("count", "up"))
 def incoming_rows(
-    out_gradient,
-    lse_gradient,
-    out,
-    lse,
-    near,
-    shift,
-    delta,
-    own_exponents,
-    top_exponents,
-    count,
-    up,
-    d_v: tl.constexpr,
-    D_V: tl.constexpr,
-    ROWS: tl.constexpr,
-):
+    out_gradient, lse_gradient, out, lse, near, shift, delta, own_exponents, top_exponents, count, up,
+    d_v: tl.constexpr, D_V: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
     """Write the rows of one block of the `count` queries that share a head of keys.
 
     They are the incoming gradient near 1, the base-2 log-sum-exp minus `up`, delta, and the exponent of the power of

@@ -34,17 +34,9 @@ def of_row(row, argument):
 
 @triton.jit(do_not_specialize=("width", "heads"))
 def of_sequence(
-    sequences,
-    width,
-    heads,
-    tuples,
-    arguments,
-    flags,
-    KERNEL: tl.constexpr,
-    LENGTH: tl.constexpr,
-    PER_ROW: tl.constexpr,
-    BLOCK: tl.constexpr,
-):
+    sequences, width, heads, tuples, arguments, flags,
+    KERNEL: tl.constexpr, LENGTH: tl.constexpr, PER_ROW: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
     """Run the program of `KERNEL` whose index is the first coordinate of the grid, on the sequence whose index is the
     second.
 

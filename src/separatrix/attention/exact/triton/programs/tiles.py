@@ -71,16 +71,9 @@ def parts(start, stop, low, high, BLOCK: tl.constexpr):
 
 @triton.jit
 def parts_of_keys(
-    first,
-    last,
-    offset,
-    window,
-    length,
-    KEYS: tl.constexpr,
-    ENDS: tl.constexpr,
-    WINDOWED: tl.constexpr,
-    PEELED: tl.constexpr,
-):
+    first, last, offset, window, length,
+    KEYS: tl.constexpr, ENDS: tl.constexpr, WINDOWED: tl.constexpr, PEELED: tl.constexpr,
+):  # fmt: skip
     """The `parts` of the inner keys that some query from `first` to `last` may attend; every query may attend those
     inside."""
     start, stop = visible(first, last, offset, window, length, ENDS, WINDOWED)
@@ -108,17 +101,9 @@ def looking(first, last, offset, window, queries, CAUSAL: tl.constexpr, WINDOWED
 
 @triton.jit
 def parts_of_queries(
-    place,
-    last,
-    offset,
-    window,
-    queries,
-    KEYS: tl.constexpr,
-    QUERIES: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    WINDOWED: tl.constexpr,
-    PEELED: tl.constexpr,
-):
+    place, last, offset, window, queries,
+    KEYS: tl.constexpr, QUERIES: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, PEELED: tl.constexpr,
+):  # fmt: skip
     """The `parts` of the queries that may attend some inner key from `place` to `last`; those inside may attend all of
     these keys.
 
@@ -238,19 +223,10 @@ def steps_of(given, block, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, FROM: t
 
 @triton.jit
 def times(
-    found,
-    may,
-    step,
-    prefix,
-    given,
-    block,
-    CAUSAL: tl.constexpr,
-    WINDOWED: tl.constexpr,
-    MASKED: tl.constexpr,
-    d: tl.constexpr,
-    D: tl.constexpr,
+    found, may, step, prefix, given, block,
+    CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, MASKED: tl.constexpr, d: tl.constexpr, D: tl.constexpr,
     FROM: tl.constexpr,
-):
+):  # fmt: skip
     """Rows multiplied by the rows of the keys of a step, one from each prefix set from `FROM` on, and which queries may
     attend all these keys.
 

@@ -15,22 +15,9 @@ from separatrix.attention.near_linear.triton.programs.monomials import LENGTHS, 
 
 @triton.jit(do_not_specialize=LENGTHS)
 def add_state(
-    x,
-    factors,
-    weights,
-    states,
-    rank,
-    n,
-    d,
-    degree,
-    columns,
-    parts,
-    length,
-    ROWS: tl.constexpr,
-    TOKENS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    TILED: tl.constexpr,
-):
+    x, factors, weights, states, rank, n, d, degree, columns, parts, length,
+    ROWS: tl.constexpr, TOKENS: tl.constexpr, COLUMNS: tl.constexpr, TILED: tl.constexpr,
+):  # fmt: skip
     """Write the products of monomials (rank, length) and weights (columns, length) of one part of one head.
 
     The states are (heads, parts, rank, columns), and a part has `length` tokens of n.

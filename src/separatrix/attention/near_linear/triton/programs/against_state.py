@@ -14,20 +14,9 @@ from separatrix.attention.near_linear.triton.programs.monomials import LENGTHS, 
 
 @triton.jit(do_not_specialize=LENGTHS)
 def against_state(
-    x,
-    factors,
-    weights,
-    out,
-    rank,
-    n,
-    d,
-    degree,
-    columns,
-    ROWS: tl.constexpr,
-    TOKENS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    TILED: tl.constexpr,
-):
+    x, factors, weights, out, rank, n, d, degree, columns,
+    ROWS: tl.constexpr, TOKENS: tl.constexpr, COLUMNS: tl.constexpr, TILED: tl.constexpr,
+):  # fmt: skip
     """Write the products of weights (rank, columns) and monomials (rank, n), (columns, n), of one head."""
     blocks = tl.cdiv(n, TOKENS)
     head, tokens = tl.program_id(0) // blocks, tl.program_id(0) % blocks * TOKENS + tl.arange(0, TOKENS)

@@ -26,19 +26,9 @@ def monomials_of_token(given, factors, rows, rank, d, degree, factor, ROWS: tl.c
 
 @triton.jit(do_not_specialize=LENGTHS)
 def append_tokens(
-    keys,
-    values,
-    factors,
-    factor,
-    state,
-    rank,
-    n,
-    d,
-    degree,
-    columns,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
+    keys, values, factors, factor, state, rank, n, d, degree, columns,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
     """Add n tokens, keys (heads, n, d) and values (heads, n, columns - 1), to the states (heads, rank, columns).
 
     The power of two is read from `factor`: as an argument it would be rounded to float32.

@@ -15,21 +15,9 @@ from separatrix.attention.near_linear.triton.programs.monomials import LENGTHS
 
 @triton.jit(do_not_specialize=LENGTHS)
 def ask_states(
-    query,
-    states,
-    factors,
-    factor,
-    coefficients,
-    out,
-    rank,
-    n,
-    d,
-    degree,
-    columns,
-    SETS: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
+    query, states, factors, factor, coefficients, out, rank, n, d, degree, columns,
+    SETS: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
     """Write the sums (n, columns) over one block of monomials of one head, of a tuple of states (heads, rank, columns).
 
     Queries are (heads, n, d), and `out` is (heads, blocks, n, columns).

@@ -15,24 +15,9 @@ from separatrix.attention.near_linear.triton.programs.monomials import LENGTHS, 
 
 @triton.jit(do_not_specialize=LENGTHS)
 def coordinate_gradient(
-    x,
-    factors,
-    begins,
-    pairs,
-    M,
-    weights,
-    gradient,
-    rank,
-    n,
-    d,
-    degree,
-    columns,
-    ROWS: tl.constexpr,
-    TOKENS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    TILED: tl.constexpr,
-    GIVEN: tl.constexpr,
-):
+    x, factors, begins, pairs, M, weights, gradient, rank, n, d, degree, columns,
+    ROWS: tl.constexpr, TOKENS: tl.constexpr, COLUMNS: tl.constexpr, TILED: tl.constexpr, GIVEN: tl.constexpr,
+):  # fmt: skip
     """Write the gradient (n,) of one coordinate of one head for a block of tokens.
 
     The pairs are (3, pairs): alpha, beta and alpha_l; those of coordinate l are from begins[l] to begins[l + 1]. If

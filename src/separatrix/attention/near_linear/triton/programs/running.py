@@ -29,25 +29,9 @@ def row_of(states, place, row, source, rank, columns):
 
 @triton.jit
 def running(
-    x,
-    factors,
-    weights,
-    before,
-    m,
-    head,
-    heads,
-    piece,
-    pieces,
-    row,
-    tokens,
-    source,
-    n,
-    d,
-    degree,
-    rank,
-    columns,
+    x, factors, weights, before, m, head, heads, piece, pieces, row, tokens, source, n, d, degree, rank, columns,
     TOKENS: tl.constexpr,
-):
+):  # fmt: skip
     """The states (tokens, columns) of key set m up to each token of a piece, of one monomial.
 
     Coordinates x are (1 + sets, heads, d, n), those of the query first; weights are (sets, heads, columns, n) and the

@@ -17,24 +17,9 @@ from separatrix.attention.near_linear.triton.programs.running import running
 
 @triton.jit(do_not_specialize=LENGTHS)
 def scan(
-    x,
-    factors,
-    weights,
-    before,
-    coefficients,
-    moments,
-    out,
-    heads,
-    rank,
-    n,
-    d,
-    degree,
-    columns,
-    pieces,
-    sets,
-    TOKENS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
+    x, factors, weights, before, coefficients, moments, out, heads, rank, n, d, degree, columns, pieces, sets,
+    TOKENS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
     """Write the sums (n, columns + 1) of one piece of one head; `running` describes the arguments."""
     head, piece = tl.program_id(0) // pieces, tl.program_id(0) % pieces
     tokens = piece * TOKENS + tl.arange(0, TOKENS)
@@ -47,25 +32,9 @@ def scan(
         term = found[:, None] * coefficient[None, :]
         for m in range(sets):
             term *= running(
-                x,
-                factors,
-                weights,
-                before,
-                m,
-                head,
-                heads,
-                piece,
-                pieces,
-                row,
-                tokens,
-                source,
-                n,
-                d,
-                degree,
-                rank,
-                columns,
-                TOKENS,
-            )
+                x, factors, weights, before, m, head, heads, piece, pieces, row, tokens, source, n, d, degree, rank,
+                columns, TOKENS,
+            )  # fmt: skip
         sums += term
     at = out + (head.to(tl.int64) * n + tokens)[:, None] * (columns + 1) + column[None, :]
     tl.store(at, sums, mask=(tokens < n)[:, None] & (column <= columns)[None, :])

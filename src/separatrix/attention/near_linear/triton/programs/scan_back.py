@@ -21,27 +21,10 @@ from separatrix.attention.near_linear.triton.programs.running import columns_of,
 
 @triton.jit(do_not_specialize=LENGTHS)
 def scan_back(
-    x,
-    factors,
-    weights,
-    before,
-    coefficients,
-    incoming,
-    later,
-    of_monomials,
-    of_weights,
-    heads,
-    rank,
-    n,
-    d,
-    degree,
-    columns,
-    pieces,
-    sets,
-    TOKENS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-    WHOLE: tl.constexpr,
-):
+    x, factors, weights, before, coefficients, incoming, later, of_monomials, of_weights, heads, rank, n, d, degree,
+    columns, pieces, sets,
+    TOKENS: tl.constexpr, COLUMNS: tl.constexpr, WHOLE: tl.constexpr,
+):  # fmt: skip
     """Write the gradients of one factor of one piece of one head: 0 is the query, 1 + m is key set m.
 
     The incoming gradients are (heads, columns, n). If `WHOLE`, the sums of dS are written to `later` (sets, heads,
@@ -65,25 +48,9 @@ def scan_back(
         others = g * tl.load(coefficients + row)
         for m in range(sets):
             states = running(
-                x,
-                factors,
-                weights,
-                before,
-                m,
-                head,
-                heads,
-                piece,
-                pieces,
-                row,
-                tokens,
-                source,
-                n,
-                d,
-                degree,
-                rank,
-                columns,
-                TOKENS,
-            )
+                x, factors, weights, before, m, head, heads, piece, pieces, row, tokens, source, n, d, degree, rank,
+                columns, TOKENS,
+            )  # fmt: skip
             others = tl.where(m + 1 == factor, others, others * states)
         at = of_monomials + (place.to(tl.int64) * rank + row) * n + tokens
         if factor == 0:

@@ -193,7 +193,7 @@ PLANTED = {
     "the rows of a tensor that is not contiguous": Planted(
         "copy_sets", "row % length * row_strides[m]", "row % length * column_strides[m]", transposed_agree
     ),
-    "the heads of a mask": Planted("copy_sets", "head * head_strides[m]", "head * 0", transposed_agree),
+    "the heads of a mask": Planted("copy_sets", "head * (head_strides[m] >> 2)", "head * 0", transposed_agree),
     "sums of a query that may not attend": Planted(
         "attend", "row_sums = tl.where(may[:, None], row_sums, 0.0)", "row_sums = row_sums", whole
     ),
@@ -227,7 +227,7 @@ PLANTED = {
     "the mask of another set of factors": Planted("largest", "masks[(m - 1) % SETS]", "masks[0]", ranges),
     "the first mask of heads that share keys": Planted("largest", "range(mask_shared)", "range(1)", ranges),
     "the exponents of another head": Planted(
-        "largest", "tl.program_id(0) // blocks * COLUMNS", "head * COLUMNS", ranges
+        "largest", "(tl.program_id(0) // blocks).to(tl.int64) * COLUMNS", "head * COLUMNS", ranges
     ),
     "the smallest exponent": Planted(
         "largest", "tl.max(exponent_of(x.to(wide)), 0)", "tl.min(exponent_of(x.to(wide)), 0)", ranges

@@ -73,7 +73,7 @@ def check_range(
     This factor is the first of `scales`, or NaN if a bound of the head is beyond its limit.
     """
     head, column = tl.program_id(0), tl.arange(0, COLUMNS)
-    of_head, of_factor = exponents + head.to(tl.int64) * COLUMNS + column, heads.to(tl.int64) * COLUMNS
+    of_head, of_factor = exponents + head.to(tl.int64) * COLUMNS + column, tl.cast(heads, tl.int64) * COLUMNS
     above, rows, _, least = products_of(of_head, of_factor, 0, SETS + 1, COLUMNS)
     above_values, high, low, least_values_but_one = products_of(of_head, of_factor, SETS + 1, SETS, COLUMNS)
     inner_keys = tl.load(of_head + (1 + inner) * of_factor) + NOTHING

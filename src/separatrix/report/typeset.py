@@ -72,6 +72,7 @@ def with_formulas(text: str) -> str:
 def _plain_with_formulas(text: str) -> str:
     for ascii_sign, sign in ((">=", "≥"), ("<=", "≤"), ("log10 ", "log₁₀ ")):
         text = text.replace(ascii_sign, sign)
+    text = re.sub(r"(?<=\d) x (?=\d)", " \N{MULTIPLICATION SIGN} ", text)
     return _SCIENTIFIC.sub(_scientific, _LETTERS.sub(_formula, text))
 
 

@@ -40,7 +40,7 @@ def test_words_stay_words() -> None:
     [
         ("a constant n^(k-1), 2^-3 and A^T B", "a constant $n^{k-1}$, $2^{-3}$ and $A^{T} B$"),
         ("W's end, Lemma B.1, part d.", "W's end, Lemma B.1, part $d$."),
-        ("Setting B has B = 2, setting C has Appendix C.", "Setting B has $B = 2$, setting C has Appendix C."),
+        ("Setting B has B = 2, C: Appendix C.", "Setting B has $B = 2$, C: Appendix C."),
         ("over a0 at $n^2$, with eps = 1/2", r"over $a_0$ at $n^2$, with $\epsilon = 1/2$"),
         ("R = 0.5. At n = 1,000, a = 2% of part a", "$R = 0.5$. At $n$ = 1,000, $a$ = 2% of part a"),
         ("32 x 32 pairs of x", "32 \N{MULTIPLICATION SIGN} 32 pairs of $x$"),

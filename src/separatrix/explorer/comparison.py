@@ -8,7 +8,7 @@ from dash import html
 from dash.development.base_component import Component
 
 from separatrix.explorer.attributes import element
-from separatrix.report.typeset import typeset, with_formulas
+from separatrix.report.typeset import typeset
 
 Rows = Sequence[tuple[str, Sequence[str]]]
 
@@ -24,7 +24,7 @@ def comparison(rows: Rows, caption: str) -> Component:
         html.Tr(
             [
                 html.Th([*typeset(name, element)], scope="row"),
-                *(html.Td([*typeset(with_formulas(text), element)], className=_kind(text)) for text in texts),
+                *(html.Td([*typeset(text, element)], className=_kind(text)) for text in texts),
             ]
         )
         for name, texts in rows

@@ -91,7 +91,7 @@ def _scientific(match: re.Match[str]) -> str:
 _GREEK = ("beta", "delta", "epsilon", "eps", "eta", "tau")
 _LETTERS = re.compile(
     r"(?<![\w.'^-])(?<![Ss]etting )(?<!Appendix )"
-    r"(?P<base>\(ln n\)|\d+(?=\^)|[a-zA-Z](?=[\^_])|[b-rt-zBCKLMNPQRTUVWX](?![\w'-])"
+    r"(?P<base>\(ln n\)|\d+(?=\^)|[a-zA-Z](?=[\^_])|[b-rt-zBCKLMNPQRTUVWX](?![\w':-])"
     rf"|(?<!\d )s(?![\w'-])|[aDT](?=\d)|a(?= = )|{'|'.join(_GREEK)})(?:_?(?P<digit>\d)|_(?P<letter>[a-zA-Z]))?"
     r"(?:\^(?P<power>\([^()]+\)|-?[\d.]*\d|\w))?(?![\w'^]|[.-]\w)"
 )

@@ -32,7 +32,8 @@ def api(page: str) -> str:
 def _entry(name: Name) -> list[str]:
     value = name.value
     if inspect.isclass(value):
-        return [f".. autoclass:: {name.full}", "   :members:", ""]
+        omitted = [f"   :exclude-members: {_INTERNAL[name.name]}"] if name.name in _INTERNAL else []
+        return [f".. autoclass:: {name.full}", "   :members:", "   :member-order: groupwise", *omitted, ""]
     if inspect.isroutine(value):
         # Overloads repeat the last signature without its defaults.
         signature = str(inspect.signature(value)) if get_overloads(value) else ""
@@ -40,6 +41,13 @@ def _entry(name: Name) -> list[str]:
     described = ModuleAnalyzer.for_module(name.home).find_attr_docs().get(("", name.name), [])
     text = rst([*described, "", *_contents(value)], links(name.home))
     return [f".. py:data:: {name.name}", f"   :module: {name.module}", "", *(f"   {line}" for line in text), ""]
+
+
+_INTERNAL = {
+    "TensorAttentionState": "states, replace, held_states, own_states, hidden_counts, check_tokens, "
+    "refuse_beyond_bound, flattened",
+}
+"""The members of classes that other modules of the library use, and users do not."""
 
 
 def _contents(value: object) -> list[str]:

@@ -40,8 +40,10 @@ def test_words_stay_words() -> None:
     [
         ("a constant n^(k-1), 2^-3 and A^T B", "a constant $n^{k-1}$, $2^{-3}$ and $A^{T} B$"),
         ("W's end, Lemma B.1, part d.", "W's end, Lemma B.1, part $d$."),
+        ("Setting B has B = 2, C: Appendix C.", "Setting B has $B = 2$, C: Appendix C."),
         ("over a0 at $n^2$, with eps = 1/2", r"over $a_0$ at $n^2$, with $\epsilon = 1/2$"),
         ("R = 0.5. At n = 1,000, a = 2% of part a", "$R = 0.5$. At $n$ = 1,000, $a$ = 2% of part a"),
+        ("32 x 32 pairs of x", "32 \N{MULTIPLICATION SIGN} 32 pairs of $x$"),
         ("a beta-test of x-rays (1 - p)^m", "a beta-test of x-rays (1 - $p$)^m"),
         ("at 1e-05 and 3.5e+11, in e4m3, in 2.3 s", r"at $10^{-5}$ and $3.5 \cdot 10^{11}$, in e4m3, in 2.3 s"),
         ("s >= 1 at d_e = K log T of learned_scale", r"$s$ ≥ 1 at $d_e = K$ log $T$ of learned_scale"),

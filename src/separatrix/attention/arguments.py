@@ -273,7 +273,8 @@ def _as_sets(argument: str, given: object, bare: type | tuple[type, ...]) -> tup
     if isinstance(given, (list, tuple)) and given:
         return tuple(given)
     got = "an empty sequence" if isinstance(given, (list, tuple)) else type(given).__name__
-    raise ArgumentError(argument, expected="a tensor (order 2) or a list or tuple with one entry for each set", got=got)
+    entry = "a tensor (order 2)" if bare is Tensor else "one value for all sets"
+    raise ArgumentError(argument, expected=f"{entry} or a list or tuple with one entry for each set", got=got)
 
 
 def _counted(argument: str, given: object, bare: type | tuple[type, ...], count: int) -> tuple[object, ...]:

@@ -19,7 +19,7 @@ from separatrix.explorer.alerts import unchanged
 from separatrix.explorer.attributes import attributes, element
 from separatrix.report.sketch import sketch
 from separatrix.report.theme import Drawing
-from separatrix.report.typeset import typeset
+from separatrix.report.typeset import typeset, with_formulas
 
 INVALID = "A value is not valid: see the note below it."
 EARLIER = "This figure shows the earlier settings: a value is not valid now."
@@ -99,7 +99,7 @@ def figure_outputs(id: str) -> dict[str, Output]:
 
 def figure_values(drawing: Drawing) -> dict[str, Any]:
     """The values of `figure_outputs` for a drawing."""
-    return {"figure": drawing.figure, "caption": typeset(drawing.text, element), "csv": drawing.csv()}
+    return {"figure": drawing.figure, "caption": typeset(with_formulas(drawing.text), element), "csv": drawing.csv()}
 
 
 def earlier_figure(id: str, caption: str = EARLIER) -> dict[str, Any]:

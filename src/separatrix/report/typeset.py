@@ -72,6 +72,7 @@ def with_formulas(text: str) -> str:
 def _plain_with_formulas(text: str) -> str:
     for ascii_sign, sign in ((">=", "≥"), ("<=", "≤"), ("log10 ", "log₁₀ ")):
         text = text.replace(ascii_sign, sign)
+    text = re.sub(r"(?<=\d) x (?=\d)", " \N{MULTIPLICATION SIGN} ", text)
     return _SCIENTIFIC.sub(_scientific, _LETTERS.sub(_formula, text))
 
 
@@ -89,7 +90,8 @@ def _scientific(match: re.Match[str]) -> str:
 
 _GREEK = ("beta", "delta", "epsilon", "eps", "eta", "tau")
 _LETTERS = re.compile(
-    r"(?<![\w.'^-])(?P<base>\(ln n\)|\d+(?=\^)|[a-zA-Z](?=[\^_])|[b-rt-zBCKLMNPQRTUVWX](?![\w'-])"
+    r"(?<![\w.'^-])(?<![Ss]etting )(?<!Appendix )"
+    r"(?P<base>\(ln n\)|\d+(?=\^)|[a-zA-Z](?=[\^_])|[b-rt-zBCKLMNPQRTUVWX](?![\w':-])"
     rf"|(?<!\d )s(?![\w'-])|[aDT](?=\d)|a(?= = )|{'|'.join(_GREEK)})(?:_?(?P<digit>\d)|_(?P<letter>[a-zA-Z]))?"
     r"(?:\^(?P<power>\([^()]+\)|-?[\d.]*\d|\w))?(?![\w'^]|[.-]\w)"
 )

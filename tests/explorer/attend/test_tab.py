@@ -46,7 +46,7 @@ def test_the_query_and_causality_follow_the_controls(visitor: Any) -> None:
     heat = page[MAP]["data"][0]
     hidden = [[one is None for one in row] for row in heat["z"]]
     assert hidden == [[max(i, j) > 3 for j in range(example.TOKENS)] for i in range(example.TOKENS)]
-    assert texts(page[CAPTION]).startswith("Query 3 of the example and its 32 x 32 pairs of keys")
+    assert texts(page[CAPTION]).startswith("Query 3 of the example and its 32 \N{MULTIPLICATION SIGN} 32 pairs of keys")
 
 
 def test_errors_are_shown_below_the_control_or_above_the_map(visitor: Any) -> None:

@@ -62,7 +62,8 @@ def test_a_first_visit_says_something(browser: Any, address: str) -> None:
         assert row(page, "rank") == ["495"]
         assert page.locator(".lead").inner_text().startswith("Exact attention of order")
         drawn(page)
-        assert "Your setting has B = 0.9" in page.locator("figure[data-name=phase] figcaption").inner_text()
+        caption = page.locator("figure[data-name=phase] figcaption").inner_text()
+        assert "".join(caption.split()).startswith("Yoursettinghas\N{MATHEMATICAL ITALIC CAPITAL B}=0.9;")
         page.locator("#sample-found .comparison").wait_for()
         assert page.locator("[role=alert]:not(:empty)").count() == 0
         # Change a control by keyboard: the plan and the address follow.

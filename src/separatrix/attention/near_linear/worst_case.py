@@ -188,7 +188,7 @@ def worst_case_rank(d: int, radius: float, tolerance: float) -> float:
 
 def _short(rank: int) -> str:
     """A rank that may have hundreds of digits."""
-    return str(rank) if rank < 10**9 else f"some 10^{math.floor(math.log10(rank))}"
+    return str(rank) if rank < 10**9 else f"about 10^{math.floor(math.log10(rank))}"
 
 
 def _to_the(base: float, exponent: int) -> float:
@@ -235,7 +235,7 @@ def plan_shapes(n: int, d: int, bound: float, order: int, tolerance: float) -> P
     if degrees:
         kind = min(degrees, key=lambda kind: degrees[kind])
         rank = math.comb(d + degrees[kind], d)
-        why = f"{side}, and the worst case takes rank {_short(rank)}, where at most {LARGEST_RANK} is tried"
+        why = f"{side}, and the worst case takes rank {_short(rank)}, above the limit of {LARGEST_RANK}"
         if rank <= LARGEST_RANK:
             cost = polynomial_cost(shape, rank, True)
             if cost.time < exact.time:

@@ -59,7 +59,7 @@ def _said(letter: str, descended: Descended, settings: int) -> str:
     who = "The loss" if settings == 1 else f"{letter}: the loss"
     beyond = ""
     if of.steps > LONGEST:
-        then = "the law the others" if of.beyond else r"the law holds only from step $T / \eta$ on"
+        then = "the law computes the others" if of.beyond else r"the law holds only from step $T / \eta$ on"
         beyond = f"; the recursion computes the first {LONGEST:,} steps, and {then}"
     return (
         f"{who} falls from {of.d / (2 * of.q):.3g} to {descended.last.loss[0]:.3g} after {descended.last.step[0]:,.0f} "

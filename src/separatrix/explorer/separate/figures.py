@@ -93,7 +93,7 @@ def _sentence(axis: str, ends: Sequence[tuple[float, float]]) -> str:
         f"{'' if len(ends) == 1 else f'in setting {name} '}from {start:.3g} at the left to at most {most:.3g}"
         for name, (start, most) in zip("AB", ends, strict=False)
     ]
-    shaded = "; Definition D.1 or F.1 holds where the background is shaded" if len(ends) == 1 else ""
+    shaded = "; the conditions of Definition D.1 or F.1 hold where the background is shaded" if len(ends) == 1 else ""
     return f"The probability of success with softmax along {SYMBOLS[axis]}: {', '.join(ranges)}{shaded}."
 
 

@@ -22,6 +22,6 @@ def success_by_tau(results: Results) -> Drawing:
     drawn.update_yaxes(range=[-0.03, 1.03])
     text = (
         "Certified bounds on success against tau at m = log n: for n = 30 and 100 it depends on tau up to about one "
-        "half, for n = 1000 any tau from 0.2 on gives one minus 2 to the power -m."
+        "half, for n = 1000 any tau from 0.2 on gives $1 - 2^{-m}$."
     )
     return Drawing(drawn, text, columns_of(rows, "n", "m", "tau", "low", "high"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from separatrix.claims.ledger import CellResult
 from separatrix.claims.separation.row_lemmas import LESS_D
@@ -30,7 +31,7 @@ def entry_bounds(results: Results) -> Drawing:
             **{name: cell.parameters[name] for name in ("n", "d")},
             "ratio": ratio,
             "label": _RELATIONS[relations[part]][0],
-            "place": f"Part {part}",
+            "place": _part(part),
         }
         for relation in _RELATIONS
         for cell in results
@@ -38,7 +39,7 @@ def entry_bounds(results: Results) -> Drawing:
         if relations[part] == relation and ratio is not None
     ]
     drawn_parts = {row["part"] for row in rows}
-    order = [f"Part {part}" for part in reversed(results[0].result["right"]) if part in drawn_parts]
+    order = [_part(part) for part in reversed(results[0].result["right"]) if part in drawn_parts]
     height = 150 + 34 * len(order)
     drawn = Curves(
         series=Curve(
@@ -60,8 +61,8 @@ def entry_bounds(results: Results) -> Drawing:
     drawn.update_layout(legend={"y": -100 / height})
     counts = [row for cell in results for row in cell.result["right"].values()]
     text = (
-        f"Entries over their bounds, part by part, in {len(results)} settings: of {sum(row[0] for row in counts):,} "
-        f"comparisons {sum(row[1] for row in counts)} went against the lemma; entries with an upper bound are left of "
+        f"Entries over their bounds, part by part, in {len(results)} settings: {sum(row[1] for row in counts)} of "
+        f"{sum(row[0] for row in counts):,} comparisons contradict the lemma. Entries with an upper bound are left of "
         "the line, entries with a lower bound right of it."
     )
     return Drawing(drawn, text, columns_of(rows, "part", "relation", "n", "d", "ratio"))
@@ -110,6 +111,11 @@ def row_chances(results: Results) -> Chart:
     )
 
 
+def _part(part: str) -> str:
+    """The label of a part, with a subscript."""
+    return re.sub(r"j_(\d)", r"j<sub>\1</sub>", f"Part {part}")
+
+
 def finite(value: float) -> float | None:
     """The value, or None if it is infinite, because a table cannot contain infinity."""
     return value if math.isfinite(value) else None
@@ -120,4 +126,5 @@ def _row(cell: CellResult) -> str:
     model, row, a, margin = (cell.parameters[name] for name in ("model", "row", "a", "margin"))
     cross = model.startswith("cross")
     name = {"special": "row j<sub>2</sub>" if cross else "row j<sub>3</sub>", "other": "other rows"}.get(row, row)
-    return f"{name}, a = {a}, τ = {margin if cross else f'c + {margin}'}"
+    special = re.sub(r"\^([\d.]+)", r"<sup>\1</sup>", str(a))
+    return f"{name}, a = {special}, τ = {margin if cross else f'c + {margin}'}"

@@ -22,13 +22,14 @@ from separatrix.claims.verdicts import judge
 from separatrix.errors import SeparatrixError
 from separatrix.lab.store import Store
 from separatrix.studies import load
-from separatrix.studies.learning.join import TWO
+from separatrix.studies.learning.join import ONE, PRODUCT, THREE, TWO
 from separatrix.studies.learning.join_stages import FACTS
 from separatrix.studies.learning.join_stages import STEPS as STAGE_STEPS
 from separatrix.studies.learning.mechanisms import (
     FURTHER_LAYERS,
     JOINING_ALIKE,
     LAYERED,
+    LAYERED_PRODUCT,
     LAYERS,
     MECHANISMS,
     RADII,
@@ -37,9 +38,11 @@ from separatrix.studies.learning.mechanisms import (
 
 RECORDED = Path(__file__).resolve().parent / "evidence.json"
 TRIPLES, SIZES = "beyond/does-it-learn/triples-every-attention", "beyond/triples-by-training/over-n-and-m"
+SIZES_PRODUCT = f"{SIZES}-product-of-two-order-2"
 RECALL, TEXT = "beyond/does-it-learn/recall-every-attention", "beyond/does-it-learn/text-every-attention"
 GROWTH = "beyond/does-it-learn/what-r-buys-further"
 COMPUTE, STEPS = "beyond/language-model/at-equal-compute", "beyond/language-model/at-equal-steps"
+STEPS_PRODUCT = "beyond/language-model/product-of-two-order-2-at-equal-steps"
 _JOINS = "beyond/two-hop-joins"
 JOINS_NORMS, JOINS_CONVERGED = f"{_JOINS}/norms", f"{_JOINS}/two-layers-with-enough-steps"
 JOINS, JOINS_LAYERS = f"{_JOINS}/against-order-2-in-one-layer", f"{_JOINS}/against-two-layers-of-order-2"
@@ -65,15 +68,18 @@ OTHER_TASKS = f"{BOTH_NORMS}-other-tasks"
 FURTHER = f"{_SETTINGS}/value-norm"
 STAGES = f"{_JOINS}/64-facts-in-stages"
 STAGES_LEADS = f"{STAGES}-against-one-layer", f"{STAGES}-against-two-layers"
+STAGES_FORMS = f"{STAGES}-other-forms"
 CLAIMS = (
     TRIPLES,
     SIZES,
+    SIZES_PRODUCT,
     RECALL,
     TEXT,
     *PRODUCTS.values(),
     GROWTH,
     COMPUTE,
     STEPS,
+    STEPS_PRODUCT,
     f"{_JOINS}/learning-rates-chosen-alike",
     EIGHT,
     f"{_JOINS}/8-facts-against-two-layers",
@@ -88,6 +94,7 @@ CLAIMS = (
     LARGER_FORMS,
     STAGES,
     *STAGES_LEADS,
+    STAGES_FORMS,
     JOINS,
     JOINS_PRODUCT,
     JOINS_LAYERS,
@@ -221,14 +228,21 @@ def learned() -> str:
 
 
 def sizes() -> str:
-    """Planted triples over lengths and moduli: the accuracy of order 2 and of order 3, and the lead."""
+    """Planted triples over lengths and moduli: accuracies, and leads of order 3 over order 2 and over the product."""
+    (product,) = SEPARATE
     rows = []
     for name in recorded()[SIZES]["numbers"]:
-        if match := re.fullmatch(r"n = (\d+), M = (\d+): accuracy at order 3, order 2", name):
+        if match := re.fullmatch(r"(n = (\d+), M = (\d+)): accuracy at order 3, order 2", name):
             third, second = map(float, number(SIZES, name).split(", "))
-            lead = number(SIZES, f"n = {match[1]}, M = {match[2]}: lead of order 3")
-            rows.append([f"{match[1]} tokens modulo {match[2]}", f"{second:.2f}", f"{third:.2f}", _spread(lead, 2)])
-    return _table(["task", "order 2", "order 3", "lead of order 3"], rows)
+            third_of_product, multiplied = number(SIZES_PRODUCT, f"{match[1]}: accuracy at order 3, {product}").split(
+                ", "
+            )
+            assert float(third_of_product) == third, "the runs of order 3 are the same"
+            leads = [_spread(number(id, f"{match[1]}: lead of order 3"), 2) for id in (SIZES, SIZES_PRODUCT)]
+            accuracies = [f"{accuracy:.2f}" for accuracy in (second, float(multiplied), third)]
+            rows.append([f"{match[2]} tokens modulo {match[3]}", *accuracies, *leads])
+    head = ["task", "order 2", product, "order 3", "lead over order 2", "lead over the product"]
+    return _table(head, rows)
 
 
 def bounds() -> str:
@@ -286,11 +300,11 @@ def larger_joins() -> str:
 def stages() -> str:
     """Models that learn joins in stages: the accuracy after each stage, among its facts."""
     stages = [f"{count} facts: accuracy after {steps:,} steps" for count, steps in zip(FACTS, STAGE_STEPS, strict=True)]
-    claims = dict.fromkeys(JOINING_ALIKE, STAGES_LEADS[0]) | {TWO: STAGES_LEADS[1]}
+    claims = dict.fromkeys(JOINING_ALIKE, STAGES_FORMS) | dict.fromkeys((ONE, PRODUCT, THREE), STAGES_LEADS[0])
+    claims[TWO] = STAGES_LEADS[1]
     rows = [
         [name.removesuffix(", both norms"), *(_spread(number(id, f"{stage}, {name}"), 2) for stage in stages)]
         for name, id in claims.items()
-        if f"{stages[0]}, {name}" in recorded()[id]["numbers"]
     ]
     return _table(["attention", *(stage.replace(": accuracy", ",") for stage in stages)], rows)
 
@@ -320,18 +334,23 @@ def layers() -> str:
 
 
 def language_model() -> str:
-    """The two language models: flops, and losses at equal compute and at equal steps."""
+    """The language models: flops, and losses at equal compute and at equal steps."""
     second, third = LAYERED
-    flops = listed(number(COMPUTE, f"flops a step over those of {second}"), LAYERED)
+    (product,) = LAYERED_PRODUCT
+    flops = listed(number(STEPS_PRODUCT, f"flops a step over those of {second}"), [second, third, product])
     readings = ((COMPUTE, "compute"), (STEPS, "steps"))
     rows = [
         [name, flops[name], *(_spread(number(id, f"loss at equal {how}, {name}"), 3) for id, how in readings)]
         for name in LAYERED
     ]
+    rows.append([product, flops[product], "", _spread(number(STEPS_PRODUCT, f"loss at equal steps, {product}"), 3)])
     ahead = number(COMPUTE, f"{second} ahead of {third} at equal compute: loss")
     behind = number(STEPS, f"{third} ahead of {second} at equal steps: loss")
     leads = [ahead, [-end for end in (behind[0], behind[2], behind[1])]]
     rows.append(["loss of order 3 minus loss of order 2, by seed", "", *(_spread(lead, 3) for lead in leads)])
+    over_product = number(STEPS_PRODUCT, f"{third} ahead of {product} at equal steps: loss")
+    turned = [-over_product[0], -over_product[2], -over_product[1]]
+    rows.append(["loss of order 3 minus loss of the product, by seed", "", "", _spread(turned, 3)])
     return _table(["model", "flops a step", "nats, equal compute", "nats, equal steps"], rows)
 
 

@@ -32,7 +32,7 @@ def test_a_claim_has_neighbours_or_says_why_not() -> None:
             assert neighbour.constants.keys() <= set(arguments), f"{id}: a neighbour differs by arguments of the check"
 
 
-TURNING = {"turned", "better", "worse", "strong", "weak", "orders", "together", "nearer", "stays", "carrying"}
+TURNING = {"turned", "better", "worse", "strong", "weak", "compared", "together", "nearer", "stays", "carrying"}
 """Arguments by which a neighbour reverses a comparison or exchanges two parts; rejecting such a neighbour shows
 little.
 """

@@ -31,6 +31,7 @@ EXPERIMENTS = {
     "beyond.learning_text",
     "beyond.linear_border",
     "beyond.match_training",
+    "beyond.match_training_product",
     "beyond.mechanism",
     "beyond.mechanism_margin",
     "beyond.mechanism_regression",

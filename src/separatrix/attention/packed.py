@@ -11,6 +11,7 @@ sequence, and every algorithm supports packed sequences. The boundaries are read
 On the CPU, outputs of exact attention have the bits of a loop over the sequences, and so have gradients, except where
 sequences of equal lengths are a batch in which sums are added in another order, because the number of heads decides:
 
+- `sinks` and `distinct`, which merge or sum partial results by operations of PyTorch;
 - gradients, if a sequence has fewer than nine query heads: the keys are then divided into more groups, which are added
   up separately, so that several threads share the work of a head;
 - gradients for 4 to 23 queries, if a sequence has fewer than four key heads: the batch takes another backward pass;

@@ -11,7 +11,7 @@ import torch
 from separatrix.claims.ledger import CellResult, Interval, Verdict
 from separatrix.studies.learning import language_model
 from separatrix.studies.learning.compute import attention_flops, step_flops
-from separatrix.studies.learning.language_model import PAIRS, TRIPLES, sizes_of, trained
+from separatrix.studies.learning.language_model import PAIRS, PRODUCT, TRIPLES, sizes_of, trained
 from separatrix.studies.learning.mechanisms import LAYERED, MECHANISMS, AttentionKind, mechanism
 from separatrix.studies.learning.models import Model, hidden_units, parameter_count
 from separatrix.studies.learning.runs import RECORDED_TEXT
@@ -59,7 +59,7 @@ def test_flops_in_windows_are_those_of_the_attended_tuples() -> None:
 
 
 @pytest.mark.parametrize("id", OURS)
-def test_both_models_have_the_same_settings(id: str) -> None:
+def test_the_models_have_the_same_settings(id: str) -> None:
     """The same seeds and settings except the learning rate; flops at equal compute within one step; not seed 0."""
     kinds: dict[str, list[object]] = {}
     spent, step = {}, {}
@@ -75,7 +75,8 @@ def test_both_models_have_the_same_settings(id: str) -> None:
         spent[name] = steps * step[name]
         assert arguments["text"] == digest()
         assert cell.seed != 0
-    assert kinds[PAIRS] == kinds[TRIPLES]
+    assert all(settings == kinds[PAIRS] for settings in kinds.values())
+    assert set(kinds) == ({PAIRS, TRIPLES, PRODUCT} if "product" in id else {PAIRS, TRIPLES})
     assert spent[TRIPLES] == arguments["steps"] * step[TRIPLES]
     if id.endswith("steps"):
         assert spent[PAIRS] == arguments["steps"] * step[PAIRS]
@@ -98,10 +99,17 @@ def test_a_run_is_of_the_sizes_and_the_rate_that_its_cell_names() -> None:
     assert slower["loss"][1] != run["loss"][1]
 
 
-def runs(pairs: tuple[float, float], triples: tuple[float, float], *, text: str = RECORDED_TEXT) -> list[CellResult]:
+def runs(
+    pairs: tuple[float, float],
+    triples: tuple[float, float],
+    products: tuple[float, float] | None = None,
+    *,
+    text: str = RECORDED_TEXT,
+) -> list[CellResult]:
     """Four seeds of each model with small differences: losses at equal steps and at equal compute."""
     cells = []
-    for (name, ends), seed in product({PAIRS: pairs, TRIPLES: triples}.items(), (1, 2, 3, 4)):
+    ends_of = {PAIRS: pairs, TRIPLES: triples} | ({} if products is None else {PRODUCT: products})
+    for (name, ends), seed in product(ends_of.items(), (1, 2, 3, 4)):
         arguments = {"text": text, "attention": name, "steps": 10, "compute_steps": 20}
         losses = [3.0, *(end + 0.01 * seed for end in ends)]
         result = {"step": [0, 10, 20], "loss": losses, "accuracy": [0.0] * 3, "parameters": 1000, "step_flops": 7.0}
@@ -125,6 +133,18 @@ def test_each_claim_is_read_at_its_own_steps(
     lead = finding.numbers[f"{TRIPLES} ahead of {PAIRS} at equal steps: loss"]
     assert isinstance(lead, Interval)
     assert lead.value == pytest.approx(pairs[0] - triples[0])
+
+
+@pytest.mark.parametrize(("loss", "verdict"), [(2.5, HOLDS), (1.5, FAILS)])
+def test_order_3_is_compared_with_the_product_at_equal_steps(loss: float, verdict: Verdict) -> None:
+    """The losses of order 2 and those at equal compute do not decide."""
+    for others in (1.0, 3.0):
+        cells = runs((others, others), (2.0, others), (loss, others))
+        finding = OURS["language-model/product-of-two-order-2-at-equal-steps"].check(cells)
+        assert finding.verdict is verdict
+        lead = finding.numbers[f"{TRIPLES} ahead of {PRODUCT} at equal steps: loss"]
+        assert isinstance(lead, Interval)
+        assert lead.value == pytest.approx(loss - 2.0)
 
 
 def test_insignificant_differences_decide_nothing_and_more_parameters_fail() -> None:

@@ -185,8 +185,8 @@ def layer_of(
         scale = (heads / width) ** kind.power
         norms = dict.fromkeys((norm for norm in kind.norms if norm not in ("value_norm", "layer_norm")), True)
         if kind.form == "separate":
-            places = {"windows": kind.windows, "rotary": kind.rotary}
-            return ProductAttention(width, heads, kind.order, scale, tuple(norms), **places, generator=generator)  # type: ignore[arg-type]
+            where: dict[str, Any] = {"windows": kind.windows, "rotary": kind.rotary}
+            return ProductAttention(width, heads, kind.order, scale, tuple(norms), **where, generator=generator)
         if kind.form == "mixed":
             return MixedAttention(width, heads, scale, tuple(norms), generator=generator)
         places = {"windows": kind.windows, "rotary": kind.rotary, "form": kind.form}

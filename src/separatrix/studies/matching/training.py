@@ -101,7 +101,7 @@ def _judged(cells: Sequence[CellResult], compared: tuple[str, str], by: float) -
 
 
 _SETTINGS = ((8, 7), (8, 11), (8, 17), (8, 23), (4, 11), (16, 11))
-_FULL = {"steps": 2400, "batch": 128, "evaluate_every": 400}
+_FULL: dict[str, Any] = {"steps": 2400, "batch": 128, "evaluate_every": 400}
 
 
 def _cells(settings: Sequence[tuple[int, int]], orders: Sequence[int] = (2, 3), **how: int) -> Iterator[Cell]:

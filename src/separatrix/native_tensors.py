@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from separatrix.native import MOST_SETS, TensorAddress, native
+from separatrix.native import MOST_SETS, TensorAddress, TokensCall, native
 
 TYPES = {torch.float32: 0, torch.float64: 1}
 HALF_TYPES = {torch.float16: 2, torch.bfloat16: 3}
@@ -78,6 +78,15 @@ def exp2(library: ctypes.PyDLL, x: Tensor) -> Tensor:
 def put(place: TensorAddress, x: Tensor) -> None:
     """Describe the memory layout of a tensor (H, L, columns) or (H, L)."""
     place.data, (place.head, place.row) = x.data_ptr(), x.stride()[:2]
+
+
+def tokens_call(x: Tensor, mask: Tensor | None) -> TokensCall:
+    """The description of tokens (H, L, columns) and their mask (H, L) for the kernels that read entries."""
+    call = TokensCall(TYPES[x.dtype], *x.shape)
+    put(call.x, x)
+    if mask is not None:
+        put(call.mask, mask)
+    return call
 
 
 def addresses(tensors: Sequence[Tensor]) -> ctypes.Array[ctypes.c_void_p]:

@@ -3,8 +3,8 @@
 How `certified_attention` works, from the call to the certificate:
 
 1. `call` checks the arguments (their constraints are in `arguments`) and flattens the heads into one dimension.
-2. `near_linear.analysis` bounds the scores by the `bounds` on the entries, `near_linear.forecast` finds by a sample
-   which polynomials satisfy the tolerance, and `near_linear.planner` compares their costs with that of exact attention.
+2. `near_linear.analysis` bounds the scores by the `bounds` on the entries, and `near_linear.planner` searches for the
+   cheapest polynomial that satisfies the tolerance by its `near_linear.forecast`, unless exact attention costs less.
 3. If the polynomial is cheaper, `near_linear.run` sums monomials of the keys once and multiplies the sums by monomials
    of the queries; otherwise a backend of `exact` visits all tuples.
 4. `near_linear.certificate` bounds the error of the computed output, with roundings counted by `arithmetic`; while the

@@ -21,8 +21,8 @@ from separatrix.attention.arithmetic.device_reads import number, numbers, truth
 from separatrix.attention.call import Call
 from separatrix.attention.dispatch.registration import has_tangent, no_forward_mode
 from separatrix.errors import ArgumentError, SeparatrixError
-from separatrix.native import Norm, TokensCall
-from separatrix.native_tensors import HALF_TYPES, TYPES, done, kernels_for, put
+from separatrix.native import Norm
+from separatrix.native_tensors import HALF_TYPES, TYPES, done, kernels_for, tokens_call
 
 SLACK = 1 + 2.0**-30
 """The factor that covers the rounding of bounds that are computed in float64: see `near_linear.certificate`."""
@@ -118,8 +118,8 @@ def extremes(sets: Sequence[Tensor], masks: Sequence[Tensor | None]) -> Tensor:
             ends[0, m], ends[1, m] = _plain_extremes(x, mask)
             continue
         least, size = ends.data_ptr() + 8 * m * heads * d, 8 * len(sets) * heads * d
-        call = _tokens_call(x, mask)
-        done(library.separatrix_extremes(ctypes.byref(call), ctypes.c_void_p(least), ctypes.c_void_p(least + size)))
+        places = ctypes.c_void_p(least), ctypes.c_void_p(least + size)
+        done(library.separatrix_extremes(ctypes.byref(tokens_call(x, mask)), *places))
     return ends
 
 
@@ -217,7 +217,7 @@ def token_norms(
         weights = weights.contiguous()
         powers, weighted = (factors.new_empty(x.shape[:2]) for _ in range(2))
         norm.weights, norm.powers, norm.weighted = (tensor.data_ptr() for tensor in (weights, powers, weighted))
-    done(library.separatrix_norms(ctypes.byref(_tokens_call(x, mask)), ctypes.byref(norm)))
+    done(library.separatrix_norms(ctypes.byref(tokens_call(x, mask)), ctypes.byref(norm)))
     return TokenNorms(largest, powers, weighted)
 
 
@@ -245,14 +245,6 @@ def _library(*sets: Tensor) -> ctypes.PyDLL | None:
         if x.dtype not in TYPES or (x.stride(2) != 1 and x.shape[2] > 1):
             return None
     return kernels_for(*sets)
-
-
-def _tokens_call(x: Tensor, mask: Tensor | None) -> TokensCall:
-    call = TokensCall(TYPES[x.dtype], *x.shape)
-    put(call.x, x)
-    if mask is not None:
-        put(call.mask, mask)
-    return call
 
 
 SMALLEST_SCALE = {torch.float32: 2.0**-60, torch.float64: 2.0**-900}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
@@ -14,6 +14,7 @@ from numpy.random import Generator
 
 from separatrix.attention import certified
 from separatrix.attention.near_linear import cost, planner, worst_case
+from separatrix.attention.near_linear import forecast as forecasting
 from separatrix.attention.near_linear.analysis import Analysis
 from separatrix.attention.near_linear.approximation.remainder import Polynomial, chebyshev
 from separatrix.attention.near_linear.forecast import Forecast
@@ -65,10 +66,9 @@ _SQUARES: tuple[Replacement, ...] = (
 _MISSED: tuple[Replacement, ...] = ((planner, "MARGIN", 100.0),)
 
 
-def _chebyshev_alone(forecast: Forecast, taylors: Sequence[Polynomial], *search: Any) -> Iterator[Polynomial]:
+def _chebyshev_alone(forecast: Forecast, degree: int, *search: Any) -> Iterator[Polynomial]:
     """Chebyshev's polynomials of a degree, without Taylor's, which the planner would use for most short calls."""
-    degree = taylors[0].degree
-    for moment in forecast.moments_in_reach(degree, *search):
+    for moment in planner.moments_in_reach(forecast, degree, *search):
         yield chebyshev(degree, moment, forecast.analysis.radius)
 
 
@@ -101,7 +101,7 @@ def quick_plans(number: int) -> Iterator[list[str]]:
 
     with ExitStack() as patches:
         for module, name, value in (
-            *((module, "LARGEST_RANK", LARGEST_RANK) for module in (planner, cost)),
+            *((module, "LARGEST_RANK", LARGEST_RANK) for module in (planner, forecasting, cost)),
             (worst_case, "LARGEST_RANK", LARGEST_RANK),
             (worst_case, "worst_case_rank", lambda *_: math.inf),
             (certified, "_takes_squares", note_miss),

@@ -21,8 +21,12 @@ from separatrix.attention.near_linear import planner
 from separatrix.attention.near_linear.analysis import analyse
 from separatrix.attention.near_linear.approximation import coordinates as frame
 from separatrix.attention.near_linear.approximation.greedy import greedy_alphas, greedy_tail
+from separatrix.attention.near_linear.approximation.monomials import total_degree
+from separatrix.attention.near_linear.approximation.remainder import taylor
 from separatrix.attention.near_linear.forecast import Forecast
+from separatrix.attention.near_linear.plan import Recipe
 from separatrix.attention.near_linear.planner import total_degree_recipe
+from separatrix.attention.near_linear.run import run_polynomial
 from tests.contracts.attention_contract import draw, inputs
 
 
@@ -416,3 +420,17 @@ def test_gradients_of_queries_with_very_different_incoming_gradients():
     exact = torch.autograd.grad(sx.tensor_attention(wide[0], wide[1:3], wide[3:]), wide, incoming.double())[0]
     off, size = ((x / incoming.double().abs().sum(-1, keepdim=True))[0, 1::2].abs() for x in (found - exact, exact))
     assert off.max() <= 1e-2 * size.max() <= 1e-2 * result.certificate.gradient.query.max()
+
+
+def test_the_rounding_of_sums_is_part_of_the_bound():
+    """Values of both signs leave outputs near 0, whose errors are those of float32 sums: truncation is far smaller."""
+    x = torch.rand(5, 300, 3, generator=torch.Generator().manual_seed(0)) - 0.5
+    call = check_call(x[0], [x[1], x[2]], [x[3], x[4]], scale=1.0)
+    analysis = analyse(call)
+    run = run_polynomial(analysis, Recipe(total_degree(analysis.frame.width, 8), taylor(8), torch.float32))
+    bound = certificate.certify(analysis, run)
+    q, k1, k2, v1, v2 = x.double()
+    exact, _ = reference.tensor_attention(q, [k1, k2], [v1, v2], scale=1.0)
+    error = (run.sums.output[0].double() - exact).abs().amax(-1)
+    assert bound.truncation < 0.01 * error.max()
+    assert (error <= bound.per_query[0]).all()

@@ -100,7 +100,7 @@ def test_polynomials_out_of_reach_have_forecasts_above_the_target(scale, order, 
             for polynomial in (chebyshev(degree, m, forecast.analysis.radius) for m in even)
         ]
         for target in (1e-2, 1e-6, 1e-9, 1e-12):
-            moments = forecast.moments_in_reach(degree, target, output_only)
+            moments = planning.moments_in_reach(forecast, degree, target, output_only)
             for moment, error in zip(even, forecasts, strict=True):
                 assert moment in moments or error > target
                 missed, passed_over = missed + (error > target), passed_over + (moment not in moments)
@@ -160,10 +160,10 @@ def test_the_planned_flops_are_the_counted_ones(order):
 
 def test_a_certificate_that_misses_raises_the_degree(monkeypatch):
     """A forecast that is 1,000 times too small leads to a degree that is too low, which is then raised."""
-    honest = Forecast._output_error
-    monkeypatch.setattr(Forecast, "_output_error", lambda *a: honest(*a) / 1000)
-    monkeypatch.setattr(Forecast, "least_error", lambda *a: 0.0)
-    monkeypatch.setattr(Forecast, "moments_in_reach", lambda *a: list(range(0, a[1], 2)))
+    honest = Forecast.output_error
+    monkeypatch.setattr(Forecast, "output_error", lambda *a: honest(*a) / 1000)
+    monkeypatch.setattr(Forecast, "_least_error", lambda *a: 0.0)
+    monkeypatch.setattr(planning, "moments_in_reach", lambda *a: list(range(0, a[1], 2)))
     query, keys, values = uniform(300, 8)
     low = sx.plan_attention(query, keys, values, tolerance=1e-5, method="polynomial")
     result = sx.certified_attention(query, keys, values, tolerance=1e-5, method="polynomial")
@@ -223,8 +223,8 @@ def test_polynomial_needs_a_tolerance():
 def test_the_plan_names_the_algorithm_that_ran(monkeypatch):
     """If the certificate of a polynomial exceeds the tolerance, exact attention is used, and the plan says so."""
     monkeypatch.setattr(Forecast, "error", lambda *arguments, **options: 0.0)
-    monkeypatch.setattr(Forecast, "least_error", lambda *arguments: 0.0)
-    monkeypatch.setattr(Forecast, "moments_in_reach", lambda *arguments: [])
+    monkeypatch.setattr(Forecast, "_least_error", lambda *arguments: 0.0)
+    monkeypatch.setattr(planning, "moments_in_reach", lambda *arguments: [])
     query, keys, values = uniform(300, 8)
     query, keys, values = query.double(), [x.double() for x in keys], [x.double() for x in values]
     result = sx.certified_attention(query, keys, values, tolerance=1e-12)

@@ -62,7 +62,7 @@ def test_gradient_is_exact_at_a_loose_tolerance(is_causal, monkeypatch):
     The polynomial is the Taylor polynomial: the Chebyshev polynomial depends on the largest score, and finite
     differences would see it change.
     """
-    monkeypatch.setattr(planner, "polynomials", lambda forecast, taylors, *_: [taylor(taylors[0].degree)])
+    monkeypatch.setattr(planner, "polynomials", lambda forecast, degree, *_: [taylor(degree)])
     query, keys, values = inputs(3, 3, [3, 3], d=2, batch=(1,))
     leaves = [x.requires_grad_() for x in (query, *keys, *values)]
 

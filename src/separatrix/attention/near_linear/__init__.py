@@ -4,8 +4,8 @@ A certified call takes four steps, each a function of the previous step:
 
 1. `analysis`: bounds on the entries and scores of a call, the coordinates in which scores are expanded, and how far
    values are from a centre.
-2. `planner`: the `plan` with the lowest cost that keeps the tolerance. `cost` limits the rank, the `forecast` finds the
-   polynomials whose errors keep the tolerance by a `sample` of the scores, and the cheapest of them is chosen.
+2. `planner`: the `plan` with the lowest cost that keeps the tolerance. `cost` limits the rank, the `forecast` says by a
+   sample of the scores which errors polynomials have, and the cheapest that keeps the tolerance is chosen.
 3. `run`: the polynomial of the plan, computed and differentiable.
 4. `certificate`: a bound on the error of the computed output, with `gradient_certificate` for gradients.
 

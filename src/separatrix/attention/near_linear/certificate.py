@@ -188,7 +188,8 @@ def certify(analysis: Analysis, run: PolynomialRun) -> Certificate:
         )
         if expansion.frame.shift is not None:  # the gradient's mean that is subtracted has the same error
             gradient = replace(gradient, keys=tuple(2 * error for error in gradient.keys))
-    return Certificate(*numbers(worst), per_query, gradient)
+    worst_truncation, worst_rounding, worst_total, worst_lse = numbers(worst)
+    return Certificate(worst_truncation, worst_rounding, worst_total, worst_lse, per_query, gradient)
 
 
 class _Level(NamedTuple):

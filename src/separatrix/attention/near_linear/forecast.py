@@ -1,16 +1,9 @@
-r"""Forecasts of certified errors, by means over some queries and key tuples of a call, drawn with a fixed seed.
+"""Forecasts of certified errors, by means over some queries and key tuples of a call, drawn with a fixed seed.
 
-**The sample.** Queries share the tuples of their head, so that their scores are one product of matrices. In a causal
+Queries share the tuples of their head, so that their scores are one product of matrices. In a causal
 call a query attends some of the sampled tuples. They have equal weights in the sample, which says little about the
 first queries: their sums have few terms and may be far from any mean. So these queries are a separate part of the
 sample, with all of their tuples.
-
-**Chebyshev's moments.** For a degree g there is a Chebyshev polynomial for every even moment m below it (see
-`remainder`), up to 60 of them, and computing one takes a millisecond. `Forecast.moments_in_reach` computes lower bounds
-on all their forecasts at once, from the Chebyshev coefficients |c_j| that each polynomial omits, so that few
-polynomials are computed. R is the bound on the scores of a query. Rounding is proportional to M = sum_p |a_p| R^p. The
-coefficients below m are Taylor's, so M >= sum_{p<m} R^p / p!; and M >= P(R) >= exp(R) - R^m factor, where `factor` is
-at most the part of the tolerance for truncation, if the polynomial satisfies it. The same holds of P' in place of P.
 """
 
 from __future__ import annotations
@@ -34,14 +27,15 @@ from separatrix.attention.near_linear.analysis import (
     relative_error,
 )
 from separatrix.attention.near_linear.approximation.coordinates import reaches
-from separatrix.attention.near_linear.approximation.greedy import greedy_error, key_powers
+from separatrix.attention.near_linear.approximation.greedy import greedy_error
 from separatrix.attention.near_linear.approximation.monomials import Array
 from separatrix.attention.near_linear.approximation.remainder import (
     Polynomial,
     least_chebyshev,
+    taylor,
     taylor_factor_of_number,
 )
-from separatrix.attention.near_linear.cost import sampled_queries, sampled_tuples
+from separatrix.attention.near_linear.cost import LARGEST_DEGREE, LARGEST_RANK, sampled_queries, sampled_tuples
 
 LESS = 0.99
 """The factor of lower bounds on forecasts, which covers their own rounding."""
@@ -106,12 +100,13 @@ class Forecast:
 
     def _largest_spread(self, moment: int, columns: int) -> tuple[float, float]:
         """The largest spread over the queries of all heads, and the bound on the scores of its query."""
-        spread = self.spread(moment, columns).flatten()
-        if not spread.numel():
-            return 0.0, 0.0
-        at = spread.argmax()
-        most, radius = numbers(torch.stack([spread[at], self.radii.flatten()[at]]))
-        return most, radius
+        if (moment, columns) not in self._largest:
+            spread = self.spread(moment, columns).flatten()
+            if not spread.numel():
+                return 0.0, 0.0
+            at = spread.argmax()
+            self._largest[moment, columns] = tuple(numbers(torch.stack([spread[at], self.radii.flatten()[at]])))
+        return self._largest[moment, columns]
 
     @cached_property
     def _deviation(self) -> Deviation:
@@ -134,38 +129,51 @@ class Forecast:
         return largest_number(self._share * self.analysis.values.largest)
 
     @cached_property
-    def _reach(self) -> Tensor:
+    def reach(self) -> Tensor:
         """The largest derivative of a score by an entry, doubled if keys are shifted, (H, 1)."""
         doubled = 1 if self.analysis.frame.shift is None else 2
         return doubled * torch.stack(reaches(self.analysis.frame)).amax(0).unsqueeze(1)
-
-    @cached_property
-    def key_powers(self) -> dict[int, Tensor]:
-        """Sums of powers of the keys, for the error of an index set that is not of total degree."""
-        return key_powers(self.analysis.call, self.analysis.frame)
 
     def rank(self, degree: int) -> int:
         """The rank of the polynomials of a degree."""
         return math.comb(self.analysis.frame.width + degree, degree)
 
-    def least_rounding(self, degree: int, rank: int) -> float:
-        """A lower bound on the rounding part of every forecast in float64: that of weights 1, the first coefficient."""
-        shape, width = self.analysis.shape, self.analysis.frame.width
-        return relative_error(shape, width, degree, rank, Summing(1, 1 << 62), torch.float64) * self._heaviest
+    def taylors(self, degree: int) -> list[Polynomial]:
+        """Taylor's polynomial, with a moment up to the degree and, unless there are gradients, with one above it."""
+        beyond = degree % 2 and not self.analysis.differentiable and self.rank(degree + 1) <= LARGEST_RANK
+        return [taylor(degree), taylor(degree, beyond=True)] if beyond else [taylor(degree)]
 
-    def least_error(self, degree: int, columns: int, taylor_moments: Sequence[int]) -> float:
+    def next_degree(self, least: int, largest_rank: float, target: float, columns: int) -> int | None:
+        """The lowest degree from `least` on of which a polynomial may keep the target; None if there is none."""
+        degree = least
+        while self.may_keep(degree, largest_rank, target):
+            if LESS * self._least_error(degree, columns) <= target:
+                return degree
+            degree += 1
+        return None
+
+    def may_keep(self, degree: int, largest_rank: float, target: float) -> bool:
+        """Whether a degree is low enough to be tried, and rounding in float64 alone does not exceed the target.
+
+        A lower bound on the rounding part of every forecast is that of weights 1, the first coefficient.
+        """
+        rank, shape, width = self.rank(degree), self.analysis.shape, self.analysis.frame.width
+        if degree > LARGEST_DEGREE or rank > largest_rank:
+            return False
+        rounding = relative_error(shape, width, degree, rank, Summing(1, 1 << 62), torch.float64)
+        return rounding * self._heaviest <= target
+
+    def _least_error(self, degree: int, columns: int) -> float:
         """A lower bound on the forecasts of all polynomials of a degree, from those of single queries."""
-        radius, largest = self.analysis.radius, self._largest
-        moments = range(0, degree, 2) if radius >= SMALL_RADIUS else range(0)
-        for moment in {*taylor_moments, *moments}:
-            if (moment, columns) not in largest:
-                largest[moment, columns] = self._largest_spread(moment, columns)
-        errors = []
-        for moment in taylor_moments:
-            spread, bound = largest[moment, columns]
+        radius, errors = self.analysis.radius, []
+        taylors = [polynomial.moment for polynomial in self.taylors(degree)]
+        moments = range(0, degree, 2) if radius >= SMALL_RADIUS else ()
+        spreads = {moment: self._largest_spread(moment, columns) for moment in (*moments, *taylors)}
+        for moment in taylors:
+            spread, bound = spreads[moment]
             errors.append(spread * taylor_factor_of_number(degree, moment, bound))
         for moment in moments:
-            errors.append(largest[moment, columns][0] * least_chebyshev(degree, moment, radius)[0])
+            errors.append(spreads[moment][0] * least_chebyshev(degree, moment, radius)[0])
         return min(errors)
 
     def error(self, polynomial: Polynomial, dtype: torch.dtype, output_only: bool = False, columns: int = 0) -> float:
@@ -175,14 +183,14 @@ class Forecast:
         """
         analysis, degree, rank = self.analysis, polynomial.degree, self.rank(polynomial.degree)
         truncation, error, magnitude = self._truncation(polynomial, columns)
-        output = self._output_error(error, magnitude, degree, rank, dtype)
+        output = self.output_error(error, magnitude, degree, rank, dtype)
         if output_only or not analysis.differentiable:
             return largest_number(output)
         power = self.mean_power(polynomial.moment)
         slope = polynomial.derivative_error(self.radii, analysis.radius, power, self._share)
         slope_magnitude = polynomial.derivative_magnitude(self.radii)
         rounding = gradient_gamma(analysis, degree, rank, dtype)
-        return largest_number(self._gradient_error(output, truncation, magnitude, slope, slope_magnitude, rounding))
+        return largest_number(self.gradient_error(output, truncation, magnitude, slope, slope_magnitude, rounding))
 
     def _truncation(self, polynomial: Polynomial, columns: int) -> tuple[Tensor, Tensor, Tensor]:
         """The truncation errors of the weights and of the outputs, and the magnitude of the sums, in the sample.
@@ -192,66 +200,29 @@ class Forecast:
         if self._last is None or self._last[:2] != (polynomial, columns):
             R, moment = self.radii, polynomial.moment
             if polynomial.relative is None:
+                power, spread = self.mean_power(moment), self.spread(moment, columns)
                 factors = polynomial.factors(R, self.analysis.radius)
-                truncation = factors * self.mean_power(moment)
-                error = factors * self.spread(moment, columns)
+                truncation, error = factors * power, factors * spread
             else:
                 truncation = R.new_full((), polynomial.variation)  # type: ignore[arg-type]
                 error = truncation * self.analysis.values.widest
             self._last = (polynomial, columns, (truncation, error, polynomial.magnitude(R)))
         return self._last[2]
 
-    def greedy_error(self, alphas: Array, dtype: torch.dtype) -> float:
-        """Forecast the certificate's total for an index set shaped by the amplitudes."""
+    def shaped_error(self, alphas: Array, powers: dict[int, Tensor], dtype: torch.dtype) -> float:
+        """Forecast the certificate's total for an index set shaped by the amplitudes, given the `key_powers`."""
         analysis = self.analysis
-        query = _rows(analysis.call.query, self.queries)
-        E = greedy_error(query, analysis.frame, alphas, analysis.amplitudes, self.key_powers)
+        E = greedy_error(_rows(analysis.call.query, self.queries), analysis.frame, alphas, analysis.amplitudes, powers)
         tuples = math.prod(float(length) for length in analysis.shape.key_lengths)
-        error = E / tuples * self._share * analysis.values.widest
-        magnitude = torch.exp(self.radii)
-        return largest_number(self._output_error(error, magnitude, int(alphas.sum(1).max()), len(alphas), dtype))
+        error, magnitude = E / tuples * self._share * analysis.values.widest, torch.exp(self.radii)
+        return largest_number(self.output_error(error, magnitude, int(alphas.sum(1).max()), len(alphas), dtype))
 
-    def moments_in_reach(self, degree: int, target: float, output_only: bool = False, columns: int = 0) -> list[int]:
-        """The moments of the Chebyshev polynomials of a degree that may satisfy the target in float64.
-
-        All others are certain to have a forecast above the target. They are even moments below the degree; if scores
-        are so small that no moment can lower the bound, there are none.
-        """
-        analysis, R, rank = self.analysis, self.radii, self.rank(degree)
-        moments = list(range(0, degree, 2)) if analysis.radius >= SMALL_RADIUS else []
-        if not moments or not R.numel():
-            return moments
-
-        def column_of(numbers: Sequence[float]) -> Tensor:
-            return torch.tensor(numbers, dtype=R.dtype, device=R.device).reshape(-1, 1, 1)
-
-        least = [least_chebyshev(degree, m, analysis.radius) for m in moments]
-        factors, slopes = (column_of(bounds) for bounds in zip(*least, strict=True))
-        power = torch.stack([self.mean_power(m) for m in moments])
-        spread = torch.stack([self.spread(m, columns) for m in moments])
-        allowed, error = target / spread, factors * spread  # the largest factor within the target, or infinity
-        exponents = column_of(moments)
-        powers, e_R = R**exponents, torch.exp(R)
-        terms = torch.cumprod(torch.stack([torch.ones_like(R), *(R / p for p in range(1, degree))]), 0).cumsum(0)
-        below = torch.stack([terms[m - 1] if m else torch.zeros_like(R) for m in moments])  # sums R^p / p! over p < m
-        magnitude = torch.fmax(below, e_R - powers * allowed)
-        output = self._output_error(error, magnitude, degree, rank, torch.float64)
-        if analysis.differentiable and not output_only:
-            below = torch.stack([terms[m - 2] if m > 1 else torch.zeros_like(R) for m in moments])
-            near = e_R - powers * allowed / self._reach - exponents * R ** (exponents - 1) * allowed
-            rounding = gradient_gamma(analysis, degree, rank, torch.float64)
-            output = self._gradient_error(
-                output, factors * power, magnitude, slopes * power, torch.fmax(below, near), rounding
-            )
-        kept = numbers(LESS * output.amax((1, 2)) <= target)
-        return [m for m, may_keep in zip(moments, kept, strict=True) if may_keep]
-
-    def _output_error(self, error: Tensor, magnitude: Tensor, degree: int, rank: int, dtype: torch.dtype) -> Tensor:
+    def output_error(self, error: Tensor, magnitude: Tensor, degree: int, rank: int, dtype: torch.dtype) -> Tensor:
         """The error of the outputs of the sample, from their truncation errors and the magnitudes of the sums."""
         rounding = 2 * gamma(self.analysis, degree, rank, dtype) * magnitude * self._share
         return error + rounding * self.analysis.values.largest
 
-    def _gradient_error(
+    def gradient_error(
         self,
         output: Tensor,
         truncation: Tensor,
@@ -264,7 +235,7 @@ class Forecast:
         values, rounded = self.analysis.values, rounding * self._share
         scores = values.widest * (slope + truncation) + output + 2 * values.largest * rounded * slope_magnitude
         by_values = torch.stack(values.others).amax(0).unsqueeze(1) * (2 * truncation + rounded * magnitude)
-        return torch.maximum(output, torch.maximum(self._reach * scores, by_values))
+        return torch.maximum(output, torch.maximum(self.reach * scores, by_values))
 
 
 class SamplePart:
@@ -296,10 +267,6 @@ class SamplePart:
         """Numbers (H, queries, tuples); 0 for a tuple that is not attended."""
         return x if self._attended is None else x * self._attended
 
-    def mean_power(self, moment: int) -> Tensor:
-        """The sum of s^moment, for an even moment, divided by the sum of exp(s), (H, queries)."""
-        return self._sum(moment, None)
-
     def weighted_squares(self, moment: int, columns: int, away: Deviation) -> Tensor:
         """The largest of the sums of s^moment times a column of squared deviations, divided by the sum of exp(s).
 
@@ -308,15 +275,13 @@ class SamplePart:
         The sums of several columns are not computed: their largest is taken to be the same part of the sum of the
         largest squares for every power as for s^0.
         """
-        sums = self._sum(moment, away)
-        return sums if columns == 1 else sums * self._largest_share(columns, away)
-
-    def _largest_share(self, columns: int, away: Deviation) -> Tensor:
-        """The mean square of the largest column over the mean of the largest squares, (H, 1)."""
-        if self._share is None:
+        sums = self.mean_power(moment, away)
+        if columns == 1:
+            return sums
+        if self._share is None:  # the mean square of the largest column over the mean of the largest squares, (H, 1)
             squares = product_of([away.squares(value, m, columns) for m, value in enumerate(self._values)])
             self._share = squares.mean(1).amax(-1, keepdim=True) / self._squares(away).mean(-1)
-        return self._share
+        return sums * self._share
 
     def output(self) -> Tensor:
         """The outputs (H, queries, d_v)."""
@@ -340,8 +305,8 @@ class SamplePart:
         """The largest squared deviations of the values, (H, 1, tuples)."""
         return product_of([away.squares(value, m, 1) for m, value in enumerate(self._values)]).mT
 
-    def _sum(self, moment: int, away: Deviation | None) -> Tensor:
-        """The sum of s^moment over the sum of exp(s), (H, queries), weighted by squared deviations if `away` is given.
+    def mean_power(self, moment: int, away: Deviation | None = None) -> Tensor:
+        """The sum of s^moment, for an even moment, over that of exp(s), (H, queries); weighted by squares of `away`.
 
         A matrix product would be faster, but its roundings depend on the number of threads.
         """

@@ -1,8 +1,15 @@
-"""Plans a call: chooses the algorithm and its rank from the analysis of the call and a forecast of certified errors.
+r"""Plans a call: chooses the algorithm and its rank from the analysis of the call and a forecast of certified errors.
 
 A plan is a pure function of the input and of constants that ship with the source. The recipes of total degree are
 searched first, in the given basis and in a better one; a polynomial whose error is relative to exp, and an index set
 shaped by the amplitudes, only where they may cost less by more than their search does.
+
+**Chebyshev's moments.** For a degree g there is a Chebyshev polynomial for every even moment m below it (see
+`remainder`), up to 60 of them, and computing one takes a millisecond. `moments_in_reach` computes lower bounds
+on all their forecasts at once, from the Chebyshev coefficients |c_j| that each polynomial omits, so that few
+polynomials are computed. R is the bound on the scores of a query. Rounding is proportional to M = sum_p |a_p| R^p. The
+coefficients below m are Taylor's, so M >= sum_{p<m} R^p / p!; and M >= P(R) >= exp(R) - R^m factor, where `factor` is
+at most the part of the tolerance for truncation, if the polynomial satisfies it. The same holds of P' in place of P.
 """
 
 from __future__ import annotations
@@ -13,14 +20,20 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
-from separatrix.attention.arithmetic.device_reads import largest_number
+from separatrix.attention.arithmetic.device_reads import largest_number, numbers
 from separatrix.attention.arithmetic.precision import float32_products_are_float32
 from separatrix.attention.call import Call
-from separatrix.attention.near_linear.analysis import Analysis, analyse, in_float32, sizes_of, turned
-from separatrix.attention.near_linear.approximation.greedy import greedy_alphas
+from separatrix.attention.near_linear.analysis import Analysis, analyse, gradient_gamma, in_float32, sizes_of, turned
+from separatrix.attention.near_linear.approximation.greedy import greedy_alphas, key_powers
 from separatrix.attention.near_linear.approximation.monomials import downward_closed, total_degree
-from separatrix.attention.near_linear.approximation.remainder import Polynomial, chebyshev, relative_minimax, taylor
+from separatrix.attention.near_linear.approximation.remainder import (
+    Polynomial,
+    chebyshev,
+    least_chebyshev,
+    relative_minimax,
+)
 from separatrix.attention.near_linear.cost import (
     AFFORDABLE,
     LARGEST_DEGREE,
@@ -35,7 +48,7 @@ from separatrix.attention.near_linear.cost import (
     squares_may_pay,
 )
 from separatrix.attention.near_linear.exact_rounding import entries_of
-from separatrix.attention.near_linear.forecast import LESS, Forecast
+from separatrix.attention.near_linear.forecast import LESS, SMALL_RADIUS, Forecast
 from separatrix.attention.near_linear.plan import Plan, Recipe
 from separatrix.attention.near_linear.worst_case import LARGEST_RADIUS, MARGIN, in_reach, largest_relative_error
 from separatrix.errors import ArgumentError, SeparatrixError
@@ -170,17 +183,13 @@ def total_degree_recipe(
     for choices in column_choices(forecast.analysis):
         if choices != [0] and not squares_may_pay(shape, limit):
             break
-        degree, largest_rank = least, affordable_rank(shape, limit)
-        while _may_keep(forecast, degree, largest_rank, target):
-            taylors = _taylors(forecast, degree)
-            moments = [polynomial.moment for polynomial in taylors]
-            if LESS * forecast.least_error(degree, choices[-1], moments) <= target:
-                for recipe in _recipes(forecast, taylors, target, output_only, choices):
-                    cost = recipe_cost(shape, recipe)
-                    if best is None or cost.time < limit:
-                        best, limit = Candidate(recipe, cost), min(cost.time, limit)
-                        largest_rank = affordable_rank(shape, limit)
-            degree += 1
+        degree = forecast.next_degree(least, affordable_rank(shape, limit), target, choices[-1])
+        while degree is not None:
+            for recipe in _recipes(forecast, degree, target, output_only, choices):
+                cost = recipe_cost(shape, recipe)
+                if best is None or cost.time < limit:
+                    best, limit = Candidate(recipe, cost), min(cost.time, limit)
+            degree = forecast.next_degree(degree + 1, affordable_rank(shape, limit), target, choices[-1])
     return best
 
 
@@ -189,44 +198,70 @@ def column_choices(analysis: Analysis) -> list[list[int]]:
     return [[0]] if analysis.differentiable else [[0], sorted({1, analysis.shape.d_v})]
 
 
-def _may_keep(forecast: Forecast, degree: int, largest_rank: float, target: float) -> bool:
-    """Whether a degree is low enough to be tried, and rounding in float64 alone does not exceed the target."""
-    rank = forecast.rank(degree)
-    return degree <= LARGEST_DEGREE and rank <= largest_rank and forecast.least_rounding(degree, rank) <= target
-
-
-def _taylors(forecast: Forecast, degree: int) -> list[Polynomial]:
-    """Taylor's polynomial, with a moment up to the degree and, unless there are gradients, with one above it."""
-    beyond = degree % 2 and not forecast.analysis.differentiable and forecast.rank(degree + 1) <= LARGEST_RANK
-    return [taylor(degree), taylor(degree, beyond=True)] if beyond else [taylor(degree)]
-
-
 def _recipes(
-    forecast: Forecast, taylors: Sequence[Polynomial], target: float, output_only: bool, choices: Sequence[int]
+    forecast: Forecast, degree: int, target: float, output_only: bool, choices: Sequence[int]
 ) -> Iterator[Recipe]:
     """The recipes of a degree that keep the target, with as few columns of squared deviations as they need."""
     for columns in choices:
-        for polynomial in polynomials(forecast, taylors, target, output_only, columns):
+        for polynomial in polynomials(forecast, degree, target, output_only, columns):
             recipe = _recipe(forecast, polynomial, columns, target, output_only)
             if recipe is None:
                 continue
             yield recipe
-            if polynomial.moment <= polynomial.degree:
+            if polynomial.moment <= degree:
                 return
             break  # a column of squares may cost less than a moment beyond the degree
 
 
 def polynomials(
-    forecast: Forecast, taylors: Sequence[Polynomial], target: float, output_only: bool, columns: int
+    forecast: Forecast, degree: int, target: float, output_only: bool, columns: int
 ) -> Iterator[Polynomial]:
     """The polynomials of a degree: Taylor's; Chebyshev's with even moments, unless their error exceeds the target; and
     Taylor's with moments above the degree.
     """
-    inside, *beyond = taylors
+    inside, *beyond = forecast.taylors(degree)
     yield inside
-    for moment in forecast.moments_in_reach(inside.degree, target, output_only, columns):
-        yield chebyshev(inside.degree, moment, forecast.analysis.radius)
+    for moment in moments_in_reach(forecast, degree, target, output_only, columns):
+        yield chebyshev(degree, moment, forecast.analysis.radius)
     yield from beyond
+
+
+def moments_in_reach(
+    forecast: Forecast, degree: int, target: float, output_only: bool = False, columns: int = 0
+) -> list[int]:
+    """The moments of the Chebyshev polynomials of a degree that may satisfy the target in float64.
+
+    All others are certain to have a forecast above the target. They are even moments below the degree; if scores
+    are so small that no moment can lower the bound, there are none.
+    """
+    analysis, R, rank = forecast.analysis, forecast.radii, forecast.rank(degree)
+    moments = list(range(0, degree, 2)) if analysis.radius >= SMALL_RADIUS else []
+    if not moments or not R.numel():
+        return moments
+
+    def column_of(numbers: Sequence[float]) -> Tensor:
+        return torch.tensor(numbers, dtype=R.dtype, device=R.device).reshape(-1, 1, 1)
+
+    least = [least_chebyshev(degree, m, analysis.radius) for m in moments]
+    factors, slopes = (column_of(bounds) for bounds in zip(*least, strict=True))
+    power = torch.stack([forecast.mean_power(m) for m in moments])
+    spread = torch.stack([forecast.spread(m, columns) for m in moments])
+    allowed, error = target / spread, factors * spread  # the largest factor within the target, or infinity
+    exponents = column_of(moments)
+    powers, e_R = R**exponents, torch.exp(R)
+    terms = torch.cumprod(torch.stack([torch.ones_like(R), *(R / p for p in range(1, degree))]), 0).cumsum(0)
+    below = torch.stack([terms[m - 1] if m else torch.zeros_like(R) for m in moments])  # sums R^p / p! over p < m
+    magnitude = torch.fmax(below, e_R - powers * allowed)
+    output = forecast.output_error(error, magnitude, degree, rank, torch.float64)
+    if analysis.differentiable and not output_only:
+        below = torch.stack([terms[m - 2] if m > 1 else torch.zeros_like(R) for m in moments])
+        near = e_R - powers * allowed / forecast.reach - exponents * R ** (exponents - 1) * allowed
+        rounding = gradient_gamma(analysis, degree, rank, torch.float64)
+        output = forecast.gradient_error(
+            output, factors * power, magnitude, slopes * power, torch.fmax(below, near), rounding
+        )
+    kept = numbers(LESS * output.amax((1, 2)) <= target)
+    return [m for m, may_keep in zip(moments, kept, strict=True) if may_keep]
 
 
 def _recipe(
@@ -254,7 +289,7 @@ def relative_recipe(forecast: Forecast, least: int, largest_rank: float, target:
     widest = forecast.analysis.values.widest
     largest_error = largest_relative_error(target / max(largest_number(widest), target))
     degree = max(least, 1)
-    while _may_keep(forecast, degree, largest_rank, target):
+    while forecast.may_keep(degree, largest_rank, target):
         polynomial = relative_minimax(degree, forecast.analysis.radius, largest_error)
         if polynomial is not None and polynomial.relative is not None:
             if polynomial.relative <= largest_error:
@@ -273,24 +308,26 @@ def shaped_recipe(forecast: Forecast, target: float, rank: int) -> Recipe | None
     b = forecast.analysis.amplitudes
     if min(b) >= 0.25 * max(b) or sum(b) >= LARGEST_RADIUS:
         return None
+    powers = key_powers(forecast.analysis.call, forecast.analysis.frame)
     alphas = greedy_alphas(b, min(rank, 1 << 14))
     alphas = alphas[alphas.sum(1) <= LARGEST_DEGREE]
     smallest, size = 0, min(rank - 1, len(alphas)) * 3 // 4
-    while size >= 1 and forecast.greedy_error(alphas[:size], torch.float64) <= target:
+    while size >= 1 and forecast.shaped_error(alphas[:size], powers, torch.float64) <= target:
         smallest, size = size, size * 3 // 4
     if not smallest:
         return None
     index_set = downward_closed(alphas[:smallest])
-    narrow = forecast.greedy_error(index_set.alphas, torch.float32)
-    return Recipe(index_set, None, _dtype(forecast.analysis, narrow, target), forecast.key_powers)
+    narrow = forecast.shaped_error(index_set.alphas, powers, torch.float32)
+    return Recipe(index_set, None, _dtype(forecast.analysis, narrow, target), powers)
 
 
 def polynomial_plan(forecast: Forecast, candidate: Candidate, tolerance: float, exact: Cost) -> Plan:
     analysis, recipe, cost = forecast.analysis, candidate.recipe, candidate.cost
     index_set = recipe.index_set
     if recipe.polynomial is None:
+        assert recipe.key_powers is not None
         kind = f"{index_set.rank} multi-indices shaped by the amplitudes"
-        error = forecast.greedy_error(index_set.alphas, recipe.dtype)
+        error = forecast.shaped_error(index_set.alphas, recipe.key_powers, recipe.dtype)
     else:
         series = "Taylor" if recipe.polynomial.factor is None else f"Chebyshev, weight s^{recipe.polynomial.moment}"
         series = series if recipe.polynomial.relative is None else "minimax, relative to exp"

@@ -150,22 +150,23 @@ class PlainCall(NamedTuple):
         done(_function("forward", 3)(ctypes.byref(described), out.data_ptr(), lse.data_ptr()))
         return out, lse, bool(factor_range.near_one)
 
-    def backward(self, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> list[Tensor]:
-        """The gradients of all tensors, which are contiguous, as the results are."""
+    def backward(self, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor | None) -> list[Tensor]:
+        """The gradients of all tensors, which are contiguous, as the results are; `grad_lse` None means zeros."""
         described, _named = self._described()
         gradients, length, d_v = ExactGradients(), *out.shape[-2:]
-        for x, offset, row in zip((out, lse, grad_out, grad_lse), _INCOMING, (d_v, 1, d_v, 1), strict=True):
-            _ADDRESS.pack_into(gradients, offset, x.data_ptr(), length * row, row)
+        block = length * d_v
+        of_lse = (_ZERO.data_ptr(), 0, 0) if grad_lse is None else (grad_lse.data_ptr(), length, 1)
         results = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in self.tensors]
-        sets = len(self.masks)
-        gradients.grad_query = results[0].data_ptr()
-        for m in range(sets):
-            gradients.grad_keys[m] = results[1 + m].data_ptr()
-            gradients.grad_values[m] = results[1 + sets + m].data_ptr()
+        query, *sets = [x.data_ptr() for x in results]
+        read = (out.data_ptr(), block, d_v, lse.data_ptr(), length, 1, grad_out.data_ptr(), block, d_v)
+        _GIVEN.pack_into(gradients, 0, *read, *of_lse, query)
+        _pointers(len(self.masks)).pack_into(gradients, _GIVEN.size, *sets)
         done(_function("backward", 2)(ctypes.byref(described), ctypes.byref(gradients)))
         return results
 
 
+_ZERO = torch.zeros((), dtype=torch.float64)
+"""A zero in every floating-point type: the gradient of every log-sum-exp, by strides of 0, where it has none."""
 _LARGEST_OUTPUT = 15.0
 """log2 of a magnitude that every dtype can represent."""
 
@@ -304,7 +305,14 @@ def _described(call: Call) -> ExactCall:
 
 _ADDRESS = struct.Struct("=3q")
 _QUERY, _KEYS, _VALUES, _MASKS = (getattr(ExactCall, name).offset for name in ("query", "keys", "values", "masks"))
-_INCOMING = tuple(getattr(ExactGradients, name).offset for name in ("out", "lse", "grad_out", "grad_lse"))
+_GIVEN = struct.Struct("=13q")
+"""The first fields of `ExactGradients`: four addresses with their strides, and the address of the query's gradient."""
+
+
+@cache
+def _pointers(sets: int) -> struct.Struct:
+    """The last fields of `ExactGradients`: the addresses of the gradients of this number of key and value sets."""
+    return struct.Struct(f"={sets}q{8 * (MOST_SETS - sets)}x{sets}q")
 
 
 @cache

@@ -150,6 +150,33 @@ class PlainCall(NamedTuple):
         done(_function("forward", 3)(ctypes.byref(described), out.data_ptr(), lse.data_ptr()))
         return out, lse, bool(factor_range.near_one)
 
+    def forward_within(
+        self, terms: tuple[float, ...], accept: Callable[[ExactBounds], bool]
+    ) -> tuple[Tensor, Tensor, Tensor, ExactBounds] | None:
+        """The output, the log-sum-exp, bounds (..., L_q) on the errors of the output, and what they follow from.
+
+        None if `forward` returns None or `accept` rejects the bounds. `terms` are the first five of `ErrorTerms`. The
+        type is one of `TYPES`, and no heads share keys.
+        """
+        query = self.tensors[0]
+        described, _named = self._described()
+        factor_range = _range(described, query.dtype)
+        if not factor_range.moderate or factor_range.log_output > _LARGEST_OUTPUT:
+            return None
+        leading, wide = query.shape[:-1], torch.float64
+        heads = described.heads
+        head_bounds = query.new_empty(2 * heads + query.numel() // query.shape[-1], dtype=wide)
+        errors, address = query.new_empty(leading, dtype=wide), head_bounds.data_ptr()
+        bounds = ExactBounds(0, 0.0, 0.0, 0.0, address, address + 8 * heads, address + 16 * heads, *terms)
+        bounds.errors = errors.data_ptr()
+        done(_function("bounds", 2)(ctypes.byref(described), ctypes.byref(bounds)))
+        assert bounds.is_finite, "moderate factors are finite"
+        if not accept(bounds):
+            return None
+        out, lse = query.new_empty((*leading, self.tensors[-1].shape[-1])), query.new_empty(leading)
+        done(_function("forward", 3)(ctypes.byref(described), out.data_ptr(), lse.data_ptr()))
+        return out, lse, errors, bounds
+
     def backward(self, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor | None) -> list[Tensor]:
         """The gradients of all tensors, which are contiguous, as the results are; `grad_lse` None means zeros."""
         described, _named = self._described()

@@ -1,4 +1,4 @@
-"""The overhead of a call: order 3 on tensors of a few entries, and the times of the kernels and of autograd."""
+"""The overhead of a call on tensors of a few entries: order 3, and certified; the times of the kernels and autograd."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from separatrix.native import native
 N, D = 8, 16
 REPEATED = 200
 """The number of calls in a row that are timed as one: the clock takes a tenth of a microsecond."""
-PLAIN, WITH_OPTIONS = 40e-6, 60e-6
-"""Seconds that a call may take, without and with options."""
+PLAIN, WITH_OPTIONS, CERTIFIED = 40e-6, 60e-6, 60e-6
+"""Seconds that a call may take, without and with options, and with a certificate of exact attention."""
 MASK = torch.arange(N) < N - 2
 OPTIONS: dict[str, dict[str, Any]] = {
     "no options": {},
@@ -85,7 +85,16 @@ def _output(result: Tensor | tuple[Tensor, Tensor]) -> Tensor:
     return result if isinstance(result, Tensor) else result[0]
 
 
+def certified(order: int) -> Row:
+    """The row of a certified call, which exact attention answers."""
+    call = partial(sx.certified_attention, *draw(order, N, D), tolerance=1e-3)
+    name = f"order {order}, n = {N}, d = {D}, certified: a call"
+    with torch.no_grad():
+        return Row(name, repeated(call), f"{CERTIFIED * 1e6:.0f} microseconds", CERTIFIED, 1.0)
+
+
 def rows() -> Iterator[Row]:
+    yield from (certified(order) for order in (2, 3))
     for name, options in OPTIONS.items():
         sizes = inputs("enable_gqa" in options)
         attend = partial(sx.tensor_attention, **options)

@@ -31,7 +31,9 @@ public:
         }
         if (const int failed = look_at_values()) return failed;
         if (!bounds_.is_finite) return SEPARATRIX_DONE;
-        return find_radii(products, total);
+        if (const int failed = find_radii(products, total)) return failed;
+        if (bounds_.errors) find_errors();
+        return SEPARATRIX_DONE;
     }
 
 private:
@@ -102,7 +104,7 @@ private:
     // underflows in a sum of powers is added.
     int find_radii(const std::vector<double>& products, std::vector<double>& total) const {
         const double k = static_cast<double>(call_.sets + 1), lost = static_cast<double>(call_.d) * 0x1p-1000;
-        const auto root = [k](double x) { return k == 2 ? std::sqrt(x) : std::pow(x, 1 / k); };
+        const auto root = [k](double x) { return k == 2 ? std::sqrt(x) : k == 3 ? std::cbrt(x) : std::pow(x, 1 / k); };
         std::vector<double> factors(products.size(), 1.0), norms(total.size()), powers(count(call_.query_length));
         for (int64_t m = 0; m < call_.sets; ++m) {
             const separatrix_norm norm{call_.sets + 1, factors.data(), nullptr, nullptr, nullptr, norms.data()};
@@ -120,6 +122,27 @@ private:
                                                 root(powers[i] + lost) * total[i / static_cast<std::size_t>(call_.query_length)]);
         return SEPARATRIX_DONE;
     }
+
+    // The bounds on the errors of the outputs. Their `average` and `relative` cover the rounding.
+    void find_errors() const {
+        bounds_.most_radius = bounds_.most_error = bounds_.most_value = 0;
+        for (int64_t head = 0; head < call_.heads; ++head) {
+            const double largest = bounds_.largest[head], width = bounds_.average * bounds_.width[head];
+            const double base = (largest > 0 ? bounds_.relative * largest : 0) + bounds_.least;
+            bounds_.most_value = std::max(bounds_.most_value, largest);
+            for (int64_t i = head * call_.query_length; i < (head + 1) * call_.query_length; ++i) {
+                const double radius = bounds_.radii[i], half = (bounds_.score * radius + bounds_.weight) / 2;
+                double error = base + upper_tanh(half) * width;
+                if (!(error < std::numeric_limits<double>::infinity())) error = std::numeric_limits<double>::infinity();
+                bounds_.errors[i] = error;
+                bounds_.most_radius = std::max(bounds_.most_radius, radius);
+                bounds_.most_error = std::max(bounds_.most_error, error);
+            }
+        }
+    }
+
+    // tanh, or an upper bound that exceeds it by less than 2^-21 of it.
+    static double upper_tanh(double x) { return x < 0x1p-10 ? x : std::tanh(x); }
 
     const Kernels& kernels_;
     const separatrix_call& call_;

@@ -8,7 +8,7 @@
 
 #include <stdint.h>
 
-#define SEPARATRIX_INTERFACE 10
+#define SEPARATRIX_INTERFACE 11
 #define SEPARATRIX_MOST_SETS 15
 
 #define SEPARATRIX_PUBLIC __attribute__((visibility("default")))
@@ -78,6 +78,11 @@ typedef struct {
     double log_least, log_most;  /* the sums over values of those of the least and largest maximum of a head, beyond 1 */
     double *width, *largest;     /* (heads): the largest range and magnitude of a column of the products of values */
     double* radii;               /* (heads, query_length): bounds on the sum of magnitudes of a score's terms */
+    /* The bound on the error of a query's output with the radius R, if `errors` (heads, query_length) is not null:
+     * average tanh((score R + weight) / 2) width + relative largest + least. Infinite if beyond double. */
+    double score, weight, average, relative, least;
+    double* errors;
+    double most_radius, most_error, most_value; /* outputs: the largest of `radii`, `errors` and `largest` */
 } separatrix_bounds;
 SEPARATRIX_PUBLIC int separatrix_exact_bounds(const separatrix_call* call, separatrix_bounds* bounds);
 

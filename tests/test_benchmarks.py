@@ -199,8 +199,9 @@ def one_round(monkeypatch):
 def test_the_overhead_of_a_call(monkeypatch):
     monkeypatch.setattr(overhead, "REPEATED", 1)
     rows = list(overhead.rows())
-    assert len(rows) == 2 * len(overhead.OPTIONS)
-    assert [row.peer_measured for row in rows[::2]] == [40e-6, *[60e-6] * 5]
+    assert len(rows) == 2 + 2 * len(overhead.OPTIONS)
+    assert [row.peer_measured for row in rows[::2]] == [60e-6, 40e-6, *[60e-6] * 5]
+    assert [row.name for row in rows[:2]] == [f"order {k}, n = 8, d = 16, certified: a call" for k in (2, 3)]
     assert all(row.measured > 0 for row in rows)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from separatrix.errors import SeparatrixError
 from separatrix.torch_threads import lending_library
 
-INTERFACE = 10
+INTERFACE = 11
 """The version of the C interface that this module uses."""
 MOST_SETS = 15
 """The largest number of key sets of a call of the kernels."""
@@ -119,6 +119,9 @@ class ExactBounds(ctypes.Structure):
         ("is_finite", ctypes.c_int64),
         *((name, ctypes.c_double) for name in ("log_scores", "log_least", "log_most")),
         *((name, ctypes.c_void_p) for name in ("width", "largest", "radii")),
+        *((name, ctypes.c_double) for name in ("score", "weight", "average", "relative", "least")),
+        ("errors", ctypes.c_void_p),
+        *((name, ctypes.c_double) for name in ("most_radius", "most_error", "most_value")),
     )
 
 

@@ -15,7 +15,7 @@ ORDER = [
     {"visible_keys"},
     {"duration"},
     {"certified", "forms"},
-    {"streaming", "checker", "packed"},
+    {"streaming", "checker", "packed", "plain_certified"},
     {"sharded", "operator"},
 ]
 """A module may import modules of its own line and of the lines before."""

@@ -18,6 +18,7 @@ Imports go one way, from the bottom of this list to its top:
 - `sharded`: one sequence on many ranks of `torch.distributed`.
 - `packed`: several sequences in one tensor, split at their boundaries.
 - `streaming`: a fixed-size state of a token stream, for tokens within a bound.
+- `plain_certified`: the same for exact attention of plain tensors, without the overhead of the checks.
 - `certified`: runs the cheapest plan that satisfies a tolerance, and certifies its output.
 - `duration`: the warning before a call of exact attention that will take more than a minute.
 - `visible_keys`: windows that look ahead, attention sinks and prefixes, by calls over disjoint sets of tuples.

@@ -132,14 +132,14 @@ def _near_linear(run: PolynomialRun, certificate: Certificate, plan: Plan, toler
     lse = lse.to(torch.float64 if query.dtype == torch.float64 else torch.float32)
     certificate = replace(
         certificate,
-        lse=certificate.lse + moved + _lse_rounding(lse),
+        lse=certificate.lse + moved + lse_rounding(lse),
         per_query=call.shaped(certificate.per_query),
         gradient=None if gradient is None else replace(gradient, query=call.shaped(gradient.query)),
     )
     return Certified(call.shaped(out), call.shaped(lse), certificate, plan, tolerance)
 
 
-def _lse_rounding(lse: Tensor) -> float:
+def lse_rounding(lse: Tensor) -> float:
     """A bound on the rounding of the logarithm, and of the conversion of a log-sum-exp to its type."""
     if not lse.numel():
         return 0.0
@@ -164,9 +164,9 @@ def _exact(call: Call, rounding: ExactRounding, plan: Plan, tolerance: float) ->
     per_query, gradient = rounding.per_query, rounding.gradient
     worst = largest_number(per_query)
     computed, lse = lse, lse if call.query.dtype == torch.float64 else lse.float()
-    of_logarithm = _lse_rounding(computed)
+    of_logarithm = lse_rounding(computed)
     lse_error = rounding.lse_error + of_logarithm
-    lse_error += of_logarithm if lse is computed else _lse_rounding(lse)
+    lse_error += of_logarithm if lse is computed else lse_rounding(lse)
     if gradient is not None:
         gradient = replace(gradient, query=gradient.query.reshape(lse.shape))
     certificate = Certificate(0.0, worst, worst, lse_error, per_query.reshape(lse.shape), gradient)

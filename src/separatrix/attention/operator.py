@@ -25,6 +25,7 @@ from separatrix.attention.packed import (
     merge_plans,
     pack,
 )
+from separatrix.attention.plain_certified import plain_certified
 from separatrix.attention.visible_keys import Places, attend_places
 from separatrix.checks import positive
 from separatrix.errors import ArgumentError
@@ -203,6 +204,11 @@ def tensor_attention(
         unchecked = plain_tuples(query, keys, values, is_causal, scale, *options_of_sets)
         if unchecked is not None:
             return unchecked if return_lse else unchecked[0]
+    else:
+        promise: dict[str, Any] = {"tolerance": tolerance, "method": method, "with_lse": return_lse}
+        certified = plain_certified(query, keys, values, **promise, **options)
+        if certified is not None:
+            return (certified.output, certified.lse) if return_lse else certified.output
     given = check_arguments(query, keys, values, **options)
     if tolerance is not None:
         certified = certify_call(flattened(given), positive("tolerance", tolerance), method, with_lse=return_lse)
@@ -268,6 +274,9 @@ def certified_attention(
     options: CallOptions = {"is_causal": is_causal, "windows": windows, "scale": scale, "enable_gqa": enable_gqa}
 
     def certify(q: Tensor, key_sets: Sets, value_sets: Sets, **places: Any) -> Certified:
+        certified = plain_certified(q, key_sets, value_sets, tolerance=tolerance, method=method, **options, **places)
+        if certified is not None:
+            return certified
         call = check_call(q, key_sets, value_sets, **options, **places)
         return certify_call(call, positive("tolerance", tolerance), method)
 

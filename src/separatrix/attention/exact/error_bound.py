@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, TypeVar, Unpack, overload
+from typing import Literal, NamedTuple, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -39,7 +39,6 @@ from separatrix.attention.exact.fused import is_fused
 from separatrix.errors import SeparatrixError
 
 Sets = Tensor | Sequence[Tensor]
-Radius = TypeVar("Radius", Tensor, float)
 
 
 @overload
@@ -181,20 +180,49 @@ def value_ends(call: Call) -> Ends:
     return Ends(1.01 * width.amax(1, keepdim=True), 1.01 * largest.amax(1, keepdim=True))
 
 
+class ErrorTerms(NamedTuple):
+    """The bound on the error of exact attention as a function of the bound R on the scores of a query.
+
+    The error of a score and of its exponential is `score` R + `weight`; that of an output is `average` tanh(half of it)
+    times the width of the values, plus `relative` times the largest of them, plus `least`; that of a log-sum-exp is
+    1.01 times it, plus `lse_score` R + `lse_least`. `narrow` is the unit roundoff of operands that are rounded.
+    """
+
+    score: float
+    weight: float
+    average: float
+    relative: float
+    least: float
+    lse_score: float
+    lse_least: float
+    narrow: float
+
+    def of_lse(self, radius: float) -> float:
+        """The bound on the error of a log-sum-exp, for scores up to `radius` and operands that are not rounded."""
+        return 1.01 * (self.score * radius + self.weight) + self.lse_score * radius + self.lse_least
+
+
+def error_terms(call: Call, dtype: torch.dtype) -> ErrorTerms:
+    """The terms of `backend_bounds`, which depend on the sizes of a call, and not on its entries."""
+    require_proved(call, dtype)
+    sums, u, narrow = _rounding(call, dtype)
+    tuples = sum(math.log(max(key.shape[1], 1)) for key in call.keys)
+    average = _average_terms(2 * sums + 4 * u, call.query.dtype)
+    return ErrorTerms(*_score_terms(call, u), *average, 8 * u, 1.01 * sums + 8 * u * (1 + tuples), narrow)
+
+
 def backend_bounds(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Bounds (H, L_q) on the errors of output and log-sum-exp of exact attention for tensors that have a dtype.
 
     The tensors are converted to the dtype before attention is computed, a half type in float32; the output is rounded
     to the dtype of the call. `radii` (H, L_q) bound the scores, and `ends` the products of values.
     """
-    require_proved(call, dtype)
-    sums, u, narrow = _rounding(call, dtype)
-    delta = _score_error(call, u, radii)
-    if narrow:
-        delta += narrow * (radii.clamp(max=_LARGEST_NARROW) + 1.01)
-    tuples = sum(math.log(max(key.shape[1], 1)) for key in call.keys)
-    lse = (1.01 * delta).add_(radii, alpha=8 * u).add_(1.01 * sums + 8 * u * (1 + tuples))
-    return _of_average(delta, 2 * sums + 4 * u, ends, call.query.dtype), lse
+    terms = error_terms(call, dtype)
+    delta = terms.score * radii + terms.weight
+    if terms.narrow:
+        delta += terms.narrow * (radii.clamp(max=_LARGEST_NARROW) + 1.01)
+    lse = (1.01 * delta).add_(radii, alpha=terms.lse_score).add_(terms.lse_least)
+    return _of_average(delta, terms.average, terms.relative, terms.least, ends), lse
 
 
 def relative_bound(call: Call, radius: float, dtype: torch.dtype) -> float:
@@ -204,7 +232,8 @@ def relative_bound(call: Call, radius: float, dtype: torch.dtype) -> float:
     """
     require_proved(call, dtype)
     sums, u, narrow = _rounding(call, dtype)
-    delta = _score_error(call, u, radius) + narrow * (min(radius, _LARGEST_NARROW) + 1.01)
+    score, weight = _score_terms(call, u)
+    delta = score * radius + weight + narrow * (min(radius, _LARGEST_NARROW) + 1.01)
     return 1.01 * (2 * math.tanh(delta / 2) + 2 * sums + 4 * u)
 
 
@@ -221,10 +250,10 @@ def _rounding(call: Call, dtype: torch.dtype) -> tuple[float, float, float]:
     return _relative(summation.count(), u), u, summation.operand_unit
 
 
-def _score_error(call: Call, u: float, radii: Radius) -> Radius:
-    """delta, the error of a score and of its exponential, if the magnitudes of the terms of a score sum to at most
-    `radii`."""
-    return 1.01 * (call.query.shape[2] + call.order + 8) * u * radii + (EXP + 4) * u
+def _score_terms(call: Call, u: float) -> tuple[float, float]:
+    """(a, b) of delta = a R + b, the error of a score and of its exponential, if the magnitudes of the terms of a score
+    sum to at most R."""
+    return 1.01 * (call.query.shape[2] + call.order + 8) * u, (EXP + 4) * u
 
 
 def _fused_bound(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> Tensor:
@@ -243,7 +272,7 @@ def _fused_bound(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> T
     sums = 2 * _relative(length + 6 * -(-length // 512) + 16, u) + 4 * u
     weights = out.eps / 2 + length * out.smallest_normal * out.eps / 2 if half else 0.0
     underflow = 4 * length * torch.finfo(dtype).tiny
-    return _of_average(delta, sums + 1.01 * weights, ends, call.query.dtype) + underflow
+    return _of_average(delta, *_average_terms(sums + 1.01 * weights, call.query.dtype), ends) + underflow
 
 
 def _relative(count: int, u: float) -> float:
@@ -252,12 +281,16 @@ def _relative(count: int, u: float) -> float:
     return gamma / (1 - gamma) if gamma < math.inf else math.inf
 
 
-def _of_average(delta: Tensor, relative: float, ends: Ends, dtype: torch.dtype) -> Tensor:
-    """The error of an average in `dtype` whose scores have an error of delta and whose sums have the relative error
-    `relative`; infinite if beyond float64."""
+def _average_terms(relative: float, dtype: torch.dtype) -> tuple[float, float, float]:
+    """`average`, `relative` and `least` of `ErrorTerms` for an average in `dtype` whose sums have the relative error
+    `relative`."""
     out = torch.finfo(dtype)
     factor = 1.01 * (1 + out.eps / 2)
-    rounded = factor * relative + 1.01 * out.eps / 2
-    base = (rounded * ends.largest).masked_fill_(ends.largest == 0, 0.0) + out.smallest_normal * out.eps
-    error = torch.addcmul(base, torch.tanh(delta / 2), ends.width * factor)
+    return factor, factor * relative + 1.01 * out.eps / 2, out.smallest_normal * out.eps
+
+
+def _of_average(delta: Tensor, average: float, relative: float, least: float, ends: Ends) -> Tensor:
+    """The error of an average whose scores have an error of delta, by its terms; infinite if beyond float64."""
+    base = (relative * ends.largest).masked_fill_(ends.largest == 0, 0.0) + least
+    error = torch.addcmul(base, torch.tanh(delta / 2), ends.width * average)
     return error.masked_fill_(torch.isnan(error), math.inf)

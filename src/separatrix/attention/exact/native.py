@@ -150,22 +150,50 @@ class PlainCall(NamedTuple):
         done(_function("forward", 3)(ctypes.byref(described), out.data_ptr(), lse.data_ptr()))
         return out, lse, bool(factor_range.near_one)
 
-    def backward(self, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> list[Tensor]:
-        """The gradients of all tensors, which are contiguous, as the results are."""
+    def forward_within(
+        self, terms: tuple[float, ...], accept: Callable[[ExactBounds], bool]
+    ) -> tuple[Tensor, Tensor, Tensor, ExactBounds] | None:
+        """The output, the log-sum-exp, bounds (..., L_q) on the errors of the output, and what they follow from.
+
+        None if `forward` returns None or `accept` rejects the bounds. `terms` are the first five of `ErrorTerms`. The
+        type is one of `TYPES`, and no heads share keys.
+        """
+        query = self.tensors[0]
+        described, _named = self._described()
+        factor_range = _range(described, query.dtype)
+        if not factor_range.moderate or factor_range.log_output > _LARGEST_OUTPUT:
+            return None
+        leading, wide = query.shape[:-1], torch.float64
+        heads = described.heads
+        head_bounds = query.new_empty(2 * heads + query.numel() // query.shape[-1], dtype=wide)
+        errors, address = query.new_empty(leading, dtype=wide), head_bounds.data_ptr()
+        bounds = ExactBounds(0, 0.0, 0.0, 0.0, address, address + 8 * heads, address + 16 * heads, *terms)
+        bounds.errors = errors.data_ptr()
+        done(_function("bounds", 2)(ctypes.byref(described), ctypes.byref(bounds)))
+        assert bounds.is_finite, "moderate factors are finite"
+        if not accept(bounds):
+            return None
+        out, lse = query.new_empty((*leading, self.tensors[-1].shape[-1])), query.new_empty(leading)
+        done(_function("forward", 3)(ctypes.byref(described), out.data_ptr(), lse.data_ptr()))
+        return out, lse, errors, bounds
+
+    def backward(self, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor | None) -> list[Tensor]:
+        """The gradients of all tensors, which are contiguous, as the results are; `grad_lse` None means zeros."""
         described, _named = self._described()
         gradients, length, d_v = ExactGradients(), *out.shape[-2:]
-        for x, offset, row in zip((out, lse, grad_out, grad_lse), _INCOMING, (d_v, 1, d_v, 1), strict=True):
-            _ADDRESS.pack_into(gradients, offset, x.data_ptr(), length * row, row)
+        block = length * d_v
+        of_lse = (_ZERO.data_ptr(), 0, 0) if grad_lse is None else (grad_lse.data_ptr(), length, 1)
         results = [torch.empty_like(x, memory_format=torch.contiguous_format) for x in self.tensors]
-        sets = len(self.masks)
-        gradients.grad_query = results[0].data_ptr()
-        for m in range(sets):
-            gradients.grad_keys[m] = results[1 + m].data_ptr()
-            gradients.grad_values[m] = results[1 + sets + m].data_ptr()
+        query, *sets = [x.data_ptr() for x in results]
+        read = (out.data_ptr(), block, d_v, lse.data_ptr(), length, 1, grad_out.data_ptr(), block, d_v)
+        _GIVEN.pack_into(gradients, 0, *read, *of_lse, query)
+        _pointers(len(self.masks)).pack_into(gradients, _GIVEN.size, *sets)
         done(_function("backward", 2)(ctypes.byref(described), ctypes.byref(gradients)))
         return results
 
 
+_ZERO = torch.zeros((), dtype=torch.float64)
+"""A zero in every floating-point type: the gradient of every log-sum-exp, by strides of 0, where it has none."""
 _LARGEST_OUTPUT = 15.0
 """log2 of a magnitude that every dtype can represent."""
 
@@ -304,7 +332,14 @@ def _described(call: Call) -> ExactCall:
 
 _ADDRESS = struct.Struct("=3q")
 _QUERY, _KEYS, _VALUES, _MASKS = (getattr(ExactCall, name).offset for name in ("query", "keys", "values", "masks"))
-_INCOMING = tuple(getattr(ExactGradients, name).offset for name in ("out", "lse", "grad_out", "grad_lse"))
+_GIVEN = struct.Struct("=13q")
+"""The first fields of `ExactGradients`: four addresses with their strides, and the address of the query's gradient."""
+
+
+@cache
+def _pointers(sets: int) -> struct.Struct:
+    """The last fields of `ExactGradients`: the addresses of the gradients of this number of key and value sets."""
+    return struct.Struct(f"={sets}q{8 * (MOST_SETS - sets)}x{sets}q")
 
 
 @cache

@@ -87,11 +87,14 @@ def needs_numbers_alone(tensors: Sequence[Tensor]) -> bool:
     """
     return (
         not torch.compiler.is_compiling()  # checked first, because a compiler cannot trace the rest
-        and all(type(x) in (Tensor, torch.nn.Parameter) for x in tensors)
+        and {*map(type, tensors)} <= _PLAIN
         and torch._C._len_torch_dispatch_stack() == 0
         and torch._C._functorch.peek_interpreter_stack() is None
         and not forward_mode()
     )
+
+
+_PLAIN = {Tensor, torch.nn.Parameter}
 
 
 def operator_call(

@@ -8,6 +8,7 @@ results.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -31,7 +32,26 @@ _PLAIN = (Tensor, torch.nn.Parameter)
 Masks = tuple[Tensor | None, ...]
 
 
-def plain_tuples(
+def plain_tuples(*arguments: object, **options: object) -> tuple[Tensor, Tensor] | None:
+    """The output and the log-sum-exp if the arguments, those of `plain_call`, need no further check; None if they may.
+
+    It is None as well at order 2 where PyTorch's fused attention is faster.
+    """
+    plain = plain_call(*arguments, **options)
+    if plain is None or (len(plain.masks) == 1 and not kernels_are_faster(*plain.tensors)):
+        return None
+    tensors, masks, *rest = plain
+    if wants_gradient(plain):
+        return _record(masks, tuple(rest), *tensors)
+    return _attend(plain)[:2]
+
+
+def wants_gradient(plain: PlainCall) -> bool:
+    """Whether autograd records the computation."""
+    return torch.is_grad_enabled() and any([x.requires_grad for x in plain.tensors])
+
+
+def plain_call(
     query: object,
     keys: object,
     values: object,
@@ -41,8 +61,8 @@ def plain_tuples(
     key_masks: object = None,
     windows: object = None,
     enable_gqa: object = False,
-) -> tuple[Tensor, Tensor] | None:
-    """The output and the log-sum-exp if the arguments need no further check; None if they may.
+) -> PlainCall | None:
+    """The call if its arguments need no further check and no transform of PyTorch must see it; None if they may.
 
     Leading dimensions of keys and values are not broadcast, except for heads with `enable_gqa`. The leading dimensions
     of masks are broadcast.
@@ -62,8 +82,6 @@ def plain_tuples(
     shared = _sharing_heads(tensors, sets, is_causal and query_offset == 0, enable_gqa)
     if not shared or not needs_numbers_alone(tensors):
         return None
-    if sets == 1 and not kernels_are_faster(*tensors):
-        return None
     factor = 1 / tensors[0].shape[-1] if scale is None else scale
     if not isinstance(factor, float) or not -math.inf < factor < math.inf:
         return None
@@ -72,10 +90,7 @@ def plain_tuples(
     masks, mask_shared = (none, shared) if key_masks is None else _masks(key_masks, tensors, sets, shared)
     if spans is None or masks is None:
         return None
-    options = (Positions(is_causal, query_offset, spans), factor, shared, mask_shared)
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-        return _PlainTuples.apply(masks, options, *tensors)  # type: ignore[no-any-return, no-untyped-call]
-    return _attend(PlainCall(tensors, masks, *options))[:2]
+    return PlainCall(tensors, masks, Positions(is_causal, query_offset, spans), factor, shared, mask_shared)
 
 
 def _sharing_heads(tensors: tuple[Any, ...], sets: int, equal_lengths: bool = False, enable_gqa: bool = False) -> int:
@@ -191,19 +206,24 @@ class _PlainTuples(torch.autograd.Function):
     def forward(ctx: Any, masks: Masks, options: tuple[Any, ...], *tensors: Tensor) -> tuple[Tensor, Tensor]:
         out, lse, ctx.near_one = _attend(PlainCall(tensors, masks, *options))
         ctx.save_for_backward(*tensors, *masks, out, lse)
+        ctx.set_materialize_grads(False)  # zeros for the log-sum-exp take as long as a small kernel
         ctx.options = options
         return out, lse
 
     @staticmethod
-    def backward(ctx: Any, grad_out: Tensor, grad_lse: Tensor) -> tuple[Any, ...]:
+    def backward(ctx: Any, grad_out: Tensor | None, grad_lse: Tensor | None) -> tuple[Any, ...]:
         *saved, out, lse = ctx.saved_tensors  # read once: gradient checkpointing unpacks each tensor only once
         count = 2 * (len(saved) // 3) + 1
-        tensors, incoming = tuple(saved[:count]), (out, lse, grad_out, grad_lse)
+        tensors = tuple(saved[:count])
         plain = PlainCall(tensors, tuple(saved[count:]), *ctx.options)
-        numbers_alone = not torch.is_grad_enabled() and needs_numbers_alone((*tensors, *incoming))
+        grad_out = torch.zeros_like(out) if grad_out is None else grad_out
+        numbers_alone = not torch.is_grad_enabled() and needs_numbers_alone(
+            (*tensors, out, lse, grad_out, lse if grad_lse is None else grad_lse)
+        )
         if numbers_alone and ctx.near_one:
-            return None, None, *plain.backward(*(x.contiguous() for x in incoming))
-        call = _call(plain)
+            of_lse = None if grad_lse is None else grad_lse.contiguous()
+            return None, None, *plain.backward(out.contiguous(), lse.contiguous(), grad_out.contiguous(), of_lse)
+        call, incoming = _call(plain), (out, lse, grad_out, torch.zeros_like(lse) if grad_lse is None else grad_lse)
         heads, length = call.query.shape[:2]
         flat = [x.reshape(heads, length, *x.shape[lse.dim() :]) for x in incoming]
         if numbers_alone:
@@ -212,3 +232,7 @@ class _PlainTuples(torch.autograd.Function):
         else:
             gradients = attend_backward(*operands(call), *flat)
         return None, None, *(grad.reshape(x.shape) for grad, x in zip(gradients, tensors, strict=True))
+
+
+_record: Callable[..., tuple[Tensor, Tensor]] = super(torch.autograd.Function, _PlainTuples).apply
+"""`_PlainTuples.apply` without its checks for transforms of torch.func, of which `plain_call` has found none."""

@@ -14,6 +14,7 @@ from separatrix.attention.arithmetic.rounding import EXPONENTIAL
 from separatrix.attention.bounds import SLACK, InputBounds, in_range, input_bounds, largest_bound, product_of
 from separatrix.attention.call import Call
 from separatrix.attention.exact.backend import exact_backend
+from separatrix.attention.exact.balance import room
 from separatrix.attention.exact.error_bound import Ends, backend_bounds
 from separatrix.attention.exact.native import entry_bounds
 from separatrix.attention.exact.torch import lowest
@@ -101,7 +102,7 @@ def exact_type(call: Call, tolerance: float, with_lse: bool, differentiable: boo
             continue
         if dtype == torch.float32 and not float32_products_are_float32(call.query.device.type):
             continue
-        if not _products_in_range(call, log_scores, dtype):
+        if log_scores > largest_log_scores(call, dtype):
             if dtype == torch.float64:
                 raise SeparatrixError(
                     "query and keys: products of their entries overflow or underflow float64 before a score is formed, "
@@ -128,15 +129,15 @@ def exact_type(call: Call, tolerance: float, with_lse: bool, differentiable: boo
     )
 
 
-def _products_in_range(call: Call, log_scores: float, dtype: torch.dtype) -> bool:
-    """Whether underflow in the products of a score is negligible, for every order in which its factors are multiplied.
+def largest_log_scores(call: Call, dtype: torch.dtype) -> float:
+    """The largest `Entries.scores` for which underflow in the products of a score is negligible, for every order
+    in which its factors are multiplied.
 
     Each of about 2 k d products has an underflow error of at most the smallest normal number, times the later factors
     above 1.
     """
-    most = log_scores + (max(0.0, math.log2(abs(call.scale))) if call.scale else 0.0)
-    lost = math.log2(torch.finfo(dtype).tiny) + most + math.log2(2 * call.order * max(call.query.shape[2], 1))
-    return lost <= math.log2(torch.finfo(dtype).eps) - 10
+    scale = max(0.0, math.log2(abs(call.scale))) if call.scale else 0.0
+    return room(dtype) - scale - math.log2(2 * call.order * max(call.query.shape[2], 1))
 
 
 def given_radii(call: Call, largest: Tensor) -> Tensor:

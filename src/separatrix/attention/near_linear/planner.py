@@ -40,6 +40,7 @@ from separatrix.attention.near_linear.cost import (
     LARGEST_RANK,
     WORTH_PLANNING,
     Cost,
+    Shape,
     affordable_rank,
     basis_time,
     exact_cost,
@@ -91,11 +92,7 @@ def plan_call(call: Call, tolerance: float, method: str) -> PlannedCall:
         raise ArgumentError("windows", expected="None for method 'polynomial'", got=call.positions.windows)
     with torch.no_grad():
         shape = sizes_of(call)
-        exact = exact_cost(shape, call.query.dtype == torch.float64)
-        limit = exact.time if method == "auto" and exact.flops <= AFFORDABLE else math.inf
-        why = "exact attention was requested" if windowed or method == "exact" else ""
-        if not why and limit < WORTH_PLANNING * planning_time(shape):
-            why = "at these lengths exact attention is cheaper than the search for a polynomial"
+        exact, limit, why = search_limit(shape, call.query.dtype == torch.float64, windowed, method)
         if why:
             return PlannedCall(exact_plan(call, exact, why), exact, limit)
         forecast, candidate = find_polynomial(Forecast(analyse(call, differentiable)), tolerance, limit)
@@ -109,6 +106,21 @@ def plan_call(call: Call, tolerance: float, method: str) -> PlannedCall:
             dearer = f"the polynomial method at rank {candidate.recipe.index_set.rank}"
         why = f"at these lengths exact attention is cheaper than {dearer}"
         return PlannedCall(exact_plan(call, exact, why), exact, limit)
+
+
+def search_limit(shape: Shape, wide: bool, windowed: bool, method: str) -> tuple[Cost, float, str]:
+    """The cost of exact attention, the limit of `PlannedCall`, and why no polynomial is searched for; "" if one is.
+
+    They depend on sizes alone. `wide` says whether the call is in float64, and `windowed` whether a key set has a
+    window.
+    """
+    exact = exact_cost(shape, wide)
+    limit = exact.time if method == "auto" and exact.flops <= AFFORDABLE else math.inf
+    if windowed or method == "exact":
+        return exact, limit, "exact attention was requested"
+    if limit < WORTH_PLANNING * planning_time(shape):
+        return exact, limit, "at these lengths exact attention is cheaper than the search for a polynomial"
+    return exact, limit, ""
 
 
 def find_polynomial(forecast: Forecast, tolerance: float, limit: float = math.inf) -> tuple[Forecast, Candidate | None]:
@@ -345,8 +357,12 @@ def polynomial_plan(forecast: Forecast, candidate: Candidate, tolerance: float, 
 
 def exact_plan(call: Call, exact: Cost, why: str) -> Plan:
     """The plan of exact attention, for the reason `why`."""
-    error = 64 * torch.finfo(call.query.dtype).eps * largest_number(entries_of(call).ends.largest)
-    return Plan("exact", None, None, None, error, exact.flops, exact.bytes, why)
+    return exact_plan_for(largest_number(entries_of(call).ends.largest), call.query.dtype, exact, why)
+
+
+def exact_plan_for(largest: float, dtype: torch.dtype, exact: Cost, why: str) -> Plan:
+    """The plan of exact attention of a call in `dtype` whose products of values are at most `largest` in magnitude."""
+    return Plan("exact", None, None, None, 64 * torch.finfo(dtype).eps * largest, exact.flops, exact.bytes, why)
 
 
 def out_of_reach(analysis: Analysis, tolerance: float) -> SeparatrixError:

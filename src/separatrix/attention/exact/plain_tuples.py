@@ -235,4 +235,4 @@ class _PlainTuples(torch.autograd.Function):
 
 
 _record: Callable[..., tuple[Tensor, Tensor]] = super(torch.autograd.Function, _PlainTuples).apply
-"""`_PlainTuples.apply` without its checks for transforms of torch.func, of which `plain_call` has found none."""
+"""`torch.autograd.Function.apply` of `_PlainTuples` without checks for torch.func, which `plain_call` has made."""

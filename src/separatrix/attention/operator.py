@@ -117,7 +117,8 @@ def tensor_attention(
         cu_seqlens: The cumulative lengths of packed sequences, an integer tensor (sequences + 1,) for query and keys
             alike, or a list with one for the query and one for each key set. **A token attends only to tokens of its
             own sequence**, and positions start at 0 in each sequence: the result is that of a loop over the sequences.
-            Sequences of equal lengths are computed as one batch.
+            Sequences of equal lengths are computed as one batch; the docstring of `separatrix.attention.packed` lists
+            the calls whose bits this changes.
         query_offsets: The `query_offset` of each packed sequence, if they differ; requires `cu_seqlens`.
         lookahead: The number of later keys in a window, in a call that is not causal: a set with the window w has only
             j_m in (i + query_offset - w, i + query_offset + lookahead].

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import json
 import os
+import re
 import types
 from functools import partial
 from xml.etree import ElementTree
@@ -374,6 +375,31 @@ def test_ranks_and_their_times_are_saved_as_json(monkeypatch):
     assert rows["rank, order 2, uniform 0.5, d = 4, 0.01"].ratio is None
     assert not any("40" in name for name in rows)
     assert (rows["settings with a plan"].measured, rows["settings with a plan"].peer_measured) == (4, 4)
+
+
+def ranks_of_guide() -> dict[tuple[int, bool, str, float, float], list[int | None]]:
+    """The ranks in the guide for each setting and for all of `ranks.DIMENSIONS`; None for "none"."""
+    guide = (__main__.HERE.parent / "docs" / "guide" / "near-linear.md").read_text()
+    line = r"^\| (0\.\d+) \| (\d)(, causal)? \| (uniform|normal)[ ,≤]+([\d.]+) \| (.+) \|$"
+    table: dict[tuple[int, bool, str, float, float], list[int | None]] = {}
+    for tolerance, order, causal, distribution, size, cells in re.findall(line, guide, re.MULTILINE):
+        setting = int(order), bool(causal), distribution, float(size), float(tolerance)
+        table[setting] = [None if cell == "none" else int(cell.replace(",", "")) for cell in cells.split(" | ")]
+    return table
+
+
+def test_the_guide_lists_the_recorded_ranks():
+    """The ranks at d = 4 are also planned here."""
+    table = ranks_of_guide()
+    assert table.keys() == ranks.BY_RANGE.keys()
+    recorded = [json.loads(file.read_text())["rows"] for file in __main__.HERE.glob("results/*/ranks.json")]
+    assert recorded
+    for setting, ranks_of_setting in table.items():
+        assert ranks.certified_rank(*setting, ranks.DIMENSIONS[0]) == ranks_of_setting[0], setting
+        for rows in recorded:
+            measured = {row["name"]: row["measured"] for row in rows}
+            for d, rank in zip(ranks.DIMENSIONS, ranks_of_setting, strict=True):
+                assert measured.get(f"rank, {ranks.name_of(setting, d)}") == rank, (setting, d)
 
 
 def test_benchmarks_are_found():

@@ -118,7 +118,8 @@ def test_every_claim_is_in_its_paper_with_its_verdict(reader: Reader) -> None:
 def test_the_evidence_has_numbers_and_intervals(reader: Reader) -> None:
     article = reader.text("article", id="kronecker/lemma-1")
     assert all(
-        words in article for words in ("largest error1.25e-13", "cases12", "rate0.50.4 to 0.6 at 99.9%", "float64")
+        words in article
+        for words in ("largest error1.25⋅10\N{MINUS SIGN}13", "cases12", "rate0.50.4 to 0.6 at 99.9%", "float64")
     )
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import separatrix as sx
-from separatrix.attention import bounds, certified, reference
+from separatrix.attention import bounds, certified, plain_certified, reference
 from separatrix.attention.arithmetic.rounding import Summing, expanded_sum
 from separatrix.attention.call import check_call
 from separatrix.attention.checker import check
@@ -97,8 +97,8 @@ def test_certificates_hold_inside_autocast(method):
 def test_float32_products_of_lower_precision_are_not_used(monkeypatch):
     x = torch.rand(3, 500, 4, generator=torch.Generator().manual_seed(0))
     assert sx.plan_attention(x[0], x[1], x[2], tolerance=0.1, method="polynomial").recipe.dtype == torch.float32
-    for module in (planner, exact_rounding):
-        monkeypatch.setattr(module, "float32_products_are_float32", lambda device_type: False)
+    for module in (planner, exact_rounding, plain_certified):
+        monkeypatch.setattr(module, "float32_products_are_float32", lambda device_type="cpu": False)
     assert sx.plan_attention(x[0], x[1], x[2], tolerance=0.1, method="polynomial").recipe.dtype == torch.float64
     wide = certified.exact_attention
     seen = []

@@ -140,7 +140,9 @@ def limit_border(order: int) -> float:
 
 
 def long_exponent(log_n: float, order: int, bound: float) -> float:
-    """An upper bound on log_n of the flops for any n, given as ln n: Chernoff's degree, entropy's rank."""
+    """An upper bound on log_n of the flops for any n, given as ln n: the degree is Chernoff's bound, and the rank the
+    entropy bound.
+    """
     d = math.ceil(log_n)
     degree = chernoff_degree(bound**order, relative_log_tolerance(log_n, order, bound))
     return 1 + (d * entropy(degree / d) + math.log(2.0 * (order * (d + 1) + 1))) / log_n

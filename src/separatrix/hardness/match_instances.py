@@ -63,7 +63,7 @@ def planted_instances(
     label = torch.arange(count) % 2 == 1
 
     def drawn(shape: tuple[int, ...], first: Tensor | None) -> Tensor:
-        """Draw uniform residues, and replace those that are refused until none is."""
+        """Draw uniform residues, and redraw the rejected ones until none is rejected."""
         x = torch.randint(modulus, shape, generator=generator)
         while (bad := _refused(x, first, modulus, order)).any():
             x[bad] = torch.randint(modulus, (int(bad.sum()),), generator=generator)

@@ -1,7 +1,7 @@
 """The four-party Merlin-Arthur protocol for disjointness (Alman and Song, Theorem 4.5), as a program.
 
-Alice, Bob and Charlie hold subsets of [m] and ask whether the three have an element in common. The universe is cut in T
-parts of r = m / T elements; part t of each set is encoded by a systematic code, and
+Alice, Bob and Charlie hold subsets of [m] and ask whether the three have an element in common. The universe is divided
+into T parts of r = m / T elements; part t of each set is encoded by a systematic code, and
 
     mu_i = sum_t C(alpha^t)_i C(beta^t)_i C(gamma^t)_i
 

@@ -138,7 +138,7 @@ def _log_expm1(x: float) -> float:
 
 
 def _border(below: Callable[[float], bool], low: float, high: float) -> float:
-    """The float at which a condition that holds at `low` and fails at `high` changes, to the last bit, by bisection."""
+    """The largest float at which `below` holds, by bisection; it must hold at `low` and fail at `high`."""
     for _ in range(200):
         middle = (low + high) / 2
         if middle in (low, high):

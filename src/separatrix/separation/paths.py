@@ -95,7 +95,9 @@ def setting(model: str, n: int, g: int, m: int) -> SelfAttention | CrossAttentio
 
 
 def passes(result: Mapping[str, Any], level: float = 0.99) -> float | None:
-    """log10 of the n from which on success is at least `level` up to the end of the path; None if there is none."""
+    """log10 of the smallest n such that success is at least `level` from n to the end of the path; None if there is
+    none.
+    """
     reached = None
     for log10_n, probability in zip(result["log10_n"], result["probability"], strict=True):
         reached = (log10_n if reached is None else reached) if probability >= level else None
@@ -103,7 +105,7 @@ def passes(result: Mapping[str, Any], level: float = 0.99) -> float | None:
 
 
 def rare_from(result: Mapping[str, Any], part: str) -> float | None:
-    """log10 of the n from which on the part fails with probability at most delta / n; None if there is none."""
+    """log10 of the smallest n from which on `part` fails with probability at most delta / n; None if there is none."""
     reached = None
     for log10_n, failure in zip(result["log10_n"], result[part], strict=True):
         small = failure <= math.log10(DELTA) - log10_n

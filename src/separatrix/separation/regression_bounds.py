@@ -46,7 +46,7 @@ class SingleVector:
         exp0: that F_exp fires on D0.
         lin0: that F_lin fires on D0.
         bad: that any of these three fires.
-        bad_if_minus: the same, given that the sign at D1's special index is -1.
+        bad_if_minus: that any of these three fires, given that the sign at D1's special index is -1.
         worst: for each of these names, an upper bound on the probability given any data of Definition 3.8.
     """
 
@@ -174,8 +174,8 @@ class _Lattice:
 
     def __init__(self, laws: _Laws) -> None:
         self.h, self.plus, self.minus, n = laws.h, laws.plus, laws.minus, laws.n
-        # The window has 8 sqrt(n) ranges of a term around the mean, outside of which the sum is with probability at
-        # most 2 exp(-32) (Hoeffding). It is a power of two, for which the FFT is fast.
+        # The window around the mean is 8 sqrt(n) times as wide as the range of a term; the sum is outside it with
+        # probability at most 2 exp(-32) (Hoeffding). Its length M is a power of two, for which the FFT is fast.
         self.M = M = 1 << math.ceil(8 * math.sqrt(n) * (laws.cells + 2)).bit_length()
         # At frequency j the transforms are at most steepest M / (2 j), so beyond J their n-th power is below exp(-40).
         steepest = max(self.plus.probabilities.max(), self.minus.probabilities.max())

@@ -140,8 +140,8 @@ def resolve_conflicts(signs: Tensor, limit: int, source: torch.Generator) -> tup
 
 
 def _kept(signs: Tensor, conflict: Tensor, limit: int, source: torch.Generator) -> tuple[Tensor, int]:
-    """The first T vectors that rejection keeps from a sequence that begins with these T vectors, and the number of
-    vectors that were drawn.
+    """Apply rejection to these T vectors and then to further draws, until T vectors are kept; return them and the
+    number of vectors that were drawn.
 
     A candidate is rejected when it conflicts with an earlier one that was kept, so only the conflicting pairs need to
     be examined, in the order of their later member.

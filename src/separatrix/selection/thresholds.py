@@ -91,7 +91,7 @@ def feasible_limit(T: int, width: int, threshold: float) -> int:
         threshold: the largest |<e_i, e_j>| that is allowed.
 
     Raises:
-        ArgumentError: if no T vectors, or only too many candidates, would satisfy the threshold.
+        ArgumentError: if no T vectors can satisfy the threshold, or rejection would draw too many candidates.
 
     Example:
         >>> feasible_limit(200, 170, 0.4)

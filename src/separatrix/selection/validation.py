@@ -44,7 +44,7 @@ def validate(
     Args:
         W: the matrix W.
         V: the matrix V.
-        points: the points of each task.
+        points: the validation inputs of each task.
         settings: the settings of the run.
         fixed: the fixed encoding, of which a task uses the first T rows; None draws a new one for each task.
         generator: the source of randomness for new encodings.

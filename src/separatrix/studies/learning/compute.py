@@ -1,7 +1,8 @@
 r"""Counts the flops of a training step: the matrix products of the forward pass, and twice that for the backward pass.
 
 A multiplication and an addition are two flops. Attention of order k at L_q positions over n tokens, h heads of
-dimension d, S the number of attended tuples (n^(k-1) per query, 1/k of that if all positions are asked causally):
+dimension d, S the number of attended tuples (n^(k-1) per query, and 1/k of that on average for causal attention at all
+positions):
 
     exact          4 h S d
     polynomial     2 h r (d + 1) (k - 1) (n + L_q)            r monomials: sums over the keys, products, queries

@@ -11,9 +11,9 @@ layers of order 2 were 0.55 after the first stage and 0.17 after the last. The f
 with the rules then, before any run with another seed or with the other attentions:
 
 - One layer of order 3 joins among 64 facts: its accuracy is above 0.9.
-- It is ahead of one layer of order 2 and of the product of two order-2 attentions.
-- It is ahead of two layers of order 2, which learn 8 facts of 8 entities in 1,200 steps, but not 8 of 16 entities in
-  2,400.
+- One layer of order 3 is ahead of one layer of order 2 and of the product of two order-2 attentions.
+- One layer of order 3 is ahead of two layers of order 2, which learn 8 facts of 8 entities in 1,200 steps, but not 8 of
+  16 entities in 2,400.
 
 The runs of the first claim were to be made first, then those of the second and of the third, and a claim whose runs
 are incomplete at the end of the available time was to be withdrawn, independently of the others. When the runs of

@@ -54,7 +54,7 @@ class AttentionKind:
         rotary: The base of rotary positions in every layer; None for no rotary positions.
         form: The score form of softmax attention; "separate" stands for `ProductAttention`, "mixed" for
             `MixedAttention`.
-        norms: Those of the arguments `qk_norm`, `head_norm` and `learned_scale` of `TensorAttention` that are True,
+        norms: The arguments among `qk_norm`, `head_norm` and `learned_scale` of `TensorAttention` that are True,
             "value_norm" for `ValueNormAttention`, and "layer_norm" for an `nn.LayerNorm` of the attention's output.
         power: The scores of unbounded softmax attention are divided by this power of the head dimension.
     """
@@ -144,7 +144,8 @@ LAYERS = {
     "order 3, learned_scale": AttentionKind(3, norms=("learned_scale",)),
     "order 3, LayerNorm after": AttentionKind(3, norms=("layer_norm",)),
 }
-"""The settings of a layer of order 3 that are compared, by name; the scale is 1/sqrt(d) where none is named."""
+"""The settings of a layer of order 3 that are compared, by name; the scale is 1/sqrt(d) unless the name has another.
+"""
 
 FURTHER_LAYERS = {
     "order 3, value_norm": AttentionKind(3, norms=("value_norm",)),

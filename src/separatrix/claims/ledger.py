@@ -336,9 +336,9 @@ def claim(
 
     `home` is the module that declares the claim, where that is not the module of the check. `paper` may be left out in
     a module of the paper's package, such as `separatrix.claims.kronecker`, and in a study, whose paper is "beyond".
-    `Claim` says what the other arguments are.
+    For the other arguments see `Claim`.
 
-    The id is made from paper, place and part; a mistake in the declaration is the programmer's, a `TypeError`.
+    The id is made from paper, place and part. A mistake in the declaration raises a `TypeError`.
     """
 
     def register(check: Callable[..., Finding]) -> Claim:

@@ -1,11 +1,10 @@
 """Theorem B.2 of Alman and Song: the lower bound, and the chain's instances in the plane of n and B.
 
-There are two
-families. `constant gap` has the parameters of Theorem 4.7: t = ln n, d = 2 t, eps = 1/2, padded to 2 d as in Lemma B.1.
-`direct road` has the parameters of the reduction that runs: 3-SAT with 4.27 clauses per variable, v = 3 log2 n, so d =
-3 m, t = m, eps = 1/m, with m = 4.27 v, padded to 4 m. For each family we compute the B at which the worst-case rank of
-the polynomial method exceeds n^2, so that it is no longer subcubic, and the least B at which attention decides the
-instances.
+There are two families of instances. `constant gap` has the parameters of Theorem 4.7: t = ln n, d = 2 t, eps = 1/2,
+padded to 2 d as in Lemma B.1. `direct road` has the parameters of the reduction that runs: 3-SAT with 4.27 clauses per
+variable, v = 3 log2 n, so d = 3 m, t = m, eps = 1/m, with m = 4.27 v, padded to 4 m. For each family we compute the B
+at which the worst-case rank of the polynomial method exceeds n^2, so that it is no longer subcubic, and the least B at
+which attention decides the instances.
 """
 
 from __future__ import annotations

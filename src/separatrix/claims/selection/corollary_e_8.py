@@ -211,7 +211,7 @@ def corollary_e_8(
     misprint: str = "",
     every_q: bool = False,
 ) -> Finding:
-    """The upper end of the induction over its whole range; runs at delta = 0 and with drawn encodings.
+    """Check the upper end of the induction over its whole range, and runs at delta = 0 and with drawn encodings.
 
     For the time, the bound is T^2 d / (eta epsilon) + T^2 / eta, with the constant 1 and a logarithm of T d / epsilon.
     Times are in proportion to d_e, which that bound does not contain. With drawn encodings, times are divided by d_e

@@ -109,7 +109,7 @@ def corollary_e_9(
     drawn: float | None = None,
     every_q: bool = False,
 ) -> Finding:
-    """The loss grows no faster than T_2^2 epsilon / T_1^2 in T_2, T_1 and epsilon, with both kinds of encodings.
+    """Check that the loss grows no faster than T_2^2 epsilon / T_1^2 in T_2, T_1 and epsilon, with both encodings.
 
     With orthogonal encodings T_2 goes to 250 T_1, with stochastic ones to 128 T_1, and the time has the factor d_e,
     which Theorem E.6 counts as a logarithm. The power of T_1 is measured at a fixed T_2 / T_1.

@@ -88,7 +88,7 @@ def dependent_losses(alpha: float, C: float, weight: float, seed: int) -> dict[s
     ),
 )
 def lemma_d_2(cells: Sequence[CellResult], formula: str = "lemma", misprint: str = "") -> Finding:
-    """The loss by its definition on the plane, and with tokens that change the attention."""
+    """Compare the formula with the loss by its definition, on the plane and with tokens that change the attention."""
     on_the_plane = [cell.result for cell in cells if "closed" in cell.result]
     apart = {
         "lemma": max(result[formula] for result in on_the_plane),

@@ -269,7 +269,7 @@ PROOF = (
 
 @experiment(version=1, name="selection.theorem_c3_proof")
 def proof_steps(T: int, q: int, epsilon: float, seed: int) -> dict[str, list[float]]:
-    """The proof's inequalities at overlaps of exactly 1/2, the largest that it allows."""
+    """Return the violations of the proof's inequalities at overlaps of exactly 1/2, the largest that it allows."""
 
     def weight(a: float) -> float:
         return 1 / (q + T * math.exp(-a / 2))

@@ -151,7 +151,9 @@ def proof_steps(T: int, q: int, d: int, epsilon: float, seed: int) -> dict[str, 
 
 @experiment(version=1, name="selection.theorem_d4_crossing")
 def crossing_step(T: int, q: int, d: int, seed: int) -> dict[str, object]:
-    """The pair of the last erratum, from a run at the largest rate up to the step across 1 / sqrt(T q)."""
+    """Return the pair [printed, right] of the last erratum, from a run at the largest rate that ends when s exceeds 1 /
+    sqrt(T q).
+    """
     speed = d / (T - 1)
     chain = Chain(T, q, d, 1e-3, 1 / (20 * d**2), speed, speed, 1 / d)
     return {PROOF[-1].shown_by: list(proof_chain.crossing(chain, speed))}

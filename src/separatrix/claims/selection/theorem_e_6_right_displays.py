@@ -265,7 +265,7 @@ def _cells() -> Iterator[Cell]:
 def right_displays(
     cells: Sequence[CellResult], step: str = "", factor: float = 1.0, misprint: str = "", without_q: bool = False
 ) -> Finding:
-    """With the correct constants no display is violated at any size; with the printed ones some are."""
+    """Check that no display is violated with the correct constants, and that some are with the printed ones."""
     held, numbers = chain_holds(cells, step, factor)
     sums = [max(cell.result["without q"][at] for cell in cells) for at in (0, 1)]
     numbers["largest overlaps"] = ", ".join(f"{cell.result['overlap']:.3f}" for cell in cells)

@@ -1,8 +1,8 @@
 """Theorem E.6 of Wang, Wei, Hsu and Lee: the statement, and the step of its proof from single to mean weights.
 
 The proof of Theorem E.6 is that of Theorem D.4 with the mean weight s of a position in the subset, over valid encodings
-and subsets, in place of the one weight s_+(E). It may do so in five steps: with W = C W* and overlaps of at most c
-outside of the subset,
+and subsets, in place of the one weight s_+(E). Five steps justify this: with W = C W* and overlaps of at most c outside
+of the subset,
 
     (1)  E[s_+ (1 - q s_+)] <= s (1 - q s)                           above, for the largest step of C
     (2)  s(C + h) - s(C) <= 5/4 (1 + c) s (1 - q s) h, h <= 1/5      for the step of s
@@ -36,7 +36,7 @@ from separatrix.selection.task import all_subsets, uniform_subsets
 
 
 def _outside(stack: Tensor, T: int, q: int, subsets: Tensor) -> Tensor:
-    """The overlaps with the subset's code of all positions outside, one row for each encoding and subset."""
+    """The overlaps of the positions outside each subset with its code: one row for each encoding and subset."""
     if len(stack) <= 8:
         return torch.cat([overlaps(E, subsets) for E in stack])
     rows = []

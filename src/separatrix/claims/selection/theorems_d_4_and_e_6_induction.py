@@ -1,8 +1,8 @@
 r"""The induction in the proofs of Theorems D.4 and E.6 of Wang, Wei, Hsu and Lee, for all sizes, in ball arithmetic.
 
 With rho = q / T, u = q s the weight of the subset (s is the mean weight of its positions over all encodings and
-subsets), b = rho / u^2, and mu = 1 - kappa / 8 (kappa = 1 / d in Theorem D.4,
-d_e / (T d) in Theorem E.6), the upper end of the induction is
+subsets), b = rho / u^2, and mu = 1 - kappa / 8 (kappa is 1 / d in Theorem D.4 and d_e / (T d) in Theorem E.6), the
+upper end of the induction is
 
     F(u) = (1 - rho) / sqrt(rho) t (1 + mu r) / N,
     t = sqrt(rho) / u,    N = 1 + b (1 - 2 u),    r = b (1 - u) / (1 - b u),
@@ -88,7 +88,7 @@ def crossing(point: Point) -> Any:
 
 
 def lower_loss(point: Point) -> Any:
-    """The loss divided by epsilon at alpha = 1 - x / 10, 1 - u = x part; at (rho, x, part)."""
+    """The loss divided by epsilon at alpha = 1 - x / 10 and u = 1 - x part, as a function of (rho, x, part)."""
     rho, x, part = point
     alpha = 1 - x / 10
     short = part + (1 - x * part) / 10
@@ -96,7 +96,7 @@ def lower_loss(point: Point) -> Any:
 
 
 def upper_loss(point: Point) -> Any:
-    """The loss divided by epsilon at the upper end of the interval, 1 - u = x part; at (rho, x, part, kappa)."""
+    """The loss divided by epsilon at the upper end of the interval for u = 1 - x part, by (rho, x, part, kappa)."""
     rho, x, part, kappa = point
     u, mu = 1 - x * part, 1 - kappa / 8
     over_D = rho / (u * u - 2 * rho * u + rho)

@@ -40,7 +40,7 @@ def _enough(log_n: float, squares: float) -> float:
 
 
 def most_squares(n: int, special: int) -> Fraction:
-    """The largest n sum f_lin^2 that data allow: `special` entries of 4 log n (none or one), others in [1, 1.4] log n.
+    """The largest n sum f_lin^2 over data with `special` (0 or 1) entries of 4 log n and the others in [1, 1.4] log n.
 
     As u^2 <= 2.4 u - 1.4 for u in [1, 1.4], the squares of all entries sum to at most 2.4 V - b, where V is the sum of
     all entries and b = 1.4 (n - special) - 6.4 special. (2.4 V - b) / V^2 is largest at V = b / 1.2, or at the nearest
@@ -59,8 +59,8 @@ def most_squares(n: int, special: int) -> Fraction:
 def _tail_at_least(N: int, k: int) -> Any:
     """P[X >= k] for k > N / 2 and X binomial with p = 1/2: exact for N <= 10^6, a lower bound for larger N.
 
-    The bound
-    sums the first M terms, each of which is at least the first times a power of the least ratio of successive terms.
+    The lower bound sums the first M terms, each of which is at least the first times a power of the least ratio of
+    successive terms.
     """
     if N <= _EXACT:
         return EXTENDED.mpf(tails(N)[min(k, N + 1)]) / total(N)

@@ -170,7 +170,7 @@ def _tally(
 
 
 def _data(reading: Reading, values: Values) -> tuple[list[Row], list[Row], dict[str, list[list[EntryPlace]]]]:
-    """The rows of A_1 and of A_2 = A_3; and the places of each row, in u and f, and in c."""
+    """The rows of A_1 and of A_2 = A_3, and the places of each row: those of u and f, and those of c."""
     a = values.a1 if reading.data else values.a0
     n, d = values.n, values.d
     cross = reading.weights.startswith("cross")

@@ -140,7 +140,7 @@ def powers(rows: Sequence[Time]) -> dict[str, list[tuple[Time, Time, float]]]:
 
 
 TOLERANCE = 0.03
-"""The amount by which a converged power may exceed that of the bound; random encodings change powers by less."""
+"""The amount by which a converged power may exceed that of the bound; sampling of encodings changes powers by less."""
 
 
 @claim(

@@ -116,8 +116,9 @@ def _of_phase_one(chain: Chain, s: Floats, bound: float) -> dict[str, Floats]:
 
 
 def _of_a_step(chain: Chain, s: Floats, c: float, bound: float) -> dict[str, Floats]:
-    """The changes of alpha*, r and the upper end when C grows by up to 1/5 and log(q s / w) by up to 1 + c times as
-    much."""
+    """The changes of alpha*, r and the upper end when C grows by a step of at most 1/5 and log(q s / w) by at most 1 +
+    c times that step.
+    """
     T, q = chain.T, chain.q
     w, D, best, r = _terms(chain, s)
     gain = np.linspace(0, 0.2, _GAMMAS + 1)[None, 1:]

@@ -59,7 +59,7 @@ def most_squares(n: int, special: int) -> Fraction:
 def _tail_at_least(N: int, k: int) -> Any:
     """P[X >= k] for k > N / 2 and X binomial with p = 1/2: exact for N <= 10^6, a lower bound for larger N.
 
-    The lower bound sums the first M terms, each of which is at least the first times a power of the least ratio of
+    The lower bound sums the first M terms, each of which is at least the first times a power of the smallest ratio of
     successive terms.
     """
     if N <= _EXACT:
@@ -163,7 +163,7 @@ def _largest_within(n: int, power: Fraction, most: Fraction) -> bool:
 
 
 def _special_leads(n: int, least: Fraction, special: Fraction) -> bool:
-    """Whether n^special minus n - 1 entries n^1.4 is at least `least` times the sum of all entries, exactly."""
+    """Whether n^special - (n - 1) n^1.4 is at least `least` times n^special + (n - 1) n^1.4, in exact arithmetic."""
     a, b = least.numerator, least.denominator
     return sign(n, [(b - a, special, 0), (-(b + a) * (n - 1), Fraction(7, 5), 0)]) >= 0
 

@@ -289,7 +289,7 @@ def last(cell: CellResult, part: str) -> float:
 
 
 def fires_there(cells: Sequence[CellResult]) -> dict[str, bool]:
-    """Whether the printed statement, that the network is 0 on D1, has a negligible probability."""
+    """Whether the probability of the printed statement, that the network is 0 on D1, is negligible."""
     return {
         "on D1 F_exp = 0 has probability below 10^-15": all(
             last(x, "exp_fires_on_d1") < -15 for x in of_width(cells, ENOUGH)

@@ -237,7 +237,9 @@ def row_lemma(
 _PLAIN = ("ones", "identity", "cross")
 NARROW, WIDE = ("n^0.03", "n^0.1", "n^0.5"), ("n^0.1", "n^0.5")
 LEAST_D = ("n^0.5",)
-"""The path for an a_0 near 0.1, where Lemma D.8 requires d = omega(n^(4 a_0 + 0.02)), and Lemma F.8 with 2 a_0."""
+"""The path for an a_0 near 0.1, where Lemma D.8 requires d = omega(n^(4 a_0 + 0.02)), and Lemma F.8 d = omega(n^(2 a_0
++ 0.02)).
+"""
 LARGE_B = ("n^0.98",)
 """The path for b = 20/29, where Lemma E.3 requires d = omega(n^(2 b^2 + 0.02)), with an exponent of 0.971."""
 

@@ -64,7 +64,9 @@ def joined_in_stages(
     lr: float,
     seed: int,
 ) -> dict[str, Any]:
-    """One model trained on joins in stages; `accuracy` has for each stage the accuracies at its end, by facts."""
+    """One model trained on joins in stages; `accuracy` has, for each stage, the accuracies at its end by number of
+    facts.
+    """
     kind, tasks = mechanism(attention), [Join(count, entities, relations).task for count in facts]
     runs = [Run(kind, count, (count,), JOIN_SIZES, batch, lr, points, seed=seed) for count in steps]
     model = fresh(tasks[0], runs[0])

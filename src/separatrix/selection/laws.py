@@ -38,7 +38,7 @@ BOUND_EXPONENTS: Mapping[str, float] = {"T": 2.0, "d": 1.0, "epsilon": -1.0, "lr
 
 
 def broken_hypotheses(T: int, q: int, d: int, eta: float, epsilon: float | None = None) -> dict[str, str]:
-    """The hypotheses of Theorem 3.1 that do not hold, each as a sentence, by the name of the value that violates it.
+    """The hypotheses of Theorem 3.1 that do not hold: a sentence for each, keyed by the name of the violating value.
 
     Args:
         T: The number of tokens.

@@ -163,7 +163,7 @@ class _Model(nn.Module):
         else:
             zero = settings.initial == "zero"
             self.layer = SelectionLearner(settings.attention, settings.d, settings.width, generator=first, zero=zero)
-        # The whole table of the run; None if every step draws its own encodings.
+        # The encodings of all positions in the run; None if every step draws its own.
         table = _table(settings)
         self.table = nn.Parameter(table) if table is not None and settings.encoding == "learned" else table
 

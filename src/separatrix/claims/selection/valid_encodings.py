@@ -1,6 +1,6 @@
 """Every valid encoding at small sizes, so that means over encodings are exact.
 
-Among the sign matrices of four positions and width 4, 26,880 have pairs with |<e_i, e_j>| <= 1/2. The threshold takes
+There are 26,880 sign matrices of four positions and width 4 with |<e_i, e_j>| <= 1/2 for all pairs. The threshold takes
 the place of the restricted isometry that Lemmas E.2 to E.14 of Wang, Wei, Hsu and Lee condition on. The lemmas use this
 property only in two ways: it is invariant under flips, exchanges of coordinates and exchanges of positions, and it
 bounds the overlaps.

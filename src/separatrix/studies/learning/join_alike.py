@@ -166,7 +166,7 @@ def facts_of(run: CellResult) -> int:
 
 
 def _sooner(run: CellResult) -> CellResult:
-    """The run with its accuracy averaged over the eight evaluations on the way to `STEPS`."""
+    """The run with the mean accuracy over its eight evaluations up to `STEPS` in place of each accuracy."""
     records = zip(run.result["step"], run.result["accuracy"], strict=True)
     mean = fmean(accuracy for step, accuracy in records if 0 < step <= STEPS and step % (STEPS // 8) == 0)
     kept = {name: run.result[name] for name in ("step", "parameters", "step_flops")}

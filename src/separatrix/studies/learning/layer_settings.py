@@ -11,8 +11,8 @@ learned scale are better than none; LayerNorm after attention is worse than none
 The rule of each claim: it holds if the lead is significantly above zero (95%, paired by seed, equal steps, seeds 1, 2
 and 3), fails if it is significantly below zero, and is undecided otherwise.
 
-The rule of the recommendation in the guide: the setting whose claim holds; if several hold, the setting with the
-largest mean lead. If none holds, none is recommended over the layer without norms, and the guide says that no
+The rule of the recommendation in the guide: it recommends the setting whose claim holds; if several hold, the setting
+with the largest mean lead. If none holds, none is recommended over the layer without norms, and the guide says that no
 difference was significant. The scale 1/sqrt(d) is recommended unless its claim fails, LayerNorm after attention only if
 its claim fails.
 

@@ -3,10 +3,10 @@
 The label depends on one token's triples, and no pair of tokens is informative about it
 (`match_instances.planted_instances`).
 
-The claim on the product of two order-2 attentions was written down with its rule when orders 2 and 3 had been seen, and
-before any run of the product in these models. The rule is that of the claims on orders 2 and 3. In the models of
-`learning.match` the lead of order 3 over the product had been 0.04, which was not significant; here order 3 was
-expected to lead significantly in some setting with M >= 17.
+The claim on the product of two order-2 attentions was written down with its rule after the results of orders 2 and 3
+had been seen, and before any run of the product in these models. The rule is that of the claims on orders 2 and 3. In
+the models of `learning.match` the lead of order 3 over the product had been 0.04, which was not significant; here order
+3 was expected to lead significantly in some setting with M >= 17.
 """
 
 from __future__ import annotations

@@ -217,9 +217,9 @@ def holds_if(
 class Claim:
     """One checkable statement of a paper.
 
-    `says` is in our own words. `profile` is the smallest profile that runs its cells. `figures` are names that the
-    report knows. `check` judges the corrected statement, `judged` the printed one; `errata` are the misprints by which
-    the two differ. `home` is the module that declares the claim, which is named after the place.
+    `says` is in our own words. `profile` is the smallest profile that runs its cells. `figures` are the names of its
+    figures in the report. `check` judges the corrected statement, `judged` the printed one; `errata` are the misprints
+    by which the two differ. `home` is the module that declares the claim, which is named after the place.
 
     `neighbours` are wrong statements that the check rejects; `alone` says why there are none. `proof` is the heading of
     the proof in the documents, if there is one. `defines` lists the full names of the library's objects that implement

@@ -27,7 +27,9 @@ from separatrix.attention.near_linear.cost import Shape, exact_cost, polynomial_
 
 
 def relative_log_tolerance(log_n: float, order: int, bound: float) -> float:
-    """ln of 1/n relative to the values' largest product, B^(k-1): Definition 1.2 bounds the values by B too."""
+    """The logarithm of the tolerance 1/n divided by B^(k-1), the largest product of values: Definition 1.2 bounds the
+    values by B too.
+    """
     return -log_n - (order - 1) * math.log(bound)
 
 

@@ -84,9 +84,7 @@ def planted_instances(
 
 
 def _refused(x: Tensor, first: Tensor | None, modulus: int, order: int) -> Tensor:
-    """Which residues x must not be x_0 if `first` is None; otherwise, which must not occur together with x_0 =
-    `first`.
-    """
+    """Which residues x must not be x_0 (if `first` is None), or must not occur together with x_0 = `first`."""
     if first is None:
         return order * x % modulus == 0
     first = first.unsqueeze(1)

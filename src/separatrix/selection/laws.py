@@ -150,7 +150,7 @@ class SlowCurve:
 
 
 def slow_curve_after(steps: float, T: int, q: int, d: int, lr: float) -> SlowCurve:
-    """The point of the slow curve that training reaches after a number of steps, even more than can be run.
+    """The point of the slow curve that training reaches after a number of steps, which may be too large to run.
 
     The recursion lies on the slow curve once alpha has risen, from about T/eta steps on.
 

@@ -113,7 +113,8 @@ def _averages(
             j: sum((x * weights[i][i1] * y for i, x in rows[j0].items() for i1, y in rows[j].items()), Fraction(0))
             for j in present
         }
-        # With a negative total the signs of all weights are turned, because a sum is positive where they are.
+        # If the sum of the weights is negative, all weights change their signs, because `averages` assumes a positive
+        # sum.
         turned = -1 if linear and sum(multiplicity[j] * scores[j] for j in present) < 0 else 1
         forms = {j: (0, ONE) if linear else (0, Exponential(scores[j])) for j in present}
         weighted = [

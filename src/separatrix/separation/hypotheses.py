@@ -148,7 +148,7 @@ def enforce(kind: str, values: Values) -> None:
     """Raise an error if these values do not satisfy a hypothesis of the definition.
 
     Raises:
-        ArgumentError: it names the first hypothesis that is not satisfied.
+        ArgumentError: if a hypothesis is not satisfied; the message names the first one.
 
     Example:
         >>> values = {"n": Fraction(200), "d": Fraction(12), "a0": Fraction(1, 100), "a1": Fraction(3)}

@@ -62,7 +62,7 @@ def one_or_many(T: int, q: int, d: int, width: int, samples: int, seed: int) -> 
     neighbours=(Neighbour("$T - 1$ times", {"fewer": 1}),),
 )
 def appendix_a_2(cells: Sequence[CellResult], fewer: int = 0) -> Finding:
-    """Check that the mean loss and slope are within six standard errors of T - fewer times those of one query."""
+    """Check that the mean loss and slope are within six standard errors of (T - fewer) times those of one query."""
     far = max(
         abs(cell.result[f"{name}_ratio"] - (1 - fewer / cell.parameters["T"])) / cell.result[f"{name}_error"]
         for cell in cells

@@ -77,7 +77,7 @@ def quotients(T: int, q: int, d: int, width: int, delta: float, seed: int) -> di
 
 
 def _displays(chain: Chain, c: float, bound: float) -> dict[str, float]:
-    """All displays for the overlap c, with `bound` in its place in the constants of the proof."""
+    """All displays for the overlap c; in the constants of the proof, `bound` takes the place of c."""
     T, q = chain.T, chain.q
     s = ((1 - np.geomspace(1 - q / math.sqrt(T * q), 3e-3, _GRID)) / q)[:, None]
     whole = (np.linspace(1 / T, 1 / q, _GRID + 1)[:-1])[:, None]

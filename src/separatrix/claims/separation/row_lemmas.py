@@ -150,7 +150,8 @@ def row_lemma(
 ) -> Claim:
     """Register a lemma as a claim: its statements must hold along all paths, and its misprints along none.
 
-    `cited` is the lemma on entries that the proof should have cited, with the erratum, and its cells.
+    `cited` holds the lemma on entries that the proof should have cited, with its erratum, and the function that returns
+    its cells.
     """
     all_statements = (*statements, *(statement for statement, _ in slips))
     neighbours = [Neighbour("already at $n = 100$ and $g = 10$", {"small_too": True})]

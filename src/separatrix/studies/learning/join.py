@@ -59,8 +59,9 @@ def joined_by_hand(facts: int, entities: int, relations: int, count: int, seed: 
 
 @experiment(version=1, name="beyond.join_imports_by_hand")
 def joined_imports_by_hand(graph: str, facts: int, entities: int, count: int, seed: int) -> dict[str, Any]:
-    """Joins over the held-out part of the import graph with this SHA-256: the answers of the constructions and of
-    guessing."""
+    """Return how many joins over the held-out part of the import graph with this SHA-256 the constructions answer
+    wrongly, and the accuracy of guessing.
+    """
     return _by_hand(ImportJoin(facts, entities, graph=graph), count, seed)
 
 
@@ -155,7 +156,7 @@ _BOTH: tuple[Reading, ...] = ("steps", "compute_steps")
 
 
 def leads(better: Sequence[str], worse: Sequence[str], readings: Sequence[Reading] = _BOTH) -> list[Expectation]:
-    """The expectations that each of some attentions is better than each of others, at each reading."""
+    """The expectations that each attention of `better` is better than each one of `worse`, at each reading."""
     return [Expectation(first, second, reading) for first in better for second in worse for reading in readings]
 
 

@@ -63,7 +63,7 @@ def rates_on_joins(part: str, rates: Mapping[str, float]) -> Claim:
 
 
 def other_rates(rates: Mapping[str, float]) -> dict[str, float]:
-    """For each layer the rate of `TRIED` that is not its own."""
+    """For each layer, the rate in `TRIED` that it does not use."""
     return {name: min(set(TRIED) - {rate}) for name, rate in rates.items()}
 
 

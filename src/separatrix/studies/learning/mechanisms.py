@@ -133,7 +133,7 @@ JOINING_ALIKE = {
     "determinant order 3, both norms": AttentionKind(3, form="determinant", norms=BOTH),
     "orders 2 and 3 mixed, both norms": AttentionKind(3, form="mixed", norms=BOTH),
 }
-"""The attentions that are compared on joins with the best of the same learning rates each, by name."""
+"""The attentions that are compared on joins, each with the best of the same learning rates, by name."""
 
 LAYERS = {
     "order 3": AttentionKind(3),
@@ -298,7 +298,7 @@ class ValueNormAttention(TensorAttention):
 
 
 class MixedAttention(nn.Module):
-    """Attention of which the first half of the heads is of order 2 and the other half of order 3.
+    """Attention whose heads have order 2 (the first half) and order 3 (the other half).
 
     The second key and value sets, which order 2 does not have, are projected for the other half alone. The norms are
     those of `TensorAttention`. A `TensorAttention` with a list of orders computes the same from the same weights. It

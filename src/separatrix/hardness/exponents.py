@@ -119,7 +119,7 @@ def entropy(gamma: float) -> float:
 
 
 def limit_exponent(rho: float) -> float:
-    """The exponent as n grows with B^k = rho ln n.
+    """The limit of the exponent as n grows with B^k = rho ln n.
 
     >>> round(limit_exponent(0.01), 2), round(limit_exponent(0.75), 2)
     (1.73, 3.01)

@@ -73,8 +73,8 @@ def near_orthogonal_encoding(
         dtype: the type of the encoding.
 
     Raises:
-        ArgumentError: if the threshold is impossible or would take too many candidates, see
-            `separatrix.selection.thresholds`.
+        ArgumentError: if no encoding can satisfy the threshold, or rejection would draw too many candidates (see
+            `separatrix.selection.thresholds`).
 
     Example:
         >>> drawn = near_orthogonal_encoding(8, 16, threshold=0.5, generator=0)

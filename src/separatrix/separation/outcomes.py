@@ -51,7 +51,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class OutcomeEstimate:
-    """Estimates of the probabilities of the same names in `Outcome`, all from one set of trials."""
+    """Estimates of the probabilities in `Outcome`, under the same names, all from one set of trials."""
 
     fires_on_d1: Estimate
     silent_on_d0: Estimate

@@ -91,7 +91,7 @@ class Chain:
         return float(solved.t_events[0][0])
 
     def total(self) -> float:
-        """The steps that the proof counts, times eta: Phase I, and both stages at their least steps of C."""
+        """The number of steps that the proof counts, times eta: Phase I, and both stages at their least steps of C."""
         T, q, x = self.T, self.q, self.x
         least = self.slow * self.kappa / (8 * (T - q))
         first, second = math.log((T - q) / q), math.log((T - q) / q * (1 / x - 1))

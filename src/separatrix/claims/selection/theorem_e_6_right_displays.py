@@ -179,7 +179,7 @@ def _of_the_rate(chain: Chain, s: Floats, bound: float) -> dict[str, Floats]:
 
 
 def _at_the_end(chain: Chain, s: Floats) -> dict[str, Floats]:
-    """The loss at both ends of the interval of alpha, once s is at least (1 - x) / q, with the proof's bounds on it."""
+    """The proof's bounds on the loss at both ends of the interval of alpha, once s is at least (1 - x) / q."""
     T, q, d, x, epsilon = chain.T, chain.q, chain.d, chain.x, chain.epsilon
     w, _, best, r = _terms(chain, s)
     low, high = chain.loss(s, np.full_like(s, 1 - 0.1 * x)), chain.loss(s, chain.upper(s, 1 / 8))

@@ -13,8 +13,8 @@ and 3), fails if it is significantly below zero, and is undecided otherwise.
 
 The rule of the recommendation in the guide: it recommends the setting whose claim holds; if several hold, the setting
 with the largest mean lead. If none holds, none is recommended over the layer without norms, and the guide says that no
-difference was significant. The scale 1/sqrt(d) is recommended unless its claim fails, LayerNorm after attention only if
-its claim fails.
+difference was significant. The scale 1/sqrt(d) is recommended unless its claim fails, and LayerNorm after attention
+only if its claim fails.
 
 Planted triples, recall and text were to be compared too, by the rule that a setting must lead significantly on one task
 and be behind on none. They were left out because joins took too long; this was decided when half of the layers had been

@@ -16,7 +16,7 @@ undecided otherwise.
 
 The rule of the recommendation in the guide: a setting is recommended if its claim holds; if several hold, the setting
 with the largest mean lead in accuracy on triples and recall. If none holds, the recommendation of `layer_settings`
-stays. The scale 1/sqrt(d) is recommended unless its claim fails, LayerNorm after attention only if its claim fails.
+stays. The scale 1/sqrt(d) is recommended unless its claim fails, and LayerNorm after attention only if its claim fails.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def sharpness(n: int, modulus: int, order: int, count: int = 1, dtype: torch.dty
         modulus: M.
         order: the order k of the head.
         count: the number F of frequencies.
-        dtype: torch.float32 or torch.float64; None is exact arithmetic, where rho = 0 and L = ln 16.
+        dtype: torch.float32 or torch.float64; None means exact arithmetic, where rho = 0 and L = ln 16.
 
     Raises:
         ArgumentError: if the scores cannot be distinguished in `dtype`, or the rounding error of its sums would be too

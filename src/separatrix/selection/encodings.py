@@ -106,7 +106,7 @@ def near_orthogonal_stack(
         dtype: the type of the encodings.
 
     Raises:
-        ArgumentError: if the threshold is impossible or would take too many candidates.
+        ArgumentError: if no encoding can satisfy the threshold, or rejection would draw too many candidates.
     """
     count, T, width = whole("count", count, low=1), whole("T", T, low=1), whole("width", width, low=1)
     limit, source = feasible_limit(T, width, threshold), seeded(generator)

@@ -49,7 +49,7 @@ def counted(T: int, lr: float, epsilons: list[float], steps: int, seed: int) -> 
 
 @experiment(version=1, name="selection.stochastic_flow_time")
 def in_the_flow(T: int, d: int, width: int, epsilons: list[float], seed: int) -> dict[str, object]:
-    """The times eta t at which the loss of the mean is each epsilon, by descent at a small rate."""
+    """The times eta t at which the loss of the mean falls to each epsilon, by descent at a small rate."""
     weights = drawn_weights(T, width, threshold=_THRESHOLD, subsets=16, seed=seed)
     return {"flow": times_in_the_flow(weights, T, d, width, epsilons)}
 

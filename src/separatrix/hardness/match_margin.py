@@ -112,7 +112,7 @@ def margin(modulus: int, count: int = 1) -> float:
 
 
 def resolution(modulus: int, order: int, count: int, dtype: torch.dtype) -> float:
-    r"""The ratio 1 / rho of min(1, mu) and a bound on the rounding errors of scores, at beta = 1.
+    r"""The ratio 1 / rho: min(1, mu) divided by a bound on the rounding errors of scores at beta = 1.
 
     The bound is for the score of a tuple of tokens and that of the tuple of blanks together.
 

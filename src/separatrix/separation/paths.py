@@ -52,8 +52,9 @@ ALLOWED = {
     "cross, least a1": ("n^0.03", "n^0.1", "n^0.5"),
     "cross, large a1": ("n^0.03", "n^0.1", "n^0.5"),
 }
-"""d = omega(n^0.02) for "ones" and "cross"; d = omega(n^(2 b^2 + 0.02)) for "identity", with 2 b^2 = 0.065 or 0.08, and
-0.005 at the least a_1."""
+"""The paths that the theorems allow: d = omega(n^0.02) for "ones" and "cross"; d = omega(n^(2 b^2 + 0.02)) for
+"identity", where 2 b^2 is 0.065 or 0.08, and 0.005 at the least a_1.
+"""
 
 
 def classes(path: str, k: int) -> int:

@@ -161,7 +161,7 @@ Bound = Callable[[float, float], float]
 
 
 def _largest_growth(cells: Sequence[CellResult], name: str, bound: Bound) -> float:
-    """The largest growth of the quotient of a length and its bound as T grows, for m = T^2 or m = T^3."""
+    """The largest factor by which the quotient of a length and its bound grows with T, for m = T^2 or m = T^3."""
     growth = 0.0
     for power in (2, 3):
         sizes = sorted(

@@ -67,7 +67,7 @@ def plane(log2_n: int, seed: int) -> dict[str, float]:
 
 @experiment(version=2, name="kronecker.chain_rank")
 def measured(variables: int, seed: int) -> dict[str, float]:
-    """Return the B at which the rank of the library's plan for one formula exceeds n^2, and the B that decides it."""
+    """Return, for one formula, the B at which the rank of the library's plan exceeds n^2, and the B that decides it."""
     formula = random_formula(variables, math.ceil(4.27 * variables), 3, seed)
     instance = to_maxip(to_orthogonal_vectors(formula))
     n = len(instance.a)

@@ -66,7 +66,7 @@ def worst_encoding(q: int, delta: float, seed: int) -> dict[str, float]:
 
 @experiment(version=2, name="selection.corollary_e16_drawn")
 def drawn(T: int, q: int, d: int, width: int, threshold: float, share: float, seed: int) -> dict[str, float]:
-    """The losses of drawn encodings over all subsets, at the C of the corollary and the stationary alpha of their mean.
+    """The losses of drawn encodings over all subsets, at the C of the corollary and the alpha* of their mean weight.
 
     `delta` is the largest constant of these encodings.
     """

@@ -125,7 +125,8 @@ def scale(q: int, T: int, delta: float, x: float, seed: int) -> dict[str, object
 
 @experiment(version=2, name="selection.corollary_e8_drawn")
 def drawn_run(T: int, q: int, d: int, width: int, threshold: float, share: float, seed: int) -> dict[str, float]:
-    """As `run`, for descent at a small rate with the weights of six drawn encodings over all subsets.
+    """Return the results of `run` for descent at a small rate, with the weights of six drawn encodings over all
+    subsets.
 
     C moves as the gradient in the proof of Lemma E.7 says, with the overlaps of these encodings; the run lasts 1.5
     times as long as C needs to reach the corollary's bound for the largest overlap. `delta` is their largest constant.

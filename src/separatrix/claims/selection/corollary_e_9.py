@@ -187,7 +187,8 @@ LAST_LINE = (
 
 @experiment(version=4, name="selection.corollary_e9_proof")
 def last_line(T1: int, T2: int, q1: int, q2: int, d: int, epsilon: float, seed: int) -> dict[str, object]:
-    """The first term of the proof's last line, from the bound on 1 - q_2 s', against the printed and the correct term.
+    """Compare the first term of the proof's last line, which follows from the bound on 1 - q_2 s', with two forms of
+    it: the printed and the correct one.
 
     `terms` has, over a grid of the values w = 1 - q_2 s' and alpha - 1 that Corollary E.8 allows, the largest quotient
     of each of the four terms and its bound in the last line, and of the loss and the sum of the bounds; `bounds` has

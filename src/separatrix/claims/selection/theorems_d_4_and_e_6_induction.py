@@ -158,8 +158,7 @@ def _ball(arb: type[arb], low: float, high: float) -> arb:
 
 @experiment(version=2, name="selection.induction_for_all_sizes")
 def certified(step: str, seed: int) -> dict[str, float]:
-    """Return the largest value of a quotient on a grid, and a proved bound on all values that is half as large
-    again."""
+    """Return the largest value of a quotient on a grid, and a proved bound on all values that is 1.5 times as large."""
     quotient, box = QUOTIENTS[step]
     grid = itertools.product(*([low + (high - low) * k / 12 for k in range(13)] for low, high in box))
     points = [point for point in grid if feasible(step, tuple((value, value) for value in point))]

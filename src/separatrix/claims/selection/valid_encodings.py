@@ -68,7 +68,8 @@ def loss_of_the_mean(
 ) -> tuple[Tensor, Tensor]:
     """Return the loss of equation (4) for one subset, whose outputs are means over a stack, and the attention.
 
-    The attention has the shape (n, inputs, T). It is computed through the whole model, with every block of W and V.
+    The attention has the shape (n, inputs, T). The loss is computed through the whole model, with every block of W and
+    V.
     """
     U = torch.cat([x_query.expand(len(stack), -1), codes(stack, subset)], 1) @ W.mT
     d = len(x_query)

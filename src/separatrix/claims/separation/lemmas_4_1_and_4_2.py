@@ -215,8 +215,9 @@ _HISTORY = (
 def lemma_4_1(cells: Sequence[CellResult], C: float = 2.0, power: str = "0.6", most: str = "2") -> Finding:
     """Check the proof's bounds on entries, squares and probabilities over all data, and data that refute a small C.
 
-    The largest entries on D0 are 1.4 / (n + 0.4) of f_lin, at most `most` / n, and n^1.4 / (n^1.4 + (n - 1) n) of
-    f_exp, at most n^-power: both are compared exactly. In Part 2 sum f_exp^2 is at most the largest entry.
+    On D0 the largest entry of f_lin is 1.4 / (n + 0.4), which must be at most `most` / n, and that of f_exp is n^1.4 /
+    (n^1.4 + (n - 1) n), which must be at most n^-power; both are compared exactly. In Part 2 sum f_exp^2 is at most the
+    largest entry.
     """
     bounds, listed = split(cells)
     within = all(cell.result["lin_d0_within"] and cell.result["exp_d0_within"] for cell in bounds)

@@ -11,7 +11,7 @@ positions):
     mixed          2 h S d + 2 h S' d                         half of the heads of order 2
     determinant    6 h S d                                    scores of dimension 2 d
 
-With windows w_1, ..., S is a sum over queries: query i attends the product over the sets of min(i + 1, w_m) tuples.
+With windows w_1, ..., S is a sum over queries: query i attends prod_m min(i + 1, w_m) tuples.
 
 For a bounded layer, which both of the first two methods can compute, the cheaper one is counted. Embedding lookups,
 norms and the softmax itself are not counted.

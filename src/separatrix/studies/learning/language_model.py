@@ -1,4 +1,4 @@
-"""Compares a language model with one layer of order 3 to one of order 2 only, by the loss on held-out text.
+"""Compares two language models, one with a layer of order 3 and one with order 2 only, by the loss on held-out text.
 
 Both models have four layers, the same width and heads, and the same number of parameters, up to half a hidden unit in
 each layer: the model with more projections has fewer hidden units. One model has order 2 in all layers. In the other

@@ -216,7 +216,7 @@ class LinearAttention(nn.Module):
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (linear(embed_dim, embed_dim, generator) for _ in "qkvo")
 
     def forward(self, query: Tensor, key: Tensor | None = None, *, is_causal: bool = False) -> Tensor:
-        """The outputs (batch, L, width) of queries of that shape over keys (batch, S, width), or over the queries."""
+        """The outputs for queries (batch, L, width) and keys (batch, S, width), which are the queries by default."""
         key = query if key is None else key
         q, k, v = self._heads(self.q_proj(query)), self._heads(self.k_proj(key)), self._heads(self.v_proj(key))
         root = q.shape[-1] ** 0.25
@@ -259,7 +259,7 @@ class ProductAttention(nn.Module):
         self.factors = TensorAttention(embed_dim, num_heads, order, scale=scale, **options, generator=generator)  # type: ignore[arg-type]
 
     def forward(self, query: Tensor, key: Tensor | None = None, *, is_causal: bool = False) -> Tensor:
-        """The outputs (batch, L, width) of queries of that shape over keys (batch, S, width), or over the queries."""
+        """The outputs for queries (batch, L, width) and keys (batch, S, width), which are the queries by default."""
         key = query if key is None else key
         q, keys, values = self.factors.project(query, key, key)
         if self.rotary is not None:
@@ -325,7 +325,7 @@ class MixedAttention(nn.Module):
         self.gains = nn.ParameterDict({name: nn.Parameter(torch.ones(width)) for name, width in gains.items()})
 
     def forward(self, query: Tensor, key: Tensor | None = None, *, is_causal: bool = False) -> Tensor:
-        """The outputs (batch, L, width) of queries of that shape over keys (batch, S, width), or over the queries."""
+        """The outputs for queries (batch, L, width) and keys (batch, S, width), which are the queries by default."""
         key = query if key is None else key
         half = self.num_heads // 2
         q = self._heads("q", query, self.num_heads)

@@ -219,7 +219,7 @@ class Claim:
 
     `says` is in our own words. `profile` is the smallest profile that runs its cells. `figures` are the names of its
     figures in the report. `check` judges the corrected statement, `judged` the printed one; `errata` are the misprints
-    by which the two differ. `home` is the module that declares the claim, which is named after the place.
+    by which the two differ. `home` is the module, named after the place, that declares the claim.
 
     `neighbours` are wrong statements that the check rejects; `alone` says why there are none. `proof` is the heading of
     the proof in the documents, if there is one. `defines` lists the full names of the library's objects that implement

@@ -2,7 +2,7 @@ r"""Certified bounds for softmax regression, where the data are random as well a
 
 In Definition 3.8, take (Ax)_i uniform. In units of log n the linear weights are u_i = 1 + 0.4 U_i, and in units of n
 the softmax weights are n^{0.4 U_i}; w_i stands for either. On D0 a network fires on y when sum_i w_i (y_i - tau) > 0.
-Given that k of the n signs are +1 this is a sum of independent terms of two laws, (1 - tau) w and -(1 + tau) w.
+Given that k of the n signs are +1, this is a sum of independent terms of two laws, (1 - tau) w and -(1 + tau) w.
 Rounding each term up to a lattice of spacing h moves the sum by less than n h, so two probabilities of the lattice sum
 bracket the true one; they come from its characteristic function, at the few frequencies where its n-th power is not
 negligible.

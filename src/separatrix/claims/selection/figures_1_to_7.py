@@ -171,7 +171,9 @@ def lengthens(
 
 
 def enlarges(cells: Sequence[CellResult], better: str, worse: str, most: float = 0.1) -> Finding:
-    """Check the bottom of Figures 4 to 7: on larger subsets both end below `most` times the start, stochastic lower."""
+    """Check the bottom of Figures 4 to 7: on larger subsets the losses of both kinds of encodings end below `most`
+    times their start, and those of stochastic encodings end lower.
+    """
     if stopped := _stopped(cells):
         return stopped
     pairs = _pairs(cells, better, worse)

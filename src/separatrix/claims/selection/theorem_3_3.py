@@ -183,7 +183,7 @@ def theorem_3_3(
     rate: int = 1,
     every_q: bool = False,
 ) -> Finding:
-    """Check that no time grows faster than the bound in any of its variables, including d_e; and the largest rate.
+    """Check the largest rate, and that no time grows faster than the bound in any of its variables, including d_e.
 
     The times grow as T + 1/epsilon, so that the bound's powers 2 of T and 1 of d are larger than necessary: the power
     of T approaches 1, and d^0 is the smallest bound in d.

@@ -9,8 +9,8 @@ upper end of the induction is
 
 and the steps of the induction are inequalities between rational functions of b, u and kappa on a compact set, for all
 T, q, d and rates: docs/derivations/proofs.md derives them. Here each of them is a quotient that must not exceed 1. A
-bound on it is proved by branch and bound: on a box of the variables python-flint gives a ball that holds all values of
-the quotient, and a box whose ball does not stay below the bound is cut in two.
+bound on it is proved by branch and bound: on a box of the variables, python-flint gives a ball that contains all values
+of the quotient; a box whose ball does not stay below the bound is split in two.
 
 The constants are those of either theorem: q >= 2, T >= 4 q, 0 < kappa <= 1; with h = eta / q and g = eta v / q, v the
 speed of C, h <= 1/2, g <= kappa / 40 and g <= 2 h / (kappa (T - 1)). Weights may differ between encodings: with

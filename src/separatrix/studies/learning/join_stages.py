@@ -97,7 +97,7 @@ def accuracies(results: Sequence[CellResult], stage: int, count: int) -> dict[st
 
 
 def _finding(results: Sequence[CellResult], judged_intervals: dict[str, Interval], bound: float) -> Finding:
-    """The finding on intervals that are to be above a bound, with the accuracies and costs of all attentions."""
+    """The finding on intervals that must be above a bound, with the accuracies and costs of all attentions."""
     numbers: dict[str, Any] = {**judged_intervals}
     last = len(FACTS) - 1
     for stage, count in enumerate(FACTS):

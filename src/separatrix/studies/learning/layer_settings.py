@@ -1,8 +1,8 @@
 """Which layer of order 3 trains best: the scale, norms, a learned scale, and LayerNorm after attention.
 
 The layers of `LAYERS` differ from the first of them, which has the scale 1/sqrt(d) and no norms, in one setting each
-(both norms in two), and have the same number of parameters. They are trained on two-hop joins among 8 facts for 600
-steps, each with the better of the learning rates 0.005 and 0.01 by the rule of `join_alike`.
+(the layer with both norms in two), and have the same number of parameters. They are trained on two-hop joins among 8
+facts for 600 steps, each with the better of the learning rates 0.005 and 0.01 by the rule of `join_alike`.
 
 The following was expected, and written down with the rules before any of these runs (the trials reported in `join` had
 been seen): the scale 1/sqrt(d) is better than 1/d; norms of queries and keys, norms of the outputs of heads, both and a

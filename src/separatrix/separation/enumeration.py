@@ -1,8 +1,8 @@
 r"""Self-attention with any matrix Q K^T: which of the 2^d sign vectors fire, decided exactly, for d <= 20.
 
 A general matrix may distinguish all classes, so that the number of signs +1 does not determine whether a sign vector
-fires. But the n rows still have at most d - 1 different values v_j (j3, and one of each class), so with multiplicities
-mu_j row j0 fires on y exactly when
+fires. But the n rows still have at most d - 1 different values v_j (j3, and one of each class), so, with multiplicities
+mu_j, row j0 fires on y exactly when
 
     sum_j mu_j w_j (<v_j, y> - tau) > 0,    w_j = n^{v_{j0}^T QK^T v_j},  or v_{j0}^T QK^T v_j itself for `lin`,
 

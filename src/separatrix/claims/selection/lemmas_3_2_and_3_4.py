@@ -67,7 +67,7 @@ def stochastic_run(T: int, q: int, width: int, d: int, lr: float, steps: int, se
 
 
 def _directions(cells: Sequence[CellResult], along: str = "W") -> Finding:
-    """Check that no entry of W or V deviates by 1e-12, in runs that leave zero."""
+    """Check that no entry of W or V deviates from the directions by as much as 1e-12, in runs that leave zero."""
     strays = max(max(cell.result[along], cell.result["V"]) for cell in cells)
     least = min(min(abs(cell.result["C"]), abs(cell.result["alpha"])) for cell in cells)
     numbers: dict[str, float | str] = {

@@ -69,7 +69,8 @@ def least_degree(radius: float, log_tolerance: float) -> int:
     (8, 8)
     """
     most = math.ceil(chernoff_degree(radius, log_tolerance))
-    # ive is I_j exp(-R); 60 terms after the last one they have decreased far below the resolution of float64.
+    # The function ive is I_j exp(-R); the terms more than 60 after the last one are far below the resolution of
+    # float64.
     from scipy.special import ive  # type: ignore[import-untyped]
 
     terms = ive(np.arange(most + 61), radius)

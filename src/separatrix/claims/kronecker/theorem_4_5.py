@@ -207,7 +207,7 @@ def theorem_4_5_communication(
     coins_in_log: float = 1.0,
     every_T: bool = False,
 ) -> Finding:
-    """Check that no quotient of a length and its printed bound grows with m and T, and the constants of the codes.
+    """Check the constants of the codes, and that no quotient of a length and its printed bound grows with m and T.
 
     The constants: a code of soundness 1/2 has N <= 6 m / T, and a prime p < 2 max(N, T + 1) exists, so that a symbol
     takes at most 2 + log2 max(N, T + 1) bits, which is at most 5 + 2 log2 T for m <= T^3.

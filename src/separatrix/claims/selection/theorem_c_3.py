@@ -1,10 +1,10 @@
 """Theorem C.3 of Wang, Wei, Hsu and Lee: a transformer that selects without training, its error and its width.
 
-The width is determined by the largest overlap |<e_i, e_y>| outside of the subset, over all subsets, which must stay
-below 1. With the paper's e_y = E_y (E_y^T E_y)^-1 1 this overlap grows as sqrt(q) at a width of order q log T: that
-code would need q^2 log T. The theorem is true with q log T for another code of the subset, the dual vector of Lemma 2.2
-of Candes and Tao, which is computed by solving alternately on the subset and on the positions with the largest
-overlaps; Sanford, Hsu and Telgarsky use this code. docs/derivations/selection-dynamics.md has the argument.
+The width is determined by the largest overlap |<e_i, e_y>| outside of the subset, over all subsets: this overlap must
+stay below 1. With the paper's e_y = E_y (E_y^T E_y)^-1 1 this overlap grows as sqrt(q) at a width of order q log T:
+that code would need q^2 log T. The theorem is true with q log T for another code of the subset, the dual vector of
+Lemma 2.2 of Candes and Tao, which is computed by solving alternately on the subset and on the positions with the
+largest overlaps; Sanford, Hsu and Telgarsky use this code. docs/derivations/selection-dynamics.md has the argument.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def _silent(
 ) -> Finding:
     """Return `holds asymptotically` if the part fails with probability at most delta / n from some n on.
 
-    `small_too` requires it at n = 100 as well. It holds for every tau that decreases more slowly than the largest
+    `small_too` requires this at n = 100 as well. It holds for every tau that decreases more slowly than the largest
     standard deviation of the sums, n^-0.3 for f_exp on D0 and n^-0.5 for f_lin, and fails for a tau that decreases as
     fast.
     """

@@ -69,7 +69,8 @@ def _judged(cells: Sequence[CellResult], compared: tuple[str, str], by: float) -
     """The claim holds if the second attention learned some setting and leads significantly in some, and the first leads
     in none.
 
-    The second attention leads if its lead is above `by`, which is zero by default; the first leads if it is below.
+    The second attention leads if its lead is above `by`, which is zero by default; the first leads if this lead is
+    below `by`.
     """
     runs = {(summary.task, summary.n, summary.modulus, summary.attention): summary for summary in summaries(cells)}
     settings = sorted({key[:3] for key in runs})

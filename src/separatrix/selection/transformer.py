@@ -9,8 +9,8 @@ x_query is any token (Lemma E.7), or zero if none is given (Section 3.1). With x
 multiplied by zeros: they do not affect the output, and their gradient is zero. With one fixed token their gradient is a
 multiple of this token, so that they change in its direction only.
 
-This file follows the definition, and autograd differentiates it. Training uses `separatrix.selection.gradient`, which
-a test compares with this.
+This file follows the definition, and autograd differentiates it. Training uses `separatrix.selection.gradient`; a test
+compares it with this file.
 """
 
 from __future__ import annotations

@@ -151,7 +151,8 @@ def lengthens(
     *,
     level: bool = True,
 ) -> Finding:
-    """Check longer sequences (Figures 2 and 4 to 7, top): stochastic encodings end below `most` times their start.
+    """Check longer sequences (Figures 2 and 4 to 7, top): the loss of stochastic encodings ends below `most` times its
+    start.
 
     Fixed encodings end above `apart` times that loss. With `level` they must also level off: the final loss is above
     half of the loss after a fifth of the run.

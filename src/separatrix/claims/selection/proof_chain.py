@@ -7,8 +7,8 @@ The state is (s, alpha), s the weight of a position in the subset; w = 1 - q s, 
 
 with v = d / (T - 1) in Theorem D.4, and (1 +- c) d / d_e in Theorem E.6, c = sqrt(q) delta / (1 - delta) the largest
 overlap (Lemma A.3, corrected), where all encodings are taken to have the same weight s. The induction hypothesis is
-gamma <= 1 - kappa / 8, with kappa = 1 / d and d_e / (T d). All formulas are the corrected ones; the claims compare them
-with the printed ones.
+gamma <= 1 - kappa / 8, with kappa = 1 / d in Theorem D.4 and d_e / (T d) in Theorem E.6. All formulas are the corrected
+ones; the claims compare them with the printed ones.
 """
 
 from __future__ import annotations

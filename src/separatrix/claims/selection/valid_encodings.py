@@ -66,7 +66,7 @@ def three_moments(T: int, d: int) -> Tensor:
 def loss_of_the_mean(
     stack: Tensor, subset: Tensor, X: Tensor, x_query: Tensor, W: Tensor, V: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss of equation (4) for one subset, whose outputs are means over a stack, and the attention.
+    """Return the loss of equation (4) for one subset, with outputs averaged over a stack, and the attention.
 
     The attention has the shape (n, inputs, T). The loss is computed through the whole model, with every block of W and
     V.

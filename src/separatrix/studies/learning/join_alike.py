@@ -22,8 +22,8 @@ been seen.
 - Order 3 is ahead of two layers of order 2 on 8 imports of Python's standard library, evaluated on imports of modules
   that were held out.
 
-A further expectation was written down when the runs of all of these were complete, and before any run on imports with
-the attentions that it names:
+A further expectation was written down after all runs for these expectations were complete, and before any run on
+imports with the attentions that it names:
 
 - Order 3 is ahead of one layer of order 2 and of the product of two order-2 attentions on 8 imports, at equal steps and
   at equal CPU time.

@@ -1,8 +1,8 @@
 """The ledger: every claim of the papers that a program can check.
 
-Each paper has a package, whose files are named by the places of the paper: `kronecker/theorem_1_4.py`. `ledger` has
-what a claim is and how misprints are judged, `verdicts` judges claims from the store. Importing this package imports no
-claim; `load` imports the modules that declare those of the papers, and `studies.load` those of the studies too.
+Each paper has a package, whose files are named by the places of the paper: `kronecker/theorem_1_4.py`. `ledger` defines
+claims and how misprints are judged, `verdicts` judges claims from the store. Importing this package imports no claim;
+`load` imports the modules that declare the papers' claims, and `studies.load` also those of the studies.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The cost of cells in seconds for each experiment, from which a run estimates its remaining time.
 
-``python -m separatrix.claims.costs STORE > src/separatrix/claims/costs.toml`` measures them again from a store. They
-are relative weights; the run itself measures the speed of the machine.
+``python -m separatrix.claims.costs STORE > src/separatrix/claims/costs.toml`` measures the costs again from a store.
+Costs are relative weights; the run itself measures the speed of the machine.
 
 >>> cost = costs()
 >>> from separatrix.lab.cell import Cell

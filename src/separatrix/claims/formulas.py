@@ -5,10 +5,10 @@ Pages typeset the formulas, and a terminal shows them as readable text:
 >>> print(readable(r"At most $\frac{\delta \sqrt{q}}{1 - \delta}$, where $n^{1 + a_1} \le \tilde{t}$."))
 At most (δ √q)/(1 - δ), where n^(1 + a_1) ≤ t̃.
 
-The LaTeX is a small part of the language, in which the formulas of the ledger are written: letters, numbers, scripts,
-the names of `symbols.py`, fractions, roots, binomials, accents, alphabets and words. Anything else is a
-`FormulaError`, so that no page shows what it cannot typeset. It has no backslash before a sign, and none of ``|``,
-``*`` and ``&``: sites that show Markdown would interpret these as markup.
+The formulas of the ledger are written in a small part of LaTeX: letters, numbers, scripts, the names of `symbols.py`,
+fractions, roots, binomials, accents, alphabets and words. Anything else is a `FormulaError`, so that no page shows what
+it cannot typeset. Formulas contain no backslash before a sign, and none of ``|``, ``*`` and ``&``: sites that show
+Markdown would interpret these as markup.
 
 The packages latex2mathml and pylatexenc were tried in place of this parser. Both accept formulas with unclosed brackets
 and unknown commands, and pylatexenc writes the first fraction above as "δ√(q)/1 - δ", which is another number.

@@ -217,9 +217,9 @@ def holds_if(
 class Claim:
     """One checkable statement of a paper.
 
-    `says` is in our own words. `profile` is the smallest profile that runs its cells. `figures` are names that the
-    report knows. `check` judges the corrected statement, `judged` the printed one; `errata` are the misprints by which
-    the two differ. `home` is the module that declares the claim, which is named after the place.
+    `says` is in our own words. `profile` is the smallest profile that runs its cells. `figures` are the names of its
+    figures in the report. `check` judges the corrected statement, `judged` the printed one; `errata` are the misprints
+    by which the two differ. `home` is the module, named after the place, that declares the claim.
 
     `neighbours` are wrong statements that the check rejects; `alone` says why there are none. `proof` is the heading of
     the proof in the documents, if there is one. `defines` lists the full names of the library's objects that implement
@@ -336,9 +336,9 @@ def claim(
 
     `home` is the module that declares the claim, where that is not the module of the check. `paper` may be left out in
     a module of the paper's package, such as `separatrix.claims.kronecker`, and in a study, whose paper is "beyond".
-    `Claim` says what the other arguments are.
+    For the other arguments see `Claim`.
 
-    The id is made from paper, place and part; a mistake in the declaration is the programmer's, a `TypeError`.
+    The id is made from paper, place and part. A mistake in the declaration raises a `TypeError`.
     """
 
     def register(check: Callable[..., Finding]) -> Claim:

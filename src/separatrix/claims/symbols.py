@@ -96,7 +96,7 @@ DELIMITERS = {name: sign for name, (sign, kind) in SYMBOLS.items() if kind in (K
 
 _ALPHABETS = {"mathbb": "DOUBLE-STRUCK", "mathcal": "SCRIPT", "mathbf": "MATHEMATICAL BOLD"}
 ALPHABETS = frozenset(_ALPHABETS)
-"""Alphabets of which a formula may have single letters or digits."""
+"""Alphabets from which a formula may use single letters or digits."""
 
 
 def lettered(alphabet: str, character: str) -> str:

@@ -83,7 +83,7 @@ def judge(claim: Claim, store: Store | None) -> Judgement:
 
 
 def recalled(claim: Claim, recorded: Mapping[str, Recorded]) -> Judgement:
-    """The recorded verdict on a claim, where nothing has been run; `not run here` if none is recorded."""
+    """The recorded verdict on a claim whose cells have not been run here; `not run here` if none is recorded."""
     note = "No verdict is recorded, and nothing has been run here."
     return or_recorded(Judgement(claim, Finding(Verdict.NOT_RUN, note=note), (), 0.0, rerun=False), recorded)
 

@@ -127,7 +127,7 @@ def triple_by_attention(instance: GapMaxIP) -> Triple | None:
 
     The first call finds i. The second decides the instance with the vectors a_i * b_j (entrywise) in place of a, which
     finds j; the third uses a_i * b_j * c_k, which finds k. If an inner product lies in the gap between (1 - eps) t and
-    t, the result may be a triple in the gap, or an error.
+    t, the result may be a triple in the gap, or an error may be raised.
 
     Raises:
         SeparatrixError: if inner products are in the gap, so that no triple can be found.

@@ -71,7 +71,7 @@ def random_formula(variables: int, clauses: int, width: int, seed: int) -> Formu
 def planted_formula(variables: int, clauses: int, width: int, seed: int) -> tuple[Formula, Assignment]:
     """Draw a random formula that a hidden assignment satisfies, and return both.
 
-    Each clause is drawn as in `random_formula`, and again until the hidden assignment satisfies it.
+    Each clause is drawn as in `random_formula`, and redrawn until the hidden assignment satisfies it.
 
     Args:
         variables: the number of variables.

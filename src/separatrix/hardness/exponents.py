@@ -27,7 +27,9 @@ from separatrix.attention.near_linear.cost import Shape, exact_cost, polynomial_
 
 
 def relative_log_tolerance(log_n: float, order: int, bound: float) -> float:
-    """ln of 1/n relative to the values' largest product, B^(k-1): Definition 1.2 bounds the values by B too."""
+    """The logarithm of the tolerance 1/n divided by B^(k-1), the largest product of values: Definition 1.2 bounds the
+    values by B too.
+    """
     return -log_n - (order - 1) * math.log(bound)
 
 
@@ -67,7 +69,8 @@ def least_degree(radius: float, log_tolerance: float) -> int:
     (8, 8)
     """
     most = math.ceil(chernoff_degree(radius, log_tolerance))
-    # ive is I_j exp(-R); 60 terms after the last one they have decreased far below the resolution of float64.
+    # The function ive is I_j exp(-R); the terms more than 60 after the last one are far below the resolution of
+    # float64.
     from scipy.special import ive  # type: ignore[import-untyped]
 
     terms = ive(np.arange(most + 61), radius)
@@ -117,7 +120,7 @@ def entropy(gamma: float) -> float:
 
 
 def limit_exponent(rho: float) -> float:
-    """The exponent as n grows with B^k = rho ln n.
+    """The limit of the exponent as n grows with B^k = rho ln n.
 
     >>> round(limit_exponent(0.01), 2), round(limit_exponent(0.75), 2)
     (1.73, 3.01)
@@ -140,7 +143,9 @@ def limit_border(order: int) -> float:
 
 
 def long_exponent(log_n: float, order: int, bound: float) -> float:
-    """An upper bound on log_n of the flops for any n, given as ln n: Chernoff's degree, entropy's rank."""
+    """An upper bound on log_n of the flops for any n, given as ln n: the degree is Chernoff's bound, and the rank the
+    entropy bound.
+    """
     d = math.ceil(log_n)
     degree = chernoff_degree(bound**order, relative_log_tolerance(log_n, order, bound))
     return 1 + (d * entropy(degree / d) + math.log(2.0 * (order * (d + 1) + 1))) / log_n

@@ -4,11 +4,11 @@ The cosine of a sum of k angles is a k-linear form of k coordinates, and of no f
 
     cos(a_1 + ... + a_k) = (2^(k-1) / k) sum_{l < k} (-1)^l prod_m cos(a_m + pi l / k)
 
-so with a_m = 2 pi f x_m / M a head with k coordinates for each frequency f gives a tuple of tokens with sum s the score
-beta C(s) (see `match_margin`). A blank token is appended to the others. One more coordinate gives the tuple of blanks a
-score slightly below that of a match; a tuple with blanks and tokens has the score 0. Values are 1 for a token and 0 for
-the blank, so the output at a position is the weight of the tuples without a blank: above 1/2 if there is a match, and
-below 1/2 otherwise. The proofs, with those for floating point, are in docs/derivations/triple-detection.md.
+so with a_m = 2 pi f x_m / M, a head with k coordinates for each frequency f gives a tuple of tokens with sum s the
+score beta C(s) (see `match_margin`). A blank token is appended to the others. One more coordinate gives the tuple of
+blanks a score slightly below that of a match; a tuple with blanks and tokens has the score 0. Values are 1 for a token
+and 0 for the blank, so the output at a position is the weight of the tuples without a blank: above 1/2 if there is a
+match, and below 1/2 otherwise. The proofs, with those for floating point, are in docs/derivations/triple-detection.md.
 
 >>> match3_by_attention(torch.tensor([1, 2, 4, 8]), 13).tolist()
 [True, False, True, True]

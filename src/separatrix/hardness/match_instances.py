@@ -63,7 +63,7 @@ def planted_instances(
     label = torch.arange(count) % 2 == 1
 
     def drawn(shape: tuple[int, ...], first: Tensor | None) -> Tensor:
-        """Draw uniform residues, and replace those that are refused until none is."""
+        """Draw uniform residues, and redraw the rejected ones until none is rejected."""
         x = torch.randint(modulus, shape, generator=generator)
         while (bad := _refused(x, first, modulus, order)).any():
             x[bad] = torch.randint(modulus, (int(bad.sum()),), generator=generator)
@@ -84,9 +84,7 @@ def planted_instances(
 
 
 def _refused(x: Tensor, first: Tensor | None, modulus: int, order: int) -> Tensor:
-    """Which residues x must not be x_0 if `first` is None; otherwise, which must not occur together with x_0 =
-    `first`.
-    """
+    """Which residues x must not be x_0 (if `first` is None), or must not occur together with x_0 = `first`."""
     if first is None:
         return order * x % modulus == 0
     first = first.unsqueeze(1)
@@ -99,10 +97,15 @@ def _refused(x: Tensor, first: Tensor | None, modulus: int, order: int) -> Tenso
 def adversarial_instances(n: int, modulus: int, order: int) -> Tensor:
     """Instances (count, n) that are hard for a head; `match_labels` gives their answers.
 
-    With a such that k a is as near to 0 modulo M as possible without being 0, they are: all tokens 0, where every tuple
-    is a match; one token 0, which matches only with itself, and the others about M / 4; all tokens a, where every tuple
-    is a near miss; all tokens a except one, with three choices of this token; and alternating a and -a, near misses on
-    both sides of 0. If k is a multiple of M, only the first two cases exist.
+    Let a be a residue for which k a is as near to 0 modulo M as possible without being 0. The instances are:
+
+    * all tokens 0, where every tuple is a match;
+    * one token 0, which matches only with itself, and the others about M / 4;
+    * all tokens a, where every tuple is a near miss;
+    * all tokens a except one, with three choices of this token;
+    * alternating a and -a, with near misses on both sides of 0.
+
+    If k is a multiple of M, only the first two kinds exist.
 
     Args:
         n: the number of tokens of each.

@@ -61,7 +61,7 @@ def sharpness(n: int, modulus: int, order: int, count: int = 1, dtype: torch.dty
         modulus: M.
         order: the order k of the head.
         count: the number F of frequencies.
-        dtype: torch.float32 or torch.float64; None is exact arithmetic, where rho = 0 and L = ln 16.
+        dtype: torch.float32 or torch.float64; None means exact arithmetic, where rho = 0 and L = ln 16.
 
     Raises:
         ArgumentError: if the scores cannot be distinguished in `dtype`, or the rounding error of its sums would be too
@@ -112,7 +112,7 @@ def margin(modulus: int, count: int = 1) -> float:
 
 
 def resolution(modulus: int, order: int, count: int, dtype: torch.dtype) -> float:
-    r"""The ratio 1 / rho of min(1, mu) and a bound on the rounding errors of scores, at beta = 1.
+    r"""The ratio 1 / rho: min(1, mu) divided by a bound on the rounding errors of scores at beta = 1.
 
     The bound is for the score of a tuple of tokens and that of the tuple of blanks together.
 

@@ -32,8 +32,23 @@ _DATA, _POINTS, _INITIAL = range(3)
 
 @dataclass(frozen=True)
 class MatchTraining:
-    """A run. order: of the heads. task: 2 for pairs, 3 for triples. width: of the embedding. hidden: units of the
-    readout at order 3. Adam at `lr` on `steps` fresh batches."""
+    """The settings of a training run: `steps` steps of Adam at the rate `lr`, each on a fresh batch.
+
+    Attributes:
+        order: the order of the heads.
+        task: 2 for pairs, 3 for triples.
+        n: the number of tokens.
+        modulus: M.
+        width: the dimension of the embedding.
+        heads: the number of heads.
+        hidden: the number of hidden units of the readout at order 3.
+        lr: the learning rate.
+        batch: the number of instances of a batch.
+        steps: the number of updates.
+        seed: the seed of the data and of the initial weights.
+        evaluate_every: the number of updates between evaluations.
+        evaluation_points: the number of instances of an evaluation.
+    """
 
     order: int
     task: int

@@ -61,7 +61,8 @@ def match_labels(x: Tensor, modulus: int, order: int) -> Tensor:
     """The answers Match_k for each row of x, by a faster algorithm than the definition.
 
     With S_a the set of all sums of a tokens modulo M, position i has a match iff -x_i - s is in S_b for some s in S_a,
-    where a + b = k - 1. With a and b nearly equal that takes n |S_a| searches in a sorted S_b: n^2 log n at order 3.
+    where a + b = k - 1. If a and b differ by at most one, this takes n |S_a| binary searches in the sorted S_b: O(n^2
+    log n) at order 3.
 
     Args:
         x: rows of tokens, integers of shape (..., n).

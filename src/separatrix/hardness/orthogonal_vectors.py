@@ -1,6 +1,6 @@
 """SAT as three-way orthogonal vectors (Alman and Song, Definition 4.2, Conjecture 4.3; after Williams).
 
-The variables are split in three parts. A partial assignment of a part becomes a vector with a coordinate for each
+The variables are split into three parts. A partial assignment of a part becomes a vector with a coordinate for each
 clause: 1 where the assignment leaves the clause unsatisfied. Three partial assignments together satisfy the formula if
 no clause is left unsatisfied by all three of them, which is
 
@@ -110,7 +110,7 @@ def _triple(row: Tensor) -> Triple:
 
 
 def parts(variables: int) -> tuple[range, range, range]:
-    """The variables, numbered from 1, in three parts whose sizes differ by at most one, the larger parts first.
+    """Split the variables, numbered from 1, into three parts whose sizes differ by at most one, larger parts first.
 
     >>> [list(part) for part in parts(7)]
     [[1, 2, 3], [4, 5], [6, 7]]

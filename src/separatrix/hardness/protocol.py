@@ -1,7 +1,7 @@
 """The four-party Merlin-Arthur protocol for disjointness (Alman and Song, Theorem 4.5), as a program.
 
-Alice, Bob and Charlie hold subsets of [m] and ask whether the three have an element in common. The universe is cut in T
-parts of r = m / T elements; part t of each set is encoded by a systematic code, and
+Alice, Bob and Charlie hold subsets of [m] and ask whether the three have an element in common. The universe is divided
+into T parts of r = m / T elements; part t of each set is encoded by a systematic code, and
 
     mu_i = sum_t C(alpha^t)_i C(beta^t)_i C(gamma^t)_i
 
@@ -11,7 +11,7 @@ if the word is in C', vanishes at the first r places, and has at i* the value th
 
 If the sets are disjoint and Merlin sends the true mu, she always accepts. If they are not disjoint, any word that she
 may accept differs from mu, so it agrees with mu in at most 3 (r - 1) of the N places. The code is a Reed-Solomon code
-with N = 6 (r - 1), for which this is one half.
+with N = 6 (r - 1), so Alice then accepts with probability at most one half.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ word mu of Merlin's, with a 1 where she accepts. So
 which is N for an orthogonal triple and the true mu, and at most 3 (r - 1) for any mu if the triple is not orthogonal:
 Gap-MaxIP with t = N and eps = 1/2 where N = 6 (r - 1). (The paper prints the two cases exchanged.)
 
-Of the p^T messages at a place only those that occur have an index, at most one for each vector, so d <= N n_b n_c
+Only those of the p^T messages at a place that occur have an index. There is at most one per vector, so d <= N n_b n_c
 instead of N p^(2 T). All of Merlin's p^(2 (r - 1)) words are needed, since it is not known which of them is true.
 """
 

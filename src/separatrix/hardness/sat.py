@@ -165,7 +165,7 @@ def chain_sizes(variables: int, clauses: int, road: Road) -> ChainSizes:
 
 
 def _protocol(m: int) -> Protocol:
-    """The protocol with two clauses in each part: the smallest r for which Merlin's words are not all determined."""
+    """The protocol with two clauses in each part: r = 2 is the smallest r at which Merlin has more than one word."""
     return Protocol(m, parts=-(-m // 2))
 
 

@@ -8,8 +8,8 @@ padding is w >= h, and y = beta / (d + w). The output is an increasing function 
 
 and both values occur. **On exact outputs** a threshold that decides exists if and only if
 exp(h y) - 1 > P (exp(l y) - 1). At equality the two instances have the same output, so that no rule of any kind
-decides. For smaller beta no threshold decides; and at the beta with exp(h y) - 1 = M (exp(l y) - 1), for any number M
-<= P of pairs that can be at l, no rule at all decides either. The beta of equality satisfies
+decides. For smaller beta no threshold decides. Nor does any other rule at the beta with exp(h y) - 1 = M (exp(l y) -
+1), for any number M <= P of pairs that can be at l. The beta of equality satisfies
 
     beta <= 2 (d + w) ln n / (h - l), which is 4 C / (C_0 eps) ln n at w = d: the paper uses 40 instead of 4.
 
@@ -138,7 +138,7 @@ def _log_expm1(x: float) -> float:
 
 
 def _border(below: Callable[[float], bool], low: float, high: float) -> float:
-    """The float at which a condition that holds at `low` and fails at `high` changes, to the last bit, by bisection."""
+    """The largest float at which `below` holds, by bisection; it must hold at `low` and fail at `high`."""
     for _ in range(200):
         middle = (low + high) / 2
         if middle in (low, high):

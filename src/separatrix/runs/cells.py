@@ -83,7 +83,7 @@ def came_out(records: Iterable[Record], state: Checkpoint | None) -> dict[str, A
 
 
 record_fields = ("step", "loss", "lr", "cosine_W", "cosine_V", "validation", "stopped")
-"""The fields of a record that are stored: all but the weights, which the state has."""
+"""The fields of a record that are stored: all but the weights, which are in the state."""
 
 
 def settings_of(arguments: Mapping[str, Any]) -> TrainingSettings:

@@ -1,8 +1,8 @@
 """The complete state of a training run, from which the run can be continued bit for bit.
 
-That is the weights, the optimiser's moments, the states of the generators and the window of losses since the last
-record. A state consists of a few named tensors, which the caller of `separatrix.selection.training.resumable` may store
-anywhere.
+A state consists of the weights, the optimiser's moments, the states of the generators, and the sum and number of the
+losses since the last record. It is stored as a few named tensors, which the caller of
+`separatrix.selection.training.resumable` may store anywhere.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ class Checkpoint:
 
     @classmethod
     def of_tensors(cls, step: int, tensors: Mapping[str, Any]) -> Self:
-        """Make a state from its tensors by name, or from arrays of the same numbers."""
+        """Make a state from its tensors by name, or from arrays with the same values."""
         copies = {name: torch.as_tensor(value).clone() for name, value in tensors.items()}
         moments = [copies[f"moments.{k}"] for k in range(sum(name.startswith("moments.") for name in copies))]
         return cls(step, moments=tuple(moments), **{name: copies[name] for name in _TENSORS})
 
 
 def generator_from(state: Tensor) -> torch.Generator:
-    """Make a generator in that state."""
+    """Make a generator with the given state."""
     generator = torch.Generator()
     generator.set_state(state)
     return generator

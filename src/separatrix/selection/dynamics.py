@@ -8,8 +8,8 @@ orthogonal to the constant vector (Lemma D.5 of Wang, Wei, Hsu and Lee), and gra
 
 with s = s_+ = 1/(q + (T - q) e^{-C}) the attention on each position of y and p = q s^2 + (1 - q s)^2/(T - q) the
 squared norm of the attention. The loss (Lemma D.2) is d/2 (1/q - 2 alpha s + alpha^2 p). Both updates are gradients of
-it, divided by the squared norms d of V* and T - 1 of the projection: docs/derivations/selection-dynamics.md has the
-derivation.
+the loss, divided by the squared norms d of V* and T - 1 of the projection: docs/derivations/selection-dynamics.md has
+the derivation.
 
 Both alpha - 1 and 1 - q s tend to zero and the loss is quadratic in them, so the code computes with beta = 1 - alpha
 and w = 1 - q s, which avoids cancellation in floating point: with kappa = T/(T - q),

@@ -73,8 +73,8 @@ def near_orthogonal_encoding(
         dtype: the type of the encoding.
 
     Raises:
-        ArgumentError: if the threshold is impossible or would take too many candidates, see
-            `separatrix.selection.thresholds`.
+        ArgumentError: if no encoding can satisfy the threshold, or rejection would draw too many candidates (see
+            `separatrix.selection.thresholds`).
 
     Example:
         >>> drawn = near_orthogonal_encoding(8, 16, threshold=0.5, generator=0)
@@ -106,7 +106,7 @@ def near_orthogonal_stack(
         dtype: the type of the encodings.
 
     Raises:
-        ArgumentError: if the threshold is impossible or would take too many candidates.
+        ArgumentError: if no encoding can satisfy the threshold, or rejection would draw too many candidates.
     """
     count, T, width = whole("count", count, low=1), whole("T", T, low=1), whole("width", width, low=1)
     limit, source = feasible_limit(T, width, threshold), seeded(generator)
@@ -140,8 +140,8 @@ def resolve_conflicts(signs: Tensor, limit: int, source: torch.Generator) -> tup
 
 
 def _kept(signs: Tensor, conflict: Tensor, limit: int, source: torch.Generator) -> tuple[Tensor, int]:
-    """The first T vectors that rejection keeps from a sequence that begins with these T vectors, and the number of
-    vectors that were drawn.
+    """Apply rejection to these T vectors and then to further draws, until T vectors are kept; return them and the
+    number of vectors that were drawn.
 
     A candidate is rejected when it conflicts with an earlier one that was kept, so only the conflicting pairs need to
     be examined, in the order of their later member.

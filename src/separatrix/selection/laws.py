@@ -38,7 +38,7 @@ BOUND_EXPONENTS: Mapping[str, float] = {"T": 2.0, "d": 1.0, "epsilon": -1.0, "lr
 
 
 def broken_hypotheses(T: int, q: int, d: int, eta: float, epsilon: float | None = None) -> dict[str, str]:
-    """The hypotheses of Theorem 3.1 that do not hold, each as a sentence, by the name of the value that violates it.
+    """The hypotheses of Theorem 3.1 that do not hold: a sentence for each, keyed by the name of the violating value.
 
     Args:
         T: The number of tokens.
@@ -150,7 +150,7 @@ class SlowCurve:
 
 
 def slow_curve_after(steps: float, T: int, q: int, d: int, lr: float) -> SlowCurve:
-    """The point of the slow curve that training reaches after a number of steps, even more than can be run.
+    """The point of the slow curve that training reaches after a number of steps, which may be too large to run.
 
     The recursion lies on the slow curve once alpha has risen, from about T/eta steps on.
 

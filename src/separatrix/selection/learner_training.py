@@ -4,13 +4,14 @@
 >>> [record.step for record in train_learner(run)]
 [0, 16, 32]
 
-Adam on fresh batches, by autograd; runs with one seed see the same tokens and subsets with every attention. The seed
-determines every number of a run. A run that diverges, or whose normaliser vanishes, ends with a record that says so.
+Training is by Adam on fresh batches, with autograd. Runs with the same seed see the same tokens and subsets, whatever
+the attention. The seed determines every number of a run. A run that diverges, or whose normaliser vanishes, ends with a
+record that says so.
 
-encoding: "one-hot"; "fixed", near-orthogonal signs drawn once; "stochastic", redrawn at each step; "sinusoidal";
-"learned", which starts as "fixed" and trains with the rest; "rotary" (`separatrix.selection.position_codes`). A longer
-sequence uses further rows of the same encoding, which do not occur in training; with stochastic encodings it uses new
-ones.
+The encodings are "one-hot"; "fixed", near-orthogonal signs drawn once; "stochastic", redrawn at each step;
+"sinusoidal"; "learned", which starts as "fixed" and is trained with the weights; and "rotary"
+(`separatrix.selection.position_codes`). A longer sequence uses further rows of the same encoding, which do not occur in
+training; with stochastic encodings it uses new ones.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ class _Model(nn.Module):
         else:
             zero = settings.initial == "zero"
             self.layer = SelectionLearner(settings.attention, settings.d, settings.width, generator=first, zero=zero)
-        # The whole table of the run; None if every step draws its own encodings.
+        # The encodings of all positions in the run; None if every step draws its own.
         table = _table(settings)
         self.table = nn.Parameter(table) if table is not None and settings.encoding == "learned" else table
 

@@ -73,7 +73,7 @@ class LengthCurve:
 
 
 def length_curve(T1: int, lengths: Sequence[int], q: int, d: int, times: Sequence[float] | Floats) -> LengthCurve:
-    """The losses at other lengths while equation (6) trains from zero at T_1.
+    """The losses at other lengths along training by equation (6), from zero at T_1.
 
     Args:
         T1: the number of tokens of the training.

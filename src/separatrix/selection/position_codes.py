@@ -8,7 +8,7 @@ frequencies theta_k = 10000^{-2k/width}:
 Rotary encodings (Su et al., "RoFormer") rotate the key of position i and the queries of the positions of y by angles
 that are proportional to the position, R_i = diag of the rotations by theta_k i, so that only differences of positions
 matter. A query here has q positions, so it is the sum of the queries at these positions with the weights of the subset
-code, and with content vectors a of the query and b + K x_i of the keys
+code. With the content vector a of the query and b + K x_i of the keys,
 
     score_i = < R_i (b + K x_i), sum_{j in y} g_j R_j a >.
 

@@ -6,7 +6,7 @@ and Lee). The loss on that plane is, with beta = 1 - alpha and the means w(C), r
 
     2 L/d = r + 2 beta (w/q - r) + beta^2 (r + (1 - 2 w)/q),
 
-and gradient descent is the gradient in (alpha, C) divided by the squared norms d of V* and d_e = width of W*:
+and gradient descent uses the gradient in (alpha, C), divided by the squared norms d of V* and d_e = width of W*:
 
     alpha <- alpha - eta/d dL/dalpha,    C <- C - eta/width dL/dC.
 

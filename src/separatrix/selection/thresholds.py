@@ -1,7 +1,7 @@
 r"""The thresholds on dot products that T random sign vectors of a given width can satisfy, and their cost.
 
-The encodings are e_i in {+-1/sqrt(width)}^width, so <e_i, e_j> = (width - 2 Bin(width, 1/2)) / width for a random pair,
-whose tail is an exact sum of binomial coefficients. There are two reasons why a threshold may be too small.
+The encodings are e_i in {+-1/sqrt(width)}^width, so <e_i, e_j> = (width - 2 Bin(width, 1/2)) / width for a random pair.
+The tail of this law is an exact sum of binomial coefficients. There are two reasons why a threshold may be too small.
 
 *Geometry.* Among any T unit vectors of R^width the largest |<e_i, e_j>| is at least the Welch bound of every order k,
 
@@ -91,7 +91,7 @@ def feasible_limit(T: int, width: int, threshold: float) -> int:
         threshold: the largest |<e_i, e_j>| that is allowed.
 
     Raises:
-        ArgumentError: if no T vectors, or only too many candidates, would satisfy the threshold.
+        ArgumentError: if no T vectors can satisfy the threshold, or rejection would draw too many candidates.
 
     Example:
         >>> feasible_limit(200, 170, 0.4)

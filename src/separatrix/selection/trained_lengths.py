@@ -26,7 +26,7 @@ _MEASURED = 6
 """The purpose of the generator of this module, see `derived_generator`; those of a run are 0 to 5."""
 
 ENCODINGS, POINTS = 6, 128
-"""To estimate the loss at a length: the number of new encodings, and the number of data points for each encoding."""
+"""The number of new encodings to estimate the loss at a length, and the number of data points for each encoding."""
 
 FIXED_PARTS = 16
 """The number of batches of `POINTS` points for the loss with a fixed encoding."""

@@ -6,9 +6,9 @@
     >>> [record.step for record in train(run)]
     [0, 100, 200]
 
-The step is `separatrix.selection.gradient`; the data come from `separatrix.selection.stream`, two threads ahead of it.
-Between records torch runs on one thread, so that the data threads have the other core and the rounding of sums does not
-vary; when the caller receives a record, torch's number of threads is restored.
+The step is `separatrix.selection.gradient`; the data come from `separatrix.selection.stream`, where two threads prepare
+them in advance. Between records torch runs on one thread, so that the data threads have the other core and the rounding
+of sums does not vary; when the caller receives a record, torch's number of threads is restored.
 """
 
 from __future__ import annotations

@@ -5,12 +5,12 @@
 from Wang, Wei, Hsu and Lee. W is (d + width) square and V is d by (d + width), as in the paper; the tokens and
 encodings are rows here, so the code says Z W z and S Z V^T. W holds the merged K^T Q; there is no 1/sqrt(d).
 
-x_query is any token (Lemma E.7), zero where none is given (Section 3.1). With x_query = 0 the first d columns of W are
+x_query is any token (Lemma E.7), or zero if none is given (Section 3.1). With x_query = 0 the first d columns of W are
 multiplied by zeros: they do not affect the output, and their gradient is zero. With one fixed token their gradient is a
 multiple of this token, so that they change in its direction only.
 
-This file follows the definition, and autograd differentiates it. Training uses `separatrix.selection.gradient`, which
-a test compares with this.
+This file follows the definition, and autograd differentiates it. Training uses `separatrix.selection.gradient`; a test
+compares it with this file.
 """
 
 from __future__ import annotations

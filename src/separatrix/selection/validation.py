@@ -2,7 +2,8 @@
 before training.
 
 In Appendix F of Wang, Wei, Hsu and Lee 128 points (X, y) are fixed for each task. A transformer with a fixed encoding
-uses its first T rows; a transformer with stochastic encodings uses a new one for each task at each validation.
+uses the first T rows of the encoding; a transformer with stochastic encodings uses a new encoding for each task at each
+validation.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def validate(
     Args:
         W: the matrix W.
         V: the matrix V.
-        points: the points of each task.
+        points: the validation inputs of each task.
         settings: the settings of the run.
         fixed: the fixed encoding, of which a task uses the first T rows; None draws a new one for each task.
         generator: the source of randomness for new encodings.

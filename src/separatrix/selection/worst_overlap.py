@@ -43,7 +43,7 @@ def worst_overlap(q: int, delta: float) -> float:
 def worst_overlap_encoding(q: int, delta: float, T: int) -> Tensor:
     """An encoding (T, T) in float64 with constant delta in which position q has the worst overlap with 0, ..., q - 1.
 
-    The encodings of the other positions are orthogonal to all.
+    The encodings of the other positions are orthogonal to each other and to these.
 
     Args:
         q: the number of positions in a subset.

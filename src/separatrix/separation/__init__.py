@@ -27,8 +27,8 @@ outcomes             the probabilities of the paper's events for any mechanism
 tuned                the probability of separation at the best threshold
 examples, learned    networks whose weights are trained
 
-Exact probabilities need no torch, which takes a second to import. The names of modules that do are loaded when they are
-first used.
+Exact probabilities do not need torch, whose import takes a second. Names from modules that need torch are imported at
+first use.
 """
 
 from importlib import import_module as _import_module

@@ -55,8 +55,8 @@ def boundary(
 
     Success need not grow with the parameter: it increases and then decreases with m, and it jumps with d where sums
     become equal to tau. So about a hundred candidates are evaluated first, and the first crossing among those is then
-    bisected. With no more than 65 candidates the result is the smallest; with more, a success between two of the
-    hundred that both fail would be missed. For softmax regression the certified lower bound has to reach the level.
+    bisected. With at most 65 candidates the result is the smallest; with more, the search misses a success between two
+    evaluated candidates that both fail. For softmax regression the certified lower bound has to reach the level.
 
     Args:
         setting: the setting, whose own value of the parameter does not matter.

@@ -4,9 +4,9 @@ D0 and D1 differ in one number (a0 or a1, or whether one row is special); `a` st
 leaves open is drawn uniformly at random: the values of Ax in [log n, 1.4 log n], the special index j (j3), and j2.
 Rows are counted from 0.
 
-Definition F.1 gives I_{d-1} to the "second column to d - 1 columns", which are d - 2: we read "the second to the d-th",
-the only reading with which its Lemma F.2 holds. When d - 2 (d - 1 in F.1) does not divide n, the stack of identities
-is cut off after n rows; only a setting with `strict=False` allows that.
+Definition F.1 places I_{d-1} in the "second column to d - 1 columns", which are only d - 2 columns. We read "the second
+to the d-th", the only reading with which Lemma F.2 holds. When d - 2 (d - 1 in F.1) does not divide n, the stack of
+identities is cut off after n rows; only a setting with `strict=False` allows that.
 """
 
 from __future__ import annotations

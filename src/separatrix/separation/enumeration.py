@@ -1,8 +1,8 @@
 r"""Self-attention with any matrix Q K^T: which of the 2^d sign vectors fire, decided exactly, for d <= 20.
 
 A general matrix may distinguish all classes, so that the number of signs +1 does not determine whether a sign vector
-fires. But the n rows still have at most d - 1 different values v_j (j3, and one of each class), so with multiplicities
-mu_j row j0 fires on y exactly when
+fires. But the n rows still have at most d - 1 different values v_j (j3, and one of each class), so, with multiplicities
+mu_j, row j0 fires on y exactly when
 
     sum_j mu_j w_j (<v_j, y> - tau) > 0,    w_j = n^{v_{j0}^T QK^T v_j},  or v_{j0}^T QK^T v_j itself for `lin`,
 
@@ -113,7 +113,8 @@ def _averages(
             j: sum((x * weights[i][i1] * y for i, x in rows[j0].items() for i1, y in rows[j].items()), Fraction(0))
             for j in present
         }
-        # With a negative total the signs of all weights are turned, because a sum is positive where they are.
+        # If the sum of the weights is negative, all weights change their signs, because `averages` assumes a positive
+        # sum.
         turned = -1 if linear and sum(multiplicity[j] * scores[j] for j in present) < 0 else 1
         forms = {j: (0, ONE) if linear else (0, Exponential(scores[j])) for j in present}
         weighted = [

@@ -104,5 +104,5 @@ _SMALL = EXTENDED.mpf(2) ** -64
 
 
 def _either(x: Any, y: Any) -> Any:
-    """The probability that one of two independent events happens."""
+    """The probability that at least one of two independent events happens."""
     return x + y - x * y

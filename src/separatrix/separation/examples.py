@@ -83,7 +83,7 @@ def rows_at(setting: AttentionSetting, a: Tensor, j3: Tensor) -> Examples:
 
 
 def _scaled(tokens: Tensor, a: Tensor) -> Tensor:
-    """The tokens at this `a`, from tokens made with a = 1; only the first coordinate of the first depends on it."""
+    """The tokens for this `a`, from those for a = 1: only the first coordinate of the first token depends on a."""
     scaled = tokens.clone()
     scaled[:, 0, 0] *= a
     return scaled

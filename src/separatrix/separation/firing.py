@@ -10,9 +10,9 @@ classes of each size:
 The last term occurs only for a query of another class; as w_query >= w_rest, the largest value over those queries is
 reached at a class with sign +1 if there is one of that size, and otherwise at one with sign -1. All weights and b are
 nonnegative, so changing a class's sign to +1 lowers no row: for fixed other signs and P_2 the network fires exactly if
-P_1 is at least a threshold. This threshold is the minimum over the kinds of rows, each of which is found by one
-division in fixed point; if the error bound excludes neither answer, `radicals` decides exactly. If n is very large, a
-single weight usually decides for all P_1 and P_2 at once, and 256 bits of it are enough.
+P_1 is at least a threshold. This threshold is the smallest of the thresholds of the kinds of rows. Each of these is
+found by one division in fixed point; if the error bound excludes neither answer, `radicals` decides exactly. If n is
+very large, a single weight usually decides for all P_1 and P_2 at once, and 256 bits of it are enough.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Classes:
 
 
 def firing_thresholds(network: Network, classes: Classes, own: int, last_signs: tuple[int, ...]) -> Thresholds:
-    """The thresholds from which on a network fires.
+    """The least P_1 at which a network fires, for each choice of signs and each P_2.
 
     P_1 and P_2 count the signs +1 among the classes other than j3's, of the first and of the second size.
 
@@ -91,7 +91,9 @@ def firing_thresholds(network: Network, classes: Classes, own: int, last_signs: 
 def _lines(
     network: Network, powers: list[tuple[int, int]], row: Row, classes: Classes, own: int, N: tuple[int, int]
 ) -> Iterator[_Line]:
-    """The cases of a kind of row: one, or one for each size and sign of the query's class; none if it has no query."""
+    """The cases of a kind of row: one for each size and sign of the query's class if it is another class, otherwise
+    one. A kind without queries has no cases.
+    """
     if row.queries == "other class":
         for z in (0, 1):
             if N[z] > 0 and classes.size[z] > 0:

@@ -1,8 +1,8 @@
 """The hypotheses of the paper as data: the settings check them, and the pages that show ranges read them here.
 
 From Yichuan Deng, Zhao Song, Kaijun Yuan and Tianyi Zhou, "Why Softmax Attention Outperforms Linear Attention". A
-hypothesis of a *definition* says which data sets it is about, and a strict setting must satisfy it. A hypothesis of a
-*theorem* says for which of them the paper makes a claim; it is never enforced, because the paper's own experiments
+hypothesis of a *definition* restricts the data sets, and a strict setting must satisfy it. A hypothesis of a *theorem*
+restricts the data sets about which the paper makes a claim; it is never enforced, because the paper's own experiments
 violate it (no b and c at all satisfy both Definition D.1 and Theorem E.4).
 """
 
@@ -148,7 +148,7 @@ def enforce(kind: str, values: Values) -> None:
     """Raise an error if these values do not satisfy a hypothesis of the definition.
 
     Raises:
-        ArgumentError: it names the first hypothesis that is not satisfied.
+        ArgumentError: if a hypothesis is not satisfied; the message names the first one.
 
     Example:
         >>> values = {"n": Fraction(200), "d": Fraction(12), "a0": Fraction(1, 100), "a1": Fraction(3)}

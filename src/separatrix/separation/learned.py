@@ -8,10 +8,10 @@ is positive, so s is the margin of the classifier "D1 if F > 0", and training mi
 
     mean over the examples of log(1 + exp(-label * s)),    label = -1 on D0, +1 on D1.
 
-It starts from the paper's random signs y (and its X), uses all examples at every step, and is Adam (Kingma and Ba,
-"Adam: A Method for Stochastic Optimization") with a rate that falls linearly to zero: linear attention's signal, and
-with it the gradient, is of size 1 / n, and the steps of plain gradient descent would be as small. Everything is in
-float64, and a seed determines the examples and the signs; the seeds are trained in one batch, independently of each
+Training starts from the paper's random signs y (and its X), and every step uses all examples. The optimiser is Adam
+(Kingma and Ba, "Adam: A Method for Stochastic Optimization") with a learning rate that decreases linearly to zero: the
+gradient of linear attention is of size 1 / n, and the steps of plain gradient descent would be as small. Everything is
+in float64, and a seed determines the examples and the signs; the seeds are trained in one batch, independently of each
 other.
 
 A good y can also be given explicitly: y = K e_1 reads the one coordinate in which the data sets differ (`by_hand`).
@@ -48,8 +48,8 @@ class Learned:
     Attributes:
         seed: the seed.
         train: the share on the training examples.
-        held_out: for each of the `factors`, the share on new examples of n times that many tokens.
-        signs: the share on the new examples of the first factor before training, when y is random.
+        held_out: for each of the `factors`, the share on new examples with factor * n tokens.
+        signs: the share before training, with random y, on the new examples for the first factor.
         loss: the training loss at the end.
         size: the largest |y_l|.
     """

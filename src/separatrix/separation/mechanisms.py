@@ -96,7 +96,7 @@ def order3(values: Literal["once", "twice"] = "once") -> Mechanism:
     Args:
         values: with "once" the value sets are (A_3, 1), and the output is a weighted average of the rows of A_3, as in
             all the other mechanisms. With "twice" they are (A_3, A_3), and the output is a weighted average of
-            entrywise products of rows, for which the paper's tau is not chosen.
+            entrywise products of rows; the paper's tau is not meant for such outputs.
     """
     one_of("values", values, ("once", "twice"))
 

@@ -66,7 +66,7 @@ class Mixture:
 
 
 def firing_tables(n: int, g: int, last: bool, networks: tuple[Network, Network]) -> dict[int, Fires]:
-    """Where F_exp and F_lin fire, by the size of the class of the special key, as an index 0 or 1 in `Classes.size`.
+    """Where F_exp and F_lin fire, for each size of the special key's class (by its index in `Classes.size`, 0 or 1).
 
     Args:
         n: the number of tokens.

@@ -5,8 +5,8 @@ r"""The two networks, softmax and linear: Definitions 3.5 and 3.6 (regression), 
 
 with phi_tau(z) = max(z - tau, 0) and phi = phi_0 (Definition 3.4). The attention is the library's own: its query is
 A_1 Q K^T, its keys A_2, its values A_3 V with V = I, and its scale 1. In the regression the query is x, the keys are
-the rows of A and the values those of y. Definition C.6 has y in R^{n x m}; as c(A, x)_{j0} is in R^d it must be
-R^{d x m}, as in Definition C.2.
+the rows of A and the values the rows of y. Definition C.6 has y in R^{n x m}, but c(A, x)_{j0} is in R^d, so y must be
+in R^{d x m}, as in Definition C.2.
 """
 
 from __future__ import annotations

@@ -38,9 +38,9 @@ class Outcome:
     Attributes:
         fires_on_d1: the mechanism fires on D1.
         silent_on_d0: the mechanism is silent on D0.
-        separates: both at once.
-        success: both at once, and `lin` is silent on D0 and D1. This is the paper's success, with the mechanism in
-            place of `exp`.
+        separates: the mechanism fires on D1 and is silent on D0.
+        success: the mechanism separates, and `lin` is silent on D0 and D1. This is the paper's success, with the
+            mechanism in place of `exp`.
     """
 
     fires_on_d1: float
@@ -51,7 +51,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class OutcomeEstimate:
-    """Estimates of the probabilities of the same names in `Outcome`, all from one set of trials."""
+    """Estimates of the probabilities in `Outcome`, under the same names, all from one set of trials."""
 
     fires_on_d1: Estimate
     silent_on_d0: Estimate
@@ -132,7 +132,7 @@ _Inputs = tuple[Tensor, Tensor, Tensor]
 def _regression(
     setting: SoftmaxRegression, trials: int, generator: torch.Generator
 ) -> Iterator[tuple[_Inputs, _Inputs, Tensor]]:
-    """The trials of Definition 3.5: the query is x = 1, the keys are the rows of A, and the values are those of y."""
+    """The trials of Definition 3.5: the query is x = 1, the keys are the rows of A, and the values the rows of y."""
     last = torch.eye(setting.m, dtype=torch.float64)
     for draws in regression_draws(setting.n, setting.m, trials, generator, shared_signs=True):
         query = torch.ones(len(draws.on_d1), 1, 1, dtype=torch.float64)

@@ -52,8 +52,9 @@ ALLOWED = {
     "cross, least a1": ("n^0.03", "n^0.1", "n^0.5"),
     "cross, large a1": ("n^0.03", "n^0.1", "n^0.5"),
 }
-"""d = omega(n^0.02) for "ones" and "cross"; d = omega(n^(2 b^2 + 0.02)) for "identity", with 2 b^2 = 0.065 or 0.08, and
-0.005 at the least a_1."""
+"""The paths that the theorems allow: d = omega(n^0.02) for "ones" and "cross"; d = omega(n^(2 b^2 + 0.02)) for
+"identity", where 2 b^2 is 0.065 or 0.08, and 0.005 at the least a_1.
+"""
 
 
 def classes(path: str, k: int) -> int:
@@ -95,7 +96,9 @@ def setting(model: str, n: int, g: int, m: int) -> SelfAttention | CrossAttentio
 
 
 def passes(result: Mapping[str, Any], level: float = 0.99) -> float | None:
-    """log10 of the n from which on success is at least `level` up to the end of the path; None if there is none."""
+    """log10 of the smallest n such that success is at least `level` from n to the end of the path; None if there is
+    none.
+    """
     reached = None
     for log10_n, probability in zip(result["log10_n"], result["probability"], strict=True):
         reached = (log10_n if reached is None else reached) if probability >= level else None
@@ -103,7 +106,7 @@ def passes(result: Mapping[str, Any], level: float = 0.99) -> float | None:
 
 
 def rare_from(result: Mapping[str, Any], part: str) -> float | None:
-    """log10 of the n from which on the part fails with probability at most delta / n; None if there is none."""
+    """log10 of the smallest n from which on `part` fails with probability at most delta / n; None if there is none."""
     reached = None
     for log10_n, failure in zip(result["log10_n"], result[part], strict=True):
         small = failure <= math.log10(DELTA) - log10_n

@@ -1,10 +1,11 @@
 r"""Certified bounds for softmax regression, where the data are random as well as the signs.
 
-Definition 3.8 with (Ax)_i uniform: in units of log n the linear weights are u_i = 1 + 0.4 U_i, in units of n the
-softmax weights are n^{0.4 U_i}; call either w_i. On D0 a network fires on y when sum_i w_i (y_i - tau) > 0. Given that
-k of the n signs are +1 this is a sum of independent terms of two laws, (1 - tau) w and -(1 + tau) w. Rounding each term
-up to a lattice of spacing h moves the sum by less than n h, so two probabilities of the lattice sum bracket the true
-one; they come from its characteristic function, at the few frequencies where its n-th power is not negligible.
+In Definition 3.8, take (Ax)_i uniform. In units of log n the linear weights are u_i = 1 + 0.4 U_i, and in units of n
+the softmax weights are n^{0.4 U_i}; w_i stands for either. On D0 a network fires on y when sum_i w_i (y_i - tau) > 0.
+Given that k of the n signs are +1, this is a sum of independent terms of two laws, (1 - tau) w and -(1 + tau) w.
+Rounding each term up to a lattice of spacing h moves the sum by less than n h, so two probabilities of the lattice sum
+bracket the true one; they come from its characteristic function, at the few frequencies where its n-th power is not
+negligible.
 
 The five brackets follow from these tables without approximation:
 * Given y, the data of D0 and D1 are independent. Given y, both events on D0 are increasing in the weights of the signs
@@ -46,7 +47,7 @@ class SingleVector:
         exp0: that F_exp fires on D0.
         lin0: that F_lin fires on D0.
         bad: that any of these three fires.
-        bad_if_minus: the same, given that the sign at D1's special index is -1.
+        bad_if_minus: that any of these three fires, given that the sign at D1's special index is -1.
         worst: for each of these names, an upper bound on the probability given any data of Definition 3.8.
     """
 
@@ -174,8 +175,8 @@ class _Lattice:
 
     def __init__(self, laws: _Laws) -> None:
         self.h, self.plus, self.minus, n = laws.h, laws.plus, laws.minus, laws.n
-        # The window has 8 sqrt(n) ranges of a term around the mean, outside of which the sum is with probability at
-        # most 2 exp(-32) (Hoeffding). It is a power of two, for which the FFT is fast.
+        # The window around the mean is 8 sqrt(n) times as wide as the range of a term; the sum is outside it with
+        # probability at most 2 exp(-32) (Hoeffding). Its length M is a power of two, for which the FFT is fast.
         self.M = M = 1 << math.ceil(8 * math.sqrt(n) * (laws.cells + 2)).bit_length()
         # At frequency j the transforms are at most steepest M / (2 j), so beyond J their n-th power is below exp(-40).
         steepest = max(self.plus.probabilities.max(), self.minus.probabilities.max())

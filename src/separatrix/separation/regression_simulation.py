@@ -19,7 +19,7 @@ _BATCH_BYTES = 2**25
 
 
 def simulate_regression(n: int, m: int, threshold: float, *, trials: int, seed: int, shared_signs: bool) -> Simulation:
-    """Estimate the probabilities of softmax regression; `SoftmaxRegression.simulate` says what the arguments are."""
+    """Estimate the probabilities of softmax regression; for the arguments see `SoftmaxRegression.simulate`."""
     trials = whole("trials", trials, low=1)
     if n > LARGEST_N:
         raise ArgumentError("n", expected=f"at most {LARGEST_N} for a simulation in float64", got=n)

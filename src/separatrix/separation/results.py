@@ -74,7 +74,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Simulation:
-    """Estimates of the `Probabilities` of the same names, all from one set of trials."""
+    """Estimates of the `Probabilities`, under the same names, all from one set of trials."""
 
     exp_fires_on_d1: Estimate
     lin_silent_on_d1: Estimate

@@ -7,9 +7,9 @@ weights w of `separation.rows`, their sum Z over the keys, and t rows per class,
     Z (<c_{j0}, sigma> - tau) = s_1 a w_special + s_own b (w_special + (t - 1) w_own) + s_query b t w_query
                                 + s_last c Z + b t w_rest (2 P - N) - tau Z,
 
-which increases with P. The smallest P for which this expression is positive is found by one division in fixed point,
-and `radicals.sign` decides about its neighbours; P is binomial. `separation.firing` asks which sign vectors make *some*
-row fire; here a single row is considered.
+which increases with P. The smallest P for which this expression is positive is estimated by one division in fixed
+point, and corrected by exact signs (`radicals.sign`) at the neighbouring P; P is binomial. `separation.firing` asks
+which sign vectors make *some* row fire; here a single row is considered.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ class OneRow:
     g: int
 
     def exceeds(self, last: int | None = None) -> Any:
-        """P[<c_{j0}, sigma> > tau], given the sign of the last coordinate if one is named; a number of `EXTENDED`.
+        """P[<c_{j0}, sigma> > tau], given the sign `last` of the last coordinate unless it is None; a number of
+        `EXTENDED`.
 
         >>> special = one_row("ones", "exp", "special", n=10**6, g=100, a="1.2", tau="0.9")
         >>> print(EXTENDED.nstr(special.exceeds(), 6), EXTENDED.nstr(special.exceeds(last=1), 6))

@@ -25,14 +25,13 @@ Query = Literal["special", "other"]
 def paper_row(setting: AttentionSetting, which: Literal[0, 1], query: Query, *, softmax: bool) -> list[float]:
     """The share of each of the `KINDS` in a row of softmax or of linear attention, at any width.
 
-    `query`: the special one (j3, or j2 in cross-attention), or one of another class.
+    The query is the special one (j3, or j2 in cross-attention), or one of another class than j3's.
     """
     network = _networks(setting, which)[0 if softmax else 1]
     row = network.rows[0 if query == "special" else -1]
     sizes = class_sizes(setting)
     own = sizes[0]
-    # A query is in a class of its own only if queries have classes: in cross-attention and with ones all classes are
-    # equivalent.
+    # Only self-attention with the identity has queries with a class; in the other settings all classes are equivalent.
     theirs = sizes[-1] if row.queries == "other class" and len(sizes) > 1 else 0
     counts = [1, own - 1, theirs, setting.n - own - theirs]
     weights = [_form(network, weight) for weight in (row.special, row.own, row.query, (row.rest, 0))]

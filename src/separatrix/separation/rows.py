@@ -10,8 +10,8 @@ four kinds of keys, and it gives all keys of one kind the same weight:
     rest      all others
 
 Weights are only needed up to a common factor, chosen so that `rest` is an integer; the others are integers times powers
-of n. With QK^T = 1 the class of a query does not matter, with QK^T = I there are three kinds of queries (j3, the rest
-of its class, other classes), and in cross-attention two (j2 and the others).
+of n. With QK^T = 1 the class of a query does not matter. With QK^T = I there are three kinds of queries (j3, the rest
+of its class, other classes), and in cross-attention there are two (j2 and the others).
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-r"""Self-attention (Definition D.1): softmax attention shows that one token is large in one coordinate, linear does not.
+r"""Self-attention (Definition D.1): softmax attention shows that one token is large in one coordinate; linear attention
+does not.
 
 Q K^T is the identity (Section E of the paper), the all-ones matrix (Section D), or any other d x d matrix. Importing
-torch takes a second, and only the methods that use tensors do so: exact probabilities need none.
+torch takes a second, so only the methods that use tensors import it; exact probabilities do not need it.
 """
 
 from __future__ import annotations

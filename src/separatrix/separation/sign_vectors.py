@@ -1,6 +1,6 @@
 r"""Whether a mechanism fires on the paper's data, for each of the 2^d sign vectors: exactly, for d <= 16 and any n.
 
-The different queries and keys are few (`tokens`), and no mechanism has a negative weight, so that `averages` decides.
+There are few different queries and keys (`tokens`), and no weights are negative, so `averages` decides exactly.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _by_class(
 
 
 def _exchanged(d: int, i: int, j: int) -> NDArray[np.int64]:
-    """The number of each sign vector after its signs i and j are exchanged.
+    """The index of each sign vector after its signs i and j are exchanged.
 
     >>> _exchanged(2, 0, 1).tolist()
     [0, 2, 1, 3]

@@ -1,9 +1,9 @@
 r"""The paper's Monte Carlo (Section 7), batched: draw both data sets and y, evaluate four networks, count.
 
-Everything random is drawn for each trial as the paper draws it. Only the evaluation is simplified: the n rows of A_3
-have at most g + 1 different values, so attention is computed once for each different query over the different keys,
-weighted by their multiplicities, and the row of a trial is looked up by the class of its special key. A test evaluates
-the networks of `networks`, with their n x n matrices, on the same draws and compares every single trial.
+Each trial draws data and signs as in the paper. Only the evaluation is simplified: the n rows of A_3 have at most g + 1
+different values, so attention is computed once for each different query over the different keys, weighted by their
+multiplicities, and the row of a trial is looked up by the class of its special key. A test evaluates the networks of
+`networks`, with their n x n matrices, on the same draws and compares every single trial.
 
 Evaluation is in float64, which cannot resolve the terms of size 1/n that break ties if n is large; hence `LARGEST_N`.
 """

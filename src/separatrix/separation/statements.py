@@ -1,8 +1,8 @@
 """The entries of u, f and c (Definitions C.1 and C.4) on the paper's data, exactly, and statements about all of them.
 
 The scores are rational multiples of log n, so every entry is a quotient of sums of q n^e with rational q and e. A
-statement "= ", "<=" or ">=" between such sums is decided by `radicals.sign`: nothing is rounded, and "at most" means at
-most. c is in units of sqrt(log n) in self-attention, u_lin in units of log n.
+relation "=", "<=" or ">=" between such sums is decided by `radicals.sign`, without rounding. c is in units of sqrt(log
+n) in self-attention, u_lin in units of log n.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def at(
     """Select the places whose row is j2 (or is not), whose key is j3 (or is not), whose column is of one of these
     kinds.
 
-    In self-attention `same_class` asks that key and row have (or do not have) the same class. None asks nothing.
+    In self-attention `same_class` asks that key and row have (or do not have) the same class. None means no
+    restriction.
     """
 
     def meant(place: EntryPlace) -> bool:
@@ -111,7 +112,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Reading:
-    """Some lines of a lemma, and what they are about: D0 or D1, QK^T, softmax or linear.
+    """Some lines of a lemma, and their subject: D0 or D1, QK^T, softmax or linear attention.
 
     "cross" is Definition F.1 with QK^T = I; "cross, columns to d - 1" is that definition as printed, which leaves the
     last column empty.
@@ -128,7 +129,8 @@ class LineTally:
     """The checks of one line of a statement: the number of comparisons, the number that contradict the line, and the
     largest ratio (the smallest one for >=).
 
-    The ratio is None for a count, and if there is no such place, as for "the other classes" of a single class.
+    The ratio is None for a count, and for a line about no place, such as one about "the other classes" when there is
+    only one class.
     """
 
     compared: int
@@ -137,7 +139,7 @@ class LineTally:
 
 
 def evaluate(reading: Reading, values: Values) -> dict[str, LineTally]:
-    """Every line of a reading at every place."""
+    """Check every line of a reading at every place."""
     queries, keys, places = _data(reading, values)
     rows: dict[tuple[tuple[int, Fraction], ...], Mapping[str, _Entries]] = {}
     for query in {tuple(sorted(query.items())) for query in queries}:
@@ -168,7 +170,7 @@ def _tally(
 
 
 def _data(reading: Reading, values: Values) -> tuple[list[Row], list[Row], dict[str, list[list[EntryPlace]]]]:
-    """The rows of A_1 and of A_2 = A_3; and the places of each row, in u and f, and in c."""
+    """The rows of A_1 and of A_2 = A_3, and the places of each row: those of u and f, and those of c."""
     a = values.a1 if reading.data else values.a0
     n, d = values.n, values.d
     cross = reading.weights.startswith("cross")

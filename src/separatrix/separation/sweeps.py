@@ -3,7 +3,7 @@
 Steps are exact decimals. Where the paper gives no value or contradicts itself, we chose:
 * tau of softmax regression (Figure 3) is not printed: 0.25.
 * m = log n and m = max(log(n / delta), 15) are rounded down (`decimals.log_width`).
-* Figures 4(e), 5(e), 7(c), 7(e) list the swept parameter among the fixed ones too: it is swept.
+* Figures 4(e), 5(e), 7(c), 7(e) also list the swept parameter among the fixed ones: we sweep it.
 * Figures 4(f), 5(f) do not give a0, and Figure 7(e) does not give a1: 0.01 and 3, as in the other panels.
 * Figures 4(f), 5(f) vary c and keep b = 0.2, so that b + c = 1 holds at c = 0.8 only.
 * Figures 7(d), 7(e) have d = 12 with n = 200, but 11 does not divide 200. We cut the stack of identities off after 200

@@ -48,8 +48,8 @@ def constants(C: float, C_0: float, epsilon: float, log2_n: list[int], seed: int
 def threshold(n: int, d: int, low: int, high: int, factors: list[float], seed: int) -> dict[str, Any]:
     """Return the logarithms of the extreme outputs of both cases, relative to t tilde as printed and corrected.
 
-    `factors` are multiples of the beta from which the corrected rule works. `at_16` is the largest output of case 2
-    plus the error, in units of t tilde, at the beta of Equation (9): exp(0.5 beta eps t / d) = 16 n^2.
+    `factors` are multiples of the smallest beta at which the corrected rule works. `at_16` is the largest output of
+    case 2 plus the error, in units of t tilde, at the beta of Equation (9): exp(0.5 beta eps t / d) = 16 n^2.
     """
     sixteen = 2 * d * math.log(16 * n * n) / (high - low)
     yes, no = least_of_case_1(n, d, low, high), largest_of_case_2(n, d, low, high)

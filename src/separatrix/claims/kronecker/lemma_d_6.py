@@ -42,7 +42,7 @@ def outputs(
         share = torch.rand(n, n * n, generator=generator, dtype=torch.float64)
         A_tilde = 1000 * a + (share * (2 * limit + 1)).long() - limit
     elif normaliser == "row sums, worst errors":
-        # Where the first column of V = +-B^2 is positive the weight grows, elsewhere it falls.
+        # Where the first column of V = +-B^2 is positive, the weight grows; elsewhere it falls.
         V = torch.where(V >= 0, bound**2, -(bound**2))
         A_tilde = 1000 * a + limit * V[:, 0].sign()
     else:

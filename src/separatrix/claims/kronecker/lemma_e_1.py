@@ -90,8 +90,8 @@ def lemma_e_1(
 ) -> Finding:
     """Check that the lemma's count, `most`, is an upper bound, and that C(d + g, g) is exact wherever it is tested.
 
-    A cell of another rank was once *undecided*, because the lemma does not state the rank. The claim states it, so such
-    a cell fails the claim now.
+    A cell with another rank was once *undecided*, because the lemma does not state the rank. The claim states it, so
+    such a cell fails the claim now.
     """
     results = [(cell.parameters["d"], cell.parameters["degree"], cell.result) for cell in cells]
     mismatches = sum(result["mismatches"] for _, _, result in results)

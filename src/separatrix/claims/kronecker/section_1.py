@@ -1,9 +1,9 @@
 """Section 1 of Alman and Song on triples, after Sanford, Hsu and Telgarsky: pairs, triples, and what pairs cannot do.
 
 Heads with explicit weights (`separatrix.hardness.match_construction`) show that attention of order 3 detects triples
-and that order 2 detects pairs; every decision is compared with an exact solver. That order 2 does not detect triples is
-a statement about all weights of bounded size. It follows from a lower bound for disjointness, and the steps of that
-proof that a program can check are checked here.
+and that order 2 detects pairs; every decision is compared with an exact solver. The statement that order 2 does not
+detect triples is about all weights of bounded size. It follows from a lower bound for disjointness, and the steps of
+that proof that a program can check are checked here.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ _BOUNDS = (1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.8, 2.0, 2.25, 2.5, 3.0, 3.5, 4.0, 5.0
 def rule(log2_n: int, bounds: list[float], seed: int) -> dict[str, Any]:
     """Return the library's order, the rule solved for k, and log_n of the worst-case flops, for each bound B.
 
-    B^k < ln
-    n is equivalent to k < ln ln n / ln B. `above` is the exponent at the next order. The computation is deterministic.
+    The condition B^k < ln n is equivalent to k < ln ln n / ln B. `above` is the exponent at the next order. The
+    computation is deterministic.
     """
     n, log_log_n = 2**log2_n, math.log(log2_n * math.log(2.0))
     orders = [int(max_order(n, bound)) for bound in bounds]

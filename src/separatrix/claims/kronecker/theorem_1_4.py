@@ -125,8 +125,8 @@ def theorem_1_4(cells: Sequence[CellResult], path: str = "path", fewer: int = 0)
     """Check that exponents decrease towards 1 along B^k = sqrt(ln n), and to their limit at fixed ratios.
 
     The verdict would be *holds* if the exponents were within 0.1 of 1 at n = 2^40. The exponents use a formula for the
-    degree, which must be the measured least degree; an earlier check compared it only with the library's planner, which
-    uses the same formula.
+    degree, which must agree with the measured least degree; an earlier check compared it only with the library's
+    planner, which uses the same formula.
     """
     limits = limits_of(cells)
     last = {cell.parameters["order"]: cell for cell in grid_of(cells) if cell.parameters["log2_n"] == max(_LENGTHS)}

@@ -161,7 +161,7 @@ Bound = Callable[[float, float], float]
 
 
 def _largest_growth(cells: Sequence[CellResult], name: str, bound: Bound) -> float:
-    """The largest growth of the quotient of a length and its bound as T grows, for m = T^2 or m = T^3."""
+    """The largest factor by which the quotient of a length and its bound grows with T, for m = T^2 or m = T^3."""
     growth = 0.0
     for power in (2, 3):
         sizes = sorted(
@@ -207,7 +207,7 @@ def theorem_4_5_communication(
     coins_in_log: float = 1.0,
     every_T: bool = False,
 ) -> Finding:
-    """Check that no quotient of a length and its printed bound grows with m and T, and the constants of the codes.
+    """Check the constants of the codes, and that no quotient of a length and its printed bound grows with m and T.
 
     The constants: a code of soundness 1/2 has N <= 6 m / T, and a prime p < 2 max(N, T + 1) exists, so that a symbol
     takes at most 2 + log2 max(N, T + 1) bits, which is at most 5 + 2 log2 T for m <= T^3.

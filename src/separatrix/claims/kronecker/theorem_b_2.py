@@ -1,11 +1,10 @@
 """Theorem B.2 of Alman and Song: the lower bound, and the chain's instances in the plane of n and B.
 
-There are two
-families. `constant gap` has the parameters of Theorem 4.7: t = ln n, d = 2 t, eps = 1/2, padded to 2 d as in Lemma B.1.
-`direct road` has the parameters of the reduction that runs: 3-SAT with 4.27 clauses per variable, v = 3 log2 n, so d =
-3 m, t = m, eps = 1/m, with m = 4.27 v, padded to 4 m. For each family we compute the B at which the worst-case rank of
-the polynomial method exceeds n^2, so that it is no longer subcubic, and the least B at which attention decides the
-instances.
+There are two families of instances. `constant gap` has the parameters of Theorem 4.7: t = ln n, d = 2 t, eps = 1/2,
+padded to 2 d as in Lemma B.1. `direct road` has the parameters of the reduction that runs: 3-SAT with 4.27 clauses per
+variable, v = 3 log2 n, so d = 3 m, t = m, eps = 1/m, with m = 4.27 v, padded to 4 m. For each family we compute the B
+at which the worst-case rank of the polynomial method exceeds n^2, so that it is no longer subcubic, and the least B at
+which attention decides the instances.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ def plane(log2_n: int, seed: int) -> dict[str, float]:
 
 @experiment(version=2, name="kronecker.chain_rank")
 def measured(variables: int, seed: int) -> dict[str, float]:
-    """Return the B at which the rank of the library's plan for one formula exceeds n^2, and the B that decides it."""
+    """Return, for one formula, the B at which the rank of the library's plan exceeds n^2, and the B that decides it."""
     formula = random_formula(variables, math.ceil(4.27 * variables), 3, seed)
     instance = to_maxip(to_orthogonal_vectors(formula))
     n = len(instance.a)

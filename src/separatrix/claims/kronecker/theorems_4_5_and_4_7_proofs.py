@@ -24,8 +24,8 @@ def sizes(n: int, m: int, parts: int, seed: int) -> dict[str, int | bool]:
     """Return the length of the systematic part of a codeword, and the dimension of the vectors of Theorem 4.7.
 
     A part of the universe has r = m / T elements; the first r entries of its codeword are its bits. `coordinates`
-    counts the triples (i_B, i_C, j) of messages and coins, every message indexed, and `every` is the library's count of
-    them.
+    counts the triples (i_B, i_C, j) of messages and coins if every message has an index, and `every` is the library's
+    count of them.
     """
     generator = torch.Generator().manual_seed(seed)
     a, b, c = (torch.rand(3, n, m, generator=generator) < 0.6).long()

@@ -21,7 +21,7 @@ _SIGMAS = 6.0
 
 @experiment(version=2, name="selection.one_query_or_many")
 def one_or_many(T: int, q: int, d: int, width: int, samples: int, seed: int) -> dict[str, float]:
-    """Compare the sampled loss and slope of the task with T queries with T times those of one query.
+    """Compare the sampled loss and slope of the T-query task with T times those of the one-query task.
 
     The position block of W is random and its token rows are zero, so that the loss and gradient of the one-query task
     are exact means over all subsets and all tokens. A slope is the derivative along a random direction of (W, V).
@@ -62,7 +62,7 @@ def one_or_many(T: int, q: int, d: int, width: int, samples: int, seed: int) -> 
     neighbours=(Neighbour("$T - 1$ times", {"fewer": 1}),),
 )
 def appendix_a_2(cells: Sequence[CellResult], fewer: int = 0) -> Finding:
-    """Check that the mean loss and slope are within six standard errors of T - fewer times those of one query."""
+    """Check that the mean loss and slope are within six standard errors of (T - fewer) times those of one query."""
     far = max(
         abs(cell.result[f"{name}_ratio"] - (1 - fewer / cell.parameters["T"])) / cell.result[f"{name}_error"]
         for cell in cells

@@ -66,7 +66,7 @@ def worst_encoding(q: int, delta: float, seed: int) -> dict[str, float]:
 
 @experiment(version=2, name="selection.corollary_e16_drawn")
 def drawn(T: int, q: int, d: int, width: int, threshold: float, share: float, seed: int) -> dict[str, float]:
-    """The losses of drawn encodings over all subsets, at the C of the corollary and the stationary alpha of their mean.
+    """The losses of drawn encodings over all subsets, at the C of the corollary and the alpha* of their mean weight.
 
     `delta` is the largest constant of these encodings.
     """
@@ -135,9 +135,10 @@ def _cells() -> Iterator[Cell]:
 def corollary_e_16(
     cells: Sequence[CellResult], most: float = 1.0, alpha: str = "induction", every_q: bool = False
 ) -> Finding:
-    """The largest loss over overlaps, alpha, T, q, delta and epsilon, including corners, and over random encodings.
+    """Check the largest loss over overlaps, alpha, T, q, delta and epsilon, including corners, and random encodings.
 
-    If overlaps may be above 1, the smallest loss over alpha and C; with `every_q`, the loss there is judged too.
+    The numbers include the smallest loss over alpha and C for encodings with overlaps above 1; with `every_q`, the
+    losses of these encodings are judged too.
     """
     worst = [cell for cell in cells if "induction" in cell.result]
     largest = max(cell.result[alpha] for cell in worst)

@@ -111,7 +111,7 @@ FORMS: Mapping[str, Callable[[int, float], float]] = {
 def corollary_e_16_overlaps(
     cells: Sequence[CellResult], form: str = "exact", factor: float = 1.0, code: str = "dual"
 ) -> Finding:
-    """An encoding with this constant reaches the formula, up to rounding, and no search exceeds it."""
+    """Check that an encoding with this constant attains the formula, up to rounding, and that no search exceeds it."""
     attained = [cell for cell in cells if "overlap" in cell.result]
     constants = max(abs(cell.result["delta"] / cell.parameters["delta"] - 1) for cell in attained)
     apart = max(

@@ -125,7 +125,8 @@ def scale(q: int, T: int, delta: float, x: float, seed: int) -> dict[str, object
 
 @experiment(version=2, name="selection.corollary_e8_drawn")
 def drawn_run(T: int, q: int, d: int, width: int, threshold: float, share: float, seed: int) -> dict[str, float]:
-    """As `run`, for descent at a small rate with the weights of six drawn encodings over all subsets.
+    """Return the results of `run` for descent at a small rate, with the weights of six drawn encodings over all
+    subsets.
 
     C moves as the gradient in the proof of Lemma E.7 says, with the overlaps of these encodings; the run lasts 1.5
     times as long as C needs to reach the corollary's bound for the largest overlap. `delta` is their largest constant.
@@ -211,7 +212,7 @@ def corollary_e_8(
     misprint: str = "",
     every_q: bool = False,
 ) -> Finding:
-    """The upper end of the induction over its whole range; runs at delta = 0 and with drawn encodings.
+    """Check the upper end of the induction over its whole range, and runs at delta = 0 and with drawn encodings.
 
     For the time, the bound is T^2 d / (eta epsilon) + T^2 / eta, with the constant 1 and a logarithm of T d / epsilon.
     Times are in proportion to d_e, which that bound does not contain. With drawn encodings, times are divided by d_e

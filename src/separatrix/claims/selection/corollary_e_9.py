@@ -109,7 +109,7 @@ def corollary_e_9(
     drawn: float | None = None,
     every_q: bool = False,
 ) -> Finding:
-    """The loss grows no faster than T_2^2 epsilon / T_1^2 in T_2, T_1 and epsilon, with both kinds of encodings.
+    """Check that the loss grows no faster than T_2^2 epsilon / T_1^2 in T_2, T_1 and epsilon, with both encodings.
 
     With orthogonal encodings T_2 goes to 250 T_1, with stochastic ones to 128 T_1, and the time has the factor d_e,
     which Theorem E.6 counts as a logarithm. The power of T_1 is measured at a fixed T_2 / T_1.
@@ -187,7 +187,8 @@ LAST_LINE = (
 
 @experiment(version=4, name="selection.corollary_e9_proof")
 def last_line(T1: int, T2: int, q1: int, q2: int, d: int, epsilon: float, seed: int) -> dict[str, object]:
-    """The first term of the proof's last line, from the bound on 1 - q_2 s', against the printed and the correct term.
+    """Compare the first term of the proof's last line, which follows from the bound on 1 - q_2 s', with two forms of
+    it: the printed and the correct one.
 
     `terms` has, over a grid of the values w = 1 - q_2 s' and alpha - 1 that Corollary E.8 allows, the largest quotient
     of each of the four terms and its bound in the last line, and of the loss and the sum of the bounds; `bounds` has

@@ -16,7 +16,9 @@ from separatrix.selection.flow import population_flow
 
 @experiment(version=2, name="selection.equation_6")
 def flow_gap(T: int, q: int, d: int, lr: float, span: float, seed: int) -> dict[str, float]:
-    """Return the distance of the recursion from equation (6) over a span of eta t, and that of the last factors."""
+    """Return the distances of the recursion from equation (6) over a span of eta t, and of two forms of its last
+    factor.
+    """
     steps = round(span / lr)
     run = population_dynamics(T, q, d, lr, steps)
     at = np.linspace(0, steps, 65).astype(np.int64)[1:]

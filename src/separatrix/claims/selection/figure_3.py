@@ -20,7 +20,9 @@ from separatrix.claims.selection.figure_8 import figure_8
     history=figure_8.history,
 )
 def figure_3(cells: Sequence[CellResult], truth: str = "cosine_W", query: str = "drawn", most: float = 0.05) -> Finding:
-    """Check the last map by the rule of Figure 8, and that before training both cosines to the truth are below 0.2."""
+    """Check the last map by the rule of Figure 8, and that before training both cosines to the ground truth are below
+    0.2.
+    """
     finding = figure_8.check(cells, truth=truth, query=query, most=most)
     start = [cell.result for cell in cells if cell.parameters["query"] == "drawn"]
     leaning = max(abs(result[name][0]) for result in start for name in ("cosine_W", "cosine_V"))

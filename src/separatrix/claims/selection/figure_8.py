@@ -1,9 +1,9 @@
 """Figures 3 and 8 of Wang, Wei, Hsu and Lee: W and V of the small run, T = 10 and d = d_e = 20, during training.
 
-The first d columns of W multiply x_query, which the paper does not state for its runs. If every example has its own
-query token, these columns tend to zero like all other entries that are zero in the ground truth. With x_query = 0 they
-have no gradient, and with one token for the whole run they have a gradient along that token only; in both cases they
-keep their random initial values.
+The first d columns of W multiply x_query, whose value in its runs the paper does not state. If every example has its
+own query token, these columns tend to zero like all other entries that are zero in the ground truth. With x_query = 0
+they have no gradient, and with one token for the whole run they have a gradient along that token only; in both cases
+they keep their random initial values.
 """
 
 from __future__ import annotations

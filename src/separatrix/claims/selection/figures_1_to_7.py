@@ -151,7 +151,8 @@ def lengthens(
     *,
     level: bool = True,
 ) -> Finding:
-    """Check longer sequences (Figures 2 and 4 to 7, top): stochastic encodings end below `most` times their start.
+    """Check longer sequences (Figures 2 and 4 to 7, top): the loss of stochastic encodings ends below `most` times its
+    start.
 
     Fixed encodings end above `apart` times that loss. With `level` they must also level off: the final loss is above
     half of the loss after a fifth of the run.
@@ -171,7 +172,9 @@ def lengthens(
 
 
 def enlarges(cells: Sequence[CellResult], better: str, worse: str, most: float = 0.1) -> Finding:
-    """Check the bottom of Figures 4 to 7: on larger subsets both end below `most` times the start, stochastic lower."""
+    """Check the bottom of Figures 4 to 7: on larger subsets the losses of both kinds of encodings end below `most`
+    times their start, and those of stochastic encodings end lower.
+    """
     if stopped := _stopped(cells):
         return stopped
     pairs = _pairs(cells, better, worse)

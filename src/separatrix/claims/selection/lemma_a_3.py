@@ -104,8 +104,8 @@ def subset_codes(kind: Literal["random", "leaning"], T: int, q: int, width: int,
     ),
 )
 def lemma_a_3(cells: Sequence[CellResult], misprint: str = "", norm_missed: str = "norm_missed") -> Finding:
-    """The norm of the code and its products with the encodings of the subset are as printed; the bound on its products
-    with the other encodings is not.
+    """Check that the norm of the code and its products with the encodings of the subset are as printed, and that the
+    bound on its products with the other encodings is not.
     """
     deltas = [cell.result["delta"] for cell in cells]
     inside = max(cell.result["inside"] for cell in cells)

@@ -56,7 +56,7 @@ def dependent_losses(alpha: float, C: float, weight: float, seed: int) -> dict[s
     """For T = 2, q = d = 1 and one-hot encodings: the relative error of the lemma's formula for the loss.
 
     Token i adds `weight` x_i to its own score, by an entry of W that multiplies tokens; the second distance is computed
-    without this term. Means over the two normal tokens are by Gauss-Hermite quadrature.
+    without this term. Means over the two normal tokens are computed by Gauss-Hermite quadrature.
     """
     nodes, masses = np.polynomial.hermite_e.hermegauss(60)
     x = np.stack(np.meshgrid(nodes, nodes, indexing="ij"))
@@ -88,7 +88,7 @@ def dependent_losses(alpha: float, C: float, weight: float, seed: int) -> dict[s
     ),
 )
 def lemma_d_2(cells: Sequence[CellResult], formula: str = "lemma", misprint: str = "") -> Finding:
-    """The loss by its definition on the plane, and with tokens that change the attention."""
+    """Compare the formula with the loss by its definition, on the plane and with tokens that change the attention."""
     on_the_plane = [cell.result for cell in cells if "closed" in cell.result]
     apart = {
         "lemma": max(result[formula] for result in on_the_plane),

@@ -104,8 +104,7 @@ def descents(T: int, q: int, d: int, lr: float, steps: int, seed: int) -> dict[s
 def lemma_d_5(cells: Sequence[CellResult], misprint: str = "", distance: str = "off") -> Finding:
     """Check that the gradient stays on the plane, and that descent follows the recursion for alpha and C.
 
-    `distance`
-    names the distance of the descent that must vanish.
+    The argument `distance` names the distance of the descent that must vanish.
     """
     leaves = max(cell.result["leaves"] for cell in cells if "leaves" in cell.result)
     off = max(max(cell.result[distance], cell.result["apart"]) for cell in cells if "off" in cell.result)

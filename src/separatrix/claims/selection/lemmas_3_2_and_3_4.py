@@ -1,8 +1,8 @@
 """Lemmas 3.2 and 3.4 of Wang, Wei, Hsu and Lee: gradient descent from zero stays on two directions, along whole runs.
 
-Lemma 3.2 is Lemma D.5, informally, and Lemma 3.4 is part of Lemma E.7. Here gradient descent updates the full matrices,
-by autograd through the model, over all subsets and, for Lemma 3.4, over all valid encodings; tokens are matrices with
-the first three moments of the Gaussian, as in `plane`.
+Lemma 3.2 is an informal version of Lemma D.5, and Lemma 3.4 is part of Lemma E.7. Here gradient descent updates the
+full matrices, by autograd through the model, over all subsets and, for Lemma 3.4, over all valid encodings; tokens are
+matrices with the first three moments of the Gaussian, as in `plane`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def stochastic_run(T: int, q: int, width: int, d: int, lr: float, steps: int, se
 
 
 def _directions(cells: Sequence[CellResult], along: str = "W") -> Finding:
-    """Check that no entry of W or V deviates by 1e-12, in runs that leave zero."""
+    """Check that no entry of W or V deviates from the directions by as much as 1e-12, in runs that leave zero."""
     strays = max(max(cell.result[along], cell.result["V"]) for cell in cells)
     least = min(min(abs(cell.result["C"]), abs(cell.result["alpha"])) for cell in cells)
     numbers: dict[str, float | str] = {

@@ -156,7 +156,7 @@ def _products(E: Tensor, q: int, d: int, seed: int) -> list[float]:
 
 
 def _register(where: str, says: str, errata: Sequence[Erratum], encoding: int | None = None) -> Claim:
-    """Register a claim on shapes; `encoding` selects the encoding of a claim on the product with V."""
+    """Register a claim on shapes; if the claim is about the product with V, `encoding` is the index of its encoding."""
     exchanged = Neighbour(r"$V [E; X]$ for $V Z = V [X; E]$", {"exchanged": True})
     history = (
         "Until 2026-11-17 the check compared the shapes of matrices of ones that it had made itself; now $V$, the "

@@ -7,8 +7,8 @@ The state is (s, alpha), s the weight of a position in the subset; w = 1 - q s, 
 
 with v = d / (T - 1) in Theorem D.4, and (1 +- c) d / d_e in Theorem E.6, c = sqrt(q) delta / (1 - delta) the largest
 overlap (Lemma A.3, corrected), where all encodings are taken to have the same weight s. The induction hypothesis is
-gamma <= 1 - kappa / 8, with kappa = 1 / d and d_e / (T d). All formulas are the corrected ones; the claims compare them
-with the printed ones.
+gamma <= 1 - kappa / 8, with kappa = 1 / d in Theorem D.4 and d_e / (T d) in Theorem E.6. All formulas are the corrected
+ones; the claims compare them with the printed ones.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Chain:
         return float(solved.t_events[0][0])
 
     def total(self) -> float:
-        """The steps that the proof counts, times eta: Phase I, and both stages at their least steps of C."""
+        """The number of steps that the proof counts, times eta: Phase I, and both stages at their least steps of C."""
         T, q, x = self.T, self.q, self.x
         least = self.slow * self.kappa / (8 * (T - q))
         first, second = math.log((T - q) / q), math.log((T - q) / q * (1 / x - 1))
@@ -105,8 +105,8 @@ def steps(chain: Chain) -> dict[str, float]:
     Above alpha*, in the upper part of the interval, the decrease of the upper end is compared with that of alpha; in
     the lower part, with the distance of the two parts, which is (S2). Below alpha*, the increase of alpha is compared
     with its distance to the next upper end, which is alpha* until s has passed 1 / sqrt(T q); above alpha*, the
-    decrease of alpha is compared with its distance to the lower end. The other quotients are of the least steps of C,
-    the two stages, the loss at the end, and the number of all steps to epsilon divided by the proof's number. The first
+    decrease of alpha is compared with its distance to the lower end. The other quotients belong to the bounds on the
+    least steps of C, on the two stages, on the loss at the end, and on the number of all steps to epsilon. The first
     quotient is proportional to kappa, and (S2) to eta, so their slack shows how much larger kappa and eta could be.
     """
     T, q, eta, x = chain.T, chain.q, chain.eta, chain.x
@@ -154,8 +154,8 @@ def steps(chain: Chain) -> dict[str, float]:
 
 
 def crossing(chain: Chain, speed: float) -> tuple[float, float]:
-    """A run from zero up to the step in which s passes 1 / sqrt(T q): the steps in which alpha* falls, and the largest
-    relative excess of alpha over the end of its interval after a step.
+    """Run from zero until s exceeds 1 / sqrt(T q); return the number of steps in which alpha* falls, and the largest
+    relative excess of alpha over the upper end of its interval after a step.
     """
     turn, alpha, C = 1 / math.sqrt(chain.T * chain.q), 0.0, 0.0
     falls, above = 0, -math.inf

@@ -142,7 +142,7 @@ def state_in_the_flow(weights: Weights, T: int, d: int, width: int, time: float)
 
 
 def times_in_the_flow(weights: Weights, T: int, d: int, width: int, epsilons: Sequence[float]) -> list[float]:
-    """The times eta t at which the loss of the mean is each epsilon, in descending order, by descent at a small rate.
+    """The times eta t at which the loss of the mean falls to each epsilon, by descent at a small rate.
 
     Args:
         weights: the result of `drawn_weights`.

@@ -49,7 +49,7 @@ def counted(T: int, lr: float, epsilons: list[float], steps: int, seed: int) -> 
 
 @experiment(version=1, name="selection.stochastic_flow_time")
 def in_the_flow(T: int, d: int, width: int, epsilons: list[float], seed: int) -> dict[str, object]:
-    """The times eta t at which the loss of the mean is each epsilon, by descent at a small rate."""
+    """The times eta t at which the loss of the mean falls to each epsilon, by descent at a small rate."""
     weights = drawn_weights(T, width, threshold=_THRESHOLD, subsets=16, seed=seed)
     return {"flow": times_in_the_flow(weights, T, d, width, epsilons)}
 
@@ -140,7 +140,7 @@ def powers(rows: Sequence[Time]) -> dict[str, list[tuple[Time, Time, float]]]:
 
 
 TOLERANCE = 0.03
-"""The amount by which a converged power may exceed that of the bound; random encodings change powers by less."""
+"""The amount by which a converged power may exceed that of the bound; sampling of encodings changes powers by less."""
 
 
 @claim(
@@ -183,7 +183,7 @@ def theorem_3_3(
     rate: int = 1,
     every_q: bool = False,
 ) -> Finding:
-    """No time grows faster than the bound in any of its variables, d_e among them; and the largest rate.
+    """Check the largest rate, and that no time grows faster than the bound in any of its variables, including d_e.
 
     The times grow as T + 1/epsilon, so that the bound's powers 2 of T and 1 of d are larger than necessary: the power
     of T approaches 1, and d^0 is the smallest bound in d.

@@ -1,7 +1,7 @@
 """Theorem 3.5 of Wang, Wei, Hsu and Lee: a lower bound on the mean error of fully-connected nets.
 
-Squared errors here are the whole square, as in the theorems; the training loss of equation (3) is half of it. Theorem
-3.5 is the infimum over nets whose first layer has Td - 1 neurons; the infimum for every width is
+Squared errors here have no factor 1/2, as in the theorems; the training loss of equation (3) is half the squared error.
+Theorem 3.5 is the infimum over nets whose first layer has Td - 1 neurons; the infimum for every width is
 `separatrix.selection.fcn_infimum`.
 """
 

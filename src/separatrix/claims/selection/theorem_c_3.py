@@ -1,10 +1,10 @@
 """Theorem C.3 of Wang, Wei, Hsu and Lee: a transformer that selects without training, its error and its width.
 
-The width is determined by the largest overlap |<e_i, e_y>| outside of the subset, over all subsets, which must stay
-below 1. With the paper's e_y = E_y (E_y^T E_y)^-1 1 this overlap grows as sqrt(q) at a width of order q log T: that
-code would need q^2 log T. The theorem is true with q log T for another code of the subset, the dual vector of Lemma 2.2
-of Candes and Tao, which is computed by solving alternately on the subset and on the positions with the largest
-overlaps; Sanford, Hsu and Telgarsky use this code. docs/derivations/selection-dynamics.md has the argument.
+The width is determined by the largest overlap |<e_i, e_y>| outside of the subset, over all subsets: this overlap must
+stay below 1. With the paper's e_y = E_y (E_y^T E_y)^-1 1 this overlap grows as sqrt(q) at a width of order q log T:
+that code would need q^2 log T. The theorem is true with q log T for another code of the subset, the dual vector of
+Lemma 2.2 of Candes and Tao, which is computed by solving alternately on the subset and on the positions with the
+largest overlaps; Sanford, Hsu and Telgarsky use this code. docs/derivations/selection-dynamics.md has the argument.
 """
 
 from __future__ import annotations
@@ -99,10 +99,11 @@ def dual_vector(E: Tensor, y: Tensor) -> Tensor:
 def widths(T: int, q: int, width: int, subsets: int, epsilon: float, seed: int) -> dict[str, object]:
     """Random signs of a width: the largest overlaps of the two codes, and the errors of the transformer with them.
 
-    The subsets are the worst that are easily found: for each of several positions the q others whose encodings have the
-    largest products with its own. An error is the largest that tokens in the unit ball allow: the sum of |1/q - S| over
-    the subset and of S outside, with the scale log(2T / (q epsilon)) / (1 - overlap) that the largest overlap needs; if
-    this overlap is 1 or more, no scale is enough, and the error is infinite.
+    For each of several positions, the subset consists of the q other positions whose encodings have the largest
+    products with its encoding; these are the worst subsets that are easy to find. An error is the largest that tokens
+    in the unit ball allow: the sum of |1/q - S| over the subset and of S outside, with the scale log(2T / (q epsilon))
+    / (1 - overlap) that the largest overlap needs; if this overlap is 1 or more, no scale is enough, and the error is
+    infinite.
     """
     E = random_signs(T, width, torch.Generator().manual_seed(seed)).double() / math.sqrt(width)
     products: dict[str, list[Tensor]] = {"printed": [], "dual": []}
@@ -137,7 +138,7 @@ _SIZES = ((256, 4), (1024, 4), (4096, 4), (256, 16), (1024, 16), (4096, 16), (10
 
 
 def width_of(T: int, q: int, in_q: float = 1.0, in_log: float = 1.0) -> int:
-    """The width 3 q log T; with other powers of q and log T, the width that equals it at T = 256, q = 4.
+    """The width 3 q log T or, for other powers of q and log T, the width that equals 3 q log T at T = 256, q = 4.
 
     So a wrong power is detected by the growth of the widths, not by their constant.
 
@@ -269,7 +270,7 @@ PROOF = (
 
 @experiment(version=1, name="selection.theorem_c3_proof")
 def proof_steps(T: int, q: int, epsilon: float, seed: int) -> dict[str, list[float]]:
-    """The proof's inequalities at overlaps of exactly 1/2, the largest that it allows."""
+    """Return the violations of the proof's inequalities at overlaps of exactly 1/2, the largest that it allows."""
 
     def weight(a: float) -> float:
         return 1 / (q + T * math.exp(-a / 2))

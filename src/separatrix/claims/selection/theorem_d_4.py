@@ -151,14 +151,16 @@ def proof_steps(T: int, q: int, d: int, epsilon: float, seed: int) -> dict[str, 
 
 @experiment(version=1, name="selection.theorem_d4_crossing")
 def crossing_step(T: int, q: int, d: int, seed: int) -> dict[str, object]:
-    """The pair of the last erratum, from a run at the largest rate up to the step across 1 / sqrt(T q)."""
+    """Return the pair [printed, right] of the last erratum, from a run at the largest rate that ends when s exceeds 1 /
+    sqrt(T q).
+    """
     speed = d / (T - 1)
     chain = Chain(T, q, d, 1e-3, 1 / (20 * d**2), speed, speed, 1 / d)
     return {PROOF[-1].shown_by: list(proof_chain.crossing(chain, speed))}
 
 
 def _second_stage(T: int, q: int, x: float) -> tuple[float, float]:
-    """The shortfall of s from (1 - x) / q at the two scales."""
+    """How far s falls short of (1 - x) / q, at each of the two scales."""
     short = [
         (1 - x) / q - 1 / (q + (T - q) * math.exp(-C)) for C in (-math.log(q * x), math.log((T - q) / q * (1 / x - 1)))
     ]
@@ -166,8 +168,9 @@ def _second_stage(T: int, q: int, x: float) -> tuple[float, float]:
 
 
 def _increments(T: int, q: int, d: int, x: float) -> tuple[float, float]:
-    """The relative violations of the bounds on the increment of C along a run; for the corrected bound after Phase
-    I."""
+    """The largest relative violations, along a run, of the printed bound on the increment of C, and, after Phase I, of
+    the corrected bound.
+    """
     lr = 1 / (20 * d**2)
     # 1 - alpha decreases at least as fast as (1 - eta/T)^t, so Phase I ends within T log(10/x) / eta steps.
     run = population_dynamics(T, q, d, lr, math.ceil(1.5 * T * math.log(10 / x) / lr))

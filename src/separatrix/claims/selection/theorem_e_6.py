@@ -158,7 +158,9 @@ def proof_steps(T: int, q: int, d: int, width: int, delta: float, epsilon: float
 
 @experiment(version=1, name="selection.theorem_e6_below")
 def below_alpha_star(T: int, q: int, d: int, width: int, seed: int) -> dict[str, object]:
-    """The pairs of the last two errata: a run up to the step across 1 / sqrt(T q), if it is short, and (S4)."""
+    """Return the pairs [printed, right] of the last two errata: of (S4), and, for T < 100, of a run that ends when s
+    exceeds 1 / sqrt(T q).
+    """
     speed, eta = d / width, min(width**2 / (40 * d**2 * T), q / 2)
     chain = Chain(T, q, d, 1e-3, eta, speed, speed, width / (T * d))
     pairs: dict[str, object] = {"(S4) below alpha*": list(proof_chain.below_the_interval(chain))}

@@ -77,7 +77,7 @@ def quotients(T: int, q: int, d: int, width: int, delta: float, seed: int) -> di
 
 
 def _displays(chain: Chain, c: float, bound: float) -> dict[str, float]:
-    """All displays for the overlap c, with `bound` in its place in the constants of the proof."""
+    """All displays for the overlap c; in the constants of the proof, `bound` takes the place of c."""
     T, q = chain.T, chain.q
     s = ((1 - np.geomspace(1 - q / math.sqrt(T * q), 3e-3, _GRID)) / q)[:, None]
     whole = (np.linspace(1 / T, 1 / q, _GRID + 1)[:-1])[:, None]
@@ -116,8 +116,9 @@ def _of_phase_one(chain: Chain, s: Floats, bound: float) -> dict[str, Floats]:
 
 
 def _of_a_step(chain: Chain, s: Floats, c: float, bound: float) -> dict[str, Floats]:
-    """The changes of alpha*, r and the upper end when C grows by up to 1/5 and log(q s / w) by up to 1 + c times as
-    much."""
+    """The changes of alpha*, r and the upper end when C grows by a step of at most 1/5 and log(q s / w) by at most 1 +
+    c times that step.
+    """
     T, q = chain.T, chain.q
     w, D, best, r = _terms(chain, s)
     gain = np.linspace(0, 0.2, _GAMMAS + 1)[None, 1:]
@@ -178,7 +179,7 @@ def _of_the_rate(chain: Chain, s: Floats, bound: float) -> dict[str, Floats]:
 
 
 def _at_the_end(chain: Chain, s: Floats) -> dict[str, Floats]:
-    """The loss at both ends of the interval of alpha, once s is at least (1 - x) / q, with the proof's bounds on it."""
+    """The proof's bounds on the loss at both ends of the interval of alpha, once s is at least (1 - x) / q."""
     T, q, d, x, epsilon = chain.T, chain.q, chain.d, chain.x, chain.epsilon
     w, _, best, r = _terms(chain, s)
     low, high = chain.loss(s, np.full_like(s, 1 - 0.1 * x)), chain.loss(s, chain.upper(s, 1 / 8))
@@ -265,7 +266,7 @@ def _cells() -> Iterator[Cell]:
 def right_displays(
     cells: Sequence[CellResult], step: str = "", factor: float = 1.0, misprint: str = "", without_q: bool = False
 ) -> Finding:
-    """With the correct constants no display is violated at any size; with the printed ones some are."""
+    """Check that no display is violated with the correct constants, and that some are with the printed ones."""
     held, numbers = chain_holds(cells, step, factor)
     sums = [max(cell.result["without q"][at] for cell in cells) for at in (0, 1)]
     numbers["largest overlaps"] = ", ".join(f"{cell.result['overlap']:.3f}" for cell in cells)

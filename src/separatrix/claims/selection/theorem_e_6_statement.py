@@ -1,8 +1,8 @@
 """Theorem E.6 of Wang, Wei, Hsu and Lee: the statement, and the step of its proof from single to mean weights.
 
 The proof of Theorem E.6 is that of Theorem D.4 with the mean weight s of a position in the subset, over valid encodings
-and subsets, in place of the one weight s_+(E). It may do so in five steps: with W = C W* and overlaps of at most c
-outside of the subset,
+and subsets, in place of the one weight s_+(E). Five steps justify this: with W = C W* and overlaps of at most c outside
+of the subset,
 
     (1)  E[s_+ (1 - q s_+)] <= s (1 - q s)                           above, for the largest step of C
     (2)  s(C + h) - s(C) <= 5/4 (1 + c) s (1 - q s) h, h <= 1/5      for the step of s
@@ -36,7 +36,7 @@ from separatrix.selection.task import all_subsets, uniform_subsets
 
 
 def _outside(stack: Tensor, T: int, q: int, subsets: Tensor) -> Tensor:
-    """The overlaps with the subset's code of all positions outside, one row for each encoding and subset."""
+    """The overlaps of the positions outside each subset with its code: one row for each encoding and subset."""
     if len(stack) <= 8:
         return torch.cat([overlaps(E, subsets) for E in stack])
     rows = []
@@ -79,7 +79,7 @@ def mean_weights(T: int, q: int, width: int, threshold: float, seed: int) -> dic
         if float(s.min()) >= 1 / (2 * q):
             slack["4"] = min(slack["4"], product / (float(w.mean()) / (2 * q)) - 1)
         for h in (0.01, 0.2):
-            # The difference of two means of 1 - q s_+, over q, which avoids cancellation.
+            # The rise of s is the fall of the mean of 1 - q s_+, divided by q; this form avoids cancellation.
             step = (float(w.mean()) - float(weights(C + h)[1].mean())) / q
             slack["2"] = min(slack["2"], 1.25 * (1 + c) * even * h / step - 1)
             slack["slower"] = min(slack["slower"], even * h / step - 1)
@@ -168,8 +168,8 @@ def theorem_e_6(
     """Check that time / d_e grows no faster than the bound in any variable, and that the loss never rises.
 
     The bound on overlaps is delta sqrt(q) / (1 - delta), as in the corrected Lemma A.3, instead of delta / (1 - 2
-    delta). Counted runs have the rate q / 2, since the theorem's own is above 2 q here (see Theorem 3.3). The power 2
-    of T is larger than necessary (see Theorem 3.3 as well).
+    delta). Counted runs have the rate q / 2, since the theorem's own rate is above 2 q here. The power 2 of T is larger
+    than necessary. For both see Theorem 3.3.
     """
     runs = [cell for cell in cells if "times" in cell.result]
     delta = max(cell.result["delta"] for cell in runs)

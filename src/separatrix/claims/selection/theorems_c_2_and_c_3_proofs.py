@@ -60,7 +60,7 @@ MATRICES = (
 
 @experiment(version=1, name="selection.theorem_c2_proof")
 def zero_net(T: int, q: int, d: int, seed: int) -> dict[str, list[float]]:
-    """Return the shortfall of the zero net's squared error on the pair from 1/(2q), at the two scales."""
+    """Return how far the zero net's squared error on the pair falls short of 1/(2q), at each of the two scales."""
     net = FCN(T, q, d, [(T - q + 1) * d - 1, 4], generator=seed, dtype=torch.float64)
     last = [part for part in net.modules() if isinstance(part, nn.Linear)][-1]
     for parameter in last.parameters():

@@ -1,16 +1,16 @@
 r"""The induction in the proofs of Theorems D.4 and E.6 of Wang, Wei, Hsu and Lee, for all sizes, in ball arithmetic.
 
 With rho = q / T, u = q s the weight of the subset (s is the mean weight of its positions over all encodings and
-subsets), b = rho / u^2, and mu = 1 - kappa / 8 (kappa = 1 / d in Theorem D.4,
-d_e / (T d) in Theorem E.6), the upper end of the induction is
+subsets), b = rho / u^2, and mu = 1 - kappa / 8 (kappa is 1 / d in Theorem D.4 and d_e / (T d) in Theorem E.6), the
+upper end of the induction is
 
     F(u) = (1 - rho) / sqrt(rho) t (1 + mu r) / N,
     t = sqrt(rho) / u,    N = 1 + b (1 - 2 u),    r = b (1 - u) / (1 - b u),
 
 and the steps of the induction are inequalities between rational functions of b, u and kappa on a compact set, for all
 T, q, d and rates: docs/derivations/proofs.md derives them. Here each of them is a quotient that must not exceed 1. A
-bound on it is proved by branch and bound: on a box of the variables python-flint gives a ball that holds all values of
-the quotient, and a box whose ball does not stay below the bound is cut in two.
+bound on it is proved by branch and bound: on a box of the variables, python-flint gives a ball that contains all values
+of the quotient; a box whose ball does not stay below the bound is split in two.
 
 The constants are those of either theorem: q >= 2, T >= 4 q, 0 < kappa <= 1; with h = eta / q and g = eta v / q, v the
 speed of C, h <= 1/2, g <= kappa / 40 and g <= 2 h / (kappa (T - 1)). Weights may differ between encodings: with
@@ -88,7 +88,7 @@ def crossing(point: Point) -> Any:
 
 
 def lower_loss(point: Point) -> Any:
-    """The loss divided by epsilon at alpha = 1 - x / 10, 1 - u = x part; at (rho, x, part)."""
+    """The loss divided by epsilon at alpha = 1 - x / 10 and u = 1 - x part, as a function of (rho, x, part)."""
     rho, x, part = point
     alpha = 1 - x / 10
     short = part + (1 - x * part) / 10
@@ -96,7 +96,7 @@ def lower_loss(point: Point) -> Any:
 
 
 def upper_loss(point: Point) -> Any:
-    """The loss divided by epsilon at the upper end of the interval, 1 - u = x part; at (rho, x, part, kappa)."""
+    """The loss divided by epsilon at the upper end of the interval for u = 1 - x part, by (rho, x, part, kappa)."""
     rho, x, part, kappa = point
     u, mu = 1 - x * part, 1 - kappa / 8
     over_D = rho / (u * u - 2 * rho * u + rho)
@@ -158,8 +158,7 @@ def _ball(arb: type[arb], low: float, high: float) -> arb:
 
 @experiment(version=2, name="selection.induction_for_all_sizes")
 def certified(step: str, seed: int) -> dict[str, float]:
-    """Return the largest value of a quotient on a grid, and a proved bound on all values that is half as large
-    again."""
+    """Return the largest value of a quotient on a grid, and a proved bound on all values that is 1.5 times as large."""
     quotient, box = QUOTIENTS[step]
     grid = itertools.product(*([low + (high - low) * k / 12 for k in range(13)] for low, high in box))
     points = [point for point in grid if feasible(step, tuple((value, value) for value in point))]

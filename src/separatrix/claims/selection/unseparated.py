@@ -97,9 +97,9 @@ def losses(
 ) -> dict[str, float | list[float]]:
     """Return lower bounds on the loss with such an encoding, in units of the largest epsilon that the theorems allow.
 
-    They are means over 400 subsets without the last position; subsets with it are counted with loss 0. `losses` are
-    those at alpha = 1 and C = 5, 20, 40, and `best` those at the best alpha; `least` is the minimum over alpha and C
-    from 0 to 60, and `proved` the bound above.
+    The bounds are means over 400 subsets without the last position; subsets with it are counted with loss 0. `losses`
+    are those at alpha = 1 and C = 5, 20, 40, and `best` those at the best alpha; `least` is the minimum over alpha and
+    C from 0 to 60, and `proved` the bound above.
     """
     products = leaning_products(kind, q, T, lean, width, seed)
     delta = math.sqrt(float(np.sort(products**2)[-2 * q :].sum()))

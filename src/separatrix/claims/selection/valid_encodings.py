@@ -1,8 +1,8 @@
 """Every valid encoding at small sizes, so that means over encodings are exact.
 
-Among the sign matrices of four positions and width 4, 26,880 have pairs with |<e_i, e_j>| <= 1/2. The threshold takes
-the place of the restricted isometry that Lemmas E.2 to E.14 of Wang, Wei, Hsu and Lee condition on. Of this property
-the lemmas use only that it is invariant under flips, exchanges of coordinates and exchanges of positions, and that it
+There are 26,880 sign matrices of four positions and width 4 with |<e_i, e_j>| <= 1/2 for all pairs. The threshold takes
+the place of the restricted isometry that Lemmas E.2 to E.14 of Wang, Wei, Hsu and Lee condition on. The lemmas use this
+property only in two ways: it is invariant under flips, exchanges of coordinates and exchanges of positions, and it
 bounds the overlaps.
 """
 
@@ -66,9 +66,10 @@ def three_moments(T: int, d: int) -> Tensor:
 def loss_of_the_mean(
     stack: Tensor, subset: Tensor, X: Tensor, x_query: Tensor, W: Tensor, V: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return the loss of equation (4) for one subset, whose outputs are means over a stack, and the attention.
+    """Return the loss of equation (4) for one subset, with outputs averaged over a stack, and the attention.
 
-    The attention has the shape (n, inputs, T). It is computed through the whole model, with every block of W and V.
+    The attention has the shape (n, inputs, T). The loss is computed through the whole model, with every block of W and
+    V.
     """
     U = torch.cat([x_query.expand(len(stack), -1), codes(stack, subset)], 1) @ W.mT
     d = len(x_query)

@@ -58,7 +58,7 @@ class Lemma:
 FACTORS = {"=": 1.01, "<=": 0.9, ">=": 1.1}
 """The factors by which the bounds of lines are multiplied in neighbours.
 
-For a line about a number of keys the wrong statements are the misprints of the line.
+A line about a number of keys has its misprints as neighbours instead.
 """
 LOOSE: Mapping[tuple[str, str], float] = {
     ("Lemma D.2", "3a"): 1.3,
@@ -87,7 +87,7 @@ LEMMAS: dict[str, Lemma] = {}
 
 
 def entry_lemma(where: str) -> Lemma:
-    """The lemma at a place of the paper; all claims are loaded first, because a worker process imports one file."""
+    """The lemma at a place of the paper, after loading all claims, because a worker process imports only one file."""
     load("separation")
     return LEMMAS[where]
 
@@ -113,8 +113,8 @@ def outcome(lemma: Lemma, settings: Iterable[Values]) -> dict[str, Any]:
 def register(lemma: Lemma, cells: Callable[[str], Iterable[Cell]], home: str) -> Claim:
     """Register the lemma as a claim.
 
-    `cells` returns the cells of a lemma, given its place in the paper; their results are those of `outcome`; `home` is
-    the module that declares it.
+    `cells` maps the place of a lemma in the paper to its cells, whose results are those of `outcome`; `home` is the
+    module that declares the lemma.
     """
     LEMMAS[lemma.where] = lemma
 

@@ -259,7 +259,7 @@ def _far_from_one(panels: Mapping[str, Mapping[str, Any]], figure: str) -> str:
     neighbours=(_SMALLER,),
 )
 def figure_4(cells: Sequence[CellResult], scale: float = 1.0) -> Finding:
-    """Count the points outside Theorem E.4.
+    """Count the points that violate the hypotheses of Theorem E.4.
 
     This was once reported as a misprint, but the paper does not claim otherwise.
     """

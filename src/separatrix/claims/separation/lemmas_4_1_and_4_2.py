@@ -40,7 +40,7 @@ def _enough(log_n: float, squares: float) -> float:
 
 
 def most_squares(n: int, special: int) -> Fraction:
-    """The largest n sum f_lin^2 that data allow: `special` entries of 4 log n (none or one), others in [1, 1.4] log n.
+    """The largest n sum f_lin^2 over data with `special` (0 or 1) entries of 4 log n and the others in [1, 1.4] log n.
 
     As u^2 <= 2.4 u - 1.4 for u in [1, 1.4], the squares of all entries sum to at most 2.4 V - b, where V is the sum of
     all entries and b = 1.4 (n - special) - 6.4 special. (2.4 V - b) / V^2 is largest at V = b / 1.2, or at the nearest
@@ -59,8 +59,8 @@ def most_squares(n: int, special: int) -> Fraction:
 def _tail_at_least(N: int, k: int) -> Any:
     """P[X >= k] for k > N / 2 and X binomial with p = 1/2: exact for N <= 10^6, a lower bound for larger N.
 
-    The bound
-    sums the first M terms, each of which is at least the first times a power of the least ratio of successive terms.
+    The lower bound sums the first M terms, each of which is at least the first times a power of the smallest ratio of
+    successive terms.
     """
     if N <= _EXACT:
         return EXTENDED.mpf(tails(N)[min(k, N + 1)]) / total(N)
@@ -163,7 +163,7 @@ def _largest_within(n: int, power: Fraction, most: Fraction) -> bool:
 
 
 def _special_leads(n: int, least: Fraction, special: Fraction) -> bool:
-    """Whether n^special minus n - 1 entries n^1.4 is at least `least` times the sum of all entries, exactly."""
+    """Whether n^special - (n - 1) n^1.4 is at least `least` times n^special + (n - 1) n^1.4, in exact arithmetic."""
     a, b = least.numerator, least.denominator
     return sign(n, [(b - a, special, 0), (-(b + a) * (n - 1), Fraction(7, 5), 0)]) >= 0
 
@@ -215,8 +215,9 @@ _HISTORY = (
 def lemma_4_1(cells: Sequence[CellResult], C: float = 2.0, power: str = "0.6", most: str = "2") -> Finding:
     """Check the proof's bounds on entries, squares and probabilities over all data, and data that refute a small C.
 
-    The largest entries on D0 are 1.4 / (n + 0.4) of f_lin, at most `most` / n, and n^1.4 / (n^1.4 + (n - 1) n) of
-    f_exp, at most n^-power: both are compared exactly. In Part 2 sum f_exp^2 is at most the largest entry.
+    On D0 the largest entry of f_lin is 1.4 / (n + 0.4), which must be at most `most` / n, and that of f_exp is n^1.4 /
+    (n^1.4 + (n - 1) n), which must be at most n^-power; both are compared exactly. In Part 2 sum f_exp^2 is at most the
+    largest entry.
     """
     bounds, listed = split(cells)
     within = all(cell.result["lin_d0_within"] and cell.result["exp_d0_within"] for cell in bounds)

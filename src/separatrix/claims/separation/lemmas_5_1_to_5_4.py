@@ -38,8 +38,9 @@ _PARTS = ("exp_silent_on_d0", "lin_silent_on_d0", "lin_silent_on_d1", "exp_fires
 def networks(width: float, falls: float, seed: int) -> dict[str, Any]:
     """Return log10 of the largest failure probability of each part over all data, at n = 10^k.
 
-    Here m is width log(n / delta). tau is n^-falls / 4, the paper's value for `falls` = 0. F_exp on D1 fails with
-    probability exactly 2^-m if `falls` is 0. `sample` compares the two networks on one random data set.
+    Here m is `width` times log(n / delta), and tau is n^-falls / 4, which is the paper's value for `falls` = 0. F_exp
+    on D1 fails with probability exactly 2^-m if `falls` is 0. `sample` compares the two networks on one random data
+    set.
     """
     columns: dict[str, list[float]] = {name: [] for name in ("log10_n", "m", *_PARTS)}
     for k in _EXPONENTS:
@@ -86,7 +87,7 @@ def _silent(
 ) -> Finding:
     """Return `holds asymptotically` if the part fails with probability at most delta / n from some n on.
 
-    `small_too` requires it at n = 100 as well. It holds for every tau that decreases more slowly than the largest
+    `small_too` requires this at n = 100 as well. It holds for every tau that decreases more slowly than the largest
     standard deviation of the sums, n^-0.3 for f_exp on D0 and n^-0.5 for f_lin, and fails for a tau that decreases as
     fast.
     """

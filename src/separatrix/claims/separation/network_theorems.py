@@ -20,7 +20,9 @@ from separatrix.separation.paths import ALLOWED, DELTA, MODELS, power_of_ten, ra
 ENOUGH, PRINTED, ONE_VECTOR = 4.0, 1.0, 0.0
 """C in m = C log(n / delta)."""
 JUST_ENOUGH, JUST_TOO_FEW = 3.5, 3.4
-"""Values of C on both sides of the least, 1 / log(4/3) = 3.48, where a share 1/4 of the sign vectors fires on D1."""
+"""Values of C above and below the least that suffices, 1 / log(4/3) = 3.48: a share of 1/4 of the sign vectors fires on
+D1.
+"""
 
 WIDER = {
     "ones": ("n^0.1", "n^0.5"),
@@ -37,7 +39,7 @@ CORNERS = {
     "identity": ("identity, least a1",),
     "cross": ("cross, least a1", "cross, large a1"),
 }
-"""The models at corners of the ranges; each belongs to the theorems about the model before the comma."""
+"""The models at corners of the ranges, by the model whose theorems include them."""
 
 
 def network_cells(
@@ -69,7 +71,7 @@ def on_path(cells: Sequence[CellResult], path: str) -> list[CellResult]:
 
 
 def rare_along(cells: Sequence[CellResult], part: str) -> tuple[dict[str, float | str], list[float | None]]:
-    """Return from which n on the part fails with probability at most delta / n, for each path."""
+    """Return, for each path, the n from which on `part` fails with probability at most delta / n."""
     reached = [rare_from(cell.result, part) for cell in cells]
     labels = [f"{cell.parameters['model']}, g = {cell.parameters['path']}" for cell in cells]
     numbers: dict[str, float | str] = {
@@ -194,7 +196,7 @@ def share_at_most(row: Sequence[Fraction], tau: Fraction) -> Fraction:
 
 
 def too_few(cells: Sequence[CellResult]) -> tuple[dict[str, float | str], bool]:
-    """Return the numbers of F_exp on D1 with m = 1 and m = log(n / delta), and whether both are too few sign vectors.
+    """Return numbers about F_exp on D1 with m = 1 and m = log(n / delta), and whether both m are too small.
 
     With one sign vector the probability of failure at the end of a path must agree with the count of signs to 10^-9.
     """
@@ -287,7 +289,7 @@ def last(cell: CellResult, part: str) -> float:
 
 
 def fires_there(cells: Sequence[CellResult]) -> dict[str, bool]:
-    """Whether the printed statement, that the network is 0 on D1, has a negligible probability."""
+    """Whether the probability of the printed statement, that the network is 0 on D1, is negligible."""
     return {
         "on D1 F_exp = 0 has probability below 10^-15": all(
             last(x, "exp_fires_on_d1") < -15 for x in of_width(cells, ENOUGH)
@@ -299,7 +301,9 @@ _UNLIKE = "F_exp on D1 fires on a tenth of the sign vectors, this network on les
 
 
 def unlike(part: str) -> Callable[[Sequence[CellResult]], dict[str, bool]]:
-    """Whether the cited lemma is about another network: it fires on a tenth of the sign vectors, this one rarely."""
+    """Whether the cited lemma is about another network, which fires on a tenth of the sign vectors; this one rarely
+    does.
+    """
 
     def is_shown(cells: Sequence[CellResult]) -> dict[str, bool]:
         single = of_width(cells, ONE_VECTOR)

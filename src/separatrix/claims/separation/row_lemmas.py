@@ -124,7 +124,7 @@ class Statement:
 
 
 _BARE = ("n^0.5",)
-"""The path on which a sum is compared with c only; the magnitude of the sum exceeds c with probability one half."""
+"""The path on which the sum is compared with c without a margin: its magnitude exceeds c with probability one half."""
 
 _ANY_BOUND = (
     "As n grows, the lemma is true with any constant in place of 0.5, because the sum is of the order of d^(-1/2), "
@@ -150,7 +150,8 @@ def row_lemma(
 ) -> Claim:
     """Register a lemma as a claim: its statements must hold along all paths, and its misprints along none.
 
-    `cited` is the lemma on entries that the proof should have cited, with the erratum, and its cells.
+    `cited` holds the lemma on entries that the proof should have cited, with its erratum, and the function that returns
+    its cells.
     """
     all_statements = (*statements, *(statement for statement, _ in slips))
     neighbours = [Neighbour("already at $n = 100$ and $g = 10$", {"small_too": True})]
@@ -237,7 +238,9 @@ def row_lemma(
 _PLAIN = ("ones", "identity", "cross")
 NARROW, WIDE = ("n^0.03", "n^0.1", "n^0.5"), ("n^0.1", "n^0.5")
 LEAST_D = ("n^0.5",)
-"""The path for an a_0 near 0.1, where Lemma D.8 requires d = omega(n^(4 a_0 + 0.02)), and Lemma F.8 with 2 a_0."""
+"""The path for an a_0 near 0.1, where Lemma D.8 requires d = omega(n^(4 a_0 + 0.02)), and Lemma F.8 d = omega(n^(2 a_0
++ 0.02)).
+"""
 LARGE_B = ("n^0.98",)
 """The path for b = 20/29, where Lemma E.3 requires d = omega(n^(2 b^2 + 0.02)), with an exponent of 0.971."""
 
@@ -272,7 +275,9 @@ def both_rows(
 
 
 def _cornered(corners: Sequence[tuple[str, str, str]], network: Any, data: int, margin: str) -> tuple[Statement, ...]:
-    """Both rows at corners, along all paths; at an a_0 near 0.1 the lemma on c_exp allows only the steepest path."""
+    """The statements about both rows at corners, along all paths that are allowed there: only the steepest one for
+    c_exp and an a_0 near 0.1.
+    """
     return tuple(
         statement
         for model, a0, a1 in corners
@@ -288,13 +293,13 @@ def _cornered(corners: Sequence[tuple[str, str, str]], network: Any, data: int, 
 
 
 def at_corners(network: Any, data: int) -> tuple[Statement, ...]:
-    """Both rows of the lemmas of Section D, rarely above c + 0.1, at two corners of the ranges of Definition D.1."""
+    """The statements of Section D that both rows are rarely above c + 0.1, at two corners of Definition D.1."""
     corners = (("ones, least b", "1/1000", "0.7"), ("ones, least c", "99/1000", "10"))
     return _cornered(corners, network, data, "0.1")
 
 
 def at_cross_corners(network: Any, data: int) -> tuple[Statement, ...]:
-    """Both rows of the lemmas of Section F, rarely above 0.5, at two corners of the ranges of Definition F.1."""
+    """The statements of Section F that both rows are rarely above 0.5, at two corners of Definition F.1."""
     corners = (("cross, large a1", "1/1000", "10"), ("cross, least a1", "99/1000", "1001/1000"))
     return _cornered(corners, network, data, "0.5")
 

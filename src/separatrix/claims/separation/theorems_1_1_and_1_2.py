@@ -12,7 +12,7 @@ from separatrix.separation.paths import ALLOWED, DELTA, passes, power_of_ten
 
 
 def _exists(where: str, says: str, model: str) -> Claim:
-    """Register an informal theorem that such data sets and networks exist; one setting is enough."""
+    """Register an informal theorem that some data sets and networks exist; one setting is enough to show this."""
 
     @claim(
         where=where,

@@ -1,7 +1,8 @@
 r"""Counts the flops of a training step: the matrix products of the forward pass, and twice that for the backward pass.
 
 A multiplication and an addition are two flops. Attention of order k at L_q positions over n tokens, h heads of
-dimension d, S the number of attended tuples (n^(k-1) per query, 1/k of that if all positions are asked causally):
+dimension d, S the number of attended tuples (n^(k-1) per query, and 1/k of that on average for causal attention at all
+positions):
 
     exact          4 h S d
     polynomial     2 h r (d + 1) (k - 1) (n + L_q)            r monomials: sums over the keys, products, queries
@@ -10,7 +11,7 @@ dimension d, S the number of attended tuples (n^(k-1) per query, 1/k of that if 
     mixed          2 h S d + 2 h S' d                         half of the heads of order 2
     determinant    6 h S d                                    scores of dimension 2 d
 
-With windows w_1, ..., S is a sum over queries: query i attends the product over the sets of min(i + 1, w_m) tuples.
+With windows w_1, ..., S is a sum over queries: query i attends prod_m min(i + 1, w_m) tuples.
 
 For a bounded layer, which both of the first two methods can compute, the cheaper one is counted. Embedding lookups,
 norms and the softmax itself are not counted.

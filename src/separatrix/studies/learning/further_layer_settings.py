@@ -25,7 +25,7 @@ from separatrix.studies.learning.mechanisms import FURTHER_LAYERS
 
 VALUES, MIXED = FURTHER_LAYERS
 FURTHER_RATES = {PLAIN: RATES[PLAIN], VALUES: 0.005, MIXED: 0.005}
-"""The learning rate of each layer on joins, which the runs with seed 0 have chosen."""
+"""The learning rate of each layer on joins, as chosen by the runs with seed 0."""
 
 further_rates = rates_on_joins("learning rates, value norm and mixed orders", FURTHER_RATES)
 layer_values = setting_on_joins(

@@ -107,7 +107,7 @@ def _cells(longest: dict[str, int]) -> Iterator[Cell]:
 
 
 def growth(cells: Sequence[CellResult], holding: str = "flops") -> dict[str, list[CellResult]]:
-    """The cells of each attention that have this result, n ascending."""
+    """The cells of each attention that have this result, in ascending order of n."""
     return {
         name: sorted(some, key=lambda cell: int(cell.parameters["n"]))
         for name in _POWERS

@@ -2,27 +2,28 @@
 
 In `join` the learning rate is the best one for order 3. Here each attention has the best of the same three rates by the
 same rule: seed 0, 8 facts, 1,200 steps, the largest accuracy on held-out inputs; ties are decided by fewer steps to an
-accuracy of 0.99, then by the smaller rate. That rate is used for imports as well. Everything else is as in
-`join`: as many parameters, both norms, and the same inputs in the same order. The attentions are those of
-`join`, the pairwise and the determinant form of order 3, and a layer with heads of orders 2 and 3.
+accuracy of 0.99, then by the smaller rate. The same rate is used for imports. Everything else is as in `join`: the same
+number of parameters, both norms, and the same inputs in the same order. The attentions are those of `join`, the
+pairwise and the determinant form of order 3, and a layer with heads of orders 2 and 3.
 
-Each attention is evaluated after 1,200 steps (equal steps) and after those that take as much CPU time as 1,200 steps
-of order 3 (equal CPU time), by the milliseconds of `MILLISECONDS`.
+Each attention is evaluated after 1,200 steps (equal steps), and after as many steps as take the CPU time of 1,200 steps
+of order 3 (equal CPU time) according to `MILLISECONDS`.
 
 The following was expected, and written down with the rule before any of these runs; the trials reported in `join` had
 been seen.
 
 - One layer of order 3 is ahead of one layer of order 2, of the product of two order-2 attentions and of two layers of
   order 2, at equal steps and at equal CPU time.
-- It learns sooner than two layers: its accuracy, averaged over the eight evaluations on the way, is larger.
+- One layer of order 3 learns sooner than two layers of order 2: its accuracy, averaged over the eight evaluations
+  during training, is larger.
 - The pairwise form, whose score is the one that a join needs, learns sooner than the product form.
 - The pairwise form, the determinant form and a layer with heads of both orders are ahead of one layer of order 2.
 - Trained on 8 facts, order 3 is ahead of two layers among 16, 24 and 32.
 - Order 3 is ahead of two layers of order 2 on 8 imports of Python's standard library, evaluated on imports of modules
   that were held out.
 
-A further expectation was written down when the runs of all of these were complete, and before any run on imports with
-the attentions that it names:
+A further expectation was written down after all runs for these expectations were complete, and before any run on
+imports with the attentions that it names:
 
 - Order 3 is ahead of one layer of order 2 and of the product of two order-2 attentions on 8 imports, at equal steps and
   at equal CPU time.
@@ -165,7 +166,7 @@ def facts_of(run: CellResult) -> int:
 
 
 def _sooner(run: CellResult) -> CellResult:
-    """The run with its accuracy averaged over the eight evaluations on the way to `STEPS`."""
+    """The run with the mean accuracy over its eight evaluations up to `STEPS` in place of each accuracy."""
     records = zip(run.result["step"], run.result["accuracy"], strict=True)
     mean = fmean(accuracy for step, accuracy in records if 0 < step <= STEPS and step % (STEPS // 8) == 0)
     kept = {name: run.result[name] for name in ("step", "parameters", "step_flops")}

@@ -17,9 +17,9 @@ The rule of each claim is that of `join_alike`: it holds if every lead that it n
 significance (95%, paired by seed, seeds 1, 2 and 3), fails if one is below zero with significance, and is undecided
 otherwise.
 
-The order of the runs, in case the time does not suffice: the numbers of facts from 16 on, and for each of them first
-the attentions of the first and third claim, then those of the second. A claim whose runs are incomplete at the end of
-the available time is withdrawn, independently of the other results.
+The order of the runs, in case the time does not suffice: by increasing number of facts, and for each number first the
+attentions of the first and third claim, then those of the second. A claim whose runs are incomplete at the end of the
+available time is withdrawn, independently of the other results.
 
 When 16 facts, and 32 facts for the first and third claim, had been run, no attention had learned to join within 1,200
 steps, except with one seed. So the runs of the other forms on 32 facts were stopped, and those on 64 facts were not

@@ -11,9 +11,9 @@ layers of order 2 were 0.55 after the first stage and 0.17 after the last. The f
 with the rules then, before any run with another seed or with the other attentions:
 
 - One layer of order 3 joins among 64 facts: its accuracy is above 0.9.
-- It is ahead of one layer of order 2 and of the product of two order-2 attentions.
-- It is ahead of two layers of order 2, which learn 8 facts of 8 entities in 1,200 steps, but not 8 of 16 entities in
-  2,400.
+- One layer of order 3 is ahead of one layer of order 2 and of the product of two order-2 attentions.
+- One layer of order 3 is ahead of two layers of order 2, which learn 8 facts of 8 entities in 1,200 steps, but not 8 of
+  16 entities in 2,400.
 
 The runs of the first claim were to be made first, then those of the second and of the third, and a claim whose runs
 are incomplete at the end of the available time was to be withdrawn, independently of the others. When the runs of
@@ -64,7 +64,9 @@ def joined_in_stages(
     lr: float,
     seed: int,
 ) -> dict[str, Any]:
-    """One model trained on joins in stages; `accuracy` has for each stage the accuracies at its end, by facts."""
+    """One model trained on joins in stages; `accuracy` has, for each stage, the accuracies at its end by number of
+    facts.
+    """
     kind, tasks = mechanism(attention), [Join(count, entities, relations).task for count in facts]
     runs = [Run(kind, count, (count,), JOIN_SIZES, batch, lr, points, seed=seed) for count in steps]
     model = fresh(tasks[0], runs[0])
@@ -95,7 +97,7 @@ def accuracies(results: Sequence[CellResult], stage: int, count: int) -> dict[st
 
 
 def _finding(results: Sequence[CellResult], judged_intervals: dict[str, Interval], bound: float) -> Finding:
-    """The finding on intervals that are to be above a bound, with the accuracies and costs of all attentions."""
+    """The finding on intervals that must be above a bound, with the accuracies and costs of all attentions."""
     numbers: dict[str, Any] = {**judged_intervals}
     last = len(FACTS) - 1
     for stage, count in enumerate(FACTS):

@@ -1,4 +1,4 @@
-"""Compares a language model with one layer of order 3 to one of order 2 only, by the loss on held-out text.
+"""Compares two language models, one with a layer of order 3 and one with order 2 only, by the loss on held-out text.
 
 Both models have four layers, the same width and heads, and the same number of parameters, up to half a hidden unit in
 each layer: the model with more projections has fewer hidden units. One model has order 2 in all layers. In the other
@@ -18,10 +18,10 @@ long, before any of their results had been seen.
 
 The model whose last layer is a product of two order-2 attentions, in the same windows, was added when both claims had
 been judged. Its learning rate is chosen by the same rule, with seed 0, from the same rates: the losses were 2.00, 1.86,
-1.80 and 1.98. Expected before any of its
-runs: the model with order 3 is ahead of it at equal steps; this is a claim, judged as the other two. At equal compute
-the product was expected to be ahead of order 3, because its steps cost about as much as those of order 2. These runs
-take four times as long, and were given up before any result of the model had been seen.
+1.80 and 1.98. Before any of its runs, the model with order 3 was expected to be ahead of it at equal steps; this is a
+claim, judged as the other two. At equal compute the product was expected to be ahead of order 3, because its steps cost
+about as much as those of order 2. These runs take four times as long, and were given up before any result of the model
+had been seen.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Which layer of order 3 trains best: the scale, norms, a learned scale, and LayerNorm after attention.
 
 The layers of `LAYERS` differ from the first of them, which has the scale 1/sqrt(d) and no norms, in one setting each
-(both norms in two), and have the same number of parameters. They are trained on two-hop joins among 8 facts for 600
-steps, each with the better of the learning rates 0.005 and 0.01 by the rule of `join_alike`.
+(the layer with both norms in two), and have the same number of parameters. They are trained on two-hop joins among 8
+facts for 600 steps, each with the better of the learning rates 0.005 and 0.01 by the rule of `join_alike`.
 
 The following was expected, and written down with the rules before any of these runs (the trials reported in `join` had
 been seen): the scale 1/sqrt(d) is better than 1/d; norms of queries and keys, norms of the outputs of heads, both and a
@@ -11,10 +11,10 @@ learned scale are better than none; LayerNorm after attention is worse than none
 The rule of each claim: it holds if the lead is significantly above zero (95%, paired by seed, equal steps, seeds 1, 2
 and 3), fails if it is significantly below zero, and is undecided otherwise.
 
-The rule of the recommendation in the guide: the setting whose claim holds; if several hold, the setting with the
-largest mean lead. If none holds, none is recommended over the layer without norms, and the guide says that no
-difference was significant. The scale 1/sqrt(d) is recommended unless its claim fails, LayerNorm after attention only if
-its claim fails.
+The rule of the recommendation in the guide: it recommends the setting whose claim holds; if several hold, the setting
+with the largest mean lead. If none holds, none is recommended over the layer without norms, and the guide says that no
+difference was significant. The scale 1/sqrt(d) is recommended unless its claim fails, and LayerNorm after attention
+only if its claim fails.
 
 Planted triples, recall and text were to be compared too, by the rule that a setting must lead significantly on one task
 and be behind on none. They were left out because joins took too long; this was decided when half of the layers had been
@@ -63,7 +63,7 @@ def rates_on_joins(part: str, rates: Mapping[str, float]) -> Claim:
 
 
 def other_rates(rates: Mapping[str, float]) -> dict[str, float]:
-    """For each layer the rate of `TRIED` that is not its own."""
+    """For each layer, the rate in `TRIED` that it does not use."""
     return {name: min(set(TRIED) - {rate}) for name, rate in rates.items()}
 
 

@@ -14,10 +14,9 @@ The rule of each claim: it holds if the lead is significantly above zero (95%, p
 5) on at least one task and significantly below zero on none, fails if it is significantly below zero on a task, and is
 undecided otherwise.
 
-The rule of the recommendation in the guide: a setting is recommended if its claim holds; of several settings, the one
-with the largest mean of its leads in accuracy on triples and recall. If none holds, the recommendation of
-`layer_settings` stays. The scale 1/sqrt(d) is recommended unless its claim fails, LayerNorm after attention only if its
-claim fails.
+The rule of the recommendation in the guide: a setting is recommended if its claim holds; if several hold, the setting
+with the largest mean lead in accuracy on triples and recall. If none holds, the recommendation of `layer_settings`
+stays. The scale 1/sqrt(d) is recommended unless its claim fails, and LayerNorm after attention only if its claim fails.
 """
 
 from __future__ import annotations

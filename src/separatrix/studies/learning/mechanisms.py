@@ -54,7 +54,7 @@ class AttentionKind:
         rotary: The base of rotary positions in every layer; None for no rotary positions.
         form: The score form of softmax attention; "separate" stands for `ProductAttention`, "mixed" for
             `MixedAttention`.
-        norms: Those of the arguments `qk_norm`, `head_norm` and `learned_scale` of `TensorAttention` that are True,
+        norms: The arguments among `qk_norm`, `head_norm` and `learned_scale` of `TensorAttention` that are True,
             "value_norm" for `ValueNormAttention`, and "layer_norm" for an `nn.LayerNorm` of the attention's output.
         power: The scores of unbounded softmax attention are divided by this power of the head dimension.
     """
@@ -133,7 +133,7 @@ JOINING_ALIKE = {
     "determinant order 3, both norms": AttentionKind(3, form="determinant", norms=BOTH),
     "orders 2 and 3 mixed, both norms": AttentionKind(3, form="mixed", norms=BOTH),
 }
-"""The attentions that are compared on joins with the best of the same learning rates each, by name."""
+"""The attentions that are compared on joins, each with the best of the same learning rates, by name."""
 
 LAYERS = {
     "order 3": AttentionKind(3),
@@ -144,7 +144,8 @@ LAYERS = {
     "order 3, learned_scale": AttentionKind(3, norms=("learned_scale",)),
     "order 3, LayerNorm after": AttentionKind(3, norms=("layer_norm",)),
 }
-"""The settings of a layer of order 3 that are compared, by name; the scale is 1/sqrt(d) where none is named."""
+"""The settings of a layer of order 3 that are compared, by name; the scale is 1/sqrt(d) unless the name has another.
+"""
 
 FURTHER_LAYERS = {
     "order 3, value_norm": AttentionKind(3, norms=("value_norm",)),
@@ -215,7 +216,7 @@ class LinearAttention(nn.Module):
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (linear(embed_dim, embed_dim, generator) for _ in "qkvo")
 
     def forward(self, query: Tensor, key: Tensor | None = None, *, is_causal: bool = False) -> Tensor:
-        """The outputs (batch, L, width) of queries of that shape over keys (batch, S, width), or over the queries."""
+        """The outputs for queries (batch, L, width) and keys (batch, S, width), which are the queries by default."""
         key = query if key is None else key
         q, k, v = self._heads(self.q_proj(query)), self._heads(self.k_proj(key)), self._heads(self.v_proj(key))
         root = q.shape[-1] ** 0.25
@@ -258,7 +259,7 @@ class ProductAttention(nn.Module):
         self.factors = TensorAttention(embed_dim, num_heads, order, scale=scale, **options, generator=generator)  # type: ignore[arg-type]
 
     def forward(self, query: Tensor, key: Tensor | None = None, *, is_causal: bool = False) -> Tensor:
-        """The outputs (batch, L, width) of queries of that shape over keys (batch, S, width), or over the queries."""
+        """The outputs for queries (batch, L, width) and keys (batch, S, width), which are the queries by default."""
         key = query if key is None else key
         q, keys, values = self.factors.project(query, key, key)
         if self.rotary is not None:
@@ -297,7 +298,7 @@ class ValueNormAttention(TensorAttention):
 
 
 class MixedAttention(nn.Module):
-    """Attention of which the first half of the heads is of order 2 and the other half of order 3.
+    """Attention whose heads have order 2 (the first half) and order 3 (the other half).
 
     The second key and value sets, which order 2 does not have, are projected for the other half alone. The norms are
     those of `TensorAttention`. A `TensorAttention` with a list of orders computes the same from the same weights. It
@@ -324,7 +325,7 @@ class MixedAttention(nn.Module):
         self.gains = nn.ParameterDict({name: nn.Parameter(torch.ones(width)) for name, width in gains.items()})
 
     def forward(self, query: Tensor, key: Tensor | None = None, *, is_causal: bool = False) -> Tensor:
-        """The outputs (batch, L, width) of queries of that shape over keys (batch, S, width), or over the queries."""
+        """The outputs for queries (batch, L, width) and keys (batch, S, width), which are the queries by default."""
         key = query if key is None else key
         half = self.num_heads // 2
         q = self._heads("q", query, self.num_heads)

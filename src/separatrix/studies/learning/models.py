@@ -32,8 +32,8 @@ class Sizes:
     Attributes:
         width: The dimension of the embedding.
         heads: The number of heads, a divisor of the width.
-        hidden: The hidden units of a one-layer model with order-2 attention; for other models they follow from the
-            equal number of parameters.
+        hidden: The hidden units of a one-layer model with order-2 attention; other models have as many as the equal
+            number of parameters allows.
     """
 
     width: int = 16

@@ -34,7 +34,7 @@ READINGS: dict[Reading, str] = {"steps": "equal steps", "compute_steps": "equal 
 SIZES = Sizes(width=16, heads=4, hidden=64)
 LR = 5e-3
 RECORDED_TEXT = "55f2a26a44b7cc28aee45af941a72cfa4caa9f0379cca6a2e9cafd658a09116c"
-"""The SHA-256 of the text of the recorded verdicts, the one in Python 3.11.7."""
+"""The SHA-256 of the text of the recorded verdicts, which is that of Python 3.11.7."""
 
 
 def task_of(name: TaskName, size: Sequence[int]) -> Task:

@@ -5,8 +5,8 @@ orders 2 and 3 with seed 0, which were alike; the claims are judged on other see
 first, and were split when the runs had decided only the first. The claim on R = 0.5 was made after the runs had been
 seen.
 
-All of that was on another text. On the present text the claims were rerun and judged by the same rules; the short runs
-of the first claim, which held on the other text, leave it undecided on this one.
+All of these runs were on another text. On the present text the claims were rerun and judged by the same rules; the
+short runs of the first claim, which held on the other text, leave it undecided on this one.
 
 The text is that of the running Python (`tasks.text`). The recorded verdicts are for `runs.RECORDED_TEXT`; on any other
 text a claim is judged in the same way, but its verdict is not compared with a recorded one.

@@ -3,10 +3,10 @@
 The label depends on one token's triples, and no pair of tokens is informative about it
 (`match_instances.planted_instances`).
 
-The claim on the product of two order-2 attentions was written down with its rule when orders 2 and 3 had been seen, and
-before any run of the product in these models. The rule is that of the claims on orders 2 and 3. In the models of
-`learning.match` the lead of order 3 over the product had been 0.04, which was not significant; here order 3 was
-expected to lead significantly in some setting with M >= 17.
+The claim on the product of two order-2 attentions was written down with its rule after the results of orders 2 and 3
+had been seen, and before any run of the product in these models. The rule is that of the claims on orders 2 and 3. In
+the models of `learning.match` the lead of order 3 over the product had been 0.04, which was not significant; here order
+3 was expected to lead significantly in some setting with M >= 17.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ def _judged(cells: Sequence[CellResult], compared: tuple[str, str], by: float) -
     """The claim holds if the second attention learned some setting and leads significantly in some, and the first leads
     in none.
 
-    The second attention leads if its lead is above `by`, which is zero by default; the first leads if it is below.
+    The second attention leads if its lead is above `by`, which is zero by default; the first leads if this lead is
+    below `by`.
     """
     runs = {(summary.task, summary.n, summary.modulus, summary.attention): summary for summary in summaries(cells)}
     settings = sorted({key[:3] for key in runs})

@@ -129,7 +129,8 @@ def _one_hot(
 ) -> Finding:
     """The claim holds if softmax, relu and taylor2 have learned in every seed and identity was always stopped.
 
-    `also` names one more attention that must learn; a run has learned if its loss is at most `part` of answering zero.
+    `also` names one more attention that must learn; a run has learned if its loss is at most `part` times the loss of
+    answering zero.
     """
     chosen = best(cells)
     worst = {name: max(_final(cell) / ZERO for cell in some) for name, some in chosen.items()}

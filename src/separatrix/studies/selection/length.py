@@ -61,7 +61,7 @@ _MULTIPLES = [1.0, 1.05, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0]
 def population_curve(cells: Sequence[CellResult], grows: float = 1.0) -> Finding:
     """The claim holds if the last ratios are within 5% of the limit and the constant at twice T_1 grows as stated.
 
-    Its power of T_1 must be at most 0.2 below and 0.1 above the stated power.
+    The power of T_1 with which the constant grows must be at most 0.2 below and 0.1 above the stated power.
     """
     by_T1 = {int(cell.parameters["T1"]): cell for cell in sorted(cells, key=lambda cell: int(cell.parameters["T1"]))}
     double = _MULTIPLES.index(2.0)

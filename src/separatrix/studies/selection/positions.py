@@ -49,7 +49,7 @@ def at(cell: CellResult, length: int) -> float:
 def _positions(cells: Sequence[CellResult], carrying: str = "stochastic", times: float = 2.0) -> Finding:
     """The claim holds if at twice the length every stochastic run has less than half the loss of every other run.
 
-    `times` is the factor between them.
+    `times` is the required factor between the losses, 2 by default.
     """
     kinds, longest = by_encoding(cells), max(LENGTHS)
     stochastic = max(at(cell, longest) for cell in kinds[carrying])

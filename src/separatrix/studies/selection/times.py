@@ -25,7 +25,7 @@ _EPSILONS = (1e-2, 1e-3)
 
 @experiment(version=1, name="beyond.selection_time_orthogonal")
 def orthogonal(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[float]]:
-    """The times eta t / d_e of the flow with orthogonal encodings to each epsilon, and those of the law."""
+    """The times eta t / d_e in which the flow with orthogonal encodings reaches each epsilon, and those of the law."""
     chains = [Chain(T, q, d, epsilon, 1.0, d / width, d / width, width / (T * d)) for epsilon in _EPSILONS]
     return {
         "times": [chain.time() / width for chain in chains],
@@ -35,7 +35,7 @@ def orthogonal(T: int, q: int, d: int, width: int, seed: int) -> dict[str, list[
 
 @experiment(version=1, name="beyond.selection_time_drawn")
 def drawn(T: int, d: int, width: int, seed: int) -> dict[str, list[float]]:
-    """As `orthogonal`, for subsets of two positions and encodings of random signs."""
+    """The times of the flow and of the law, as in `orthogonal`, for subsets of two positions and random signs."""
     weights = drawn_weights(T, width, threshold=8 / math.sqrt(width), subsets=16, seed=seed)
     times = times_in_the_flow(weights, T, d, width, list(_EPSILONS))
     law = [stochastic_time_law(T, 2, d, width, 1.0, epsilon) for epsilon in _EPSILONS]

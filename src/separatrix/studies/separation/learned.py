@@ -299,9 +299,9 @@ def softmax_regression(
 def longer_regression(cells: Sequence[CellResult], nearer: bool = True, times: float = 1.0) -> Finding:
     """The claim holds if, in addition, linear attention is closer to one half on held-out examples than at 100 tokens.
 
-    The 95% interval of the differences between the distances from one half, seed by seed, must be above zero, with
-    `times` the distance of the longer runs. If the mean is not above zero, the claim fails; if it is, but the interval
-    contains zero, the claim is undecided.
+    The difference is the distance from one half at 100 tokens minus `times` the distance at the larger n, paired by
+    seed. The claim fails if its mean is not above zero, and is undecided if the mean is above zero but the 95% interval
+    is not.
     """
     most = max(cell.parameters["n"] for cell in cells)
     judged = _judge_regression([cell for cell in cells if cell.parameters["n"] == most])

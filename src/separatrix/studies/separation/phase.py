@@ -126,7 +126,7 @@ def over_a0_and_a1(cells: Sequence[CellResult], factor: float = 1.0) -> Finding:
             _edges_agree(cell),
         ]
         if name != "cross-attention":
-            # Success is at most the probability that linear attention is silent, which is the part that decreases.
+            # Success is at most the probability that linear attention is silent, and this probability decreases.
             conditions += [last < 0.6 * columns[0][peak], linear[-1] < 0.6 * linear[peak], last <= linear[-1]]
     return Finding(Verdict.HOLDS if all(conditions) else Verdict.FAILS_AS_PRINTED, numbers)
 

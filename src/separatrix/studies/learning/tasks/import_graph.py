@@ -79,7 +79,7 @@ def _imports(tree: ast.AST, relation: str = "") -> Iterator[tuple[str, str]]:
 
 @cache
 def digest() -> str:
-    """The SHA-256 of the edges, one in a line, in hex.
+    """The SHA-256 of the edges, one per line, in hex.
 
     Example:
         >>> len(digest())
@@ -90,7 +90,7 @@ def digest() -> str:
 
 @cache
 def import_facts(held_out: bool) -> Tensor:
-    """The edges (number, 3) as numbers: head, relation, tail; those of every third module are held out.
+    """The held-out edges (those of every third module) or all others: indices (edges, 3) of head, relation and tail.
 
     Example:
         >>> import_facts(True).shape[0] < import_facts(False).shape[0], import_facts(True).shape[1]

@@ -2,7 +2,8 @@
 
 The text is printed by `help("with")` and similar calls, and is read from the standard library's `pydoc_data.topics`. It
 differs slightly between versions of Python; `digest` identifies the one that a run has read. Topics quote each other at
-length: **a paragraph of several topics is read once**, so that the held-out part is not a copy of the training part.
+length: **a paragraph that occurs in several topics is read once**, so that the held-out part is not a copy of the
+training part.
     The last tenth is held out.
 
 A token is a character and its position in the window; the answer at a token is the next character.

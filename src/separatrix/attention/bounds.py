@@ -108,7 +108,7 @@ def product_without(m: int, factors: Sequence[Tensor]) -> Tensor:
 def extremes(sets: Sequence[Tensor], masks: Sequence[Tensor | None]) -> Tensor:
     """The extremes (2, sets, H, d) over the unmasked tokens of each set (H, L_m, d), in float64: least first.
 
-    They are NaN if an entry is NaN, and if all tokens are masked, +inf and -inf.
+    An entry that is NaN makes them NaN; if all tokens are masked, they are +inf and -inf.
     """
     heads, _, d = sets[0].shape
     ends = sets[0].new_empty(2, len(sets), heads, d, dtype=torch.float64)

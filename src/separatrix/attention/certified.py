@@ -80,8 +80,8 @@ class Certified:
 def certify_call(call: Call, tolerance: float, method: str, with_lse: bool = False) -> Certified:
     """Compute `certified_attention` of a checked call; if `with_lse`, the log-sum-exp satisfies the tolerance as well.
 
-    The algorithm depends on the tensor entries, so a compiled graph breaks here. A decorator would do that too, but it
-    imports the compiler, which takes seconds, also for users who compile nothing.
+    The algorithm depends on the tensor entries, so a compiled graph breaks here. A decorator could break the graph too,
+    but would import the compiler, which takes seconds, also for users who compile nothing.
     """
     compute: Callable[[Call, float, str, bool], Certified] = _certify_call
     if torch.compiler.is_compiling():
@@ -174,7 +174,7 @@ def _exact(call: Call, rounding: ExactRounding, plan: Plan, tolerance: float) ->
 
 
 def _takes_squares(analysis: Analysis, recipe: Recipe) -> bool:
-    """Whether squared deviations of the values may lower the certificate of a recipe that has none yet.
+    """Whether squared deviations of the values may lower the certificate of a recipe without them.
 
     Index sets that are not of total degree and errors that are relative to exp have no moments, and the bounds on
     gradients do not use deviations of the values.
@@ -191,7 +191,7 @@ def _run(planned: PlannedCall, tolerance: float, method: str, with_lse: bool) ->
     large.
 
     Returns:
-        The run with its certificate and plan, and an empty sentence; or None, and why exact attention must be computed.
+        The run with its certificate and plan, and an empty string; or None, and why exact attention must be computed.
         If `method` requests a polynomial and none satisfies the tolerance for gradients, the best run that satisfies it
         for the output is returned.
     """

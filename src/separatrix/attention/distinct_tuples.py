@@ -10,9 +10,9 @@ diagonal has more than half of the weight, and at orders above 3 for all queries
 all scores of a query are materialized, with -inf for tuples that are not allowed. That takes the same number of
 multiply-adds, but is slower than the kernels, and its backward pass materializes the scores of all such queries.
 
-A compiler cannot trace a choice by the entries of tensors. Inside `torch.compile` these queries are an operator of
+A compiler cannot trace a choice that depends on tensor entries. Inside `torch.compile` these queries are an operator of
 their own, `separatrix::attend_one_by_one`, whose backward pass computes them again. An exported program, and
-`torch.func` inside `torch.compile`, have the definition, which materializes all scores.
+`torch.func` inside `torch.compile`, use the definition, which materializes all scores.
 """
 
 from __future__ import annotations

@@ -106,8 +106,8 @@ def attend_places(
         positions = {"is_causal": given.is_causal, "query_offset": offset}
         parts = [[key_set] for key_set in sets]
         if places.sinks:
-            # Windows that contain all earlier keys are causality without a condition on the lengths of the sets.
-            # A window is a number, also in an exported program, where lengths are symbols.
+            # Windows that contain all earlier keys act as the causal mask, but do not require sets of equal lengths. A
+            # window is a number, also in an exported program, where lengths are symbols.
             last = given.query_offset + places.lookahead + length
             everything = max(last, 1) if isinstance(last, int) else LONGEST
             if given.is_causal:

@@ -1,4 +1,4 @@
-"""Scales incoming gradients near 1 by a power of two, so that no significant number underflows in a backward pass.
+"""Scales incoming gradients to about 1 by a power of two, so that no significant number underflows in a backward pass.
 
 A backward pass multiplies incoming gradients by weights and features of all sizes. Gradients are linear in the incoming
 gradient, and powers of two are exact: a head's incoming gradient is divided by the power of two next to its largest

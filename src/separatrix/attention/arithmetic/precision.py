@@ -38,7 +38,7 @@ def float32_products_are_float32(device_type: str = "cpu") -> bool:
 
 
 def _settings(device_type: str) -> set[str]:
-    """PyTorch's precision settings for float32 matrix products on a device, or those of all devices."""
+    """PyTorch's precision settings for float32 matrix products on a type of device; all of them for another type."""
     settings = {
         "cpu": torch.backends.mkldnn.matmul.fp32_precision,  # type: ignore[attr-defined]
         "cuda": torch.backends.cuda.matmul.fp32_precision,
@@ -52,8 +52,7 @@ def _keeps_digits(device_type: str) -> bool:
 
     TF32 has 11 significant bits and bfloat16 eight. The matrices are too large for the kernels for tiny products.
     """
-    # Modes such as a flop counter, and autocast, apply to the user's call and not to this check, whose result is
-    # cached.
+    # Autocast and modes such as a flop counter are disabled: they concern the user's call, and this check is cached.
     with _disable_current_modes(), no_autocast(device_type):
         return _products_are_exact(device_type)
 

@@ -121,7 +121,7 @@ class MomentSums:
 
     Attributes:
         weighed: All columns of weights, for monomials up to the degree of the split: (betas, gammas, columns).
-        last: The weights 1 for tokens that are seen, for monomials of one degree more: (betas, gammas).
+        last: The weights 1 for unmasked tokens, for monomials of one degree more: (betas, gammas).
         bits: The sums are multiples of 2^-bits.
         chunks: The number of chunks of tokens that were summed.
     """
@@ -147,7 +147,7 @@ class MomentSums:
 def sums_at(x: Tensor, w: Tensor, split: Split, boundaries: Sequence[int]) -> dict[int, MomentSums]:
     """The sums over the tokens before each boundary, for coordinates (d, n) and weights (columns, n).
 
-    The first column of weights is 1 for tokens that are seen and 0 for others.
+    The first column of weights is 1 for unmasked tokens and 0 for masked tokens.
     """
     left, right, degree = split.left, split.right, split.degree
     weighed = [torch.zeros(left.size(i), right.count(degree - i), len(w), dtype=torch.int64) for i in range(degree + 1)]

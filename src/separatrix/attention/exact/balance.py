@@ -8,7 +8,7 @@ power of two next to its largest magnitude, which is exact. The powers of the qu
 scale, and the powers of the values into the output. After that no intermediate product overflows, and an underflow
 changes a score by at most the smallest normal number times the new scale.
 
-*When it could matter*: each of at most 2 k d multiplications of a score that underflow has an error of at most the
+*When it could matter*: a score takes at most 2 k d multiplications, and one that underflows has an error of at most the
 smallest normal number, times those of the remaining factors that exceed 1. This error must be below 2^-10 eps. A scale
 beyond the range of its dtype, which becomes 0 or infinite, counts as one of these factors. Values are not balanced if
 no product of magnitudes above 1 reaches 2^46 in float32 (2^480 in float64), and if the largest product over a column is

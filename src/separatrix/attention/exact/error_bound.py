@@ -183,9 +183,9 @@ def value_ends(call: Call) -> Ends:
 class ErrorTerms(NamedTuple):
     """The bound on the error of exact attention as a function of the bound R on the scores of a query.
 
-    The error of a score and of its exponential is `score` R + `weight`; that of an output is `average` tanh(half of it)
-    times the width of the values, plus `relative` times the largest of them, plus `least`; that of a log-sum-exp is
-    1.01 times it, plus `lse_score` R + `lse_least`. `narrow` is the unit roundoff of operands that are rounded.
+    The error of a score and of its exponential is delta = `score` R + `weight`. The error of an output is `average`
+    tanh(delta / 2) times the width of the values, plus `relative` times the largest value, plus `least`; the error of a
+    log-sum-exp is 1.01 delta + `lse_score` R + `lse_least`. `narrow` is the unit roundoff of operands that are rounded.
     """
 
     score: float
@@ -212,10 +212,10 @@ def error_terms(call: Call, dtype: torch.dtype) -> ErrorTerms:
 
 
 def backend_bounds(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Bounds (H, L_q) on the errors of output and log-sum-exp of exact attention for tensors that have a dtype.
+    """Bounds (H, L_q) on the errors of the output and the log-sum-exp of exact attention that is computed in `dtype`.
 
-    The tensors are converted to the dtype before attention is computed, a half type in float32; the output is rounded
-    to the dtype of the call. `radii` (H, L_q) bound the scores, and `ends` the products of values.
+    The tensors are first converted to `dtype`; for a half type the arithmetic is float32. The output is rounded to the
+    dtype of the call. `radii` (H, L_q) bound the scores, and `ends` the products of values.
     """
     terms = error_terms(call, dtype)
     delta = terms.score * radii + terms.weight

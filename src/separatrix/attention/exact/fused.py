@@ -50,7 +50,7 @@ _USUAL = (2.0**-40, 2.0**40)
 
 
 def plain_attention(query: object, key: object, value: object, is_causal: bool, scale: object) -> Tensor | None:
-    """Ordinary attention by PyTorch's fused kernel if the arguments need no further check; None if they may.
+    """Ordinary attention by PyTorch's fused kernel if the arguments need no further check; otherwise None.
 
     The checks of a call take longer than attention of a few short heads.
     """

@@ -6,13 +6,14 @@ same memory; the gradients of shared keys and values are summed in float32 over 
 a tensor with non-contiguous columns is copied. The tangents of forward mode, which training does not need, are computed
 by the backend `torch`.
 
-float16 is computed in float32 and takes as long. So is bfloat16, except for the forward pass of order 3 and higher on
-processors with fast dot products of bfloat16 (vdpbf16ps: the architecture ``avx512_bf16``, chosen on AMD's Zen 4 and
-later). There weights are rounded to bfloat16 before they are multiplied by values, as PyTorch's fused attention does,
-and, for queries whose typical score is below 1, products of query and prefix keys before they are multiplied by keys.
-Sums stay in float32. At n = 512 this takes 0.55 of the time of float32, and about 0.85 for queries with larger scores,
-whose scores are computed in float32. `error_bound` bounds the error. The backward pass is computed in float32, and so
-are calls with a tolerance, and short sequences, for which `csrc/exact_merged.hpp` materialises all pairs of keys.
+Attention in float16 is computed in float32 and takes as long; so does attention in bfloat16, except for the forward
+pass of order 3 and higher on processors with fast dot products of bfloat16 (vdpbf16ps: the architecture
+``avx512_bf16``, chosen on AMD's Zen 4 and later). In that pass weights are rounded to bfloat16 before they are
+multiplied by values, as in PyTorch's fused attention; for queries whose typical score is below 1, products of query and
+prefix keys are rounded, too, before they are multiplied by keys. Sums stay in float32. At n = 512 this takes 0.55 of
+the time of float32, and about 0.85 for queries with larger scores, whose scores are computed in float32. `error_bound`
+bounds the error. The backward pass is computed in float32, and so are calls with a tolerance, and short sequences, for
+which `csrc/exact_merged.hpp` materialises all pairs of keys.
 
 Intel's Sapphire Rapids also has the instruction, but it is slow there: 0.716 ns for 64 products, against 0.179 ns for
 16 in float32. On processors with AMX the architecture ``avx512_amx`` makes the same roundings and multiplies tiles of

@@ -156,8 +156,8 @@ class IncomingRows:
     Attributes:
         lse: The log-sum-exps, (H, L_q), 0 for a query without keys to attend.
         near: The incoming gradients divided by each query's power of two, (H, L_q, d_v).
-        near_lse: The gradients of the log-sum-exps over the same power, (H, L_q, 1).
-        incoming: The incoming gradients over the power of their head.
+        near_lse: The gradients of the log-sum-exps divided by the same powers, (H, L_q, 1).
+        incoming: The incoming gradients divided by the power of two of their head.
         weighted: The queries times the scale and `share`.
         share: Each query's power of two divided by that of its head, (H, L_q); at most 1.
 
@@ -328,8 +328,8 @@ def contracted(m: int, T: Tensor, rows: Sequence[Tensor]) -> Tensor:
 
 
 def lowest(dtype: torch.dtype) -> float:
-    """An exponent whose exp is normal and below any rounding of a sum with a term 1; kernels raise smaller ones to
-    it.
+    """An exponent whose exp is normal and below any rounding of a sum with a term 1; kernels replace smaller exponents
+    by it.
     """
     return 0.9 * math.log(torch.finfo(dtype).tiny)
 

@@ -255,7 +255,7 @@ class Deviation:
         """An upper bound on the squared deviations (H, n, columns) of values (H, n, d_v) of set m, divided by the
         square of the set's scale.
 
-        With one column it is the largest of the values' columns.
+        If `columns` is 1, the bound holds for all columns of the values.
         """
         scale = self.scales[m].masked_fill(self.scales[m] == 0, 1.0).reshape(-1, 1, 1)
         away = self.magnitudes(value)

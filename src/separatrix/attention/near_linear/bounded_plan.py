@@ -168,7 +168,7 @@ class BoundedPlan:
         return Certificate(truncation, rounding, total, sum(relative) * (1 + 2.0**-30), per_query)
 
     def _errors(self, relative: tuple[float, float], magnitude: Number) -> tuple[Number, Number, Number]:
-        """Truncation, rounding with that of the output, and the largest possible output, for values of a magnitude."""
+        """The truncation error, rounding error with that of the output, and largest output, for this magnitude."""
         truncation, rounding = (part * magnitude if part < math.inf else magnitude + math.inf for part in relative)
         info = torch.finfo(self.dtype)
         reached = magnitude + truncation + rounding
@@ -176,7 +176,7 @@ class BoundedPlan:
 
 
 def output_unit(dtype: torch.dtype) -> float:
-    """The relative rounding error of an output; half types are first rounded to float32.
+    """The relative rounding error of an output; outputs in half types are first rounded to float32.
 
     >>> round(output_unit(torch.bfloat16), 5)
     0.00395

@@ -1,4 +1,4 @@
-r"""The polynomial method if query i attends j_m <= i + offset only: prefix states, chunk by chunk.
+r"""The causal polynomial method, where query i attends only keys j_m <= i + offset: prefix states, chunk by chunk.
 
 The states of the keys up to a position are prefix sums, and the Hadamard product of prefix states is the state of
 all tuples up to there. At order >= 3 it is not linear in any one of them, so that each query needs the product of *its
@@ -69,7 +69,7 @@ def _chunk(call: Call, expansion: Expansion, start: int, stop: int) -> _Chunk:
 
 
 def _rows(call: Call, start: int, stop: int) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
-    """Queries [start, stop), the keys and values at their positions, and which of these exist and may be attended."""
+    """Queries [start, stop), keys and values at their positions, and masks of keys that exist and may be attended."""
     offset = call.positions.offset
     keys = [_local(key, start + offset, stop + offset) for key in call.keys]
     values = [_local(value, start + offset, stop + offset) for value in call.values]

@@ -204,7 +204,7 @@ class _Level(NamedTuple):
         return N * power(R, self.exponent)
 
     def rounding(self, R: Tensor, N: Tensor) -> Tensor:
-        """A bound on the error of the computed sum, and of that with weights up to 1."""
+        """A bound on the error of the computed sum, whether unweighted or with weights up to 1."""
         return self.relative * self.most(R, N) + self.underflow.total(N)
 
 
@@ -219,7 +219,7 @@ class _Underflow(NamedTuple):
 
 
 def _underflow(frame: Frame, index_set: IndexSet, magnitude: Callable[[Tensor], Tensor], low: float) -> _Underflow:
-    r"""A bound on what underflow takes from sum_t P(s_t) v_t, relative to the largest value; P has this magnitude.
+    r"""A bound on the underflow error of sum_t P(s_t) v_t, relative to the largest value.
 
     A product that underflows has an error of at most t, the smallest normal number, which later factors multiply; only
     those above 1 matter. Let b_ml be the largest magnitude of coordinate l in set m, and b+ the larger of b and 1. The
@@ -228,10 +228,10 @@ def _underflow(frame: Frame, index_set: IndexSet, magnitude: Callable[[Tensor], 
 
         2 k g t sum_alpha |c_alpha| prod_l (prod_m b+_ml)^alpha_l,
 
-    which is the polynomial's sum of magnitudes at sum_l prod_m b+_ml. States times coefficients are rounded to the
-    dtype before they are multiplied by the monomials of a query, none of which exceeds (max_l b+_0l)^g: the error of
-    this is at most t times the rank times that power, once for all tuples. Values below 1 increase the error relative
-    to them: `low` is the logarithm to base 2 of the smallest product of largest magnitudes.
+    whose sum is the polynomial's sum of magnitudes, `magnitude`, at sum_l prod_m b+_ml. States times coefficients are
+    rounded to the dtype before they are multiplied by the monomials of a query, none of which exceeds (max_l b+_0l)^g:
+    the error of this is at most t times the rank times that power, once for all tuples. Values below 1 increase the
+    error relative to them: `low` is the logarithm to base 2 of the smallest product of largest magnitudes.
     """
     degree = index_set.degree
     above = [x.clamp(min=1.0) for x in frame.largest]

@@ -65,8 +65,8 @@ SAMPLED_ENTRY, BASIS_ENTRY = 4.0, 5.0
 """The time of planning for a coordinate of a sampled tuple, and for each of d^3 steps of a change of basis."""
 ORDER_2_COORDINATE, CAUSAL_ORDER_2_COORDINATE = 3e5, 2.2e6
 """The additional planning time for each coordinate at order 2, where a basis is searched for. These numbers were not
-measured separately: with them, calls with ``method="auto"`` take about as long as the better method. Causal calls on
-an AMD EPYC (Zen 5) do from about 14,000 tokens on at d = 8, and from 23,000 at d = 16 and 32."""
+measured separately: with them, calls with ``method="auto"`` take about as long as the better method. On an AMD EPYC
+(Zen 5), this is true of causal calls from about 14,000 tokens on at d = 8, and from 23,000 at d = 16 and 32."""
 THREADS, TILE = 2, 256
 """The number of threads assumed for costs and bytes, and the number of tokens whose monomials a kernel computes at a
 time."""
@@ -240,7 +240,7 @@ def basis_time(shape: Shape) -> float:
 
 
 def _causal_bytes(shape: Shape, rank: int) -> float:
-    """The memory of causal attention: up to seven running sums of a chunk, its own and products, and its monomials."""
+    """The memory of causal attention: the monomials of a chunk, and up to seven running sums or products of these."""
     heads, width = max(shape.heads, 1), shape.d_v + 1
     state = 8.0 * heads * rank * width
     chunk = (7 * state + 32.0 * heads * rank) * min(causal_chunk(heads, rank, width), max(shape.query_length, 1))
@@ -276,8 +276,8 @@ def _sample_bytes(shape: Shape) -> float:
 def _polynomial_bytes(shape: Shape, rank: int, size: int) -> float:
     """An upper bound on the memory in addition to inputs and outputs; measurements are half to three quarters of it.
 
-    The maximum over planning, a chunk of the certificate and a chunk of the computation, plus a few numbers for each
-    query.
+    It is the maximum over planning, a chunk of the certificate and a chunk of the computation, plus a few numbers for
+    each query.
     """
     heads, d, width = float(max(shape.heads, 1)), shape.d, shape.d_v + 1
     longest = max(shape.query_length, *shape.key_lengths)

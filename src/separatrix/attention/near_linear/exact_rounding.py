@@ -46,7 +46,7 @@ class Entries(NamedTuple):
     Attributes:
         radii: Bounds (H, L_q) on the sums of the magnitudes of the terms of each query's scores.
         ends: The range of the products of values.
-        values: The logarithms to base 2 between which products of values and their sums are: see `ValueRange`.
+        values: The base-2 logarithms of the range of products of values and their sums: see `ValueRange`.
         scores: A bound on the logarithm to base 2 of a product of entries above 1 of the query and of every key set.
     """
 

@@ -1,9 +1,9 @@
-"""Forecasts of certified errors, by means over some queries and key tuples of a call, drawn with a fixed seed.
+"""Forecasts of certified errors, from means over a sample of queries and key tuples, drawn with a fixed seed.
 
-Queries share the tuples of their head, so that their scores are one product of matrices. In a causal
-call a query attends some of the sampled tuples. They have equal weights in the sample, which says little about the
-first queries: their sums have few terms and may be far from any mean. So these queries are a separate part of the
-sample, with all of their tuples.
+Queries share the tuples of their head, so that their scores are one product of matrices. In a causal call a query
+attends only some of the sampled tuples. The sample, in which all tuples have equal weights, says little about the first
+queries: their sums have few terms and may be far from any mean. So these queries are a separate part of the sample,
+with all of their tuples.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Forecast:
         return [taylor(degree), taylor(degree, beyond=True)] if beyond else [taylor(degree)]
 
     def next_degree(self, least: int, largest_rank: float, target: float, columns: int) -> int | None:
-        """The lowest degree from `least` on of which a polynomial may keep the target; None if there is none."""
+        """The lowest degree from `least` on at which a polynomial may keep the target; None if there is none."""
         degree = least
         while self.may_keep(degree, largest_rank, target):
             if LESS * self._least_error(degree, columns) <= target:
@@ -272,8 +272,8 @@ class SamplePart:
 
         The shape is (H, queries); the largest is over the columns.
 
-        The sums of several columns are not computed: their largest is taken to be the same part of the sum of the
-        largest squares for every power as for s^0.
+        The sums of several columns are not computed: the ratio of the largest of them to the sum of the largest squares
+        is assumed to be the same for every power as for s^0.
         """
         sums = self.mean_power(moment, away)
         if columns == 1:
@@ -341,7 +341,7 @@ def draw_parts(analysis: Analysis) -> list[SamplePart]:
 
 
 def _first_queries(analysis: Analysis) -> list[SamplePart]:
-    """The queries that attend so few tuples that all of them fit into a part; no part if there are none."""
+    """The sample part of the first queries, which attend few enough tuples to list all; no part if there are none."""
     call = analysis.call
     heads, length, _ = call.query.shape
     sets, device, offset = len(call.keys), call.query.device, call.positions.offset

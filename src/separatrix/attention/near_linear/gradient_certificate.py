@@ -97,7 +97,7 @@ def certify_gradient(
     """The certificate from bounds on the weights.
 
     Args:
-        weights: See `Weights`; infinite if nothing is known.
+        weights: The bounds on the weights, infinite if nothing is known: see `Weights`.
         reach: For the query and each key set, bounds (H,) on the derivatives of the scores by its entries.
         moved: For the query and each key set, bounds on max_t |ds_t~ - ds_t|, each (H, L_q) or of a shape that
             broadcasts.

@@ -206,7 +206,7 @@ def total_degree_recipe(
 
 
 def column_choices(analysis: Analysis) -> list[list[int]]:
-    """The numbers of columns of squared deviations that are searched first, and then; gradients do not use them."""
+    """The numbers of columns of squared deviations to try first, and those to try next; gradients do not use any."""
     return [[0]] if analysis.differentiable else [[0], sorted({1, analysis.shape.d_v})]
 
 
@@ -307,7 +307,7 @@ def relative_recipe(forecast: Forecast, least: int, largest_rank: float, target:
             if polynomial.relative <= largest_error:
                 return _recipe(forecast, polynomial, 0, target, True)
             if polynomial.relative > 2 * largest_error:
-                break  # because the coefficients are rounded, which a higher degree does not change
+                break  # the rounding of the coefficients dominates, which no higher degree reduces
         degree += 1
     return None
 

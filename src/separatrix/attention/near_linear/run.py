@@ -24,7 +24,7 @@ from separatrix.attention.near_linear.sums import Expansion, Sums, attend, backw
 class PolynomialRun:
     """The results of near-linear attention by a recipe, with what the certificate and the backward pass need.
 
-    `deviation` is the centre and the scales of the values, of a recipe with squares of their deviations.
+    If the recipe has columns of squared deviations, `deviation` has the centre and the scales of the values.
     """
 
     call: Call

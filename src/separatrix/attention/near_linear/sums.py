@@ -273,10 +273,9 @@ def state_backward(
     grad_key: Tensor,
     grad_value: Tensor,
 ) -> None:
-    """Write the gradients of the first `stop` tokens of key set m and of their values.
+    """Write the gradients of the first `stop` tokens of key set m (`grad_key`) and of their values (`grad_value`).
 
-    They are written into `grad_key` and `grad_value`. `grad_Z` is the gradient of the state of these tokens, divided by
-    `outer`, a power of two for each head.
+    `grad_Z` is the gradient of the state of these tokens, divided by `outer`, a power of two for each head.
     """
     key, value = call.keys[m], call.values[m]
     size, backend = expansion.even_chunk(2 * key.shape[0], stop), backend_of(call)

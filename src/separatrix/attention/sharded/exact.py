@@ -56,7 +56,7 @@ def sharded_exact_attention(
             ranks' losses.
         timeout: Seconds that a rank waits for the others, in every exchange of both passes, until it raises an
             `AbsentRankError` that names the absent ranks; None for the timeout of the group's store, which
-            ``init_process_group(timeout=...)`` sets. If several ranks are absent, it can take twice as long.
+            ``init_process_group(timeout=...)`` sets. If several ranks are absent, the error can take twice as long.
 
     Returns:
         The outputs of this rank's queries, (..., L_q, d_v).

@@ -50,7 +50,7 @@ def causal_call(query: Tensor, tensors: Sequence[Tensor], masks: Sequence[Tensor
 
 
 class _AttendAfter(torch.autograd.Function):
-    """Causal attention to new tokens and to the states of all earlier tokens: query, keys, values, states."""
+    """Causal attention to new tokens and to the states of all earlier tokens."""
 
     @staticmethod
     def forward(

@@ -38,7 +38,7 @@ WIDE = 256
 ORDERS = (3, 4)
 """The orders with configurations; 4 stands for all orders from 4 on."""
 TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-"""The types that configurations ship for, float64 on NVIDIA's GPUs alone."""
+"""The dtypes that have configurations; float64 has them on NVIDIA's GPUs only."""
 LARGEST = 128
 """The largest number of queries in a block."""
 BOUNDS, ORIGIN = 8, 1 << 24
@@ -142,7 +142,7 @@ def kernels_of(architecture: str) -> tuple[str, ...]:
 
 
 def ships_width(dtype: torch.dtype, order: int, width: int, of: str, *, masked: bool) -> bool:
-    """Whether there are configurations for a padded width, if there are for the type, the order and the vendor.
+    """Whether a padded width has configurations, given that the dtype, the order and the vendor have some.
 
     >>> [ships_width(torch.bfloat16, order, 256, "sm_90", masked=False) for order in (3, 4)]
     [True, False]

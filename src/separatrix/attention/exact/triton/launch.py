@@ -156,10 +156,10 @@ def gradients(call: Call, precision: str, left: Tensor, rows: tuple[Tensor, ...]
 
 
 def is_fused(call: Call, precision: str) -> bool:
-    """Whether one kernel computes the gradients of queries and of the prefix set, which are partial sums at first.
+    """Whether one kernel computes the gradients of the queries and, as partial sums, of the prefix set.
 
-    That needs an architecture that the kernel was compiled for, order 3, and a window on the prefix set; the longer the
-    window, the more memory the partial sums take.
+    This requires an architecture for which the kernel was compiled, order 3, and a window on the prefix set; the longer
+    the window, the more memory the partial sums take.
     """
     window = call.positions.windows[prefixes_of(call)[0]]
     if FUSED not in kernels_of(gpu.blocks_of(call.query.device)) or len(call.keys) > 2 or window is None:
@@ -215,7 +215,7 @@ def run_around(kernel: str, call: Call, programs: Programs, *arguments: Any, **c
 
 
 def _run(kernel: str, call: Call, programs: Programs, *arguments: Any, **options: Any) -> None:
-    """Launch a kernel, on each of packed sequences if the call has these."""
+    """Launch a kernel; if the call has packed sequences, on each of them."""
     if isinstance(call, PackedCall):
         sequences, kernels = numbers_of(call).sequences, (program_of("of_sequence"), program_of(kernel))
         assert sequences is not None

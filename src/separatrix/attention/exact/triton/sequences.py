@@ -62,14 +62,14 @@ class PackedCall(Call):
 
 
 class Programs(NamedTuple):
-    """The programs of a launch: `heads` for each block of `per_row` times the rows of an axis.
+    """The programs of a launch: for each of `heads`, one program per block of rows.
 
     Attributes:
         heads: The number of heads.
         axis: The length of a sequence that is divided among programs: a name in `COLUMNS`.
         rows: The number of rows of all sequences.
-        per_row: How many rows of the kernel there are for each.
-        block: The rows of a block.
+        per_row: The number of rows of the kernel for each row of the axis.
+        block: The number of rows of a block.
     """
 
     heads: int

@@ -324,10 +324,10 @@ def _ridged(C: Tensor) -> Tensor:
 
 
 def _gains(C_q: Tensor, C_k: Tensor, singular: Tensor) -> bool:
-    """Whether the amplitudes `singular` have a smaller sum, or are on fewer coordinates, than the current ones.
+    """Whether the amplitudes `singular` have a smaller sum, or are on fewer coordinates, than the current amplitudes.
 
-    An amplitude is the product of the root mean squares of a coordinate in queries and keys; the current ones are read
-    from the diagonals of `C_q` and `C_k`.
+    An amplitude is the product of the root mean squares of a coordinate in queries and keys; the current amplitudes
+    follow from the diagonals of `C_q` and `C_k`.
     """
     now = (C_q.diagonal(dim1=1, dim2=2) * C_k.diagonal(dim1=1, dim2=2)).sqrt()
     before, after = ((x.sum(1), x.square().sum(1)) for x in (now, singular))

@@ -18,8 +18,8 @@ coefficients of Q,
     max |r| <= a + h exp(R) sum_p |q_p| R^p.
 
 Coefficients are rounded to float64 last, which adds exp(R) sum_p |b_p - a_p| R^p. Everything is computed in decimal
-arithmetic, which is the same on every machine, with so many digits that their rounding error, which is added too, is
-negligible (see docs/derivations/bounded-attention.md).
+arithmetic, which is the same on every machine, with enough digits to make its rounding error negligible; the bounds
+include it (see docs/derivations/bounded-attention.md).
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def _separators(coefficients: Sequence[Decimal], points: Sequence[Decimal]) -> l
     """Points between every two neighbouring points of the reference, at which r increases or decreases as it does
     between these two.
 
-    Bisection towards r's zero finds such a point, because the zero is one; usually the midpoint already is one.
+    Bisection towards r's zero finds such a point, because the zero itself is one; usually the midpoint is one, too.
     """
     slope, separators = _slope(coefficients), []
     for low, high in pairwise(points):

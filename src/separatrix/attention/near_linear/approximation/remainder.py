@@ -154,7 +154,7 @@ def _last_term(first: int, largest: float) -> int:
 
 @cache
 def taylor(degree: int, beyond: bool = False) -> Polynomial:
-    """The Taylor polynomial, with the largest even moment it has; if `beyond`, the power after an odd degree.
+    """The Taylor polynomial with the largest even moment up to the degree or, if `beyond`, up to the degree + 1.
 
     >>> taylor(3).coefficients
     (1.0, 1.0, 0.5, 0.16666666666666666)

@@ -208,7 +208,7 @@ def _query(call: Call, query: int, heads: list[int], ranges: Sequence[Range]) ->
         allowed = allowed & _along(axis, mask[heads, slice(*visible)], allowed.dim())
     tensors = []
     for x, axis, visible in zip((*call.keys, *call.values), (*axes, *axes), (*ranges, *ranges), strict=True):
-        # Keys and values in no allowed tuple may be NaN, so they are replaced by zeros.
+        # Keys and values that are in no allowed tuple may be NaN, so they are replaced by zeros.
         seen = allowed.any(tuple(other for other in axes if other != axis))
         tensors.append(x[heads, slice(*visible)].masked_fill(~seen.unsqueeze(-1), 0.0))
     keys, values = tensors[: len(ranges)], tensors[len(ranges) :]

@@ -317,8 +317,8 @@ class TokenCache:
             saved: The `state_dict` of a cache that was created with the same arguments; the device may differ.
 
         Raises:
-            ArgumentError: The saved cache had other arguments, which are named, or the shapes do not match the number
-                of tokens. An error leaves this cache unchanged.
+            ArgumentError: The saved cache had other arguments, which the message names, or the shapes do not match the
+                number of tokens. An error leaves this cache unchanged.
         """
         if not isinstance(saved, Mapping):
             raise ArgumentError("saved", expected="a mapping from names to tensors", got=type(saved).__name__)

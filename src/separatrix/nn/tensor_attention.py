@@ -95,7 +95,7 @@ class TensorAttention(nn.Module):
         qk_norm: Whether the queries and keys of each head are divided by their root mean square and multiplied by
             learned gains, one for each coordinate of each head, before `rotary` and the score form. Not available with
             a bound, which has its own norm.
-        head_norm: Whether the outputs of each head are normalised in the same way, before ``out_proj``.
+        head_norm: Whether the outputs of each head are normalised in the way of `qk_norm`, before ``out_proj``.
         learned_scale: Whether each head multiplies its scores by a learned factor, exp(``log_scale``), initially 1. Not
             available for the pairwise form, and with a bound, which has a learned temperature.
         bound: None, or an upper bound on the magnitudes of all scores: see `BoundedTensorAttention`.

@@ -168,8 +168,8 @@ def _bounds(device: str) -> MeasuredError:
 
 
 def _products(device: str) -> MeasuredError:
-    """Rows and columns of very different magnitudes: a fast product that mixes them has the error of the largest in
-    every entry."""
+    """The error of products of matrices whose rows and columns have very different magnitudes: a fast algorithm that
+    adds these up would have the error of the largest in every entry."""
     narrow = float32_products_are_float32(device)
     remark = "" if narrow else "float32 products have reduced precision here, and are not used for certificates"
     worst = 0.0

@@ -24,7 +24,7 @@ ARCHITECTURES = {
     "cuda": ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"),
     "hip": ("gfx90a", "gfx942"),
 }
-"""The architectures for which all kernels have been compiled, and the instructions of float32 and float64 checked:
+"""The architectures for which all kernels have been compiled and their float32 and float64 instructions checked:
 benchmarks/results/gpu-compiled.json. Elsewhere a compiler might use instructions whose rounding is not documented."""
 
 

@@ -116,8 +116,8 @@ class Size(NamedTuple):
     """Whether the factors of a call may be multiplied without scaling.
 
     Attributes:
-        moderate: Whether they may in a forward pass.
-        near_one: Whether they may in a backward pass.
+        moderate: Whether the factors need no scaling in a forward pass.
+        near_one: Whether the factors need no scaling in a backward pass.
         log_output: The base-2 logarithm of the largest magnitude that an output may have, apart from rounding.
     """
 

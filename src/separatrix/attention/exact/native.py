@@ -154,7 +154,7 @@ class PlainCall(NamedTuple):
     def forward_within(
         self, terms: tuple[float, ...], accept: Callable[[ExactBounds], bool]
     ) -> tuple[Tensor, Tensor, Tensor, ExactBounds] | None:
-        """The output, the log-sum-exp, bounds (..., L_q) on the errors of the output, and what they follow from.
+        """The output, the log-sum-exp, bounds (..., L_q) on the errors of the output, and the inputs of these bounds.
 
         None if `forward` returns None or `accept` rejects the bounds. `terms` are the first five of `ErrorTerms`. The
         type is one of `TYPES`, and no heads share keys.

@@ -109,7 +109,7 @@ def blocks(call: Call, most_rows: int = ROWS) -> Iterator[QueryBlock]:
     reaches = positions.reaches(call.key_lengths)
 
     def cost(rows: int) -> int:
-        """A window leaves a query few keys, and a block visits those of all its queries."""
+        """The cost of blocks of `rows` queries, each of which visits all keys that one of its queries may attend."""
         tuples = math.prod(min(reach + rows - 1, n) for reach, n in zip(reaches, call.key_lengths, strict=True))
         return -(-length // rows) * (_LAUNCH + rows * tuples)
 
@@ -243,9 +243,9 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
 
 
 def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Tensor, Tensor]:
-    """The changes of output (H, L_q, d_v) and log-sum-exp (H, L_q); 0 for a query without keys to attend.
+    """The tangents of output (H, L_q, d_v) and log-sum-exp (H, L_q); 0 for a query without keys to attend.
 
-    Keys and values that a mask hides are zero in the call, and so are their changes.
+    Keys and values that a mask hides are zero in the call, and so are their tangents.
     """
     out_dot, lse_dot = torch.zeros_like(out), torch.zeros_like(lse)
     shift = lse.masked_fill(lse == -math.inf, 0.0)
@@ -266,7 +266,7 @@ def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Te
 def gradients_of_tuples(
     P: Tensor, K: Sequence[Tensor], V: Sequence[Tensor], rows: tuple[Tensor, Tensor, Tensor, Tensor]
 ) -> list[Tensor]:
-    """The parts of tuples with the weights P in dQ / scale, in the dK_m and in the dV_m.
+    """The contributions of tuples with the weights P to dQ / scale, to the dK_m and to the dV_m.
 
     P is (H, L_q, L_1, ..., L_{k-1}). `rows` are dO and delta for dS, dO for the gradients of the values, and scale Q
     for those of the keys: see `IncomingRows`.
@@ -279,9 +279,7 @@ def gradients_of_tuples(
 
 
 def tangents_of_tuples(P: Tensor, tensors: Changes, changes: Changes, scale: float) -> tuple[Tensor, Tensor]:
-    """The parts of tuples with the weights P in out' + lse' out and in lse', from tensors Q, K and V and their
-    changes.
-    """
+    """The contributions of tuples with weights P to out' + lse' out and to lse', from tensors and their tangents."""
     (Q, K, V), (Q_dot, K_dot, V_dot) = tensors, changes
     S_dot = _products(Q_dot * scale, K)
     for m, x in enumerate(K_dot):
@@ -312,10 +310,11 @@ def _summed(T: Tensor) -> Tensor:
 
 
 def contracted(m: int, T: Tensor, rows: Sequence[Tensor]) -> Tensor:
-    """The sum of T (H, L_q, L_1, ...) against all rows but those at m: (H, L_m, x); query first.
+    """The contraction (H, L_m, x) of T (H, L_q, L_1, ...) with all `rows` but those at m; the first are those of the
+    query.
 
-    The longest rows are summed first, which leaves the smallest tensors; of equally long rows the last, in the order of
-    `_products`, so that a query with one weight of 1 has the gradient 0.
+    The longest rows are contracted first, which leaves the smallest tensors; of equally long rows the last, in the
+    order of `_products`, so that a query with one weight of 1 has the gradient 0.
     """
     axes = "abcdefghijklmnopqrstuvw"[: len(rows)]
     longest_first = sorted(reversed([*zip(axes, rows, strict=True)]), key=lambda entry: -entry[1].shape[1])
@@ -328,8 +327,8 @@ def contracted(m: int, T: Tensor, rows: Sequence[Tensor]) -> Tensor:
 
 
 def lowest(dtype: torch.dtype) -> float:
-    """An exponent whose exp is normal and below any rounding of a sum with a term 1; kernels replace smaller exponents
-    by it.
+    """An exponent whose exp is a normal number, but too small to change a sum with a term 1; kernels replace smaller
+    exponents by it.
     """
     return 0.9 * math.log(torch.finfo(dtype).tiny)
 

@@ -152,7 +152,7 @@ def with_bias(
             rounded to the dtype of `query`.
 
     Returns:
-        The query and a list of the keys, with r coordinates more.
+        The query and a list of the keys, with r additional coordinates.
 
     Raises:
         ArgumentError: A factor has another length or rank, or the scale is 0 or not finite.
@@ -199,7 +199,7 @@ def key_bias(query: Tensor, keys: Keys, key_factors: Tensor | Sequence[Tensor], 
         scale: The scale of the attention call, which must not be 0.
 
     Returns:
-        The query and a list of the keys, with r coordinates more.
+        The query and a list of the keys, with r additional coordinates.
 
     Example:
         >>> from separatrix import tensor_attention
@@ -255,9 +255,9 @@ def alibi(
     bias -slope |i - j| of both directions is not separable.) Ofir Press, Noah A. Smith and Mike Lewis, "Train Short,
     Test Long: Attention with Linear Biases Enables Input Length Extrapolation", has it for order 2.
 
-    It costs as much as the product form at dimension d + k + 1. Half types have a coordinate more for each set and each
-    further digit of the positions (8 bits in bfloat16, 11 in float16), so that positions are exact; slope / scale is
-    rounded to the type. A score is rounded at the size of slope * position.
+    It costs as much as the product form at dimension d + k + 1. Half types have one more coordinate for each set and
+    each further digit of the positions (8 bits in bfloat16, 11 in float16), so that positions are exact; slope / scale
+    is rounded to the type. A score is rounded at the size of slope * position.
 
     Args:
         query: The queries, (..., L_q, d), or the result of another map.

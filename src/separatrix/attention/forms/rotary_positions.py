@@ -4,7 +4,7 @@ Rotary embeddings rotate planes of queries and keys by angles proportional to th
 because the inner product does not change when both vectors are rotated alike. Which rotations leave a score of k >= 3
 vectors unchanged depends on its form:
 
-- *product*, sum_l q_l k_1,l ... k_{k-1},l: none. Among the products of three vectors of a plane, only zero is invariant
+- *product*, sum_l q_l k_1,l ... k_{k-1},l: none. No trilinear form of vectors in a plane, except zero, is invariant
   when all three are rotated alike. So a plane (x_p, x_{p + d/2}) *belongs to one key set*. In it the query and the keys
   of that set are rotated, and every other set has one number in place of two,
 

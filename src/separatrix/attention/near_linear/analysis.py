@@ -216,7 +216,7 @@ def relative_error(shape: Shape, width: int, degree: int, rank: int, adds: Summi
 
 
 def gradient_gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype) -> float:
-    """The relative error of the sums of its backward pass, which sums tokens in chunks in every backend."""
+    """The relative error of the sums of the backward pass, which sums tokens in chunks in every backend."""
     shape, width = analysis.shape, analysis.frame.width
     chunk = chunk_tokens(max(shape.heads, 1), rank, dtype == torch.float64)
     adds = summing(analysis.backend, analysis.call, rank, dtype) if shape.is_causal else Summing(chunk, chunk)
@@ -236,10 +236,10 @@ LARGEST_SQUARE = 1.01
 
 @dataclass(frozen=True)
 class Deviation:
-    """|v_t - centre| <= prod_m scales[m] * sqrt(prod_m squares[m]) in every column.
+    """A bound on deviations: |v_t - centre| <= prod_m scales[m] * sqrt(prod_m squares[m]) in every column.
 
     Attributes:
-        centre: What the values are compared with, (H, d_v), which their dtype represents.
+        centre: The point (H, d_v) from which deviations are measured, exact in the dtype of the values.
         scales: The largest deviation of each value set, (H,) each.
     """
 

@@ -7,7 +7,8 @@ the product |v|_max of the values' largest magnitudes,
 
 where rho is the relative rounding of a sum over the tokens and the monomials (docs/derivations/bounded-attention.md).
 It depends on R, d, the tolerance and, through rho, on the number of tokens and of summation steps, but not on the data.
-R has to bound the sum of magnitudes scale sum_l |q_l k_1,l ...| as well; bounds on entries and Hoelder's inequality do.
+R has to bound the sum of magnitudes scale sum_l |q_l k_1,l ...| as well; bounds on entries and Hoelder's inequality
+bound this sum, too.
 
 All of this is computed in float64, and the output is then rounded to its dtype, which adds an error of u (1 + the
 above) |v|_max, where u is half the distance from 1 to the next number of the dtype. The output satisfies the tolerance

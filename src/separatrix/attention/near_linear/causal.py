@@ -90,7 +90,7 @@ def _first_states(
 
 
 def attend_causal(call: Call, expansion: Expansion, before: Sequence[Tensor] | None = None) -> Sums:
-    """Every query against the states of its prefix; `before` are the states of tokens before all of these."""
+    """Attend with each query to the states of its prefix; `before` are the states of all earlier tokens."""
     heads, length, _ = call.query.shape
     d_v = call.values[0].shape[2]
     out = call.query.new_empty(heads, length, d_v)

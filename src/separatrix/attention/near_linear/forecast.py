@@ -99,7 +99,7 @@ class Forecast:
         return self._spreads[moment, columns]
 
     def _largest_spread(self, moment: int, columns: int) -> tuple[float, float]:
-        """The largest spread over the queries of all heads, and the bound on the scores of its query."""
+        """The largest spread of a query of any head, and the bound on the scores of this query."""
         if (moment, columns) not in self._largest:
             spread = self.spread(moment, columns).flatten()
             if not spread.numel():

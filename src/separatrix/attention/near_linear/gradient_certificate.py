@@ -44,8 +44,9 @@ class GradientCertificate:
     dtype,
 
     - the error of every entry of the query's gradient is at most ``query[i] * n_i``;
-    - that of every entry of the gradient of ``keys[m]`` at most ``keys[m] * sum_i n_i``, over the queries of its head;
-    - that of every entry of the gradient of ``values[m]`` at most ``values[m] * sum_i n_i``.
+    - the error of every entry of the gradient of ``keys[m]`` is at most ``keys[m] * sum_i n_i``, over the queries of
+      its head;
+    - the error of every entry of the gradient of ``values[m]`` is at most ``values[m] * sum_i n_i``.
 
     If heads share a tensor, by broadcasting or in groups, its gradient is the sum of the gradients of these heads, and
     its bound the sum of their bounds.

@@ -262,7 +262,7 @@ class _ScanCall:
 
 
 class NativeStream:
-    """The calls of the kernels for the states of one plan.
+    """Calls the kernels for the states of one plan.
 
     An instance is never modified, so that threads may share it: every call fills its own `StreamCall`, because ctypes
     releases the global interpreter lock while a kernel reads it.

@@ -69,7 +69,7 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class PlannedCall:
-    """The plan of a call, and what was computed for it.
+    """The plan of a call, and the intermediate results of planning.
 
     Attributes:
         plan: The plan.
@@ -297,7 +297,7 @@ def _dtype(analysis: Analysis, narrow: float, target: float) -> torch.dtype:
 
 
 def relative_recipe(forecast: Forecast, least: int, largest_rank: float, target: float) -> Recipe | None:
-    """The recipe of lowest degree whose error is relative to exp and keeps the target; None if there is none."""
+    """The recipe of lowest degree with an error relative to exp that keeps the target; None if there is none."""
     widest = forecast.analysis.values.widest
     largest_error = largest_relative_error(target / max(largest_number(widest), target))
     degree = max(least, 1)
@@ -313,9 +313,10 @@ def relative_recipe(forecast: Forecast, least: int, largest_rank: float, target:
 
 
 def shaped_recipe(forecast: Forecast, target: float, rank: int) -> Recipe | None:
-    """The recipe of the smallest set shaped by the amplitudes that keeps the target, by steps of 3/4 below `rank`.
+    """The recipe of the smallest index set shaped by the amplitudes that keeps the target; None if there is none.
 
-    It may pay only if some coordinates matter much less than others.
+    The sizes that are tried decrease from 3/4 of `rank` by factors of 3/4. Such a set can be cheaper only if some
+    coordinates matter much less than others.
     """
     b = forecast.analysis.amplitudes
     if min(b) >= 0.25 * max(b) or sum(b) >= LARGEST_RADIUS:

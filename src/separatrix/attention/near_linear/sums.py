@@ -157,7 +157,7 @@ def key_state(call: Call, expansion: Expansion, backend: NearLinearBackend, m: i
 
 
 def contraction(Z: Sequence[Tensor], expansion: Expansion) -> Tensor:
-    """The factor of Phi(Q): c Z (H, rank, d_v + 1), and behind it the columns of the moment and of the squares."""
+    """The factor of Phi(Q): c Z (H, rank, d_v + 1), followed by the columns of the moment and of the squares."""
     product, weighted = Z[0], expansion.weighted
     for z in Z[1:]:
         product = product * z
@@ -169,7 +169,7 @@ def contraction(Z: Sequence[Tensor], expansion: Expansion) -> Tensor:
 
 
 def attend(call: Call, expansion: Expansion, Z: list[Tensor]) -> Sums:
-    """Every query against the states; a query without keys to attend has denominator 0 and output 0."""
+    """Attend with all queries to the states; a query without keys to attend has denominator 0 and output 0."""
     query = call.query
     heads, length, _ = query.shape
     d_v = call.values[0].shape[2]

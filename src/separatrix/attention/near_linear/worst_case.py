@@ -187,7 +187,7 @@ def worst_case_rank(d: int, radius: float, tolerance: float) -> float:
 
 
 def _short(rank: int) -> str:
-    """A rank that may have hundreds of digits."""
+    """Format a rank, which may have hundreds of digits."""
     return str(rank) if rank < 10**9 else f"about 10^{math.floor(math.log10(rank))}"
 
 

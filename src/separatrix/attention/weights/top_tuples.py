@@ -142,7 +142,7 @@ def first_largest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k largest entries of each row of a matrix, ordered by index; of equal entries, those with the lowest index.
 
     Returns:
-        The entries and their places, (rows, k) or, if there are fewer, all.
+        The entries and their indices, (rows, k) or, if there are fewer, all.
 
     Example:
         >>> first_largest(torch.tensor([[1.0, 3.0, 2.0, 2.0]]), 2)[1].tolist()

@@ -63,10 +63,11 @@ class Basis:
 
 @dataclass(frozen=True)
 class Frame:
-    """`kept` coordinates; `factors[0]` (H, d') for the query and `factors[m]` for key set m; `shift` (H, d') or None.
+    """The map from the entries of queries and keys to the coordinates in which scores are expanded.
 
-    `largest[m]` (H, d') bounds |coordinate| over the tokens of set m, where set 0 is the query, whose coordinates
-    include the scale.
+    The coordinates of set m, where set 0 is the query, are the `kept` entries, for keys minus the `shift` (H, d'),
+    times `factors[m]` (H, d'), and multiplied by the `basis`; the shift and the basis may be None. The query's
+    coordinates include the scale. `largest[m]` (H, d') bounds |coordinate| over the tokens of set m.
     """
 
     kept: Tensor
@@ -182,7 +183,7 @@ def balance(largest: list[Tensor], all_of_them: bool) -> tuple[Tensor, tuple[Ten
     for m, wanted in enumerate((logs.mean(0) - logs)[1:], start=1):
         exponents[m] = torch.round(wanted)
         lost += wanted - exponents[m]
-        whole = torch.trunc(lost)  # many roundings of the same sign, which the query would have to compensate
+        whole = torch.trunc(lost)  # otherwise the query would have to compensate many roundings of one sign
         exponents[m] += whole
         lost -= whole
     exponents[0] = -exponents[1:].sum(0)

@@ -122,7 +122,7 @@ def key_powers(call: Call, frame: Frame) -> dict[int, Tensor]:
 def greedy_error(
     query: Tensor, frame: Frame, alphas: Array, amplitudes: Sequence[float], powers: Mapping[int, Tensor]
 ) -> Tensor:
-    """E (H, L_q); `amplitudes` are the largest over the heads, `powers` those of `key_powers`."""
+    """The error E (H, L_q); `amplitudes` are the maxima over the heads, and `powers` the result of `key_powers`."""
     tail = greedy_tail(alphas, amplitudes)
     weights = {e: torch.from_numpy(tail[e]).to(powers[e]) * powers[e] for e in POWERS}
     E = torch.zeros(query.shape[:2], dtype=torch.float64, device=query.device)

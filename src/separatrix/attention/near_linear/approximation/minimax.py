@@ -113,8 +113,8 @@ def _interval(radius: float) -> Decimal:
 def _digits(degree: int, radius: float) -> int:
     """Digits of the decimal arithmetic: 60 beyond those that cancel.
 
-    In E as many digits cancel as it has zeros beyond the point, and E > (R / 4)^(n + 1) / (n + 1)! exp(-2 R); Newton's
-    form and the monomials lose less than a digit for each degree.
+    In the sums for E as many digits cancel as E has zeros after the decimal point, and E > (R / 4)^(n + 1) / (n + 1)!
+    exp(-2 R); Newton's form and the monomials lose less than a digit for each degree.
     """
     R = float(_interval(radius))
     least = (degree + 1) * math.log10(4 / R) + math.lgamma(degree + 2) / math.log(10) + R

@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 NAME = "triton"
 TOKENS_OF_A_LANE = CHUNK_TOKENS
 PARTS, SHORTEST = 64, 256
-"""The largest number of parts into which tokens are split, so that a single head occupies a GPU; and the smallest
-length of a part."""
+"""Tokens are split into at most `PARTS` parts of at least `SHORTEST` tokens, so that a single head occupies a GPU."""
 
 
 def takes(tensors: Sequence[Tensor], sets: int, columns: int) -> bool:
@@ -223,7 +222,7 @@ def scan_backward(
 
 
 class TritonStream:
-    """The calls of the kernels for the states of one plan."""
+    """Calls the kernels for the states of one plan."""
 
     ONE_BY_ONE = False
 

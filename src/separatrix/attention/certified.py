@@ -140,7 +140,7 @@ def _near_linear(run: PolynomialRun, certificate: Certificate, plan: Plan, toler
 
 
 def lse_rounding(lse: Tensor) -> float:
-    """A bound on the rounding of the logarithm, and of the conversion of a log-sum-exp to its type."""
+    """A bound on the rounding of the logarithm, and of the conversion of a log-sum-exp to its dtype."""
     if not lse.numel():
         return 0.0
     largest = number(lse.detach().abs().max())

@@ -8,7 +8,7 @@ Every other call is split at these boundaries, and sequences of equal lengths ar
 the cost is that of the tuples that may be attended, positions (causality, windows, rotary, biases) start at 0 in each
 sequence, and every algorithm supports packed sequences. The boundaries are read on the host.
 
-On the CPU, outputs of exact attention have the bits of a loop over the sequences, and so have gradients, except where
+On the CPU, outputs and gradients of exact attention are bitwise those of a loop over the sequences, except where
 sequences of equal lengths are a batch in which sums are added in another order, because that order depends on the
 number of heads:
 
@@ -211,7 +211,7 @@ def attend_at_once(packing: Packing, **options: Any) -> tuple[Tensor, Tensor] | 
 
 
 def certify_packed(packing: Packing, certify: Callable[..., Certified]) -> Certified:
-    """The certified results of a packed call, from those of sequences of equal lengths.
+    """The certified results of a packed call, computed by a call for each group of sequences of equal lengths.
 
     Every bound of the certificate is the maximum over the sequences.
     """

@@ -73,7 +73,7 @@ def plain_certified(
 
 
 class _Known(NamedTuple):
-    """What is known of a call from its sizes: its cost, why no polynomial is searched for, and its error bound.
+    """What the sizes of a call determine: its cost, why no polynomial is searched for, and its error bound.
 
     `log_scores` is the largest `Entries.scores`, and `log_tuples` the base-2 logarithm of the number of key tuples.
     """
@@ -94,7 +94,7 @@ def _known_of_sizes(
     scale: float,
     method: str,
 ) -> _Known | None:
-    """What is known from the numbers of heads, queries and columns of a call; None if a polynomial is searched for."""
+    """What the numbers of heads, queries and columns of a call determine; None if a polynomial is searched for."""
     heads, length, d, d_v = sizes
     entry = torch.zeros((), dtype=dtype)
     keys, values = (tuple(entry.expand(heads, n, columns) for n in lengths) for columns in (d, d_v))

@@ -13,8 +13,8 @@ of `tensor_attention` change this:
 
       out = sum_c exp(lse_c - lse) out_c,        lse = log sum_c exp(lse_c).
 
-No call visits a tuple that another one visits, so the cost is that of the tuples that are attended. Every output is a
-convex combination of those of the calls, whose rounding errors it inherits without amplification.
+No call visits a tuple that another one visits, so the cost is proportional to the number of tuples that are attended.
+Every output is a convex combination of outputs of the calls, whose rounding errors are not amplified.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def attend_places(
 
 
 class _KeySet(NamedTuple):
-    """The keys of a set, or those of a part, with their values, mask and window."""
+    """The keys of a set, or of a part of a set, with their values, mask and window."""
 
     key: Tensor
     value: Tensor
@@ -175,7 +175,7 @@ def _attend_sets(
 
 
 def merged(results: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """The output and the log-sum-exp of all tuples, from those of disjoint sets of tuples."""
+    """The output and the log-sum-exp of all tuples, from the outputs and log-sum-exps of disjoint sets of tuples."""
     if len(results) == 1:
         return results[0]
     dtype = results[0][0].dtype

@@ -39,7 +39,7 @@ class TokenCache:
         key_dim: The dimension of keys, if it differs from `head_dim`, which is then that of values.
         set_heads: The number of heads of each set, if the sets have fewer heads than `batch_shape`; None if they do
             not.
-        dtype: The type of keys and values.
+        dtype: The dtype of keys and values.
         device: The device of keys and values.
 
     Example:

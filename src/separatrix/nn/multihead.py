@@ -32,7 +32,7 @@ class MultiheadTensorAttention(nn.Module):
         batch_first: Whether inputs and outputs are (batch, length, width); **False by default**, as in
             `nn.MultiheadAttention`.
         device: The device of the weights.
-        dtype: The type of the weights.
+        dtype: The dtype of the weights.
         options: Arguments of `TensorAttention` that `nn.MultiheadAttention` does not have, such as `order`, `scale`,
             `windows` and `bound`.
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 EPSILON = 1e-16
 """The number added to the mean square before the square root. Initially the outputs of heads of order k over n tokens
-have a mean square of about n^(1 - k): the epsilon of `nn.RMSNorm`, 1.2e-7 in float32, would leave those of order 4 over
-1,000 tokens small."""
+have a mean square of about n^(1 - k): the epsilon of `nn.RMSNorm`, 1.2e-7 in float32, would leave outputs of order 4
+over 1,000 tokens small."""
 
 
 def normalise_heads(x: Tensor, gain: Tensor) -> Tensor:

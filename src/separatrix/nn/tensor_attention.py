@@ -89,9 +89,9 @@ class TensorAttention(nn.Module):
         alibi: None, or True for a bias that falls off linearly with the distance to the keys of every set, with the
             slopes `forms.alibi_slopes` of the heads; or a list with a factor of the slopes for each key set, 0 for a
             set without a bias. Attention must then be causal. Not available with a tolerance.
-        key_bias: The rank r of a learned bias b(j_1, ..., j_{k-1}) = sum_r g_1,r(j_1) ... on tuples of keys, alike for
-            all queries; 0 for none. The factors g_m are projections of the key inputs by ``bias_proj.m``, and the bias
-            is initially zero. See `forms.key_bias`.
+        key_bias: The rank r of a learned bias b(j_1, ..., j_{k-1}) = sum_r g_1,r(j_1) ... on tuples of keys, the same
+            for all queries; 0 for none. The factors g_m are projections of the key inputs by ``bias_proj.m``, and the
+            bias is initially zero. See `forms.key_bias`.
         qk_norm: Whether the queries and keys of each head are divided by their root mean square and multiplied by
             learned gains, one for each coordinate of each head, before `rotary` and the score form. Not available with
             a bound, which has its own norm.
@@ -106,7 +106,7 @@ class TensorAttention(nn.Module):
         add_zero_attn: False. True raises an error: keys and values of zeros are not supported.
         generator: Draws the initial weights; None for PyTorch's global generator, as in any `torch.nn` layer.
         device: The device of the weights.
-        dtype: The type of the weights.
+        dtype: The dtype of the weights.
 
     Intended differences from `nn.MultiheadAttention`:
 
@@ -298,7 +298,7 @@ class TensorAttention(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the inputs: that of the weights, or float32 if `torch.ao.quantization` has quantised them."""
+        """The dtype of the inputs: that of the weights, or float32 if `torch.ao.quantization` has quantised them."""
         dtype: torch.dtype = parameter_of(self.out_proj, "weight").dtype
         return dtype if dtype.is_floating_point else torch.float32
 
@@ -392,7 +392,7 @@ class TensorAttention(nn.Module):
         return attend_heads(self, q, keys, values, **options)
 
     def _output(self, heads: Tensor) -> Tensor:
-        """The output of the layer from those of its heads, (..., num_heads, length, head_dim)."""
+        """The output of the layer from the outputs of its heads, (..., num_heads, length, head_dim)."""
         if self.head_norm:
             heads = normalise_heads(heads, local_part(self.out_gain, self.q_proj))
         out: Tensor = self.out_proj(heads.transpose(-3, -2).flatten(-2))

@@ -17,7 +17,7 @@ from separatrix.errors import SeparatrixError
 
 
 def no_autocast(device_type: str) -> AbstractContextManager[object]:
-    """Disable `torch.autocast` in the block, so that products are computed in the types of their factors."""
+    """Disable `torch.autocast` in the block, so that products are computed in the dtypes of their factors."""
     if torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
         return torch.autocast(device_type, enabled=False)
     return nullcontext()
@@ -66,10 +66,10 @@ def _products_are_exact(device_type: str) -> bool:
 def require_ieee_arithmetic() -> None:
     """Raise a `SeparatrixError` unless all of PyTorch's threads keep subnormal numbers and round to nearest.
 
-    The modes belong to a thread, and a thread that PyTorch starts inherits those of the thread that starts it: checking
-    the calling thread is not enough. `layer_norm` assigns one row to each thread, and scales the pair (-5, 5) by 1.5,
-    in units of the smallest positive number of float32. With rounding to nearest the result is (-8, 8); a thread with
-    another rounding mode returns 7 for one of them, and a thread that flushes to zero returns 0.
+    The modes belong to a thread, and a thread that PyTorch starts inherits the modes of the thread that starts it:
+    checking the calling thread is not enough. `layer_norm` assigns one row to each thread, and scales the pair (-5, 5)
+    by 1.5, in units of the smallest positive number of float32. With rounding to nearest the result is (-8, 8); a
+    thread with another rounding mode returns 7 for one of them, and a thread that flushes to zero returns 0.
     """
     if torch._C._len_torch_dispatch_stack():
         # Dispatch modes, for example of fake tensors, apply to the user's call and not to this check.

@@ -1,8 +1,8 @@
 r"""Sums of monomials over tokens, sum_j w_j x_j^alpha, for all alpha up to a degree, with a bound on their error.
 
 Coordinates and weights are at most 1 in magnitude. The coordinates are split into two parts, x^alpha = y^beta z^gamma,
-so that the sums are products of the matrix of the y^beta with that of the w z^gamma, one block of rows for each degree
-of beta, and only monomials of some of the coordinates are ever formed. The error, for c tokens at a time:
+so that the sums are products of the matrix of the y^beta with the matrix of the w z^gamma, one block of rows for each
+degree of beta, and only monomials of some of the coordinates are ever formed. The error, for c tokens at a time:
 
 - A monomial of degree p and its weight are p + 1 products of numbers up to 1 in magnitude, one after the other, each
   with a relative error of at most u = 2^-53: in all less than (p + 1) u / (1 - (p + 1) u).

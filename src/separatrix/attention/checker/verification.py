@@ -91,7 +91,7 @@ def verify(
 ) -> Verification:
     r"""Recompute chosen queries of a certified call in ball arithmetic, and say whether its certificate held.
 
-    The arithmetic is that of python-flint (``pip install 'separatrix[verify]'``): every number has a bound on its own
+    The arithmetic is done by python-flint (``pip install 'separatrix[verify]'``): every number has a bound on its own
     error, so that the verdict is a proof for the recomputed queries. It shares no code with the operators. The chosen
     queries are spread evenly over the call and include the first, the last, and those with the smallest and the largest
     certificate. All queries are searched for impossible results, such as an output that is not finite or a log-sum-exp

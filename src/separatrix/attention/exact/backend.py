@@ -35,7 +35,7 @@ class ExactBackend(Protocol):
         """Whether the factors of a call need no balancing."""
 
     def forward(self, call: Call) -> tuple[Tensor, Tensor]:
-        """The output (H, L_q, d_v) in the type of the call, and the log-sum-exp (H, L_q) in that of the arithmetic."""
+        """The output (H, L_q, d_v) in the call's dtype, and the log-sum-exp (H, L_q) in the dtype of the arithmetic."""
 
     def backward(self, call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
         """The gradients of query, keys and values, given the gradients of the output and of the log-sum-exp."""

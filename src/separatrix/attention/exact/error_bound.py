@@ -12,7 +12,7 @@ and a log-sum-exp changes by at most delta (docs/derivations/exact-attention.md 
   exponential and the smaller error of underflow (see `balance`) are added as well.
 - *gamma* = n u / (1 - n u) for n roundings, which the `summation` of an `ExactBackend` counts.
 
-Half types are widened to float32, which is exact, and the output is rounded to its type once, so u is 2^-24 for them
+Half types are widened to float32, which is exact, and the output is rounded to its dtype once, so u is 2^-24 for them
 too. GPUs whose matrix units compute products of half types have no bound (see `require_proved`). The kernels in C++
 that multiply bfloat16 (vdpbf16ps, or AMX) round products of query and prefix keys with the unit u' = 2^-8, for scores
 that are certainly below `_LARGEST_NARROW`, and weights; both belong to delta, because numerator and denominator have

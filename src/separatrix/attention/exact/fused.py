@@ -15,7 +15,8 @@ Otherwise `exact` computes attention by blocks, as it does from `SHORTEST` token
 compiled graph and under transforms such as `torch.func.grad` the choice cannot depend on tensor entries; there an
 operator checks the entries and raises an error.
 
-The kernel enforces causality by scores of -inf, which it multiplies by the scale: this must be positive in its type.
+The kernel enforces causality by scores of -inf, which it multiplies by the scale: the scale must be positive in its
+dtype.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ _MOST_TUPLES = 2**62
 
 
 def forward(call: Call) -> tuple[Tensor, Tensor]:
-    """The output (H, L_q, d_v) in the type of a call, and the log-sum-exp (H, L_q) in that of its arithmetic.
+    """The output (H, L_q, d_v) in a call's dtype, and the log-sum-exp (H, L_q) in the dtype of its arithmetic.
 
     If a backend supports half types or shared key heads directly, the call is widened only if its factors must be
     balanced or an entry is not finite.

@@ -157,7 +157,7 @@ class PlainCall(NamedTuple):
         """The output, the log-sum-exp, bounds (..., L_q) on the errors of the output, and the inputs of these bounds.
 
         None if `forward` returns None or `accept` rejects the bounds. `terms` are the first five of `ErrorTerms`. The
-        type is one of `TYPES`, and no heads share keys.
+        dtype is one of `TYPES`, and no heads share keys.
         """
         query = self.tensors[0]
         described, _named = self._described()
@@ -204,7 +204,7 @@ def _computed_in(dtype: torch.dtype) -> torch.dtype:
 
 
 def forward(call: Call) -> tuple[Tensor, Tensor]:
-    """The output (H, L_q, d_v) in the type of the call, and the log-sum-exp (H, L_q) in that of the arithmetic."""
+    """The output (H, L_q, d_v) in the call's dtype, and the log-sum-exp (H, L_q) in the dtype of the arithmetic."""
     out = call.query.new_empty(*call.query.shape[:2], call.values[0].shape[2])
     lse = call.query.new_empty(call.query.shape[:2], dtype=call.computed_in)
     done(_function("forward", 3)(ctypes.byref(_described(call)), out.data_ptr(), lse.data_ptr()))
@@ -212,7 +212,7 @@ def forward(call: Call) -> tuple[Tensor, Tensor]:
 
 
 def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
-    """The gradients of query, keys and values, from those of the output and of the log-sum-exp."""
+    """The gradients of query, keys and values, from the gradients of the output and of the log-sum-exp."""
     gradients = ExactGradients()
     read = {"out": _side_by_side(out), "lse": lse, "grad_out": _side_by_side(grad_out), "grad_lse": grad_lse}
     for name, x in read.items():

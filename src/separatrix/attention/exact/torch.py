@@ -148,8 +148,8 @@ class IncomingRows:
 
     The error of a query's gradient is relative to the incoming gradient of that query, even if those of other queries
     are far larger; the errors of the gradients of keys and values are relative to the largest of their head. So there
-    are two copies of the incoming gradient: one divided by a power of two for each query, one by that of the head. With
-    P = exp(S - lse) the weights of a query, the gradients are sums of products of
+    are two copies of the incoming gradient: one divided by a power of two for each query, one by the power of two of
+    the head. With P = exp(S - lse) the weights of a query, the gradients are sums of products of
 
         dS = P * (near (V - out)^T + near_lse),    dQ = scale dS K,    dV = P^T incoming,    dK = dS^T weighted.
 
@@ -217,7 +217,7 @@ def forward(call: Call) -> tuple[Tensor, Tensor]:
 
 
 def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
-    """The gradients of query, keys and values, given those of the output and of the log-sum-exp."""
+    """The gradients of query, keys and values, given the gradients of the output and of the log-sum-exp."""
     rows = IncomingRows.of(call, lse, grad_out, grad_lse)
     delta = (rows.near * out).sum(-1) - rows.near_lse.squeeze(-1)
     grads, sets = [torch.zeros_like(x) for x in call.tensors], len(call.keys)
@@ -269,7 +269,7 @@ def gradients_of_tuples(
     """The contributions of tuples with the weights P to dQ / scale, to the dK_m and to the dV_m.
 
     P is (H, L_q, L_1, ..., L_{k-1}). `rows` are dO and delta for dS, dO for the gradients of the values, and scale Q
-    for those of the keys: see `IncomingRows`.
+    for the gradients of the keys: see `IncomingRows`.
     """
     near, delta, incoming, weighted = rows
     dS = P * (_products(near, V) - _as_rows(delta, P))

@@ -183,7 +183,7 @@ def with_bias(
 
 
 def key_bias(query: Tensor, keys: Keys, key_factors: Tensor | Sequence[Tensor], *, scale: float) -> Factors:
-    r"""Factors of dimension d + r whose product form has a bias on tuples of keys, of rank r, alike for all queries.
+    r"""Factors of dimension d + r whose product form has a bias on tuples of keys, of rank r, the same for all queries.
 
         scale * score' = scale * score + b(j_1, ..., j_{k-1}),    b = sum_{r} g_1,r(j_1) ... g_{k-1},r(j_{k-1})
 

@@ -61,7 +61,7 @@ class Analysis:
         amplitudes: b_l, the largest magnitude of coordinate l of a score's terms over the heads.
         values: The range of the products of values.
         drift: Bounds (H, L_q) on the change of scores by the change of basis; None if the basis is not changed.
-        differentiable: Whether gradients will be taken.
+        differentiable: Whether gradients will be computed.
         backend: The backend that computes the call by a polynomial.
     """
 
@@ -86,8 +86,8 @@ class Analysis:
 def analyse(call: Call, differentiable: bool = False) -> Analysis:
     """The analysis of a call; an error for NaN or infinity.
 
-    If gradients will be taken, all coordinates are kept and index sets are of total degree: a coordinate in which all
-    queries are zero adds nothing to a score, but scores have a gradient in it.
+    If gradients will be computed, all coordinates are kept and index sets are of total degree: a coordinate in which
+    all queries are zero adds nothing to a score, but scores have a gradient in it.
     """
     bounds = input_bounds(call)
     shift = key_shift(call, bounds.largest[1]) if call.order == 2 and not call.positions.is_causal else None
@@ -202,7 +202,7 @@ def query_radii(call: Call, frame: Frame, norms: Tensor) -> Tensor:
 def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype, computed: int = 0) -> float:
     """A bound on the relative error of the sums of a call, from its roundings (see `arithmetic.rounding`).
 
-    If more monomials are `computed` than those of the sum, their number determines the chunks of tokens.
+    If more monomials are `computed` than the sum has, their number determines the chunks of tokens.
     """
     adds = summing(analysis.backend, analysis.call, max(rank, computed), dtype)
     return relative_error(analysis.shape, analysis.frame.width, degree, rank, adds, dtype)
@@ -282,7 +282,7 @@ def deviation(call: Call, values: ValueRange) -> Deviation:
 
 
 def squares_of(call: Call, away: Deviation, columns: int) -> tuple[Tensor, ...]:
-    """The squared deviations (H, L_m, columns) of each value set, in the type of the arithmetic and rounded up."""
+    """The squared deviations (H, L_m, columns) of each value set, in the dtype of the arithmetic and rounded up."""
     squares = []
     for m, value in enumerate(call.values):
         heads, length, d_v = value.shape

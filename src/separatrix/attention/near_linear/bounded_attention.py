@@ -50,7 +50,7 @@ def exact_dtype(plan: BoundedPlan, call: Call) -> torch.dtype | None:
     polynomial computes it.
 
     The choice depends only on shapes and dtypes. The plan's certificate for the polynomial then also holds for exact
-    attention: its error is at most as large, for all data, and its output is rounded to the same type.
+    attention: its error is at most as large, for all data, and its output is rounded to the same dtype.
     """
     query = call.query
     heads, length, d = query.shape

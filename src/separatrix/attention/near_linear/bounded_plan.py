@@ -88,7 +88,7 @@ class BoundedPlan:
 
     @cached_property
     def _without_tokens(self) -> int:
-        """The number of roundings in addition to those of the tokens."""
+        """The number of roundings in addition to the roundings of the tokens."""
         return self.summation(Summation(())).count()
 
     def summation(self, tokens: Summation) -> Summation:

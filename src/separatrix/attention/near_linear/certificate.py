@@ -74,9 +74,9 @@ from separatrix.attention.near_linear.run import PolynomialRun
 class Certificate:
     """|output - exact| <= total in every entry; `per_query` (..., L_q) is the bound for each query.
 
-    `truncation` is the part of the polynomial and `rounding` that of floating-point arithmetic, each the maximum over
-    the queries. `lse` bounds the error of the log-sum-exp. `gradient` bounds the errors of gradients that are computed
-    through the output; None if no input of the call requires a gradient.
+    `truncation` is the error of the polynomial and `rounding` the error of floating-point arithmetic, each the maximum
+    over the queries. `lse` bounds the error of the log-sum-exp. `gradient` bounds the errors of gradients that are
+    computed through the output; None if no input of the call requires a gradient.
     """
 
     truncation: float

@@ -45,7 +45,7 @@ class Rates:
 KERNELS = Rates(exact_flop=0.004, exact_score=0.15, flop=0.0055, monomial=0.045, scanned=0.06, scanned_monomial=0.45)
 PYTORCH = Rates(exact_flop=0.0035, exact_score=0.15, flop=0.006, monomial=0.25, scanned=1.5, scanned_monomial=0.0)
 START = 3e5
-"""The time of the polynomial method in addition to that of exact attention, for sequences of any length."""
+"""The overhead of the polynomial method compared with exact attention, for sequences of any length."""
 PLANNING, CERTIFYING = 1.5e6, 7e5
 """The time of planning a call, in addition to the bounds on its entries, which exact attention needs too, and of
 certifying it, for sequences of any length."""
@@ -122,7 +122,7 @@ def polynomial_cost(shape: Shape, rank: int, wide: bool) -> Cost:
     size, width = 8 if wide else 4, shape.d_v + 1
     keys, queries = float(shape.heads * sum(shape.key_lengths)), float(shape.heads * shape.query_length)
     if shape.is_causal:
-        flops = 2.0 * rank * width * (keys + len(shape.key_lengths) * queries)  # states, and their products
+        flops = 2.0 * rank * width * (keys + len(shape.key_lengths) * queries)  # the states, and the products of states
         scanned = len(shape.key_lengths) <= MOST_SETS and native().library is not None
         rates = KERNELS if scanned else PYTORCH
         held = _scan_bytes(shape, rank) if scanned else _causal_bytes(shape, rank)

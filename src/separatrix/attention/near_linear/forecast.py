@@ -155,7 +155,7 @@ class Forecast:
     def may_keep(self, degree: int, largest_rank: float, target: float) -> bool:
         """Whether a degree is low enough to be tried, and rounding in float64 alone does not exceed the target.
 
-        A lower bound on the rounding part of every forecast is that of weights 1, the first coefficient.
+        A lower bound on the rounding part of every forecast is the part for weights of 1, the first coefficient.
         """
         rank, shape, width = self.rank(degree), self.analysis.shape, self.analysis.frame.width
         if degree > LARGEST_DEGREE or rank > largest_rank:
@@ -164,7 +164,7 @@ class Forecast:
         return rounding * self._heaviest <= target
 
     def _least_error(self, degree: int, columns: int) -> float:
-        """A lower bound on the forecasts of all polynomials of a degree, from those of single queries."""
+        """A lower bound on the forecasts of all polynomials of a degree, from the forecasts for single queries."""
         radius, errors = self.analysis.radius, []
         taylors = [polynomial.moment for polynomial in self.taylors(degree)]
         moments = range(0, degree, 2) if radius >= SMALL_RADIUS else ()
@@ -179,7 +179,7 @@ class Forecast:
     def error(self, polynomial: Polynomial, dtype: torch.dtype, output_only: bool = False, columns: int = 0) -> float:
         """Forecast the certificate's total for a total-degree set, with columns of squared deviations or without.
 
-        If gradients will be taken, it is the larger of the forecasts for output and gradients, unless `output_only`.
+        If gradients will be computed, it is the larger of the forecasts for output and gradients, unless `output_only`.
         """
         analysis, degree, rank = self.analysis, polynomial.degree, self.rank(polynomial.degree)
         truncation, error, magnitude = self._truncation(polynomial, columns)
@@ -306,7 +306,8 @@ class SamplePart:
         return product_of([away.squares(value, m, 1) for m, value in enumerate(self._values)]).mT
 
     def mean_power(self, moment: int, away: Deviation | None = None) -> Tensor:
-        """The sum of s^moment, for an even moment, over that of exp(s), (H, queries); weighted by squares of `away`.
+        """The sum of s^moment, for an even moment, divided by the sum of exp(s), (H, queries); weighted by squares of
+        `away`.
 
         A matrix product would be faster, but its roundings depend on the number of threads.
         """

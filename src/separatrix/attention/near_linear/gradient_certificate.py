@@ -105,7 +105,7 @@ def certify_gradient(
         width: max v_t - min v_t, (H, 1).
         magnitude: max |v_t|, (H, 1).
         others: For each value set, the largest product of the magnitudes of the others, (H,).
-        out: The type of the gradients.
+        out: The dtype of the gradients.
         copies: The largest number of heads that share a tensor: their gradients are summed in that dtype.
     """
     unit = copies * torch.finfo(out).eps / 2

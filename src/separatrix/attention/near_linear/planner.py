@@ -156,7 +156,7 @@ def cheapest_recipe(
 ) -> Candidate | None:
     """The cheapest recipe whose forecast satisfies the tolerance; None if no recipe does within the time limit.
 
-    If gradients will be taken, their forecast must satisfy the tolerance too, unless `output_only`.
+    If gradients will be computed, their forecast must satisfy the tolerance too, unless `output_only`.
     """
     analysis = forecast.analysis
     if not analysis.radius <= LARGEST_RADIUS or not analysis.values.in_range(torch.float64):

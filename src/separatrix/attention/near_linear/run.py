@@ -22,7 +22,8 @@ from separatrix.attention.near_linear.sums import Expansion, Sums, attend, backw
 
 @dataclass(frozen=True)
 class PolynomialRun:
-    """The results of near-linear attention by a recipe, with what the certificate and the backward pass need.
+    """The results of near-linear attention by a recipe, with the intermediate results for the certificate and the
+    backward pass.
 
     If the recipe has columns of squared deviations, `deviation` has the centre and the scales of the values.
     """

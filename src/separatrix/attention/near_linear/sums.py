@@ -228,10 +228,10 @@ def backward(
 class IncomingGradient:
     """The gradients of output and log-sum-exp, as gradients of numerator and denominator near 1.
 
-    The gradient of a numerator is that of the output over the denominator, which may underflow. So the gradients of a
-    head are divided by the power of two next to the largest of them before they are divided by the denominators, and
-    the quotients by the power of two next to the largest quotient. The returned gradients are linear in the incoming
-    gradients, so they are multiplied by `power`, the product of the two.
+    The gradient of a numerator is the gradient of the output divided by the denominator, and may underflow. So the
+    gradients of a head are divided by the power of two next to the largest of them before they are divided by the
+    denominators, and the quotients by the power of two next to the largest quotient. The returned gradients are linear
+    in the incoming gradients, so they are multiplied by `power`, the product of the two.
     """
 
     def __init__(self, sums: Sums, grad_out: Tensor, grad_lse: Tensor) -> None:

@@ -1,4 +1,4 @@
-r"""Exact attention to a sequence that is sharded over many ranks: the last key set is passed in a ring, the others are
+r"""Exact attention to a sequence that is sharded over ranks: one key set is passed around a ring, the others are
 gathered.
 
 In attention of order k the keys of a tuple may be on k - 1 different ranks. All sets but the last are gathered on every

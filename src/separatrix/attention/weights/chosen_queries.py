@@ -37,8 +37,8 @@ def attention_weights(
             `tensor_attention`.
 
     Returns:
-        The weights, (..., chosen queries, L_1, ..., L_{k-1}), float64 for float64 and float32 for all other types. They
-        are 0 for tuples that a query may not attend to, and add up to 1 for each query that may attend to a tuple.
+        The weights, (..., chosen queries, L_1, ..., L_{k-1}), float64 for float64 and float32 for all other dtypes.
+        They are 0 for tuples that a query may not attend to, and add up to 1 for each query that may attend to a tuple.
         There are no gradients.
 
     Raises:

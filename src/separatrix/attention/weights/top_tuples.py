@@ -55,8 +55,8 @@ def top_tuples(
 
     Returns:
         The indices of the tuples, their weights and the log-sum-exp, `TopTuples`. Weights and log-sum-exp are float64
-        for float64 and float32 for all other types. Tuples with equal computed scores are in lexicographic order. There
-        are no gradients.
+        for float64 and float32 for all other dtypes. Tuples with equal computed scores are in lexicographic order.
+        There are no gradients.
 
     Raises:
         ArgumentError: If an argument is not as described above, or an entry of a key that may be attended is not

@@ -85,11 +85,11 @@ def configuration(
     order: int = 3,
     packed: bool = False,
 ) -> Configuration:
-    """The configuration that ships for a kernel, for tensors of a type and a padded width, on some GPUs.
+    """The configuration that ships for a kernel, for a dtype and a padded width of tensors, on some GPUs.
 
     Args:
         kernel: One of `KERNELS`.
-        dtype: The type of the tensors.
+        dtype: The dtype of the tensors.
         width: One of `WIDTHS`, or `WIDE`.
         of: The architecture or the vendor, None for the vendor of this build of PyTorch.
         precision: How products of float32 are computed, "ieee" or "tf32".
@@ -154,7 +154,7 @@ def ships_width(dtype: torch.dtype, order: int, width: int, of: str, *, masked: 
 
 
 def ships(dtype: torch.dtype, order: int, of: str | None = None) -> bool:
-    """Whether there are configurations for a type and an order, on the GPUs of a vendor.
+    """Whether there are configurations for a dtype and an order, on the GPUs of a vendor.
 
     >>> ships(torch.float64, 3, "cuda"), ships(torch.float64, 3, "hip"), ships(torch.float16, 7, "hip")
     (True, False, True)

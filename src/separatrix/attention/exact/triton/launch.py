@@ -45,7 +45,7 @@ LEAST_SCORES = 1 << 11
 
 
 def forward(call: Call, precision: str, left: Tensor) -> tuple[Tensor, Tensor]:
-    """The output (H, L_q, d_v) in the type of the call, and the log-sum-exp (H, L_q) in that of its arithmetic."""
+    """The output (H, L_q, d_v) in the call's dtype, and the log-sum-exp (H, L_q) in the dtype of its arithmetic."""
     heads, queries, _ = call.query.shape
     d_v, wide = call.values[0].shape[2], call.computed_in
     out = call.query.new_empty(heads, queries, d_v)
@@ -122,7 +122,7 @@ def incoming_rows(
 
 
 def gradients(call: Call, precision: str, left: Tensor, rows: tuple[Tensor, ...]) -> Gradients:
-    """The gradients of a call in its type.
+    """The gradients of a call in its dtype.
 
     Args:
         call: The call.
@@ -176,8 +176,7 @@ def _fused_gradients(
     key_gradient: Tensor,
     value_gradient: Tensor,
 ) -> None:
-    """Write the gradients of the queries and of the prefix set; those of the prefix set are sums of one partial sum for
-    each block."""
+    """Write the gradients of the queries and of the prefix set; the latter are sums of partial sums of blocks."""
     prefix = prefixes_of(call)[0]
     heads, queries, d = call.query.shape
     d_v, prefixes, window = value_gradient.shape[2], call.key_lengths[prefix], call.positions.windows[prefix] or 0

@@ -39,12 +39,12 @@ FIRST = {
     **dict.fromkeys(("key_partials", "value_partials"), "first partial"),
     **dict.fromkeys(("table", "exponents", "multipliers", "top_exponents"), "sequence"),
 }
-"""The number by which a pointer is moved to a sequence, by the name of the argument."""
+"""For each pointer argument, the column with the offset of a sequence."""
 
 
 @dataclass(frozen=True)
 class PackedCall(Call):
-    """A call of order 3 with packed sequences, whose shapes are those of the tensors of all sequences together.
+    """A call of order 3 with packed sequences, whose tensors contain the tokens of all sequences.
 
     In memory one sequence follows another, each with the rows of its first head, then of its second.
 
@@ -164,7 +164,8 @@ def numbers_of_sequences(call: PackedCall, inner: int, window: int, rows: int) -
 
 
 def column_of(kernel: str, name: str, *, masked: bool) -> str | None:
-    """The number of a sequence that takes the place of an argument of a kernel or moves it; None if all share it.
+    """The column of the number that replaces an argument of a kernel for a sequence, or that is added to a pointer;
+    None if all sequences share the argument.
 
     >>> column_of("attend", "queries", masked=False), column_of("inner_gradient", "key_gradient", masked=False)
     ('queries', 'first inner')

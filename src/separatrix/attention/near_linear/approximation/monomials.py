@@ -30,7 +30,7 @@ _RUNS = 8
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """The order in which monomials are computed: that of alpha = 0 first, and each parent before its children.
+    """The order in which monomials are computed: alpha = 0 first, and each parent before its children.
 
     Each of `copies` is (rows, coordinates): these rows are copies of coordinates. Then each of `products` is
     (coordinate, parents, children): rows of parents times the coordinate give the rows of children.

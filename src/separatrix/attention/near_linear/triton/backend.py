@@ -125,7 +125,7 @@ def piece_tokens(columns: int) -> int:
 def scan_tokens(heads: int, rank: int, columns: int, sets: int, is_backward: bool) -> int:
     """The number of tokens that one step of the causal scan processes, a multiple of `piece_tokens`.
 
-    The gradients of their monomials take at most `STRETCH_BYTES`, or those of one piece if that is more.
+    The gradients of their monomials take at most `STRETCH_BYTES`, or more if a single piece needs more.
     """
     piece = piece_tokens(columns)
     return max(1, STRETCH_BYTES // (8 * max(heads, 1) * rank * (sets + 1) * piece)) * piece

@@ -1,7 +1,8 @@
 """A checked call of order-k attention, with all heads in one dimension: the input of every algorithm.
 
 A call is checked and flattened once, at the boundary; `batch` restores the leading dimensions of its results. Its
-`Positions` say which keys a query may attend: all keys, those up to it, or those in a window that ends at it.
+`Positions` say which keys a query may attend: all keys, the keys up to its own position, or the keys in a window that
+ends there.
 """
 
 from __future__ import annotations

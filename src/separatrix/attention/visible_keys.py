@@ -138,8 +138,8 @@ class _KeySet(NamedTuple):
     def narrowed(self, count: int) -> _KeySet:
         """The first `count` keys.
 
-        In an exported program the length is a symbol, and whether a slice is contiguous would be a condition on it:
-        there keys are gathered by index, and masked where the sequence is shorter than `count`.
+        In an exported program the length is a symbol, and whether a slice is contiguous would be a condition on the
+        length. There the keys are gathered by index, and masked where the sequence is shorter than `count`.
         """
         length = self.key.shape[-2]
         if isinstance(length, int):

@@ -125,8 +125,8 @@ class TensorAttention(nn.Module):
     and 1 with scale = d^(-1/2). An almost uniform attention multiplies k - 1 averages over n tokens, each of size
     n^(-1/2) when tokens are independent: expect initial outputs of size n^(-(k-1)/2). With `head_norm` they have unit
     size before ``out_proj``, for any order, length and size of the weights. With `qk_norm` the standard deviation of
-    the scores is scale * sqrt(d) for any size of the weights. So both also work with initialisers that overwrite the
-    weights of all `nn.Linear` modules, such as nanoGPT's.
+    the scores is scale * sqrt(d) for any size of the weights. So `head_norm` and `qk_norm` also work with initialisers
+    that overwrite the weights of all `nn.Linear` modules, such as nanoGPT's.
 
     **A state dict holds the configuration**, the order, the heads, the scale, the score form, the positions, the bound
     and the tolerance, as a tensor beside the weights. Loading it into a layer that differs in any of these but the

@@ -166,7 +166,7 @@ def block_sum(order: int, longest: int, blocks: int) -> Summation:
 def block_gradient_sum(order: int, longest: int, blocks: int, rows: int, row_blocks: int) -> Summation:
     """The summation of exact attention's backward pass: over tuples for queries, over queries for keys and values.
 
-    A block of queries has at most `rows`.
+    A block has at most `rows` queries.
     """
     return Summation(
         (

@@ -55,7 +55,7 @@ class ExactBackend(Protocol):
 
 
 BACKENDS: tuple[ExactBackend, ...] = (native_backend, triton, torch_backend)
-"""From the first to the last choice: C++ on the CPU, Triton on a GPU, and plain PyTorch, which takes everything."""
+"""From the first to the last choice: C++ on the CPU, Triton on a GPU, and plain PyTorch, which supports every call."""
 
 
 def exact_backend(call: Call, dtype: torch.dtype | None = None) -> ExactBackend:

@@ -133,7 +133,7 @@ def size_of(call: Call) -> Size:
 
 @dataclass(frozen=True)
 class Balance:
-    """A call with factors near 1, and the powers of two that convert its results to those of the original call.
+    """A call with factors near 1, and the powers of two that convert its results to the results of the original call.
 
     The factors were divided by two to the power of `exponents`, (H, 1, d) for the query and each key set and (H, 1,
     d_v) for each value set. The query was also multiplied by `fraction` and by two to the power of `scale`, (H, 1, d),
@@ -201,7 +201,7 @@ class Balance:
         return [query, *(times_power(x, -by) for x, by in zip(sets, by_sets, strict=True))]
 
     def incoming(self, grad_out: Tensor, grad_lse: Tensor) -> Incoming:
-        """The incoming gradients of the balanced call, near 1 in each head, from the incoming gradients of the call."""
+        """The incoming gradients of the balanced call, about 1 in each head, from those of the call."""
         columns = self._of_output
         kept = (columns.amax(-1, keepdim=True) - _LEAST[grad_out.dtype] - columns).clamp(min=0)
         columns = columns + kept

@@ -297,8 +297,8 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
     """left @ right, batched, where `right` or its transpose is contiguous.
 
     PyTorch computes products of float32 by MKL, which uses AVX2 on AMD processors even if they have AVX-512. PyTorch's
-    fused linear layers call oneDNN instead, which takes less than half of the time there. Dispatch modes, such as flop
-    counters, have no formula for the fused layers.
+    fused linear layers call oneDNN instead, which takes less than half of the time on these processors. Dispatch modes,
+    such as flop counters, have no formula for the fused layers.
     """
     modes = _get_current_dispatch_mode_stack()
     linear = _onednn_linear() if left.dtype == torch.float32 and left.device.type == "cpu" and not modes else None

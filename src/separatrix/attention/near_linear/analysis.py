@@ -1,8 +1,8 @@
 r"""The analysis of a call before it is computed: bounds on its entries and scores, and coordinates for its scores.
 
-`Deviation` is how far values are from a centre, which a certificate weighs by powers of the scores in place of the
-values' range. For any centre c and u_t >= (v_t - c)^2, Cauchy's inequality bounds the effect of a polynomial's error on
-an output,
+`Deviation` bounds the distances of values from a centre; a certificate weights these distances by powers of the scores,
+and uses them in place of the values' range. For any centre c and u_t >= (v_t - c)^2, Cauchy's inequality bounds the
+effect of a polynomial's error on an output,
 
     sum_t s_t^m |v_t - c| <= sqrt(sum_t s_t^m) sqrt(sum_t s_t^m u_t),
 

@@ -206,7 +206,7 @@ def plan_bounded(
         raise ArgumentError("tolerance", expected=expected, got=f"{tolerance:.3g}")
     target = _TRUNCATION * (tolerance - unit * (1 + tolerance))
     largest_error = target / (1 + target**2 / 4) if target < 2 else 1.0  # 2 tau = target
-    # Every polynomial has M >= P(R) >= (1 - e) exp(R), so that rounding takes 2 rho exp(2 R) at the least.
+    # Every polynomial has M >= P(R) >= (1 - e) exp(R), so that rounding takes at least 2 rho exp(2 R).
     least_rho = Summation((RoundingStep("the tokens are added up", _ROUNDINGS),)).gamma(torch.float64)
     is_in_reach = math.log(2 * least_rho) + 2 * radius <= math.log(tolerance)
     # The degree is at least 1: a constant may satisfy the tolerance too, but weighs all tokens equally and has no

@@ -31,7 +31,7 @@ from separatrix.attention.near_linear.sums import (
 def chunk_size(backend: NearLinearBackend, call: Call, rank: int, is_backward: bool) -> int:
     """The number of tokens in a chunk.
 
-    It does not depend on columns of squares: `scan_summing` counts roundings for chunks of this size.
+    The number does not depend on columns of squares: `scan_summing` counts roundings for chunks of this size.
     """
     columns = call.values[0].shape[2] + 1
     return backend.scan_tokens(call.query.shape[0], rank, columns, len(call.keys), is_backward)

@@ -39,8 +39,8 @@ class Expansion:
     """sum over alpha in `index_set` of coefficients[alpha] q^alpha k_1^alpha ..., in the coordinates of `frame`.
 
     The coefficients are in float64 for every dtype of the coordinates: 1 / alpha! is below the range of float32 from
-    degree 34 on, where its terms may still be large. They may end before the last level, which is then there for the
-    moment alone.
+    degree 34 on, where its terms may still be large. They may end before the last level, which then serves only the
+    moment.
 
     Attributes:
         frame: The coordinates.
@@ -226,7 +226,7 @@ def backward(
 
 
 class IncomingGradient:
-    """The gradients of output and log-sum-exp, as gradients of numerator and denominator near 1.
+    """The gradients of output and log-sum-exp, as gradients of numerator and denominator, scaled to about 1.
 
     The gradient of a numerator is the gradient of the output divided by the denominator, and may underflow. So the
     gradients of a head are divided by the power of two next to the largest of them before they are divided by the

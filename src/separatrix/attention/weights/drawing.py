@@ -137,7 +137,7 @@ def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 1
 
 
 def _bars(sums: Tensor, *, across: bool) -> str:
-    """The sums along a side as bars: above the map, or at its right."""
+    """The sums along a side as bars, above the map or to its right."""
     count, most = len(sums), float(sums.max()) or 1.0
     width = _SIDE / count
     path = []

@@ -93,7 +93,7 @@ def configuration(
         width: One of `WIDTHS`, or `WIDE`.
         of: The architecture or the vendor, None for the vendor of this build of PyTorch.
         precision: How products of float32 are computed, "ieee" or "tf32".
-        order: The order of the call, 3 at the least.
+        order: The order of the call, at least 3.
         packed: Whether tiles have the rows of all query heads that share keys, for which some architectures have other
             blocks.
 

@@ -4,9 +4,9 @@ Proofs rely on the vendor's documentation. On NVIDIA's GPUs products and sums of
 not; the error of 2^x (``ex2.approx``) is at most two units in the last place of the correctly rounded result; the error
 of CUDA's base-2 logarithm, and of both functions in float64, is at most one such unit. The summations here count all
 these errors. That holds for the architectures for which the kernels were compiled; on others, requesting a bound raises
-an error. AMD documents its exponential of float64 only for arguments from -10 to 10, so plain PyTorch computes float64
-there. No vendor documents how matrix units sum products of half types, nor AMD how its matrix units sum float32;
-requesting a bound for these raises an error.
+an error. AMD documents its exponential of float64 only for arguments from -10 to 10, so on AMD's GPUs plain PyTorch
+computes float64. No vendor documents how matrix units sum products of half types, nor AMD how its matrix units sum
+float32; requesting a bound for these raises an error.
 """
 
 from __future__ import annotations

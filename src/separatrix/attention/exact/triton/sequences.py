@@ -3,8 +3,8 @@ sequence, and the arguments of a kernel.
 
 Without this module packed sequences are attended in a loop, with a pass over each of them. Here the tensors of all
 sequences are the arguments of one launch. The second coordinate of its grid is the sequence, and `programs.of_sequence`
-moves the pointers of the first coordinate's program to it. Programs beyond the last block of a sequence end at once, so
-that the cost is in proportion to the tuples that may be attended.
+moves the pointers of the first coordinate's program to it. Programs beyond the last block of a sequence return
+immediately, so the cost is proportional to the number of tuples that may be attended.
 """
 
 from __future__ import annotations

@@ -53,7 +53,7 @@ class TokenNorms(NamedTuple):
 
     Attributes:
         largest: The largest sum of powers of a head, sum_l |factors_l x_l|^k, (H,).
-        powers: These sums for each token, (H, L), if requested.
+        powers: The sum of powers for each token, (H, L), if requested.
         weighted: sum_l weights_l |factors_l x_l|, (H, L), if requested.
     """
 
@@ -296,7 +296,8 @@ def in_range(low: float, high: float, dtype: torch.dtype) -> bool:
 def value_range(values: Sequence[Tensor], masks: Sequence[Tensor]) -> ValueRange:
     """The range of products of the value sets (H, L_m, d_v), over the tokens that are not masked by (H, L_m).
 
-    It follows from the smallest and the largest value of each set: the extremes of a product are products of extremes.
+    The range follows from the smallest and the largest value of each set: the extremes of a product are products of
+    extremes.
     """
     names = [f"values[{m}]" for m in range(len(values))]
     ends = finite_extremes(names, values, masks or (None,) * len(values))

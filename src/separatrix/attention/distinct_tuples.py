@@ -7,8 +7,9 @@ and the values v_1 * v_2, entry by entry, and
 
 The difference multiplies rounding errors by at most (1 + p) / (1 - p), which is 3 for p = 1/2. **For a query whose
 diagonal has more than half of the weight, and at orders above 3 for all queries, the tuples are computed one by one**:
-all scores of a query are materialized, with -inf for tuples that are not allowed. That takes the same number of
-multiply-adds, but is slower than the kernels, and its backward pass materializes the scores of all such queries.
+all scores of a query are materialized, with -inf for tuples that are not allowed. Computing tuples one by one takes the
+same number of multiply-adds, but is slower than the kernels, and its backward pass materializes the scores of all such
+queries.
 
 A compiler cannot trace a choice that depends on tensor entries. Inside `torch.compile` these queries are an operator of
 their own, `separatrix::attend_one_by_one`, whose backward pass computes them again. An exported program, and

@@ -69,9 +69,9 @@ def linear_attention(
     **There is no scale**: neither 1/d nor 1/sqrt(d). For "identity" and "relu" a positive scale would cancel; for the
     other maps multiply the query by the scale.
 
-    **The normaliser alpha_i can vanish**: "identity" has weights of either sign, "relu" may have none. That raises a
-    `SeparatrixError` with the batch index and the query position; nothing is added to the denominator. The module's
-    docstring defines when a normaliser vanishes in floating point.
+    **The normaliser alpha_i can vanish**: "identity" has weights of either sign, "relu" may have none. A vanishing
+    normaliser raises a `SeparatrixError` with the batch index and the query position; nothing is added to the
+    denominator. The module's docstring defines when a normaliser vanishes in floating point.
 
     With no keys (L_k = 0) there is nothing to attend and every query gets zeros, as in `tensor_attention`. bfloat16
     and float16 are mapped and summed in float32; the normaliser is summed in float64 wherever the device has it.

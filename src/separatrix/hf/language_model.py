@@ -1,6 +1,6 @@
 """A small causal language model of `transformers` whose layers are `nn.TensorAttention`: for `generate` and `Trainer`.
 
-It is an example to copy from, and complete: it can be saved and loaded by ``save_pretrained`` and ``from_pretrained``,
+The model is a complete example to copy from: it can be saved and loaded by ``save_pretrained`` and ``from_pretrained``,
 is registered with the ``Auto`` classes, and decodes with a `LayerCache`.
 """
 

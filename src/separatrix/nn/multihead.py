@@ -119,9 +119,9 @@ class MultiheadTensorAttention(nn.Module):
                 tokens attend all of the first p tokens. Any other mask raises an error, because it masks pairs of
                 tokens, not tuples.
             average_attn_weights: Has no effect.
-            is_causal: Whether `attn_mask` is the causal mask; it may then be left out. It must be True for a mask
-                inside `torch.compile` and `torch.export`, which cannot read the entries of the mask, so that there a
-                mask cannot have a prefix: call ``attention`` with its argument `prefix` instead.
+            is_causal: Whether `attn_mask` is the causal mask; it may then be left out. `is_causal` must be True for a
+                mask inside `torch.compile` and `torch.export`, which cannot read the entries of the mask, so that there
+                a mask cannot have a prefix: call ``attention`` with its argument `prefix` instead.
 
         Returns:
             The output, shaped like `query`, and None.

@@ -331,17 +331,17 @@ class TensorAttention(nn.Module):
                 tensor in the layout `torch.jagged`, and returns one.
             key: (batch, S, kdim) or (S, kdim), with the batch of `query`; None for `query`. A list of k - 1 tensors
                 gives each key set its own input; their lengths may differ.
-            value: (batch, S, vdim) or (S, vdim); None for `key`. It is a list if `key` is one.
+            value: (batch, S, vdim) or (S, vdim); None for `key`. A list if `key` is a list.
             key_padding_mask: A bool tensor, (batch, S) or (S,), or (..., S) for a batch of several dimensions. **True
                 means: ignore this key**, as in `nn.MultiheadAttention`; the `key_masks` of `tensor_attention` mean the
                 opposite. It applies to every key set; a list has a mask or None for each set.
             is_causal: Whether query i attends only keys with j_m <= i + query_offset.
             query_offset: The position of the first query among the keys; without an offset, a causal call needs L = S.
             prefix: The number of first positions that attend each other in both directions in a causal call, as in a
-                prefix language model. It is the same for all entries of the batch and all packed sequences.
+                prefix language model. The number is the same for all entries of the batch and all packed sequences.
             cu_seqlens: The cumulative lengths of packed sequences, an integer tensor (sequences + 1,), or two of them,
                 for the queries and for the keys: **tokens attend only within their own sequence**, and positions start
-                from 0 in each. They are the same for all entries of the batch.
+                from 0 in each. The lengths are the same for all entries of the batch.
             sequence_ids: Integers (batch, L) or (L,), for self-attention: in a row, neighbouring tokens with the same
                 id are one sequence, as in packed batches for pre-training.
             need_weights: None. True and False raise an error, because a caller who passes either expects a pair of
@@ -539,8 +539,8 @@ class TensorAttention(nn.Module):
                 attend**, now or later, as in a call: prompts of several lengths are padded on the left or the right.
                 The cache stores the mask; the cache of a layer with a tolerance omits masked tokens. Padding occupies a
                 position like any other token.
-            prefix: The number of first tokens that attend each other in both directions, as in a call. They must all be
-                in the first call of `decode` with this cache.
+            prefix: The number of first tokens that attend each other in both directions, as in a call. These tokens
+                must all be in the first call of `decode` with this cache.
             cu_seqlens: The cumulative lengths of packed sequences in x, (L, embed_dim), an integer tensor
                 (sequences + 1,): each sequence continues from its own cache, however long it is, and may have no new
                 token. All tokens are projected at once; the outputs equal those of one call for each sequence.

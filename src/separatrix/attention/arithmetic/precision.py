@@ -26,10 +26,10 @@ def no_autocast(device_type: str) -> AbstractContextManager[object]:
 def float32_products_are_float32(device_type: str = "cpu") -> bool:
     """Whether float32 matrix products on a device keep all digits of float32; an error bound for float32 needs it.
 
-    They do not if a PyTorch setting allows reduced precision on that device (`torch.set_float32_matmul_precision`,
-    `torch.backends.fp32_precision`, `torch.backends.mkldnn.fp32_precision`, `torch.backends.mkldnn.matmul`,
-    `torch.backends.cuda.matmul`), whether or not this machine makes use of it, or if a product that is exact in float32
-    is computed inexactly. Products in float64 do not depend on these settings.
+    The result is False if a PyTorch setting allows reduced precision on that device
+    (`torch.set_float32_matmul_precision`, `torch.backends.fp32_precision`, `torch.backends.mkldnn.fp32_precision`,
+    `torch.backends.mkldnn.matmul`, `torch.backends.cuda.matmul`), whether or not this machine makes use of it, or if a
+    product that is exact in float32 is computed inexactly. Products in float64 do not depend on these settings.
 
     >>> float32_products_are_float32()
     True

@@ -6,7 +6,7 @@ are a product of k - 1 sets of tokens. Set m allows j if its mask does, if j <= 
 and if j > i + offset - w (with a window of w).
 
 This module shares no code with the operators that it checks: it implements the semantics of their arguments
-independently. It also holds the results of the call, query by query, and chooses the queries to recompute.
+independently. The module also holds the results of the call, query by query, and chooses the queries to recompute.
 """
 
 from __future__ import annotations

@@ -9,12 +9,12 @@ scale, and the powers of the values into the output. After that no intermediate 
 changes a score by at most the smallest normal number times the new scale.
 
 *When it could matter*: a score takes at most 2 k d multiplications, and one that underflows has an error of at most the
-smallest normal number, times the remaining factors that exceed 1. This error must be below 2^-10 eps. A scale beyond
-the range of its dtype, which becomes 0 or infinite, counts as one of these factors. Values are not balanced if no
-product of magnitudes above 1 reaches 2^46 in float32 (2^480 in float64), and if the largest product over a column is at
-least the reciprocal of this limit. A backward pass, whose gradients are products of all factors but one, uses them
-without balancing only if all these products are within a factor of 2^16 of 1 (2^200 in float64); if factors are
-balanced, no column is scaled below 2^-60 (2^-400). docs/derivations/exact-attention.md says why.
+smallest normal number, times the remaining factors that exceed 1. The error must be below 2^-10 eps. A scale beyond the
+range of its dtype, which becomes 0 or infinite, counts as one of these factors. Values are not balanced if no product
+of magnitudes above 1 reaches 2^46 in float32 (2^480 in float64), and if the largest product over a column is at least
+the reciprocal of this limit. A backward pass, whose gradients are products of all factors but one, uses them without
+balancing only if all these products are within a factor of 2^16 of 1 (2^200 in float64); if factors are balanced, no
+column is scaled below 2^-60 (2^-400). docs/derivations/exact-attention.md says why.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def exact_error_bound(
 
     Exact attention is computed in floating point, so that its output has a rounding error, which grows with the scores.
     The bound holds for every input for which `tensor_attention` returns an output, and takes time linear in the
-    lengths. It is a worst case over all possible roundings, so that the actual error is usually much smaller.
+    lengths. The bound is a worst case over all possible roundings, so the actual error is usually much smaller.
 
     Args:
         query: As in `tensor_attention`.
@@ -137,9 +137,9 @@ def score_radii(call: Call) -> Tensor:
     """R_i (H, L_q), an upper bound on the sum of the magnitudes of the terms of a query's scores; an error if the input
     is not finite.
 
-    R_i is the smaller of |scale| sum_l |q_l| prod_m max_j |k_m,jl| and |scale| ||q||_k prod_m max_j ||k_m,j||_k. It is
-    computed from logarithms, because a product of some of the factors may leave the range of float64 although the bound
-    does not.
+    R_i is the smaller of |scale| sum_l |q_l| prod_m max_j |k_m,jl| and |scale| ||q||_k prod_m max_j ||k_m,j||_k. The
+    bound is computed from logarithms, because a product of some of the factors may leave the range of float64 although
+    the bound does not.
     """
     largest_magnitudes("query", call.query, None)
     query = call.query.to(torch.float64).abs()
@@ -260,9 +260,9 @@ def _fused_bound(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> T
     """The bound (H, L_q) for PyTorch's fused attention, which computes in `dtype`.
 
     Its exponential in float32 is a polynomial with an error of up to 20 units in the last place; for half types it is a
-    polynomial of degree 3 with an error of 1.2 10^-4, counted here as 2^-12. It rounds weights to a half type before it
-    multiplies them by the values, but not before it sums them: this adds a relative error of u', and in float16, whose
-    smallest positive number is 2^-24, up to 2^-25 of the largest weight for each key.
+    polynomial of degree 3 with an error of 1.2 10^-4, counted here as 2^-12. The kernel rounds weights to a half type
+    before it multiplies them by the values, but not before it sums them: this adds a relative error of u', and in
+    float16, whose smallest positive number is 2^-24, up to 2^-25 of the largest weight for each key.
     """
     out, u = torch.finfo(call.query.dtype), torch.finfo(dtype).eps / 2
     length, d = call.keys[0].shape[1], call.query.shape[2]

@@ -84,7 +84,7 @@ def plain_attention(query: object, key: object, value: object, is_causal: bool, 
 def is_fused(given: CallArguments) -> bool:
     """Whether PyTorch's own fused kernel computes the call.
 
-    It does at order 2 with no mask except the causal mask, unless our kernels are faster.
+    The fused kernel computes order 2 with no mask except the causal mask, unless our kernels are faster.
     """
     plain = len(given.keys) == 1 and given.query_offset == 0 and given.windows == (None,)
     if not plain or any(mask is not None for mask in given.key_masks):

@@ -66,8 +66,8 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
     """The gradients of query, keys and values in the dtype of a call, given the gradients of the output and the
     log-sum-exp.
 
-    They are rounded to a half type once. Before that, the gradients of heads that share keys are summed: by the backend
-    if it supports the call directly, and by PyTorch if the call is widened.
+    The gradients are rounded to a half type once. Before that, the gradients of heads that share keys are summed: by
+    the backend if it supports the call directly, and by PyTorch if the call is widened.
     """
     check_countable(call)
     backend = exact_backend(call)

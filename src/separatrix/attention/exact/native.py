@@ -17,7 +17,8 @@ which `csrc/exact_merged.hpp` materialises all pairs of keys.
 
 Intel's Sapphire Rapids also has the instruction, but it is slow there: 0.716 ns for 64 products, against 0.179 ns for
 16 in float32. On processors with AMX the architecture ``avx512_amx`` makes the same roundings and multiplies tiles of
-bfloat16 instead (tdpbf16ps). It is compiled, and tested with emulated instructions; it has not run on hardware.
+bfloat16 instead (tdpbf16ps). This architecture is compiled and tested with emulated instructions; it has not run on
+hardware.
 """
 
 from __future__ import annotations

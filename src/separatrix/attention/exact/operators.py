@@ -1,7 +1,7 @@
 r"""Exact order-k attention as PyTorch operators: what autograd, `torch.compile` and `torch.func` see of the backends.
 
 `separatrix::attend` takes heads in one leading dimension, query (H, L_q, d), with a key and value head for each query
-head or for each group of consecutive query heads. It returns the output and the log-sum-exp.
+head or for each group of consecutive query heads. The operator returns the output and the log-sum-exp.
 `separatrix::attend_backward` is its gradient and `separatrix::attend_tangents` its derivative in forward mode; both
 recompute the weights block by block. Either every key set has a mask, or all masks are None: AOTInductor cannot pass an
 empty list to an operator, and `vmap` does not see tensors in a list that may be None.

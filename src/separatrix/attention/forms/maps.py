@@ -5,8 +5,8 @@ Exact attention, near-linear attention, certificates, streams and weights all ta
     scale * sum_l q_l k_1,l ... k_{k-1},l.
 
 Each map here takes (query, keys) and returns (query', keys') whose sum of coordinate products is another function of
-the vectors. This is done by constant coordinates: with q' = (q, q, 1), k_1' = (k_1, 1, k_1) and k_2' = (1, k_2, k_2),
-the sum of products is q.k_1 + q.k_2 + k_1.k_2.
+the vectors. The maps add constant coordinates: for the pairwise form at order 3, with q' = (q, q, 1), k_1' = (k_1, 1,
+k_1) and k_2' = (1, k_2, k_2), the sum of products is q.k_1 + q.k_2 + k_1.k_2.
 
 **The scale multiplies the score form, and its default is 1 / d' of the mapped dimension d'.** Pass the scale to
 `tensor_attention`: ``scale=1 / d`` is the papers' default for the original dimension d. A bias is not multiplied by

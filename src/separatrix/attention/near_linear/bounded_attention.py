@@ -1,6 +1,6 @@
 """Near-linear attention by a plan that does not depend on the data, as PyTorch operators for compilers and transforms.
 
-Where exact attention is cheaper, as it is for few tokens, it computes the call, if its error bound is no larger
+Exact attention computes the call where it is cheaper, as it is for few tokens, if its error bound is no larger
 (`exact_dtype`).
 
 `separatrix::attend_within_bound` takes the bound on the scores and the tolerance, which determine the plan; plans are

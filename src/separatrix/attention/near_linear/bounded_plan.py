@@ -6,9 +6,9 @@ the product |v|_max of the values' largest magnitudes,
     |output - exact| / |v|_max <= 2 tau + 2 rho M / ((1 - e) exp(-R) - rho M),    M = sum_p |a_p| R^p,
 
 where rho is the relative rounding of a sum over the tokens and the monomials (docs/derivations/bounded-attention.md).
-It depends on R, d, the tolerance and, through rho, on the number of tokens and of summation steps, but not on the data.
-R has to bound the sum of magnitudes scale sum_l |q_l k_1,l ...| as well; bounds on entries and Hoelder's inequality
-bound this sum, too.
+The bound depends on R, d, the tolerance and, through rho, on the number of tokens and of summation steps, but not on
+the data. R has to bound the sum of magnitudes scale sum_l |q_l k_1,l ...| as well; bounds on entries and Hoelder's
+inequality bound this sum, too.
 
 All of this is computed in float64, and the output is then rounded to its dtype, which adds an error of u (1 + the
 above) |v|_max, where u is half the distance from 1 to the next number of the dtype. The output satisfies the tolerance
@@ -98,9 +98,9 @@ class BoundedPlan:
     def crossover(self, heads: int = 1, *, is_causal: bool = False, device: torch.device | str = "cpu") -> int:
         """The length from which a layer with this plan is near-linear; shorter sequences use exact attention.
 
-        It depends only on shapes and on whether the C++ kernels are installed. It is computed for self-attention whose
-        values have the dimension of the keys, as in a layer. A layer with ``method="polynomial"``, and its ``decode``,
-        are near-linear at every length.
+        The length depends only on shapes and on whether the C++ kernels are installed. It is computed for
+        self-attention whose values have the dimension of the keys, as in a layer. A layer with ``method="polynomial"``,
+        and its ``decode``, are near-linear at every length.
 
         Args:
             heads: The number of heads that are attended at once: those of the layer, times the batch size.
@@ -290,7 +290,8 @@ def balanced_exponents(order: int, bound: float, scale: float) -> list[int]:
     """The exponents of the powers of two by which query and keys are multiplied; they sum to 0, so that no score
     changes.
 
-    They are computed in integer arithmetic, because queries on one machine may attend to states computed on another.
+    The exponents are computed in integer arithmetic, because queries on one machine may attend to states computed on
+    another.
 
     >>> balanced_exponents(3, 1.0, 0.125), balanced_exponents(2, 1e10, 4e-20)
     ([2, -1, -1], [32, -32])

@@ -127,8 +127,8 @@ def backward_causal_after(
 ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
     """The gradients of query, keys, values and the states `before`, from the last chunk to the first.
 
-    A chunk needs the states before it. They are stored at the start of every section of about sqrt(chunks) chunks, and
-    within the current section: about 2 sqrt(chunks) states instead of all states.
+    A chunk needs the states before it. States are stored at the start of every section of about sqrt(chunks) chunks,
+    and within the current section: about 2 sqrt(chunks) states instead of all states.
     """
     incoming = IncomingGradient(sums, grad_out, grad_lse)
     backend, frame = backend_of(call), expansion.frame

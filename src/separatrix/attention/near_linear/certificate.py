@@ -27,13 +27,13 @@ the magnitudes sum to at most (number of tuples) * sum_p |a_p| R^p, because R bo
 well.
 
 The bounds themselves are computed in float64, rounded to nearest, and multiplied by 1 + 2^-30 (or by more: 1.01 where a
-percent does not matter). That suffices: apart from the differences below they are sums, products, quotients and powers
-of nonnegative numbers, in which relative errors never grow by cancellation. So after n successive operations, m of them
-exponentials or powers, the computed number is at least (1 - 2^-53)^n (1 - 2^-50)^m times the exact one; n and m are
-below d + degree + 1000, and 2^-30 is more than 2^22 errors of 2^-53. For numbers that underflow, constants far above
-the possible error are added. There are three differences, each of which is computed so that its error is on the safe
-side: max v - min v, to which four units of |v|_max are added for each value set; D~ - E - rho, for which D~ is first
-reduced by 2^-40 of itself, far more than the two units of D~ by which the difference can be wrong; and 1 - n u in
+percent does not matter). That suffices: apart from the differences below, the bounds are sums, products, quotients and
+powers of nonnegative numbers, in which relative errors never grow by cancellation. So after n successive operations, m
+of them exponentials or powers, the computed number is at least (1 - 2^-53)^n (1 - 2^-50)^m times the exact one; n and m
+are below d + degree + 1000, and 2^-30 is more than 2^22 errors of 2^-53. For numbers that underflow, constants far
+above the possible error are added. There are three differences, each of which is computed so that its error is on the
+safe side: max v - min v, to which four units of |v|_max are added for each value set; D~ - E - rho, for which D~ is
+first reduced by 2^-40 of itself, far more than the two units of D~ by which the difference can be wrong; and 1 - n u in
 gamma, which is at least 1/2.
 """
 

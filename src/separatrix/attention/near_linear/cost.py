@@ -4,8 +4,8 @@ Near-linear attention takes tokens in chunks, whose sizes are functions of shape
 reproducible.
 
 The constants ship with the source, so that the choice never depends on the machine, only on whether the kernels in C++
-are installed. They are nanoseconds on machines with AVX-512 and two cores (the kernels on an AMD EPYC, plain PyTorch on
-an Intel Xeon); only their ratios matter.
+are installed. The constants are nanoseconds on machines with AVX-512 and two cores (the kernels on an AMD EPYC, plain
+PyTorch on an Intel Xeon); only their ratios matter.
 """
 
 from __future__ import annotations
@@ -276,8 +276,8 @@ def _sample_bytes(shape: Shape) -> float:
 def _polynomial_bytes(shape: Shape, rank: int, size: int) -> float:
     """An upper bound on the memory in addition to inputs and outputs; measurements are half to three quarters of it.
 
-    It is the maximum over planning, a chunk of the certificate and a chunk of the computation, plus a few numbers for
-    each query.
+    The bound is the maximum over planning, a chunk of the certificate and a chunk of the computation, plus a few
+    numbers for each query.
     """
     heads, d, width = float(max(shape.heads, 1)), shape.d, shape.d_v + 1
     longest = max(shape.query_length, *shape.key_lengths)
@@ -305,7 +305,7 @@ CAUSAL_BYTES = 1 << 22
 def chunk_tokens(heads: int, rank: int, wide: bool) -> int:
     """The number of tokens in a chunk, which is limited because each token in a chunk's sum adds a rounding.
 
-    Their monomials stay in the last-level cache, and a product is long enough for two threads.
+    The monomials of a chunk stay in the last-level cache, and a product is long enough for two threads.
     """
     fit = CHUNK_BYTES // (max(heads, 1) * rank * (8 if wide else 4))
     return min(CHUNK_TOKENS if wide else 2048, max(64, fit // 64 * 64))
@@ -317,7 +317,8 @@ def causal_chunk(heads: int, rank: int, width: int) -> int:
 
 
 def scan_chunk(heads: int, rank: int, width: int, is_backward: bool) -> int:
-    """The number of tokens in a chunk of the causal scan: their values and the kept states of a head fill its memory.
+    """The number of tokens in a chunk of the causal scan: their values, and a head's stored states, take at most
+    `CAUSAL_BYTES` each.
 
     In a backward pass the kernels store a state for every 16 tokens (csrc/scan.hpp) of each head that a thread is
     processing. A forward pass stores none, and its chunks have at least `FORWARD_TOKENS`: it reads and writes the

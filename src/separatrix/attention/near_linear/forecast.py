@@ -86,7 +86,8 @@ class Forecast:
     def spread(self, moment: int, columns: int) -> Tensor:
         """Forecast sum_t s_t^moment |v_t - o| over sum_t exp(s_t), as the certificate bounds it.
 
-        It is bounded by the range of the values, and by columns of squared deviations unless their number is 0.
+        The forecast is bounded by the range of the values, and by columns of squared deviations unless their number is
+        0.
         """
         if (moment, columns) not in self._spreads:
             power = self.mean_power(moment)
@@ -195,7 +196,7 @@ class Forecast:
     def _truncation(self, polynomial: Polynomial, columns: int) -> tuple[Tensor, Tensor, Tensor]:
         """The truncation errors of the weights and of the outputs, and the magnitude of the sums, in the sample.
 
-        They are the same for all dtypes, and are cached for the most recent polynomial.
+        These errors are the same for all dtypes, and are cached for the most recent polynomial.
         """
         if self._last is None or self._last[:2] != (polynomial, columns):
             R, moment = self.radii, polynomial.moment

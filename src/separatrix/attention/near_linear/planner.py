@@ -111,8 +111,8 @@ def plan_call(call: Call, tolerance: float, method: str) -> PlannedCall:
 def search_limit(shape: Shape, wide: bool, windowed: bool, method: str) -> tuple[Cost, float, str]:
     """The cost of exact attention, the limit of `PlannedCall`, and why no polynomial is searched for; "" if one is.
 
-    They depend on sizes alone. `wide` says whether the call is in float64, and `windowed` whether a key set has a
-    window.
+    These results depend on sizes alone. `wide` says whether the call is in float64, and `windowed` whether a key set
+    has a window.
     """
     exact = exact_cost(shape, wide)
     limit = exact.time if method == "auto" and exact.flops <= AFFORDABLE else math.inf
@@ -243,8 +243,8 @@ def moments_in_reach(
 ) -> list[int]:
     """The moments of the Chebyshev polynomials of a degree that may satisfy the target in float64.
 
-    All others are certain to have a forecast above the target. They are even moments below the degree; if scores
-    are so small that no moment can lower the bound, there are none.
+    All others are certain to have a forecast above the target. The moments are even and below the degree; if scores are
+    so small that no moment can lower the bound, there are none.
     """
     analysis, R, rank = forecast.analysis, forecast.radii, forecast.rank(degree)
     moments = list(range(0, degree, 2)) if analysis.radius >= SMALL_RADIUS else []

@@ -39,8 +39,8 @@ class Expansion:
     """sum over alpha in `index_set` of coefficients[alpha] q^alpha k_1^alpha ..., in the coordinates of `frame`.
 
     The coefficients are in float64 for every dtype of the coordinates: 1 / alpha! is below the range of float32 from
-    degree 34 on, where its terms may still be large. They may end before the last level, which then serves only the
-    moment.
+    degree 34 on, where its terms may still be large. The coefficients may end before the last level, which then serves
+    only the moment.
 
     Attributes:
         frame: The coordinates.
@@ -84,8 +84,8 @@ class Expansion:
         """The number of tokens in a chunk when `length` tokens are divided into the smallest number of chunks of equal
         length.
 
-        It is a multiple of 64. A long sequence has at least two chunks, so that the second one reuses the memory of the
-        first.
+        The number is a multiple of 64. A long sequence has at least two chunks, so that the second one reuses the
+        memory of the first.
         """
         most, length = chunk_tokens(heads, self.index_set.rank, self.dtype == torch.float64), max(length, 1)
         pieces = max(-(-length // most), min(2, length // 2048), 1)

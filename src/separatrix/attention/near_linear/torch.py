@@ -1,7 +1,7 @@
 """Near-linear attention in plain PyTorch: the backend for devices without kernels and where no compiler is installed.
 
-It is correct and short, but not fast: it stores all monomials of a chunk and, in the causal scan, the states after each
-token.
+This backend is correct and short, but not fast: it stores all monomials of a chunk and, in the causal scan, the states
+after each token.
 """
 
 from __future__ import annotations

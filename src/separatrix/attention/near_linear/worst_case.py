@@ -163,7 +163,7 @@ def relative_degree(radius: float, tolerance: float, highest: int) -> int | None
 def largest_relative_error(share: float) -> float:
     """The largest error relative to exp for which the total variation between the weights is at most `share`.
 
-    It is below 1/2, because a certificate needs weights whose sum exceeds the bound on its own error.
+    The error is below 1/2, because a certificate needs weights whose sum exceeds the bound on its own error.
 
     >>> round(largest_relative_error(0.01), 6), largest_relative_error(1.0)
     (0.019998, 0.49)

@@ -77,7 +77,7 @@ class RankStatus:
 class BarrierBuffers:
     """The buffers of a barrier: the numbers and the text that this rank sends, and those of all ranks.
 
-    They are allocated once per group: a rank that is out of memory must be able to report it.
+    The buffers are allocated once per group: a rank that is out of memory must be able to report it.
     """
 
     mine: Tensor

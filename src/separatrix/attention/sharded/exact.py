@@ -63,7 +63,8 @@ def sharded_exact_attention(
 
     Raises:
         SeparatrixError: If any rank fails in either pass, or if only some of the ranks make a call or a backward pass.
-            It is raised on every rank and names the rank that failed; all ranks can continue with their next call.
+            The error is raised on every rank and names the rank that failed; all ranks can continue with their next
+            call.
 
     A rank stores k - 2 key and value sets of the whole sequence and two blocks of the last set. In causal attention
     rank r computes r + 1 blocks, so the last rank takes longest. From order 3 on, its own block is padded with r blocks

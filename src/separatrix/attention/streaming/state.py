@@ -1,7 +1,7 @@
 r"""Order-k attention to a token stream: a fixed-size summary of the tokens; append tokens, then attend with queries.
 
 The polynomial method uses the keys and values only through the sums Z_m = Phi(K_m)^T [V_m, 1], one for each of the k -
-1 sets (see `near_linear.sums`). They are sums over tokens, so that tokens are appended, and states merged, by addition.
+1 sets (see `near_linear.sums`). As these are sums over tokens, tokens are appended and states are merged by addition.
 The Hadamard product of the sums is computed when a query attends. The polynomial depends only on the bound, and
 therefore does not change as tokens arrive.
 """

@@ -165,7 +165,7 @@ def first_largest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def true_places(x: Tensor) -> Tensor:
     """The indices of the True entries of a flattened bool tensor.
 
-    They are read on the host, so that all shapes are known there.
+    The entries are read on the host, so that all shapes are known there.
 
     >>> true_places(torch.tensor([[True, False], [False, True]]))
     tensor([0, 3])

@@ -49,8 +49,8 @@ class Described:
     """A call in the form that the kernels read.
 
     Attributes:
-        tensors: The keys of all prefix sets, which are visited key by key, and their values, keys and values of the
-            inner set, which is visited by blocks, and the masks of both.
+        tensors: The keys and the values of all prefix sets, which are visited key by key; the keys and the values of
+            the inner set, which is visited by blocks; and the masks of the prefix sets and of the inner set.
         sizes: The integers of the kernels' signature.
         flags: The compile-time flags of the kernels.
     """

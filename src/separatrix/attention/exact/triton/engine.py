@@ -3,10 +3,10 @@
 Proofs rely on the vendor's documentation. On NVIDIA's GPUs products and sums of float32 are correctly rounded, fused or
 not; the error of 2^x (``ex2.approx``) is at most two units in the last place of the correctly rounded result; the error
 of CUDA's base-2 logarithm, and of both functions in float64, is at most one such unit. The summations here count all
-these errors. That holds for the architectures for which the kernels were compiled; on others, requesting a bound raises
-an error. AMD documents its exponential of float64 only for arguments from -10 to 10, so on AMD's GPUs plain PyTorch
-computes float64. No vendor documents how matrix units sum products of half types, nor AMD how its matrix units sum
-float32; requesting a bound for these raises an error.
+these errors. These bounds hold for the architectures for which the kernels were compiled; on others, requesting a bound
+raises an error. AMD documents its exponential of float64 only for arguments from -10 to 10, so on AMD's GPUs plain
+PyTorch computes float64. No vendor documents how matrix units sum products of half types, nor AMD how its matrix units
+sum float32; requesting a bound for these raises an error.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ this many tokens: a block of `largest` has at least 8 tokens, and there are 5 te
 def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
     """Whether there are kernels for a call in a dtype; by default the dtype of the call.
 
-    They are for GPUs, need Triton, and take orders from 3 on in float32 and the half types, and in float64 on
+    The kernels are for GPUs, need Triton, and take orders from 3 on in float32 and the half types, and in float64 on
     NVIDIA's, with at most 128 columns, or 256 where `ships_width` says so, offsets and strides that fit into 32 bits,
     and no more programs than one launch may have.
     """

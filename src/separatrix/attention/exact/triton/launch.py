@@ -77,7 +77,7 @@ def forward(call: Call, precision: str, left: Tensor) -> tuple[Tensor, Tensor]:
 def is_packed(call: Call) -> bool:
     """Whether tiles of the forward pass have the rows of all query heads that share a head of keys.
 
-    That requires that these heads share masks, too, and that row indices fit into 32 bits.
+    This layout requires that these heads share masks, too, and that row indices fit into 32 bits.
     """
     own_masks = bool(call.masks) and mask_heads(call) != call.keys[0].shape[0]
     return call.shared > 1 and not own_masks and call.query.shape[1] * call.shared <= farthest_of(call)
@@ -86,7 +86,8 @@ def is_packed(call: Call) -> bool:
 def splits_of(call: Call, programs: int) -> int:
     """The number of programs among which a forward pass of `programs` blocks splits the steps of a query block.
 
-    It depends only on the shapes, so that results are reproducible. Packed sequences have enough programs together.
+    The number depends only on the shapes, so that results are reproducible. Packed sequences have enough programs
+    together.
     """
     if isinstance(call, PackedCall):
         return 1

@@ -2,8 +2,8 @@ r"""The coordinates in which scores are expanded: transformations that lower the
 
     s = scale * sum_l q_l k_1,l ... k_{k-1},l
 
-- A coordinate in which the query or a key set is always zero adds nothing to the scores. It is dropped, unless
-  gradients will be computed, because its gradient need not be zero.
+- A coordinate in which the query or a key set is always zero adds nothing to the scores. Such a coordinate is dropped,
+  unless gradients will be computed, because its gradient need not be zero.
 - Coordinate l may be multiplied by t_l in one factor and divided by it in another. This does not change the amplitudes,
   but changes Hoelder's bound and the size of the monomials: the largest magnitudes of the factors are made equal by
   powers of two, which is exact.

@@ -177,7 +177,7 @@ def monomials(x: Tensor, index_set: IndexSet) -> Tensor:
 
 
 def monomials_backward(x: Tensor, index_set: IndexSet, features: Tensor, grad: Tensor) -> Tensor:
-    """The gradient of x (..., d, n), given the monomials and their gradient, which is overwritten."""
+    """The gradient of x (..., d, n), given the monomials and their gradient; the latter is overwritten."""
     steps, grad_x = index_set.steps, torch.zeros_like(x)
     for coordinate, parents, children in reversed(steps.products):
         child = grad[..., children, :]

@@ -199,7 +199,7 @@ differentiable(
 
 
 def _query(call: Call, query: int, heads: list[int], ranges: Sequence[Range]) -> tuple[Tensor, Tensor]:
-    """The output (heads, d_v) and the log-sum-exp (heads,) of a query that may attend these keys, in some heads."""
+    """The output (heads, d_v) and the log-sum-exp (heads,) of one query in `heads`, over the keys in `ranges`."""
     places = torch.meshgrid(*(torch.arange(*visible, device=call.query.device) for visible in ranges), indexing="ij")
     allowed = torch.ones_like(places[0], dtype=torch.bool).expand(len(heads), *places[0].shape)
     for first, second in combinations(places, 2):

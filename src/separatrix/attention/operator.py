@@ -248,11 +248,11 @@ def certified_attention(
     dtype that would work.
 
     **Gradients** are those of the computed output, with the coefficients of the polynomial as constants, and have a
-    separate certificate, ``certificate.gradient``: every entry of a vector-Jacobian product is within
-    ``certificate.gradient.total``, times the sum of magnitudes of the incoming gradients, of the product for exact
-    attention (see `GradientCertificate` for the bound of each query, key set and value set). If inputs require
-    gradients, the degree is chosen so that both the output and the gradient keep the tolerance, and ``result.keeps`` is
-    ``("output", "gradient")``. If that is impossible, because the rounding error of gradients in a half type exceeds
+    separate certificate, ``certificate.gradient``: every entry of a vector-Jacobian product differs from exact
+    attention's by at most ``certificate.gradient.total`` times the sum of magnitudes of the incoming gradients (see
+    `GradientCertificate` for the bound of each query, key set and value set). If inputs require gradients, the degree
+    is chosen so that both the output and the gradient keep the tolerance, and ``result.keeps`` is
+    ``("output", "gradient")``. If this is impossible, because the rounding error of gradients in a half type exceeds
     the tolerance, or because no degree of ``method="polynomial"`` satisfies it, the tolerance holds only for the
     output, and ``result.keeps`` is ``("output",)``. So training may need a higher degree than evaluation, which may
     also use smaller index sets without the coordinates that only gradients need. There are no second derivatives.

@@ -42,7 +42,7 @@ class Summation:
 
     Attributes:
         steps: The steps.
-        operand_unit: The unit roundoff of the dtype that products of query and keys, and weights, may be rounded to
+        operand_unit: The unit roundoff of the dtype to which weights, and products of query and keys, may be rounded
             before the last multiplication; 0 if they stay in the dtype of the arithmetic.
 
     Example:

@@ -14,9 +14,9 @@ and a log-sum-exp changes by at most delta (docs/derivations/exact-attention.md 
 
 Half types are widened to float32, which is exact, and the output is rounded to its dtype once, so u is 2^-24 for them
 too. GPUs whose matrix units compute products of half types have no bound (see `require_proved`). The kernels in C++
-that multiply bfloat16 (vdpbf16ps, or AMX) round products of query and prefix keys with the unit u' = 2^-8, for scores
-that are certainly below `_LARGEST_NARROW`, and weights; both belong to delta, because numerator and denominator have
-the same rounded weights. PyTorch's fused attention has other errors: see `_fused_bound`.
+that multiply bfloat16 (vdpbf16ps, or AMX) round weights, and products of query and prefix keys for scores that are
+certainly below `_LARGEST_NARROW`, with the unit u' = 2^-8; both errors belong to delta, because numerator and
+denominator have the same rounded weights. PyTorch's fused attention has other errors: see `_fused_bound`.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ class PlainCall(NamedTuple):
         return out, lse, errors, bounds
 
     def backward(self, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor | None) -> list[Tensor]:
-        """The gradients of all tensors, which are contiguous, as the results are; `grad_lse` None means zeros."""
+        """The gradients of all tensors; all arguments must be contiguous, and `grad_lse` None means zeros."""
         described, _named = self._described()
         gradients, length, d_v = ExactGradients(), *out.shape[-2:]
         block = length * d_v

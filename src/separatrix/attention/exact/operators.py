@@ -142,7 +142,7 @@ def attend_by_reference(*arguments: Any) -> tuple[Tensor, Tensor]:
 
 
 def _example_size(size: int | torch.SymInt) -> int:
-    """A size; for a symbolic size, its value in the example that the graph is made from."""
+    """A size; for a symbolic size, its value in the example from which the graph is traced."""
     if isinstance(size, int):
         return size
     from torch.fx.experimental.symbolic_shapes import optimization_hint  # this module imports SymPy

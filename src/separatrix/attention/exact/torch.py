@@ -146,10 +146,10 @@ def _rows(call: Call) -> int:
 class IncomingRows:
     """The rows of a backward pass, with incoming gradients scaled to about 1, as the kernels in C++ scale them.
 
-    The error of a query's gradient is relative to the incoming gradient of that query, even if those of other queries
-    are far larger; the errors of the gradients of keys and values are relative to the largest of their head. So there
-    are two copies of the incoming gradient: one divided by a power of two for each query, one by the power of two of
-    the head. With P = exp(S - lse) the weights of a query, the gradients are sums of products of
+    The error of a query's gradient is relative to the incoming gradient of that query, even if other queries have far
+    larger ones; the errors of the gradients of keys and values are relative to the largest incoming gradient of their
+    head. So there are two copies of the incoming gradient: one divided by a power of two for each query, one by the
+    power of two of the head. With P = exp(S - lse) the weights of a query, the gradients are sums of products of
 
         dS = P * (near (V - out)^T + near_lse),    dQ = scale dS K,    dV = P^T incoming,    dK = dS^T weighted.
 

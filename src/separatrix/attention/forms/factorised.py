@@ -74,8 +74,8 @@ def pairwise_attention(
 
     The product form is computed instead at orders other than 3; for few keys (below 128, or 256 with causality or
     windows), where it takes less time; inside `torch.compile`, `torch.export` and `torch.func` and in forward mode; and
-    where factors underflow, because the inner products of the best tuple of a query are below their own maxima by more
-    than about 56 in float32 or 650 in float64, or a number is not finite (the docstring of
+    where factors underflow or a number is not finite. Factors underflow where the inner products of the best tuple of a
+    query are below their own maxima by more than about 56 in float32 or 650 in float64 (the docstring of
     `separatrix.attention.forms.factorised` has the condition). Results then differ by rounding only.
 
     Alexander Kozachinskiy and others, "Strassen Attention: Unlocking Compositional Abilities in Transformers Based on a

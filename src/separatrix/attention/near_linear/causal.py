@@ -1,9 +1,9 @@
 r"""The causal polynomial method, where query i attends only keys j_m <= i + offset: prefix states, chunk by chunk.
 
-The states of the keys up to a position are prefix sums, and the Hadamard product of prefix states is the state of
-all tuples up to there. At order >= 3 it is not linear in any one of them, so that each query needs the product of *its
-own* prefix states: within a chunk of c tokens these are c running sums (c, rank, d_v + 1) per key set, which determine
-the memory of the chunk; between chunks one state per key set is passed on.
+The states of the keys up to a position are prefix sums, and the Hadamard product of prefix states is the state of all
+tuples up to that position. At order >= 3 this product is not a sum over single tokens, so each query needs the product
+of *its own* prefix states. Within a chunk of c tokens these are c running sums (c, rank, d_v + 1) per key set, which
+determine the memory of the chunk; between chunks one state per key set is passed on.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 r"""Plans a call: chooses the algorithm and its rank from the analysis of the call and a forecast of certified errors.
 
 A plan is a pure function of the input and of constants that ship with the source. The recipes of total degree are
-searched first, in the given basis and in a better one; a polynomial whose error is relative to exp, and an index set
-shaped by the amplitudes, only where they may cost less by more than their search does.
+searched first, in the given basis and in a better one. A polynomial whose error is relative to exp, and an index set
+shaped by the amplitudes, are searched only where they may save more time than the search takes.
 
 **Chebyshev's moments.** For a degree g there is a Chebyshev polynomial for every even moment m below it (see
 `remainder`), up to 60 of them, and computing one takes a millisecond. `moments_in_reach` computes lower bounds

@@ -67,9 +67,9 @@ def sharded_exact_attention(
             call.
 
     A rank stores k - 2 key and value sets of the whole sequence and two blocks of the last set. In causal attention
-    rank r computes r + 1 blocks, so the last rank takes longest. From order 3 on, its own block is padded with r blocks
-    of masked keys, so that it has its position in the sequence. The padding takes as much memory as another gathered
-    set, and this block takes 1.3 to 1.7 times as long as an unmasked one.
+    rank r computes r + 1 blocks, so the last rank takes longest. From order 3 on, the block of rank r is padded with r
+    blocks of masked keys, so that its keys have their positions in the sequence. The padding takes as much memory as
+    another gathered set, and this block takes 1.3 to 1.7 times as long as an unmasked one.
 
     Example:
         >>> import torch.distributed as dist

@@ -36,9 +36,9 @@ this many tokens: a block of `largest` has at least 8 tokens, and there are 5 te
 def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
     """Whether there are kernels for a call in a dtype; by default the dtype of the call.
 
-    The kernels are for GPUs, need Triton, and take orders from 3 on in float32 and the half types, and in float64 on
-    NVIDIA's, with at most 128 columns, or 256 where `ships_width` says so, offsets and strides that fit into 32 bits,
-    and no more programs than one launch may have.
+    The kernels are for GPUs and need Triton. They take orders from 3 on, in float32 and the half types and, on NVIDIA's
+    GPUs, in float64; at most 128 columns, or 256 where `ships_width` says so; offsets and strides that fit into 32
+    bits; and no more programs than one launch may have.
     """
     if call.query.device.type not in gpu.DEVICES or call.is_empty or not gpu.installed():
         return False

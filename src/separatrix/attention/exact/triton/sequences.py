@@ -24,8 +24,8 @@ NAMES = ("sequence", "first query", "queries", "offset", "first partial", "block
 COLUMNS = {name: column for column, name in enumerate((*NAMES, "prefixes", "first inner", "inners"))}
 """The numbers of a sequence: its index and where its rows begin, and its lengths, by the names of the arguments."""
 TABLE, SIZES, WIDTH = 12, 16, 28
-"""In the numbers of a sequence, the column where the table of the prefix set begins, that where the sizes of all
-tensors begin, and the number of columns: all are multiples of 4, so that pointers to them are multiples of 16 bytes.
+"""In the numbers of a sequence, the columns where the table of the prefix set and the sizes of all tensors begin, and
+the number of columns: all are multiples of 4, so that pointers to them are multiples of 16 bytes.
 """
 LENGTHS = ("queries", "prefixes", "inners", "offset", "count", "blocks")
 """The arguments of kernels that have one value for each sequence."""

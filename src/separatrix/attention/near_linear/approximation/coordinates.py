@@ -8,7 +8,7 @@ r"""The coordinates in which scores are expanded: transformations that lower the
   but changes Hoelder's bound and the size of the monomials: the largest magnitudes of the factors are made equal by
   powers of two, which is exact.
 - At order 2 a vector mu subtracted from every key changes the scores of a query by the constant scale <q, mu>, which
-  does not change the softmax: the keys' mean is subtracted if it is not small, except in causal attention, where the
+  does not change the softmax. The keys' mean is subtracted if it is not small, except in causal attention, where the
   mean would depend on later keys.
 - At order 2 any invertible map of the query, and its inverse transpose on the keys, does not change <q, k>:
   `rotated` finds a basis in which fewer monomials suffice.
@@ -65,9 +65,9 @@ class Basis:
 class Frame:
     """The map from the entries of queries and keys to the coordinates in which scores are expanded.
 
-    The coordinates of set m, where set 0 is the query, are the `kept` entries, for keys minus the `shift` (H, d'),
-    times `factors[m]` (H, d'), and multiplied by the `basis`; the shift and the basis may be None. The query's
-    coordinates include the scale. `largest[m]` (H, d') bounds |coordinate| over the tokens of set m.
+    Set 0 is the query. The coordinates of set m are the `kept` entries times `factors[m]` (H, d'), then multiplied by
+    the `basis`, if there is one. The `shift` (H, d') or None is first subtracted from keys, and the query's coordinates
+    include the scale. `largest[m]` (H, d') bounds |coordinate| over the tokens of set m.
     """
 
     kept: Tensor

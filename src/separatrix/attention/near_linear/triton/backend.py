@@ -11,8 +11,9 @@
   number of roundings of a token in a state is at most the number of tokens of a piece plus the number of pieces:
   `Summing` counts that as chunks of a piece.
 - **A few tokens of a stream.** The tokens of a call are summed before they are added to the state, as by the kernels in
-  C++, and their roundings are counted in the same way; monomials are summed in blocks, and then the blocks. Each call
-  reads numbers from the GPU once: the bounds on the tokens, and the magnitudes of the values or of the outputs.
+  C++, and their roundings are counted in the same way; monomials are summed in blocks, and then the blocks are summed.
+  Each call reads numbers from the GPU once: the bounds on the tokens, and the magnitudes of the values or of the
+  outputs.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Call:
         query: The queries, (H, L_q, d).
         keys: The key sets, (H, L_m, d) each; or (H / s, L_m, d), where s heads of queries, one after the other, share a
             head of keys and values.
-        values: The value sets, (H, L_m, d_v) each, or with fewer heads, as the keys.
+        values: The value sets, (H, L_m, d_v) each; or (H / s, L_m, d_v), as for the keys.
         masks: For each set a mask, (H, L_m), True for keys that may be attended, or no masks at all; or (H / s, L_m),
             if all query heads that share keys may attend to the same keys.
         positions: Which keys a query may attend by its position.

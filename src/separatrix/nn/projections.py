@@ -1,4 +1,4 @@
-"""The projections of a layer: their initial weights, and the queries, keys and values of its heads, with their norms.
+"""The projections and norms of a layer: initial weights, and the queries, keys and values of the heads.
 
 The norm of the arguments `qk_norm` and `head_norm` is RMS normalisation of the vectors of heads. Its gains are one
 vector (heads * head_dim,), so that tensor parallelism divides them between ranks as it divides the heads.

@@ -24,7 +24,7 @@ def no_autocast(device_type: str) -> AbstractContextManager[object]:
 
 
 def float32_products_are_float32(device_type: str = "cpu") -> bool:
-    """Whether float32 matrix products on a device keep all digits of float32; an error bound for float32 needs it.
+    """Whether float32 matrix products on a device keep all digits of float32, as error bounds for float32 require.
 
     The result is False if a PyTorch setting allows reduced precision on that device
     (`torch.set_float32_matmul_precision`, `torch.backends.fp32_precision`, `torch.backends.mkldnn.fp32_precision`,

@@ -161,7 +161,8 @@ class IncomingRows:
         weighted: The queries times the scale and `share`.
         share: Each query's power of two divided by that of its head, (H, L_q); at most 1.
 
-    Heads of queries that share keys have the same power of two: the gradients of the keys add up over all of them.
+    Heads of queries that share keys have the same power of two, because the gradients of the keys are sums over these
+    heads.
     """
 
     lse: Tensor
@@ -334,7 +335,9 @@ def lowest(dtype: torch.dtype) -> float:
 
 
 def summation(call: Call, dtype: torch.dtype) -> Summation:
-    """The summation of the forward pass over the weights of a query, in a dtype; a chunk is added up set after set."""
+    """The summation of the forward pass over the weights of a query, in a dtype; a chunk is summed over one set after
+    another.
+    """
     return block_sum(call.order, *_sizes(call)[:2])
 
 

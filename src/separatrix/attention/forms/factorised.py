@@ -231,7 +231,7 @@ def _power_above(largest: Tensor) -> Tensor:
 
 
 class _Attend(torch.autograd.Function):
-    """Output (H, L_q, d_v), log-sum-exp (H, L_q), and whether every entry is in the range described above."""
+    """Output (H, L_q, d_v), log-sum-exp (H, L_q), and whether every entry is in the range in the module's docstring."""
 
     @staticmethod
     def forward(ctx: Any, call: Call, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -25,6 +25,6 @@ What the steps use:
 
 Plans from a bound alone, for layers and streams:
 
-- `bounded_plan`: the plan for scores that cannot exceed a bound, and the norms that keep them within it.
+- `bounded_plan`: the plan for scores that cannot exceed a bound, and the normalisation that enforces the bound.
 - `bounded_attention`: attention by a bounded plan as PyTorch operators, near-linear, or exact where that is cheaper.
 """

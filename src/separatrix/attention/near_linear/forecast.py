@@ -180,7 +180,8 @@ class Forecast:
     def error(self, polynomial: Polynomial, dtype: torch.dtype, output_only: bool = False, columns: int = 0) -> float:
         """Forecast the certificate's total for a total-degree set, with columns of squared deviations or without.
 
-        If gradients will be computed, it is the larger of the forecasts for output and gradients, unless `output_only`.
+        If gradients will be computed, return the larger of the forecasts for output and gradients, unless
+        `output_only`.
         """
         analysis, degree, rank = self.analysis, polynomial.degree, self.rank(polynomial.degree)
         truncation, error, magnitude = self._truncation(polynomial, columns)

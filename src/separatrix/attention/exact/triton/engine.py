@@ -28,8 +28,8 @@ from separatrix.attention.exact.triton.size import left_of, spare
 MOST_SEQUENCES = (1 << 16) - 1
 """The largest second coordinate of a grid on NVIDIA's GPUs."""
 LEAST_TOKENS = 10
-"""The number of programs is at most the number of heads times the number of tokens, where a sequence counts as at least
-this many tokens: a block of `largest` has at least 8 tokens, and there are 5 tensors.
+"""In the bound on the number of programs, heads times tokens, a sequence counts as at least this many tokens: a block
+of `largest` has at least 8 tokens, and there are 5 tensors.
 """
 
 

@@ -153,8 +153,8 @@ def tensor_attention(
     Raises:
         SeparatrixError: If the scores or the outputs overflow their dtype; the message names the factors with their
             sizes. Inside `torch.compile` and `torch.func`, where order 2 is always computed by PyTorch's fused
-            attention, it is also raised for factors that need balancing and, with ``is_causal``, for keys and values
-            that are not finite.
+            attention, the error is also raised for factors that need balancing and, with ``is_causal``, for keys and
+            values that are not finite.
         ArgumentError: If an argument is not as described above.
 
     Example:

@@ -5,8 +5,8 @@ of `tensor_attention` change this:
 
 - `lookahead` = a moves the upper end: (i + offset - w, i + offset + a] is the window w + a at the offset offset + a.
 - `prefix` = p: the queries at the positions below p attend all keys below p, and the others attend as before. So the
-  queries are split into two calls, of which the first is not causal and takes the first p keys. An exported program,
-  in which lengths are symbols, attends with all queries in both calls and selects.
+  queries are split into two calls, of which the first is not causal and takes the first p keys. An exported program, in
+  which lengths are symbols, makes both calls with all queries and selects from the results.
 - `sinks` = s: the first s keys are not subject to the lower end of a window. The keys of a set are then the disjoint
   union of the first s and of the others in the window, and the tuples are the disjoint union of the products of such
   parts, 2^m of them for m sets with a window. Each product is a call, and results are merged by their log-sum-exp,

@@ -191,7 +191,7 @@ class TokenCache:
         return [tokens.key for tokens in sets], [tokens.value for tokens in sets], options | {"key_masks": masks}
 
     def _with_sinks(self, m: int, tokens: _Tokens) -> _Tokens:
-        """The stored and new tokens of a set, with the sinks that are not among them prepended."""
+        """The stored and new tokens of a set, preceded by the sinks that are not among them."""
         count = 0 if self.windows[m] is None else min(self.sinks, self._length - self.held[m])
         if count == 0:
             return tokens

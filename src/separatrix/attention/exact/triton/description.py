@@ -235,7 +235,7 @@ class Numbers(NamedTuple):
         sizes: For each tensor, its rows and columns, where queries that share a head of keys are the rows of one head.
         tables: For each prefix set, the kernels' table in which this set comes first.
         bounds: The bounds that `check_range` increases from 0, followed by the exponents of `largest`.
-        sequences: The numbers of packed sequences, of which sizes and tables are columns, on the CPU and on the device.
+        sequences: The numbers of packed sequences, on the CPU and on the device; sizes and tables are columns of these.
     """
 
     sizes: Tensor

@@ -84,7 +84,7 @@ def is_packed(call: Call) -> bool:
 
 
 def splits_of(call: Call, programs: int) -> int:
-    """The number of programs among which a forward pass of `programs` blocks splits the steps of a query block.
+    """The number of programs that share the steps of a query block, in a forward pass of `programs` blocks.
 
     The number depends only on the shapes, so that results are reproducible. Packed sequences have enough programs
     together.

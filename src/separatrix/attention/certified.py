@@ -146,7 +146,7 @@ def lse_rounding(lse: Tensor) -> float:
     largest = number(lse.detach().abs().max())
     if largest == math.inf:  # a query without keys to attend has the log-sum-exp -inf, which is exact
         if truth(torch.isposinf(lse).any()):
-            return math.inf  # the log-sum-exp exceeds the range of the type
+            return math.inf  # the log-sum-exp exceeds the range of the dtype
         largest = number(lse.detach().masked_fill(torch.isinf(lse), 0.0).abs().max())
     return (LOG + 4) * (torch.finfo(lse.dtype).eps / 2) * (1 + largest)
 

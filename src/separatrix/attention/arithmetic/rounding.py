@@ -100,7 +100,7 @@ class Summing:
 
 
 def _monomial(degree: int) -> int:
-    """A monomial: each factor is shifted and scaled in float64 and converted, three roundings, and multiplied."""
+    """A monomial: each factor is shifted and scaled in float64, converted (three roundings in all), and multiplied."""
     return 4 * degree
 
 

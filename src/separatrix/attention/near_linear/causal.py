@@ -58,7 +58,7 @@ class _Chunk:
 
 
 def _chunk(call: Call, expansion: Expansion, start: int, stop: int) -> _Chunk:
-    """Queries [start, stop), and the keys and values at their positions; zero where there is none to attend."""
+    """Queries [start, stop), and the keys and values at their positions; zeros where there is no key to attend."""
     query, keys, values, masks = _rows(call, start, stop)
     offset, squares = call.positions.offset, expansion.squares or (None,) * len(keys)
     here = [None if u is None else _local(u, start + offset, stop + offset) for u in squares]

@@ -5,8 +5,8 @@ searched first, in the given basis and in a better one. A polynomial whose error
 shaped by the amplitudes, are searched only where they may save more time than the search takes.
 
 **Chebyshev's moments.** For a degree g there is a Chebyshev polynomial for every even moment m below it (see
-`remainder`), up to 60 of them, and computing one takes a millisecond. `moments_in_reach` computes lower bounds
-on all their forecasts at once, from the Chebyshev coefficients |c_j| that each polynomial omits, so that few
+`remainder`), up to 60 of them, and computing one takes a millisecond. `moments_in_reach` computes lower bounds on the
+forecasts of all of them at once, from the Chebyshev coefficients |c_j| that each polynomial omits, so that few
 polynomials are computed. R is the bound on the scores of a query. Rounding is proportional to M = sum_p |a_p| R^p. The
 coefficients below m are Taylor's, so M >= sum_{p<m} R^p / p!; and M >= P(R) >= exp(R) - R^m factor, where `factor` is
 at most the part of the tolerance for truncation, if the polynomial satisfies it. The same holds of P' in place of P.

@@ -22,7 +22,7 @@ def as_sets(name: str, given: Tensor | Sequence[Any], order: int) -> list[Any]:
 
 
 def seen_tokens(name: str, mask: Tensor | None, shape: tuple[int, ...], device: torch.device) -> Tensor:
-    """A mask of tokens expanded to (*batch_shape, length), or all True for None; an `ArgumentError` if it is no such
+    """A mask of tokens expanded to (*batch_shape, length), or all True for None; an `ArgumentError` for an invalid
     mask.
     """
     if mask is None:

@@ -41,7 +41,7 @@ from separatrix.attention.exact.triton.sequences import launch as launch_sequenc
 ENOUGH_PROGRAMS = 128
 """A forward pass with fewer programs, about the number that GPUs run at once, splits the steps of each program."""
 LEAST_SCORES = 1 << 11
-"""The smallest number of scores of a query in a split, which take about as long as another launch."""
+"""The smallest number of scores of a query in a split: to compute them takes about as long as another launch."""
 
 
 def forward(call: Call, precision: str, left: Tensor) -> tuple[Tensor, Tensor]:

@@ -134,8 +134,8 @@ def tensor_attention(
             the tolerance.
         tolerance: An absolute error allowed on every entry of the output; None never approximates. With a tolerance
             this is ``certified_attention(...).output``.
-        return_lse: Whether to return the log-sum-exp of the scores as well, (..., L_q), float32 for half types; it
-            keeps the tolerance too, except for rounding to its type.
+        return_lse: Whether to return the log-sum-exp of the scores as well, (..., L_q), float32 for half types; the
+            log-sum-exp keeps the tolerance too, except for rounding to its dtype.
 
     Returns:
         The output, (..., L_q, d_v), or with ``return_lse`` a pair of output and log-sum-exp.

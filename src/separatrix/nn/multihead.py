@@ -15,7 +15,7 @@ from separatrix.nn.tensor_attention import TensorAttention
 
 
 class MultiheadTensorAttention(nn.Module):
-    """`TensorAttention` with the arguments of `torch.nn.MultiheadAttention`, which returns a pair as it does.
+    """`TensorAttention` with the arguments and the return value, a pair, of `torch.nn.MultiheadAttention`.
 
     It replaces ``self_attn`` and ``multihead_attn`` in `nn.TransformerEncoderLayer` and `nn.TransformerDecoderLayer`,
     and so in encoders, decoders and transformers.

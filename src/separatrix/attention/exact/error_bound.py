@@ -238,7 +238,7 @@ def relative_bound(call: Call, radius: float, dtype: torch.dtype) -> float:
 
 
 _LARGEST_NARROW = 90.0
-"""Scores that may be larger are computed in float32: the limit in csrc/exact_forward.hpp, in natural units."""
+"""The limit beyond which scores are computed in float32, as in csrc/exact_forward.hpp, but in natural units."""
 
 
 def _rounding(call: Call, dtype: torch.dtype) -> tuple[float, float, float]:

@@ -96,8 +96,8 @@ def plain_call(
 def _sharing_heads(tensors: tuple[Any, ...], sets: int, equal_lengths: bool = False, enable_gqa: bool = False) -> int:
     """The number of query heads that share a key head; 0 unless the tensors are plain and have matching shapes.
 
-    If it is not 0, the tensors are on the CPU and not empty, and have one dtype and the same leading dimensions except
-    for shared heads.
+    If the result is not 0, the tensors are on the CPU and not empty, and have one dtype and the same leading dimensions
+    except for shared heads.
     """
     query, value = tensors[0], tensors[-1]
     dtype, dims = getattr(query, "dtype", None), getattr(query, "ndim", 0)

@@ -267,7 +267,7 @@ class _Attend(torch.autograd.Function):
 def _attend_block(
     call: Call, block: _QueryBlock, values: tuple[Tensor, ...], least: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The output of a block, divided by the powers of the values, its log-sum-exp, and whether it is in range."""
+    """A block's output, divided by the powers of the values, its log-sum-exp, and whether the output is in range."""
     factors = _Factors(call, block)
     V1, V2 = values[0][block.heads], values[1][block.heads, :, slice(*block.second)]
     sums = factors.query.new_zeros(*factors.query.shape[:2], V1.shape[1])

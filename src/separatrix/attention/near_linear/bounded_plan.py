@@ -239,7 +239,7 @@ def normalised(x: Tensor, order: int) -> Tensor:
     tensor([[0.6000, 0.8000],
             [0.0000, 0.0000]])
     """
-    # Divided by the largest entry first: its k-th power neither over- nor underflows. Zero is divided by one.
+    # First divide by the largest entry (a zero vector by one), so that its k-th power neither over- nor underflows.
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     largest = wide.detach().abs().amax(-1, keepdim=True)
     scaled = wide / torch.where(largest == 0, 1.0, largest)

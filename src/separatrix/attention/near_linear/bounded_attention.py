@@ -161,7 +161,8 @@ ARGUMENTS = (
 
 
 def _attend_within_bound(*arguments: Any) -> list[Tensor]:
-    """Output (H, L_q, d_v), denominator (H, L_q) and, unless it is causal or may be exact, the state of each key set.
+    """Output (H, L_q, d_v), denominator (H, L_q) and, unless the call is causal or may be exact, the state of each key
+    set.
 
     Where exact attention computes the call, its log-sum-exp takes the place of the denominator. The backward pass would
     otherwise recompute the states. Exact attention has no states; where it is cheaper, the states would be many times

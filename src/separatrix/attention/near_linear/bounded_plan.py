@@ -54,7 +54,7 @@ by one."""
 class BoundedPlan:
     """The polynomial that satisfies `tolerance`, relative to the values' magnitude, for all scores up to `radius`.
 
-    `dtype` is the type of the outputs. The error of the polynomial is relative to exp.
+    `dtype` is the dtype of the outputs. The error of the polynomial is relative to exp.
     """
 
     order: int

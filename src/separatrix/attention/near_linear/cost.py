@@ -56,8 +56,8 @@ TOKEN_ENTRY = 4.0
 """The time of reading an entry of query, keys and values for a plan and for a certificate."""
 SQUARED_ENTRY, SQUARED_QUERY = 3.0, 80.0
 """The times of computing the deviation of one entry of the values (squaring it takes half as long), and of the
-certificate of one query with squares. These numbers and `SEARCHING` are half of what was measured on two cores of an
-Intel Xeon (Cascade Lake), which takes about twice as long as the machines on which the other numbers were measured.
+certificate of one query with squares. These numbers and `SEARCHING` are half of the times on two cores of an Intel Xeon
+(Cascade Lake), because it takes about twice as long as the machines on which the other numbers were measured.
 """
 SEARCHING = 1.5e6
 """The time that it takes to search for a polynomial with squared deviations."""

@@ -44,7 +44,7 @@ def check_bound(name: str, x: Tensor, bound: float, most: float, norm: str, orde
     """Raise an `ArgumentError` that names the first token that exceeds the bound or has a NaN, if there is one.
 
     `most` is the largest allowed entry or l_k norm, k = `order`, of a token (see `norm` of `TensorAttentionState`): the
-    bound, which the message names, plus the rounding of its type.
+    bound, which the message names, plus the rounding of its dtype.
     """
     if not x.numel():
         return

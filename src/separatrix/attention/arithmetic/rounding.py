@@ -8,7 +8,7 @@ whatever the order of the additions and whether or not multiplications and addit
 "Accuracy and Stability of Numerical Algorithms", Lemma 3.1). So an error bound depends on the algorithm through one
 number, which a `Summation` derives: it lists the steps that a term goes through, each with its number of roundings. A
 backend that adds in another order supplies another list, and nothing else in the certificate changes. The tests run the
-algorithms on counts of roundings instead of numbers, and compare.
+algorithms on counts of roundings instead of numbers, and compare the results with the lists.
 
 A sum of n terms rounds each term at most n - 1 times, and adding the sum to an accumulator rounds it once more: n.
 """

@@ -10,7 +10,7 @@ The bound depends on R, d, the tolerance and, through rho, on the number of toke
 the data. R has to bound the sum of magnitudes scale sum_l |q_l k_1,l ...| as well; bounds on entries and Hoelder's
 inequality bound this sum, too.
 
-All of this is computed in float64, and the output is then rounded to its dtype, which adds an error of u (1 + the
+All of this is computed in float64, and the output is then rounded to its dtype, which adds an error of u (1 + the bound
 above) |v|_max, where u is half the distance from 1 to the next number of the dtype. The output satisfies the tolerance
 including this rounding; otherwise planning raises an error.
 """

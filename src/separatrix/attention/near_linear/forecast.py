@@ -327,7 +327,7 @@ class SamplePart:
 
 
 def draw_parts(analysis: Analysis) -> list[SamplePart]:
-    """Queries with tuples that are drawn, and for a causal call its first queries with all of theirs."""
+    """The drawn queries with drawn tuples and, for a causal call, its first queries with all of their tuples."""
     call, radii = analysis.call, analysis.radii
     heads, length = radii.shape
     count = min(sampled_queries(heads) // 2, length)

@@ -14,7 +14,7 @@ What the steps use:
 - `approximation`: polynomials near exp, their monomials, and coordinates.
 - `sums`: the polynomial as a sum of monomials, the states of the key sets, and queries against them, with gradients:
   Algorithm 1 of Alman and Song.
-- `causal`: the same where each query attends a prefix of the keys.
+- `causal`: causal attention, where each query attends to the states of a prefix of the keys.
 - `backend`: the interface of a backend, and the rule that chooses one. `native`: kernels in C++. `triton`: kernels
   for GPUs. `torch`: plain PyTorch, for everything else.
 - `cost`: flops, memory and time of each algorithm, and how many tokens are taken at a time.

@@ -200,8 +200,8 @@ def _block(rows: int, columns: int, width: int, seconds: float) -> Roofline:
 class Speed:
     """The time of a method on this machine, and its time by the cost model of the planner.
 
-    The constants of the cost model ship with the source, so that plans do not depend on the machine. They are well
-    chosen for this machine if both methods have nearly the same `factor`.
+    The constants of the cost model ship with the source, so that plans do not depend on the machine. The constants suit
+    this machine if both methods have nearly the same `factor`.
     """
 
     method: str

@@ -2,7 +2,7 @@
 
 A file is written under another name in the same folder, flushed to the disk, and renamed. The folder contains the name,
 so the folder is flushed too. After a kill or a power cut at any moment, a reader finds the old file or the new one, and
-never a part of one. A file that a killed writer left ends in ``.draft``.
+never a part of one. The name of a file that a killed writer left ends in ``.draft``.
 
 A lock is a file that a process holds with `flock`; the system releases it when the process ends in any way.
 

@@ -271,7 +271,7 @@ def runnable(library: ctypes.PyDLL) -> list[str]:
 def _share_threads(library: ctypes.PyDLL) -> bool:
     """Let the kernels run on PyTorch's own threads if possible: two thread pools would compete for the cores.
 
-    If a build of PyTorch does not export them, or its library is not found, the kernels run on one thread.
+    If PyTorch's library is not found or does not export the functions for this, the kernels run on one thread.
     """
     torch_library = lending_library()
     if torch_library is None:

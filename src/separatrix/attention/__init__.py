@@ -18,7 +18,7 @@ Imports go one way, from the bottom of this list to its top:
 - `sharded`: one sequence on many ranks of `torch.distributed`.
 - `packed`: several sequences in one tensor, split at their boundaries.
 - `streaming`: a fixed-size state of a token stream, for tokens within a bound.
-- `plain_certified`: the same for exact attention of plain tensors, without the overhead of the checks.
+- `plain_certified`: certified exact attention of plain tensors, without the overhead of the checks.
 - `certified`: runs the cheapest plan that satisfies a tolerance, and certifies its output.
 - `duration`: the warning before a call of exact attention that will take more than a minute.
 - `visible_keys`: windows that look ahead, attention sinks and prefixes, by calls over disjoint sets of tuples.
@@ -31,7 +31,7 @@ Imports go one way, from the bottom of this list to its top:
 - `linear`, `features`: linear attention and its feature maps.
 - `bounds`: largest entries, norms of tokens and ranges of values, with errors for entries that cannot be read, NaN and
   infinity.
-- `call`, `arguments`: a checked call and the keys a query may attend, and the constraints on its arguments.
+- `call`, `arguments`: a checked call, with the keys that each query may attend, and the constraints on its arguments.
 - `dispatch`: custom operators and their derivatives in PyTorch's dispatcher.
 - `arithmetic`: assumptions on floating-point arithmetic, and counts of roundings.
 - `reference`: the literal definition, slow and obvious.

@@ -53,7 +53,7 @@ class TokenNorms(NamedTuple):
 
     Attributes:
         largest: The largest sum of powers of a head, sum_l |factors_l x_l|^k, (H,).
-        powers: These sums for each token, (H, L), if requested.
+        powers: The sum of powers for each token, (H, L), if requested.
         weighted: sum_l weights_l |factors_l x_l|, (H, L), if requested.
     """
 
@@ -108,7 +108,7 @@ def product_without(m: int, factors: Sequence[Tensor]) -> Tensor:
 def extremes(sets: Sequence[Tensor], masks: Sequence[Tensor | None]) -> Tensor:
     """The extremes (2, sets, H, d) over the unmasked tokens of each set (H, L_m, d), in float64: least first.
 
-    They are NaN if an entry is NaN, and if all tokens are masked, +inf and -inf.
+    An entry that is NaN makes them NaN; if all tokens are masked, they are +inf and -inf.
     """
     heads, _, d = sets[0].shape
     ends = sets[0].new_empty(2, len(sets), heads, d, dtype=torch.float64)
@@ -296,7 +296,8 @@ def in_range(low: float, high: float, dtype: torch.dtype) -> bool:
 def value_range(values: Sequence[Tensor], masks: Sequence[Tensor]) -> ValueRange:
     """The range of products of the value sets (H, L_m, d_v), over the tokens that are not masked by (H, L_m).
 
-    It follows from the smallest and the largest value of each set: the extremes of a product are products of extremes.
+    The range follows from the smallest and the largest value of each set: the extremes of a product are products of
+    extremes.
     """
     names = [f"values[{m}]" for m in range(len(values))]
     ends = finite_extremes(names, values, masks or (None,) * len(values))

@@ -1,7 +1,8 @@
 """A checked call of order-k attention, with all heads in one dimension: the input of every algorithm.
 
 A call is checked and flattened once, at the boundary; `batch` restores the leading dimensions of its results. Its
-`Positions` say which keys a query may attend: all keys, those up to it, or those in a window that ends at it.
+`Positions` say which keys a query may attend: all keys, the keys up to its own position, or the keys in a window that
+ends there.
 """
 
 from __future__ import annotations
@@ -86,7 +87,7 @@ class Call:
         query: The queries, (H, L_q, d).
         keys: The key sets, (H, L_m, d) each; or (H / s, L_m, d), where s heads of queries, one after the other, share a
             head of keys and values.
-        values: The value sets, (H, L_m, d_v) each, or with fewer heads, as the keys.
+        values: The value sets, (H, L_m, d_v) each; or (H / s, L_m, d_v), as for the keys.
         masks: For each set a mask, (H, L_m), True for keys that may be attended, or no masks at all; or (H / s, L_m),
             if all query heads that share keys may attend to the same keys.
         positions: Which keys a query may attend by its position.

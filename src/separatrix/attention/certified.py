@@ -80,8 +80,8 @@ class Certified:
 def certify_call(call: Call, tolerance: float, method: str, with_lse: bool = False) -> Certified:
     """Compute `certified_attention` of a checked call; if `with_lse`, the log-sum-exp satisfies the tolerance as well.
 
-    The algorithm depends on the tensor entries, so a compiled graph breaks here. A decorator would do that too, but it
-    imports the compiler, which takes seconds, also for users who compile nothing.
+    The algorithm depends on the tensor entries, so a compiled graph breaks here. A decorator could break the graph too,
+    but would import the compiler, which takes seconds, also for users who compile nothing.
     """
     compute: Callable[[Call, float, str, bool], Certified] = _certify_call
     if torch.compiler.is_compiling():
@@ -140,13 +140,13 @@ def _near_linear(run: PolynomialRun, certificate: Certificate, plan: Plan, toler
 
 
 def lse_rounding(lse: Tensor) -> float:
-    """A bound on the rounding of the logarithm, and of the conversion of a log-sum-exp to its type."""
+    """A bound on the rounding of the logarithm, and of the conversion of a log-sum-exp to its dtype."""
     if not lse.numel():
         return 0.0
     largest = number(lse.detach().abs().max())
     if largest == math.inf:  # a query without keys to attend has the log-sum-exp -inf, which is exact
         if truth(torch.isposinf(lse).any()):
-            return math.inf  # the log-sum-exp exceeds the range of the type
+            return math.inf  # the log-sum-exp exceeds the range of the dtype
         largest = number(lse.detach().masked_fill(torch.isinf(lse), 0.0).abs().max())
     return (LOG + 4) * (torch.finfo(lse.dtype).eps / 2) * (1 + largest)
 
@@ -174,7 +174,7 @@ def _exact(call: Call, rounding: ExactRounding, plan: Plan, tolerance: float) ->
 
 
 def _takes_squares(analysis: Analysis, recipe: Recipe) -> bool:
-    """Whether squared deviations of the values may lower the certificate of a recipe that has none yet.
+    """Whether squared deviations of the values may lower the certificate of a recipe without them.
 
     Index sets that are not of total degree and errors that are relative to exp have no moments, and the bounds on
     gradients do not use deviations of the values.
@@ -191,7 +191,7 @@ def _run(planned: PlannedCall, tolerance: float, method: str, with_lse: bool) ->
     large.
 
     Returns:
-        The run with its certificate and plan, and an empty sentence; or None, and why exact attention must be computed.
+        The run with its certificate and plan, and an empty string; or None, and why exact attention must be computed.
         If `method` requests a polynomial and none satisfies the tolerance for gradients, the best run that satisfies it
         for the output is returned.
     """

@@ -7,12 +7,13 @@ and the values v_1 * v_2, entry by entry, and
 
 The difference multiplies rounding errors by at most (1 + p) / (1 - p), which is 3 for p = 1/2. **For a query whose
 diagonal has more than half of the weight, and at orders above 3 for all queries, the tuples are computed one by one**:
-all scores of a query are materialized, with -inf for tuples that are not allowed. That takes the same number of
-multiply-adds, but is slower than the kernels, and its backward pass materializes the scores of all such queries.
+all scores of a query are materialized, with -inf for tuples that are not allowed. Computing tuples one by one takes the
+same number of multiply-adds, but is slower than the kernels, and its backward pass materializes the scores of all such
+queries.
 
-A compiler cannot trace a choice by the entries of tensors. Inside `torch.compile` these queries are an operator of
+A compiler cannot trace a choice that depends on tensor entries. Inside `torch.compile` these queries are an operator of
 their own, `separatrix::attend_one_by_one`, whose backward pass computes them again. An exported program, and
-`torch.func` inside `torch.compile`, have the definition, which materializes all scores.
+`torch.func` inside `torch.compile`, use the definition, which materializes all scores.
 """
 
 from __future__ import annotations
@@ -198,7 +199,7 @@ differentiable(
 
 
 def _query(call: Call, query: int, heads: list[int], ranges: Sequence[Range]) -> tuple[Tensor, Tensor]:
-    """The output (heads, d_v) and the log-sum-exp (heads,) of a query that may attend these keys, in some heads."""
+    """The output (heads, d_v) and the log-sum-exp (heads,) of one query in `heads`, over the keys in `ranges`."""
     places = torch.meshgrid(*(torch.arange(*visible, device=call.query.device) for visible in ranges), indexing="ij")
     allowed = torch.ones_like(places[0], dtype=torch.bool).expand(len(heads), *places[0].shape)
     for first, second in combinations(places, 2):
@@ -208,7 +209,7 @@ def _query(call: Call, query: int, heads: list[int], ranges: Sequence[Range]) ->
         allowed = allowed & _along(axis, mask[heads, slice(*visible)], allowed.dim())
     tensors = []
     for x, axis, visible in zip((*call.keys, *call.values), (*axes, *axes), (*ranges, *ranges), strict=True):
-        # Keys and values in no allowed tuple may be NaN, so they are replaced by zeros.
+        # Keys and values that are in no allowed tuple may be NaN, so they are replaced by zeros.
         seen = allowed.any(tuple(other for other in axes if other != axis))
         tensors.append(x[heads, slice(*visible)].masked_fill(~seen.unsqueeze(-1), 0.0))
     keys, values = tensors[: len(ranges)], tensors[len(ranges) :]

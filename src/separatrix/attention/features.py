@@ -91,7 +91,8 @@ class RandomPositive:
         return self.log(x).exp()
 
     def shifted(self, query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-        """Features of query and key, normalised: those of each query, and of each key set, are divided by their sum.
+        """Normalised features of query and key: the features of each query, and of each key set, are divided by their
+        sum.
 
         These factors cancel in linear attention, and without them the features of long vectors underflow;
         `separatrix.linear_attention` uses these features.

@@ -6,8 +6,8 @@ With phi the identity this is Definition C.1 of Yichuan Deng, Zhao Song, Kaijun 
 Attention Outperforms Linear Attention": its u_lin is the row of phi(q_i) . phi(k_j), its alpha_lin our normaliser.
 
 When does a normaliser vanish in floating point? Let m_i = |phi(q_i)|^T sum_j |phi(k_j)| be alpha_i without
-cancellation, n = L_k + r the longest chain of roundings on the way to it, u the unit roundoff of the type the numerator
-is summed in, u' that of the type alpha_i is summed in, and gamma_n = n u' / (1 - n u'). We raise an error if
+cancellation, n = L_k + r the longest chain of roundings on the way to it, u and u' the unit roundoffs of the dtypes in
+which the numerator and alpha_i are summed, and gamma_n = n u' / (1 - n u'). We raise an error if
 
     |alpha_i| <= (u + gamma_n) m_i + n tiny
 
@@ -69,13 +69,13 @@ def linear_attention(
     **There is no scale**: neither 1/d nor 1/sqrt(d). For "identity" and "relu" a positive scale would cancel; for the
     other maps multiply the query by the scale.
 
-    **The normaliser alpha_i can vanish**: "identity" has weights of either sign, "relu" may have none. That raises a
-    `SeparatrixError` with the batch index and the query position; nothing is added to the denominator. The module's
-    docstring defines when a normaliser vanishes in floating point.
+    **The normaliser alpha_i can vanish**: "identity" has weights of either sign, "relu" may have none. A vanishing
+    normaliser raises a `SeparatrixError` with the batch index and the query position; nothing is added to the
+    denominator. The module's docstring defines when a normaliser vanishes in floating point.
 
     With no keys (L_k = 0) there is nothing to attend and every query gets zeros, as in `tensor_attention`. bfloat16
     and float16 are mapped and summed in float32; the normaliser is summed in float64 wherever the device has it.
-    Inside `torch.autocast` the same holds: the inputs keep their types.
+    Inside `torch.autocast` the same holds: the inputs keep their dtypes.
 
     Example:
         >>> q, k, v = torch.tensor([[1.0]]), torch.tensor([[1.0], [3.0]]), torch.tensor([[0.0], [4.0]])

@@ -134,14 +134,14 @@ def tensor_attention(
             the tolerance.
         tolerance: An absolute error allowed on every entry of the output; None never approximates. With a tolerance
             this is ``certified_attention(...).output``.
-        return_lse: Whether to return the log-sum-exp of the scores as well, (..., L_q), float32 for half types; it
-            keeps the tolerance too, except for rounding to its type.
+        return_lse: Whether to return the log-sum-exp of the scores as well, (..., L_q), float32 for half types; the
+            log-sum-exp keeps the tolerance too, except for rounding to its dtype.
 
     Returns:
         The output, (..., L_q, d_v), or with ``return_lse`` a pair of output and log-sum-exp.
 
     The output of a query that may attend to no tuple is zero, with a log-sum-exp of -inf, and zero gradients. Inside
-    `torch.autocast` the inputs keep their types.
+    `torch.autocast` the inputs keep their dtypes.
 
     **Exact attention has a bounded error, or raises an error.** Without a tolerance, and for finite input, no entry of
     the output differs from the exact value by more than `exact_error_bound` of the same arguments. If scores or outputs
@@ -151,10 +151,10 @@ def tensor_attention(
     other queries.
 
     Raises:
-        SeparatrixError: If the scores or the outputs overflow their type; the message names the factors with their
+        SeparatrixError: If the scores or the outputs overflow their dtype; the message names the factors with their
             sizes. Inside `torch.compile` and `torch.func`, where order 2 is always computed by PyTorch's fused
-            attention, it is also raised for factors that need balancing and, with ``is_causal``, for keys and values
-            that are not finite.
+            attention, the error is also raised for factors that need balancing and, with ``is_causal``, for keys and
+            values that are not finite.
         ArgumentError: If an argument is not as described above.
 
     Example:
@@ -248,14 +248,14 @@ def certified_attention(
     dtype that would work.
 
     **Gradients** are those of the computed output, with the coefficients of the polynomial as constants, and have a
-    separate certificate, ``certificate.gradient``: every entry of a vector-Jacobian product is within
-    ``certificate.gradient.total`` times the sum of magnitudes of the incoming gradients of exact attention's (see
+    separate certificate, ``certificate.gradient``: every entry of a vector-Jacobian product differs from exact
+    attention's by at most ``certificate.gradient.total`` times the sum of magnitudes of the incoming gradients (see
     `GradientCertificate` for the bound of each query, key set and value set). If inputs require gradients, the degree
-    is chosen so that both the output and the gradient keep the tolerance, and ``result.keeps`` is ``("output",
-    "gradient")``. If that is impossible, because the rounding error of gradients in a half type exceeds the tolerance,
-    or because no degree of ``method="polynomial"`` satisfies it, the tolerance holds only for the output, and
-    ``result.keeps`` is ``("output",)``. So training may need a higher degree than evaluation, which may also use
-    smaller index sets without the coordinates that only gradients need. There are no second derivatives.
+    is chosen so that both the output and the gradient keep the tolerance, and ``result.keeps`` is
+    ``("output", "gradient")``. If this is impossible, because the rounding error of gradients in a half type exceeds
+    the tolerance, or because no degree of ``method="polynomial"`` satisfies it, the tolerance holds only for the
+    output, and ``result.keeps`` is ``("output",)``. So training may need a higher degree than evaluation, which may
+    also use smaller index sets without the coordinates that only gradients need. There are no second derivatives.
 
     **Packed sequences** (`cu_seqlens`) are certified one by one: each number of the certificate is the maximum over the
     sequences, and the plan has the sum of their costs, with the method "mixed" if sequences of different lengths use

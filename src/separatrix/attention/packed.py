@@ -8,8 +8,9 @@ Every other call is split at these boundaries, and sequences of equal lengths ar
 the cost is that of the tuples that may be attended, positions (causality, windows, rotary, biases) start at 0 in each
 sequence, and every algorithm supports packed sequences. The boundaries are read on the host.
 
-On the CPU, outputs of exact attention have the bits of a loop over the sequences, and so have gradients, except where
-sequences of equal lengths are a batch in which sums are added in another order, because the number of heads decides:
+On the CPU, outputs and gradients of exact attention are bitwise those of a loop over the sequences, except where
+sequences of equal lengths are a batch in which sums are added in another order, because that order depends on the
+number of heads:
 
 - `sinks` and `distinct`, which merge or sum partial results by operations of PyTorch;
 - gradients, if a sequence has fewer than nine query heads: the keys are then divided into more groups, which are added
@@ -17,7 +18,7 @@ sequences of equal lengths are a batch in which sums are added in another order,
 - gradients for 4 to 23 queries, if a sequence has fewer than four key heads: the batch takes another backward pass;
 - order 2, if only the batch has so many scores that our kernels replace PyTorch's (`exact.fused.FEWEST_SCORES`).
 
-There the difference is that of two roundings. On GPUs there are other exceptions: see the guide.
+In these cases the results differ only by rounding. On GPUs there are other exceptions: see the guide.
 """
 
 from __future__ import annotations
@@ -210,7 +211,7 @@ def attend_at_once(packing: Packing, **options: Any) -> tuple[Tensor, Tensor] | 
 
 
 def certify_packed(packing: Packing, certify: Callable[..., Certified]) -> Certified:
-    """The certified results of a packed call, from those of sequences of equal lengths.
+    """The certified results of a packed call, computed by a call for each group of sequences of equal lengths.
 
     Every bound of the certificate is the maximum over the sequences.
     """

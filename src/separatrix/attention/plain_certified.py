@@ -34,7 +34,7 @@ def plain_certified(
 ) -> Certified | None:
     """The result of `certify_call` without gradients if the arguments, those of `plain_call`, need no further check.
 
-    None if they may need one, if a polynomial is searched for, and if float64 is needed for inputs in float32.
+    Otherwise None, and also if a polynomial is searched for, or if float64 is needed for inputs in float32.
     """
     if type(tolerance) is not float or not 0.0 < tolerance < math.inf:
         return None
@@ -73,7 +73,7 @@ def plain_certified(
 
 
 class _Known(NamedTuple):
-    """What is known of a call from its sizes: its cost, why no polynomial is searched for, and its error bound.
+    """What the sizes of a call determine: its cost, why no polynomial is searched for, and its error bound.
 
     `log_scores` is the largest `Entries.scores`, and `log_tuples` the base-2 logarithm of the number of key tuples.
     """
@@ -94,8 +94,7 @@ def _known_of_sizes(
     scale: float,
     method: str,
 ) -> _Known | None:
-    """What is known of a call of these heads, queries, columns of queries and of values; None if a polynomial is
-    searched for."""
+    """What the numbers of heads, queries and columns of a call determine; None if a polynomial is searched for."""
     heads, length, d, d_v = sizes
     entry = torch.zeros((), dtype=dtype)
     keys, values = (tuple(entry.expand(heads, n, columns) for n in lengths) for columns in (d, d_v))

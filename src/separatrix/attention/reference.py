@@ -77,8 +77,8 @@ def allowed_tuples(
     """A mask (L_q, L_1, ..., L_{k-1}) of the tuples (j_1, ..., j_{k-1}) that query i may attend, by position.
 
     Causal: every j_m <= i + offset. A window w on set m: j_m in (i + offset - w, i + offset + lookahead], where the
-    lower end does not concern the first `sinks` keys. A query among the first `prefix` positions attends all keys among
-    them. Distinct: j_1, ..., j_{k-1} are pairwise different.
+    lower end does not concern the first `sinks` keys. A query at one of the first `prefix` positions attends all keys
+    at these positions. Distinct: j_1, ..., j_{k-1} are pairwise different.
     """
     positions = torch.arange(query_length, device=device) + query_offset
     allowed = torch.ones(query_length, *key_lengths, dtype=torch.bool, device=device)

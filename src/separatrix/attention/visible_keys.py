@@ -5,16 +5,16 @@ of `tensor_attention` change this:
 
 - `lookahead` = a moves the upper end: (i + offset - w, i + offset + a] is the window w + a at the offset offset + a.
 - `prefix` = p: the queries at the positions below p attend all keys below p, and the others attend as before. So the
-  queries are split into two calls, of which the first is not causal and takes the first p keys. An exported program,
-  in which lengths are symbols, attends with all queries in both calls and selects.
+  queries are split into two calls, of which the first is not causal and takes the first p keys. An exported program, in
+  which lengths are symbols, makes both calls with all queries and selects from the results.
 - `sinks` = s: the first s keys are not subject to the lower end of a window. The keys of a set are then the disjoint
   union of the first s and of the others in the window, and the tuples are the disjoint union of the products of such
   parts, 2^m of them for m sets with a window. Each product is a call, and results are merged by their log-sum-exp,
 
       out = sum_c exp(lse_c - lse) out_c,        lse = log sum_c exp(lse_c).
 
-No call visits a tuple that another one visits, so the cost is that of the tuples that are attended. Every output is a
-convex combination of those of the calls, whose rounding errors it inherits without amplification.
+No call visits a tuple that another one visits, so the cost is proportional to the number of tuples that are attended.
+Every output is a convex combination of outputs of the calls, whose rounding errors are not amplified.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def attend_places(
         positions = {"is_causal": given.is_causal, "query_offset": offset}
         parts = [[key_set] for key_set in sets]
         if places.sinks:
-            # Windows that contain all earlier keys are causality without a condition on the lengths of the sets.
-            # A window is a number, also in an exported program, where lengths are symbols.
+            # Windows that contain all earlier keys act as the causal mask, but do not require sets of equal lengths. A
+            # window is a number, also in an exported program, where lengths are symbols.
             last = given.query_offset + places.lookahead + length
             everything = max(last, 1) if isinstance(last, int) else LONGEST
             if given.is_causal:
@@ -128,7 +128,7 @@ def attend_places(
 
 
 class _KeySet(NamedTuple):
-    """The keys of a set, or those of a part, with their values, mask and window."""
+    """The keys of a set, or of a part of a set, with their values, mask and window."""
 
     key: Tensor
     value: Tensor
@@ -138,8 +138,8 @@ class _KeySet(NamedTuple):
     def narrowed(self, count: int) -> _KeySet:
         """The first `count` keys.
 
-        In an exported program the length is a symbol, and whether a slice is contiguous would be a condition on it:
-        there keys are gathered by index, and masked where the sequence is shorter than `count`.
+        In an exported program the length is a symbol, and whether a slice is contiguous would be a condition on the
+        length. There the keys are gathered by index, and masked where the sequence is shorter than `count`.
         """
         length = self.key.shape[-2]
         if isinstance(length, int):
@@ -175,7 +175,7 @@ def _attend_sets(
 
 
 def merged(results: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
-    """The output and the log-sum-exp of all tuples, from those of disjoint sets of tuples."""
+    """The output and the log-sum-exp of all tuples, from the outputs and log-sum-exps of disjoint sets of tuples."""
     if len(results) == 1:
         return results[0]
     dtype = results[0][0].dtype

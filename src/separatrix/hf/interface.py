@@ -165,7 +165,8 @@ class Layer:
 
     Attributes:
         query: the queries, of shape (batch, heads, L_q, d).
-        key: the keys, of shape (batch, key heads, L_k, d); the number of heads is a multiple of that of key heads.
+        key: the keys, of shape (batch, key heads, L_k, d); the number of heads is a multiple of the number of key
+            heads.
         value: the values, of shape (batch, key heads, L_k, d_v).
         pattern: which queries may attend which keys.
         scale: the factor of the scores.

@@ -1,6 +1,6 @@
 """A small causal language model of `transformers` whose layers are `nn.TensorAttention`: for `generate` and `Trainer`.
 
-It is an example to copy from, and complete: it can be saved and loaded by ``save_pretrained`` and ``from_pretrained``,
+The model is a complete example to copy from: it can be saved and loaded by ``save_pretrained`` and ``from_pretrained``,
 is registered with the ``Auto`` classes, and decodes with a `LayerCache`.
 """
 
@@ -28,7 +28,7 @@ class TensorAttentionConfig(PreTrainedConfig):
         vocab_size: The number of tokens in the vocabulary.
         hidden_size: The width of embeddings and layers.
         num_hidden_layers: The number of blocks of attention and a feed-forward network.
-        num_attention_heads: The heads of each attention.
+        num_attention_heads: The number of heads of each layer.
         intermediate_size: The width inside the feed-forward networks.
         max_position_embeddings: The longest sequence.
         attention: Further arguments of `nn.TensorAttention`, such as ``{"order": 3, "bound": 1.0, "tolerance": 1e-3}``.

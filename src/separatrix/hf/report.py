@@ -37,7 +37,7 @@ class HeadReport:
         amplitudes: b_l = scale * max |q_l| * max |k_l - mean of k_l| of the coordinates that are not zero throughout.
             The keys are centred only where the head is not causal; centring does not change the output. The sum of the
             amplitudes bounds every centred score.
-        radius: the bound on a centred score that plans and certificates use, in the basis that they use.
+        radius: the bound on a centred score that plans and certificates use, computed in the basis of the plan.
         span: the largest difference between two scores of one query, without centring.
         plan: the plan of near-linear attention that keeps the tolerance; None if there is none.
         error: the certified error of the plan; None if there is no plan.

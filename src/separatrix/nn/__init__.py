@@ -8,7 +8,7 @@ Correlations? Generalizing Matrix Softmax Attention to Kronecker Computation".
 
 - `tensor_attention`: the layer, exact, or near-linear with a bound on its scores.
 - `call_inputs`: checks the arguments of a call, which may have packed sequences, and computes the inputs of the heads.
-- `projections`: the initial weights, and the queries, keys and values of the heads, with their norms.
+- `projections`: the initial weights, the norms, and the queries, keys and values of the heads.
 - `head_groups`: groups of heads of one order; the heads of one rank, where tensor parallelism has divided them.
 - `scoring`: the attention of the heads: positions, score form, biases and masks.
 - `decoding`: the cache of a layer, and attention that continues from the cached tokens.

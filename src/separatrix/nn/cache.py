@@ -39,7 +39,7 @@ class TokenCache:
         key_dim: The dimension of keys, if it differs from `head_dim`, which is then that of values.
         set_heads: The number of heads of each set, if the sets have fewer heads than `batch_shape`; None if they do
             not.
-        dtype: The type of keys and values.
+        dtype: The dtype of keys and values.
         device: The device of keys and values.
 
     Example:
@@ -191,7 +191,7 @@ class TokenCache:
         return [tokens.key for tokens in sets], [tokens.value for tokens in sets], options | {"key_masks": masks}
 
     def _with_sinks(self, m: int, tokens: _Tokens) -> _Tokens:
-        """The stored and new tokens of a set, with the sinks that are not among them prepended."""
+        """The stored and new tokens of a set, preceded by the sinks that are not among them."""
         count = 0 if self.windows[m] is None else min(self.sinks, self._length - self.held[m])
         if count == 0:
             return tokens
@@ -317,8 +317,8 @@ class TokenCache:
             saved: The `state_dict` of a cache that was created with the same arguments; the device may differ.
 
         Raises:
-            ArgumentError: The saved cache had other arguments, which are named, or the shapes do not match the number
-                of tokens. An error leaves this cache unchanged.
+            ArgumentError: The saved cache had other arguments, which the message names, or the shapes do not match the
+                number of tokens. An error leaves this cache unchanged.
         """
         if not isinstance(saved, Mapping):
             raise ArgumentError("saved", expected="a mapping from names to tensors", got=type(saved).__name__)

@@ -1,4 +1,4 @@
-"""Checks of the arguments of a layer: those of its constructor, of a call, and the cache that it decodes with."""
+"""Checks of the arguments of the constructor and of a call of a layer, and of the cache with which it decodes."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from separatrix.nn.tensor_attention import TensorAttention
 
 
 class MultiheadTensorAttention(nn.Module):
-    """`TensorAttention` with the arguments of `torch.nn.MultiheadAttention`, which returns a pair as it does.
+    """`TensorAttention` with the arguments and the return value, a pair, of `torch.nn.MultiheadAttention`.
 
     It replaces ``self_attn`` and ``multihead_attn`` in `nn.TransformerEncoderLayer` and `nn.TransformerDecoderLayer`,
     and so in encoders, decoders and transformers.
@@ -32,7 +32,7 @@ class MultiheadTensorAttention(nn.Module):
         batch_first: Whether inputs and outputs are (batch, length, width); **False by default**, as in
             `nn.MultiheadAttention`.
         device: The device of the weights.
-        dtype: The type of the weights.
+        dtype: The dtype of the weights.
         options: Arguments of `TensorAttention` that `nn.MultiheadAttention` does not have, such as `order`, `scale`,
             `windows` and `bound`.
 
@@ -119,9 +119,9 @@ class MultiheadTensorAttention(nn.Module):
                 tokens attend all of the first p tokens. Any other mask raises an error, because it masks pairs of
                 tokens, not tuples.
             average_attn_weights: Has no effect.
-            is_causal: Whether `attn_mask` is the causal mask; it may then be left out. It must be True for a mask
-                inside `torch.compile` and `torch.export`, which cannot read the entries of the mask, so that there a
-                mask cannot have a prefix: call ``attention`` with its argument `prefix` instead.
+            is_causal: Whether `attn_mask` is the causal mask; it may then be left out. `is_causal` must be True for a
+                mask inside `torch.compile` and `torch.export`, which cannot read the entries of the mask, so that there
+                a mask cannot have a prefix: call ``attention`` with its argument `prefix` instead.
 
         Returns:
             The output, shaped like `query`, and None.

@@ -1,4 +1,4 @@
-"""The projections of a layer: their initial weights, and the queries, keys and values of its heads, with their norms.
+"""The projections and norms of a layer: initial weights, and the queries, keys and values of the heads.
 
 The norm of the arguments `qk_norm` and `head_norm` is RMS normalisation of the vectors of heads. Its gains are one
 vector (heads * head_dim,), so that tensor parallelism divides them between ranks as it divides the heads.
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 EPSILON = 1e-16
 """The number added to the mean square before the square root. Initially the outputs of heads of order k over n tokens
-have a mean square of about n^(1 - k): the epsilon of `nn.RMSNorm`, 1.2e-7 in float32, would leave those of order 4 over
-1,000 tokens small."""
+have a mean square of about n^(1 - k): the epsilon of `nn.RMSNorm`, 1.2e-7 in float32, would leave outputs of order 4
+over 1,000 tokens small."""
 
 
 def normalise_heads(x: Tensor, gain: Tensor) -> Tensor:

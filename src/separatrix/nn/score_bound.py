@@ -5,9 +5,9 @@ score of the product form exceeds 1 then, and bound * sigmoid(temperature), the 
 bound.
 
 Other score forms are the product form of mapped vectors (see `separatrix.forms`), which have D coordinates: copies of
-those of the vector, and ones. Let x be scaled such that the mean of |x_l|^k over its d coordinates is 1, and the
-factors of a bias such that the mean of their k-th powers is below 1. Then the mean over the D coordinates of the mapped
-vector is at most 1, so that the mapped vector divided by D^(1/k) has an l_k norm of at most 1: no mean of the D
+the coordinates of the vector, and ones. Let x be scaled such that the mean of |x_l|^k over its d coordinates is 1, and
+the factors of a bias such that the mean of their k-th powers is below 1. Then the mean over the D coordinates of the
+mapped vector is at most 1, so that the mapped vector divided by D^(1/k) has an l_k norm of at most 1: no mean of the D
 products exceeds 1. The factors g of a bias of rank r are divided by (mean |g_l|^k + 1 / r)^(1/k), so that small factors
 stay small. The scores of a layer with a bound are
 

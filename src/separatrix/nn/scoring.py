@@ -1,7 +1,8 @@
 """The attention of the heads of a layer: rotary positions, score form, biases and masks.
 
-A layer without a bound projects queries and keys of head_dim coordinates, and keys with the factors of `key_bias` after
-these; `factors` maps them to the product form. A layer with a bound has mapped them already: see `score_bound`.
+In a layer without a bound, the projected queries and keys have head_dim coordinates, which in keys are followed by the
+factors of `key_bias`; `factors` maps both to the product form. In a layer with a bound they are mapped already: see
+`score_bound`.
 """
 
 from __future__ import annotations

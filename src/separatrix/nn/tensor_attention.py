@@ -89,13 +89,13 @@ class TensorAttention(nn.Module):
         alibi: None, or True for a bias that falls off linearly with the distance to the keys of every set, with the
             slopes `forms.alibi_slopes` of the heads; or a list with a factor of the slopes for each key set, 0 for a
             set without a bias. Attention must then be causal. Not available with a tolerance.
-        key_bias: The rank r of a learned bias b(j_1, ..., j_{k-1}) = sum_r g_1,r(j_1) ... on tuples of keys, alike for
-            all queries; 0 for none. The factors g_m are projections of the key inputs by ``bias_proj.m``, and the bias
-            is initially zero. See `forms.key_bias`.
+        key_bias: The rank r of a learned bias b(j_1, ..., j_{k-1}) = sum_r g_1,r(j_1) ... on tuples of keys, the same
+            for all queries; 0 for none. The factors g_m are projections of the key inputs by ``bias_proj.m``, and the
+            bias is initially zero. See `forms.key_bias`.
         qk_norm: Whether the queries and keys of each head are divided by their root mean square and multiplied by
             learned gains, one for each coordinate of each head, before `rotary` and the score form. Not available with
             a bound, which has its own norm.
-        head_norm: Whether the outputs of each head are normalised in the same way, before ``out_proj``.
+        head_norm: Whether the outputs of each head are normalised in the way of `qk_norm`, before ``out_proj``.
         learned_scale: Whether each head multiplies its scores by a learned factor, exp(``log_scale``), initially 1. Not
             available for the pairwise form, and with a bound, which has a learned temperature.
         bound: None, or an upper bound on the magnitudes of all scores: see `BoundedTensorAttention`.
@@ -106,7 +106,7 @@ class TensorAttention(nn.Module):
         add_zero_attn: False. True raises an error: keys and values of zeros are not supported.
         generator: Draws the initial weights; None for PyTorch's global generator, as in any `torch.nn` layer.
         device: The device of the weights.
-        dtype: The type of the weights.
+        dtype: The dtype of the weights.
 
     Intended differences from `nn.MultiheadAttention`:
 
@@ -125,8 +125,8 @@ class TensorAttention(nn.Module):
     and 1 with scale = d^(-1/2). An almost uniform attention multiplies k - 1 averages over n tokens, each of size
     n^(-1/2) when tokens are independent: expect initial outputs of size n^(-(k-1)/2). With `head_norm` they have unit
     size before ``out_proj``, for any order, length and size of the weights. With `qk_norm` the standard deviation of
-    the scores is scale * sqrt(d) for any size of the weights. So both also work with initialisers that overwrite the
-    weights of all `nn.Linear` modules, such as nanoGPT's.
+    the scores is scale * sqrt(d) for any size of the weights. So `head_norm` and `qk_norm` also work with initialisers
+    that overwrite the weights of all `nn.Linear` modules, such as nanoGPT's.
 
     **A state dict holds the configuration**, the order, the heads, the scale, the score form, the positions, the bound
     and the tolerance, as a tensor beside the weights. Loading it into a layer that differs in any of these but the
@@ -298,7 +298,7 @@ class TensorAttention(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """The type of the inputs: that of the weights, or float32 if `torch.ao.quantization` has quantised them."""
+        """The dtype of the inputs: that of the weights, or float32 if `torch.ao.quantization` has quantised them."""
         dtype: torch.dtype = parameter_of(self.out_proj, "weight").dtype
         return dtype if dtype.is_floating_point else torch.float32
 
@@ -331,17 +331,17 @@ class TensorAttention(nn.Module):
                 tensor in the layout `torch.jagged`, and returns one.
             key: (batch, S, kdim) or (S, kdim), with the batch of `query`; None for `query`. A list of k - 1 tensors
                 gives each key set its own input; their lengths may differ.
-            value: (batch, S, vdim) or (S, vdim); None for `key`. It is a list if `key` is one.
+            value: (batch, S, vdim) or (S, vdim); None for `key`. A list if `key` is a list.
             key_padding_mask: A bool tensor, (batch, S) or (S,), or (..., S) for a batch of several dimensions. **True
                 means: ignore this key**, as in `nn.MultiheadAttention`; the `key_masks` of `tensor_attention` mean the
                 opposite. It applies to every key set; a list has a mask or None for each set.
             is_causal: Whether query i attends only keys with j_m <= i + query_offset.
             query_offset: The position of the first query among the keys; without an offset, a causal call needs L = S.
             prefix: The number of first positions that attend each other in both directions in a causal call, as in a
-                prefix language model. It is the same for all entries of the batch and all packed sequences.
+                prefix language model. The number is the same for all entries of the batch and all packed sequences.
             cu_seqlens: The cumulative lengths of packed sequences, an integer tensor (sequences + 1,), or two of them,
                 for the queries and for the keys: **tokens attend only within their own sequence**, and positions start
-                from 0 in each. They are the same for all entries of the batch.
+                from 0 in each. The lengths are the same for all entries of the batch.
             sequence_ids: Integers (batch, L) or (L,), for self-attention: in a row, neighbouring tokens with the same
                 id are one sequence, as in packed batches for pre-training.
             need_weights: None. True and False raise an error, because a caller who passes either expects a pair of
@@ -392,7 +392,7 @@ class TensorAttention(nn.Module):
         return attend_heads(self, q, keys, values, **options)
 
     def _output(self, heads: Tensor) -> Tensor:
-        """The output of the layer from those of its heads, (..., num_heads, length, head_dim)."""
+        """The output of the layer from the outputs of its heads, (..., num_heads, length, head_dim)."""
         if self.head_norm:
             heads = normalise_heads(heads, local_part(self.out_gain, self.q_proj))
         out: Tensor = self.out_proj(heads.transpose(-3, -2).flatten(-2))
@@ -539,8 +539,8 @@ class TensorAttention(nn.Module):
                 attend**, now or later, as in a call: prompts of several lengths are padded on the left or the right.
                 The cache stores the mask; the cache of a layer with a tolerance omits masked tokens. Padding occupies a
                 position like any other token.
-            prefix: The number of first tokens that attend each other in both directions, as in a call. They must all be
-                in the first call of `decode` with this cache.
+            prefix: The number of first tokens that attend each other in both directions, as in a call. These tokens
+                must all be in the first call of `decode` with this cache.
             cu_seqlens: The cumulative lengths of packed sequences in x, (L, embed_dim), an integer tensor
                 (sequences + 1,): each sequence continues from its own cache, however long it is, and may have no new
                 token. All tokens are projected at once; the outputs equal those of one call for each sequence.

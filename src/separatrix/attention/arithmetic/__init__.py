@@ -6,5 +6,5 @@ errors.
 - `precision`: detects PyTorch settings and processor modes that change arithmetic, at each certified call.
 - `rounding`: the number of roundings of a term of a sum.
 - `device_reads`: the only module that reads tensor entries from a device.
-- `incoming`: scales incoming gradients near 1 by a power of two.
+- `incoming`: scales incoming gradients to about 1 by a power of two.
 """

@@ -1,8 +1,8 @@
 """The assumptions of the certificates about floating-point arithmetic: each is a number and a sentence.
 
-Errors are relative and in units u, half the distance from 1 to the next number of a type: a correctly rounded result
-has an error of at most 1 u. `measured` measures them on a machine; docs/derivations/assumptions.md says where each
-assumption enters a proof.
+Errors are relative and in units u, half the distance from 1 to the next number of a dtype: a correctly rounded result
+has an error of at most 1 u. `measured` measures the errors on a machine; docs/derivations/assumptions.md says where
+each assumption enters a proof.
 """
 
 from __future__ import annotations

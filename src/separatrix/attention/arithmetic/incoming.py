@@ -1,4 +1,4 @@
-"""Scales incoming gradients near 1 by a power of two, so that no significant number underflows in a backward pass.
+"""Scales incoming gradients to about 1 by a power of two, so that no significant number underflows in a backward pass.
 
 A backward pass multiplies incoming gradients by weights and features of all sizes. Gradients are linear in the incoming
 gradient, and powers of two are exact: a head's incoming gradient is divided by the power of two next to its largest
@@ -41,7 +41,7 @@ class Power:
     def of_heads(self, rows: Tensor) -> tuple[Power, Power]:
         """The largest power among the rows of each head, and each row's power divided by it.
 
-        The powers are those of rows (H, L, n); rows of zeros are ignored.
+        The powers belong to rows (H, L, n); rows of zeros are ignored.
         """
         exponents = self.exponents.reshape(rows.shape[:2]).masked_fill((rows == 0).all(-1), -_MOST)
         largest = exponents.amax(1, keepdim=True) if rows.shape[1] else exponents.new_zeros(rows.shape[0], 1)

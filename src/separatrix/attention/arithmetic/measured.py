@@ -1,9 +1,9 @@
 """Measures whether the arithmetic of this machine satisfies the assumptions of the certificates (see `assumptions`).
 
 PyTorch's results are compared with 60 decimal digits from Python's `decimal`: on random and special arguments, in
-float32 and float64, in long rows, which vector instructions compute, and one by one. This is a sample, not a proof; a
-proof would have to analyse the mathematics library. The exponential of the C++ kernels is measured too; its error is
-proved in tests/native/test_exponential.py.
+float32 and float64, both in long rows, which vector instructions compute, and one by one. This is a sample, not a
+proof; a proof would have to analyse the mathematics library. The exponential of the C++ kernels is measured too; its
+error is proved in tests/native/test_exponential.py.
 """
 
 from __future__ import annotations
@@ -168,8 +168,8 @@ def _bounds(device: str) -> MeasuredError:
 
 
 def _products(device: str) -> MeasuredError:
-    """Rows and columns of very different magnitudes: a fast product that mixes them has the error of the largest in
-    every entry."""
+    """The error of products of matrices whose rows and columns have very different magnitudes: a fast algorithm that
+    adds these up would have the error of the largest in every entry."""
     narrow = float32_products_are_float32(device)
     remark = "" if narrow else "float32 products have reduced precision here, and are not used for certificates"
     worst = 0.0

@@ -17,19 +17,19 @@ from separatrix.errors import SeparatrixError
 
 
 def no_autocast(device_type: str) -> AbstractContextManager[object]:
-    """Disable `torch.autocast` in the block, so that products are computed in the types of their factors."""
+    """Disable `torch.autocast` in the block, so that products are computed in the dtypes of their factors."""
     if torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type):
         return torch.autocast(device_type, enabled=False)
     return nullcontext()
 
 
 def float32_products_are_float32(device_type: str = "cpu") -> bool:
-    """Whether float32 matrix products on a device keep all digits of float32; an error bound for float32 needs it.
+    """Whether float32 matrix products on a device keep all digits of float32, as error bounds for float32 require.
 
-    They do not if a PyTorch setting allows reduced precision on that device (`torch.set_float32_matmul_precision`,
-    `torch.backends.fp32_precision`, `torch.backends.mkldnn.fp32_precision`, `torch.backends.mkldnn.matmul`,
-    `torch.backends.cuda.matmul`), whether or not this machine makes use of it, or if a product that is exact in float32
-    is computed inexactly. Products in float64 do not depend on these settings.
+    The result is False if a PyTorch setting allows reduced precision on that device
+    (`torch.set_float32_matmul_precision`, `torch.backends.fp32_precision`, `torch.backends.mkldnn.fp32_precision`,
+    `torch.backends.mkldnn.matmul`, `torch.backends.cuda.matmul`), whether or not this machine makes use of it, or if a
+    product that is exact in float32 is computed inexactly. Products in float64 do not depend on these settings.
 
     >>> float32_products_are_float32()
     True
@@ -38,7 +38,7 @@ def float32_products_are_float32(device_type: str = "cpu") -> bool:
 
 
 def _settings(device_type: str) -> set[str]:
-    """PyTorch's precision settings for float32 matrix products on a device, or those of all devices."""
+    """PyTorch's precision settings for float32 matrix products on a type of device; all of them for another type."""
     settings = {
         "cpu": torch.backends.mkldnn.matmul.fp32_precision,  # type: ignore[attr-defined]
         "cuda": torch.backends.cuda.matmul.fp32_precision,
@@ -52,8 +52,7 @@ def _keeps_digits(device_type: str) -> bool:
 
     TF32 has 11 significant bits and bfloat16 eight. The matrices are too large for the kernels for tiny products.
     """
-    # Modes such as a flop counter, and autocast, apply to the user's call and not to this check, whose result is
-    # cached.
+    # Autocast and modes such as a flop counter are disabled: they concern the user's call, and this check is cached.
     with _disable_current_modes(), no_autocast(device_type):
         return _products_are_exact(device_type)
 
@@ -67,10 +66,10 @@ def _products_are_exact(device_type: str) -> bool:
 def require_ieee_arithmetic() -> None:
     """Raise a `SeparatrixError` unless all of PyTorch's threads keep subnormal numbers and round to nearest.
 
-    The modes belong to a thread, and a thread that PyTorch starts inherits those of the thread that starts it: checking
-    the calling thread is not enough. `layer_norm` assigns one row to each thread, and scales the pair (-5, 5) by 1.5,
-    in units of the smallest positive number of float32. With rounding to nearest the result is (-8, 8); a thread with
-    another rounding mode returns 7 for one of them, and a thread that flushes to zero returns 0.
+    The modes belong to a thread, and a thread that PyTorch starts inherits the modes of the thread that starts it:
+    checking the calling thread is not enough. `layer_norm` assigns one row to each thread, and scales the pair (-5, 5)
+    by 1.5, in units of the smallest positive number of float32. With rounding to nearest the result is (-8, 8); a
+    thread with another rounding mode returns 7 for one of them, and a thread that flushes to zero returns 0.
     """
     if torch._C._len_torch_dispatch_stack():
         # Dispatch modes, for example of fake tensors, apply to the user's call and not to this check.

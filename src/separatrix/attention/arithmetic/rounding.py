@@ -8,7 +8,7 @@ whatever the order of the additions and whether or not multiplications and addit
 "Accuracy and Stability of Numerical Algorithms", Lemma 3.1). So an error bound depends on the algorithm through one
 number, which a `Summation` derives: it lists the steps that a term goes through, each with its number of roundings. A
 backend that adds in another order supplies another list, and nothing else in the certificate changes. The tests run the
-algorithms on counts of roundings instead of numbers, and compare.
+algorithms on counts of roundings instead of numbers, and compare the results with the lists.
 
 A sum of n terms rounds each term at most n - 1 times, and adding the sum to an accumulator rounds it once more: n.
 """
@@ -42,7 +42,7 @@ class Summation:
 
     Attributes:
         steps: The steps.
-        operand_unit: The unit roundoff of the dtype that products of query and keys, and weights, may be rounded to
+        operand_unit: The unit roundoff of the dtype to which weights, and products of query and keys, may be rounded
             before the last multiplication; 0 if they stay in the dtype of the arithmetic.
 
     Example:
@@ -100,7 +100,7 @@ class Summing:
 
 
 def _monomial(degree: int) -> int:
-    """A monomial: each factor is shifted and scaled in float64 and converted, three roundings, and multiplied."""
+    """A monomial: each factor is shifted and scaled in float64, converted (three roundings in all), and multiplied."""
     return 4 * degree
 
 
@@ -166,7 +166,7 @@ def block_sum(order: int, longest: int, blocks: int) -> Summation:
 def block_gradient_sum(order: int, longest: int, blocks: int, rows: int, row_blocks: int) -> Summation:
     """The summation of exact attention's backward pass: over tuples for queries, over queries for keys and values.
 
-    A block of queries has at most `rows`.
+    A block has at most `rows` queries.
     """
     return Summation(
         (

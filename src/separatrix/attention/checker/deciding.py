@@ -122,7 +122,7 @@ def decide(problem: Problem, given: CallResults, queries: int) -> Verification:
 
 
 def _judge_all(problem: Problem, given: CallResults, chosen: Sequence[int]) -> Iterator[JudgedQuery]:
-    """Judge the chosen queries, those of one head together."""
+    """Judge the chosen queries; the queries of one head are judged together."""
     heads: dict[tuple[int, ...], list[int]] = {}
     for flat in chosen:
         heads.setdefault(problem.storage(given.index(flat)[:-1]), []).append(flat)

@@ -183,7 +183,7 @@ def _largest_score(head: Head, query: QueryRanges, sets: Sequence[_Set], rho: Se
 def forecast_errors(head: Head, query: QueryRanges, degrees: Sequence[int]) -> list[tuple[float, float]]:
     """Estimates of the remainder's part in the radii of output and log-sum-exp, from a sample of the tuples.
 
-    There is one pair for each degree. They only choose the first degree to try; no proof depends on them.
+    There is one pair for each degree. The estimates only choose the first degree to try; no proof depends on them.
     """
     rng = np.random.default_rng(0)
     product = head.scale * query.vector

@@ -1,8 +1,8 @@
 r"""Sums of monomials over tokens, sum_j w_j x_j^alpha, for all alpha up to a degree, with a bound on their error.
 
 Coordinates and weights are at most 1 in magnitude. The coordinates are split into two parts, x^alpha = y^beta z^gamma,
-so that the sums are products of the matrix of the y^beta with that of the w z^gamma, one block of rows for each degree
-of beta, and only monomials of some of the coordinates are ever formed. The error, for c tokens at a time:
+so that the sums are products of the matrix of the y^beta with the matrix of the w z^gamma, one block of rows for each
+degree of beta, and only monomials of some of the coordinates are ever formed. The error, for c tokens at a time:
 
 - A monomial of degree p and its weight are p + 1 products of numbers up to 1 in magnitude, one after the other, each
   with a relative error of at most u = 2^-53: in all less than (p + 1) u / (1 - (p + 1) u).
@@ -121,7 +121,7 @@ class MomentSums:
 
     Attributes:
         weighed: All columns of weights, for monomials up to the degree of the split: (betas, gammas, columns).
-        last: The weights 1 for tokens that are seen, for monomials of one degree more: (betas, gammas).
+        last: The weights 1 for unmasked tokens, for monomials of one degree more: (betas, gammas).
         bits: The sums are multiples of 2^-bits.
         chunks: The number of chunks of tokens that were summed.
     """
@@ -147,7 +147,7 @@ class MomentSums:
 def sums_at(x: Tensor, w: Tensor, split: Split, boundaries: Sequence[int]) -> dict[int, MomentSums]:
     """The sums over the tokens before each boundary, for coordinates (d, n) and weights (columns, n).
 
-    The first column of weights is 1 for tokens that are seen and 0 for others.
+    The first column of weights is 1 for unmasked tokens and 0 for masked tokens.
     """
     left, right, degree = split.left, split.right, split.degree
     weighed = [torch.zeros(left.size(i), right.count(degree - i), len(w), dtype=torch.int64) for i in range(degree + 1)]

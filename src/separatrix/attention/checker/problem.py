@@ -6,7 +6,7 @@ are a product of k - 1 sets of tokens. Set m allows j if its mask does, if j <= 
 and if j > i + offset - w (with a window of w).
 
 This module shares no code with the operators that it checks: it implements the semantics of their arguments
-independently. It also holds the results of the call, query by query, and chooses the queries to recompute.
+independently. The module also holds the results of the call, query by query, and chooses the queries to recompute.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Problem:
 
     @property
     def output_shape(self) -> tuple[int, ...]:
-        """The shape that the output of the call has."""
+        """The expected shape of the output of the call."""
         return (*self.batch, self.query.shape[-2], self.values[0].shape[-1])
 
     def vector(self, at: tuple[int, ...]) -> Floats:
@@ -107,7 +107,7 @@ class Problem:
         return Head(tuple(keys), tuple(values), tuple(seen), self.scale)
 
     def view(self, x: Tensor, batch: tuple[int, ...]) -> Tensor:
-        """The rows of a key or value set that the head at an index of the batch has."""
+        """The rows of a key or value set that belong to the head at an index of the batch."""
         if not self.grouped:
             return x.expand(*self.batch, *x.shape[-2:])[batch]
         group = self.query.shape[-3] // x.shape[-3]
@@ -135,7 +135,7 @@ def subnormal_numbers() -> Iterator[None]:
 def exact_floats(x: Tensor) -> Floats:
     """Convert a tensor of any supported dtype to float64, exactly.
 
-    NumPy converts, because PyTorch's threads may flush subnormal numbers to zero.
+    NumPy does the conversion, because PyTorch's threads may flush subnormal numbers to zero.
     """
     x = x.detach().cpu().contiguous()
     if x.dtype != torch.bfloat16:
@@ -270,8 +270,7 @@ class CallResults:
         return sorted([*chosen, *(further[i] for i in _spread(len(further), count - len(chosen)))])
 
     def _suspicious(self) -> NDArray[np.bool_]:
-        """The queries, (N,), with results that are impossible for any input, as far as this is visible without
-        recomputing them.
+        """The queries (N,) whose results are impossible for any input, as far as can be told without recomputing them.
 
         Outputs must be finite. A log-sum-exp must be a number, or -inf if the query attends no tuple and its output is
         zero.

@@ -91,13 +91,13 @@ def verify(
 ) -> Verification:
     r"""Recompute chosen queries of a certified call in ball arithmetic, and say whether its certificate held.
 
-    The arithmetic is that of python-flint (``pip install 'separatrix[verify]'``): every number has a bound on its own
-    error, so that the verdict is a proof for the recomputed queries. It shares no code with the operators. The chosen
-    queries are spread evenly over the call and include the first, the last, and those with the smallest and the largest
-    certificate. All queries are searched for impossible results, such as an output that is not finite or a log-sum-exp
-    that is NaN; if there are any, one of them is included. The output of each chosen query is checked against
-    `certificate.per_query`, and its log-sum-exp against `certificate.lse`; a query that may attend to no tuple must
-    have zeros and -inf.
+    The arithmetic is done by python-flint (``pip install 'separatrix[verify]'``): every number has a bound on its own
+    error, so that the verdict is a proof for the recomputed queries. The check shares no code with the operators. The
+    chosen queries are spread evenly over the call and include the first, the last, and those with the smallest and the
+    largest certificate. All queries are searched for impossible results, such as an output that is not finite or a
+    log-sum-exp that is NaN; if there are any, one of them is included. The output of each chosen query is checked
+    against `certificate.per_query`, and its log-sum-exp against `certificate.lse`; a query that may attend to no tuple
+    must have zeros and -inf.
 
     For a query with up to two million tuples, all of them are summed. For more tuples an expansion of the exponential
     is summed, and the bound on its remainder is added to the ball: a million tokens take a minute at order 3 and d = 8,

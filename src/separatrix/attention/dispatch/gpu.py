@@ -24,7 +24,7 @@ ARCHITECTURES = {
     "cuda": ("sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_103", "sm_120"),
     "hip": ("gfx90a", "gfx942"),
 }
-"""The architectures for which all kernels have been compiled, and the instructions of float32 and float64 checked:
+"""The architectures for which all kernels have been compiled and their float32 and float64 instructions checked:
 benchmarks/results/gpu-compiled.json. Elsewhere a compiler might use instructions whose rounding is not documented."""
 
 
@@ -36,7 +36,7 @@ OLDEST_TRITON = (3, 6)
 def installed() -> bool:
     """Whether Triton is installed, in a version that the kernels are tested with.
 
-    It comes with the builds of PyTorch for CUDA and ROCm.
+    Triton comes with the builds of PyTorch for CUDA and ROCm.
     """
     if importlib.util.find_spec("triton") is None:
         return False
@@ -47,8 +47,8 @@ def installed() -> bool:
 def computes(*tensors: Tensor) -> bool:
     """Whether the kernels in Triton support these tensors; otherwise plain PyTorch computes the result.
 
-    They do not if Triton is not installed, if a tensor is on another device, fake, or wrapped by a `torch.func`
-    transform, or if a TorchDispatchMode is active, for example one that counts flops.
+    The kernels do not support them if Triton is not installed, if a tensor is on another device, fake, or wrapped by a
+    `torch.func` transform, or if a TorchDispatchMode is active, for example one that counts flops.
     """
     if not all(x.device.type in DEVICES for x in tensors) or torch._C._len_torch_dispatch_stack() or not installed():
         return False

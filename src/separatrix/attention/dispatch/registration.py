@@ -158,8 +158,8 @@ def differentiable_by(operator: Any, formula: Callable[..., Any]) -> None:
 
     Args:
         operator: The operator.
-        formula: A function of the same arguments and results. It runs only if the operator is differentiated: in the
-            backward pass of reverse mode, and instead of the operator in forward mode.
+        formula: A function of the same arguments and results. The function runs only if the operator is differentiated:
+            in the backward pass of reverse mode, and instead of the operator in forward mode.
     """
 
     def backward(arguments: list[Any], _: list[Tensor], grads: list[Tensor]) -> Sequence[Tensor | None]:

@@ -35,7 +35,7 @@ class ExactBackend(Protocol):
         """Whether the factors of a call need no balancing."""
 
     def forward(self, call: Call) -> tuple[Tensor, Tensor]:
-        """The output (H, L_q, d_v) in the type of the call, and the log-sum-exp (H, L_q) in that of the arithmetic."""
+        """The output (H, L_q, d_v) in the call's dtype, and the log-sum-exp (H, L_q) in the dtype of the arithmetic."""
 
     def backward(self, call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
         """The gradients of query, keys and values, given the gradients of the output and of the log-sum-exp."""
@@ -55,7 +55,7 @@ class ExactBackend(Protocol):
 
 
 BACKENDS: tuple[ExactBackend, ...] = (native_backend, triton, torch_backend)
-"""From the first to the last choice: C++ on the CPU, Triton on a GPU, and plain PyTorch, which takes everything."""
+"""From the first to the last choice: C++ on the CPU, Triton on a GPU, and plain PyTorch, which supports every call."""
 
 
 def exact_backend(call: Call, dtype: torch.dtype | None = None) -> ExactBackend:

@@ -1,4 +1,4 @@
-r"""Powers of two that keep the factors of exact attention inside the range of its type, or an error that names them.
+r"""Powers of two that keep the factors of exact attention inside the range of their dtype, or an error that names them.
 
     s = scale * sum_l q_l k_1,l ... k_{k-1},l,        v = v_1 * ... * v_{k-1}
 
@@ -8,13 +8,13 @@ power of two next to its largest magnitude, which is exact. The powers of the qu
 scale, and the powers of the values into the output. After that no intermediate product overflows, and an underflow
 changes a score by at most the smallest normal number times the new scale.
 
-*When it could matter*: each of at most 2 k d multiplications of a score that underflow has an error of at most the
-smallest normal number, times those of the remaining factors that exceed 1. This error must be below 2^-10 eps. A scale
-beyond the range of its dtype, which becomes 0 or infinite, counts as one of these factors. Values are not balanced if
-no product of magnitudes above 1 reaches 2^46 in float32 (2^480 in float64), and if the largest product over a column is
-at least the reciprocal of this limit. A backward pass, whose gradients are products of all factors but one, uses them
-without balancing only if all these products are within a factor of 2^16 of 1 (2^200 in float64); if factors are
-balanced, no column is scaled below 2^-60 (2^-400). docs/derivations/exact-attention.md says why.
+*When it could matter*: a score takes at most 2 k d multiplications, and one that underflows has an error of at most the
+smallest normal number, times the remaining factors that exceed 1. The error must be below 2^-10 eps. A scale beyond the
+range of its dtype, which becomes 0 or infinite, counts as one of these factors. Values are not balanced if no product
+of magnitudes above 1 reaches 2^46 in float32 (2^480 in float64), and if the largest product over a column is at least
+the reciprocal of this limit. A backward pass, whose gradients are products of all factors but one, uses them without
+balancing only if all these products are within a factor of 2^16 of 1 (2^200 in float64); if factors are balanced, no
+column is scaled below 2^-60 (2^-400). docs/derivations/exact-attention.md says why.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ class Size(NamedTuple):
     """Whether the factors of a call may be multiplied without scaling.
 
     Attributes:
-        moderate: Whether they may in a forward pass.
-        near_one: Whether they may in a backward pass.
+        moderate: Whether the factors need no scaling in a forward pass.
+        near_one: Whether the factors need no scaling in a backward pass.
         log_output: The base-2 logarithm of the largest magnitude that an output may have, apart from rounding.
     """
 
@@ -133,7 +133,7 @@ def size_of(call: Call) -> Size:
 
 @dataclass(frozen=True)
 class Balance:
-    """A call with factors near 1, and the powers of two that convert its results to those of the original call.
+    """A call with factors near 1, and the powers of two that convert its results to the results of the original call.
 
     The factors were divided by two to the power of `exponents`, (H, 1, d) for the query and each key set and (H, 1,
     d_v) for each value set. The query was also multiplied by `fraction` and by two to the power of `scale`, (H, 1, d),
@@ -201,7 +201,7 @@ class Balance:
         return [query, *(times_power(x, -by) for x, by in zip(sets, by_sets, strict=True))]
 
     def incoming(self, grad_out: Tensor, grad_lse: Tensor) -> Incoming:
-        """The incoming gradients of the balanced call, near 1 in each head, from the incoming gradients of the call."""
+        """The incoming gradients of the balanced call, about 1 in each head, from those of the call."""
         columns = self._of_output
         kept = (columns.amax(-1, keepdim=True) - _LEAST[grad_out.dtype] - columns).clamp(min=0)
         columns = columns + kept

@@ -12,11 +12,11 @@ and a log-sum-exp changes by at most delta (docs/derivations/exact-attention.md 
   exponential and the smaller error of underflow (see `balance`) are added as well.
 - *gamma* = n u / (1 - n u) for n roundings, which the `summation` of an `ExactBackend` counts.
 
-Half types are widened to float32, which is exact, and the output is rounded to its type once, so u is 2^-24 for them
+Half types are widened to float32, which is exact, and the output is rounded to its dtype once, so u is 2^-24 for them
 too. GPUs whose matrix units compute products of half types have no bound (see `require_proved`). The kernels in C++
-that multiply bfloat16 (vdpbf16ps, or AMX) round products of query and prefix keys with the unit u' = 2^-8, for scores
-that are certainly below `_LARGEST_NARROW`, and weights; both belong to delta, because numerator and denominator have
-the same rounded weights. PyTorch's fused attention has other errors: see `_fused_bound`.
+that multiply bfloat16 (vdpbf16ps, or AMX) round weights, and products of query and prefix keys for scores that are
+certainly below `_LARGEST_NARROW`, with the unit u' = 2^-8; both errors belong to delta, because numerator and
+denominator have the same rounded weights. PyTorch's fused attention has other errors: see `_fused_bound`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def exact_error_bound(
 
     Exact attention is computed in floating point, so that its output has a rounding error, which grows with the scores.
     The bound holds for every input for which `tensor_attention` returns an output, and takes time linear in the
-    lengths. It is a worst case over all possible roundings, so that the actual error is usually much smaller.
+    lengths. The bound is a worst case over all possible roundings, so the actual error is usually much smaller.
 
     Args:
         query: As in `tensor_attention`.
@@ -137,9 +137,9 @@ def score_radii(call: Call) -> Tensor:
     """R_i (H, L_q), an upper bound on the sum of the magnitudes of the terms of a query's scores; an error if the input
     is not finite.
 
-    R_i is the smaller of |scale| sum_l |q_l| prod_m max_j |k_m,jl| and |scale| ||q||_k prod_m max_j ||k_m,j||_k. It is
-    computed from logarithms, because a product of some of the factors may leave the range of float64 although the bound
-    does not.
+    R_i is the smaller of |scale| sum_l |q_l| prod_m max_j |k_m,jl| and |scale| ||q||_k prod_m max_j ||k_m,j||_k. The
+    bound is computed from logarithms, because a product of some of the factors may leave the range of float64 although
+    the bound does not.
     """
     largest_magnitudes("query", call.query, None)
     query = call.query.to(torch.float64).abs()
@@ -183,9 +183,9 @@ def value_ends(call: Call) -> Ends:
 class ErrorTerms(NamedTuple):
     """The bound on the error of exact attention as a function of the bound R on the scores of a query.
 
-    The error of a score and of its exponential is `score` R + `weight`; that of an output is `average` tanh(half of it)
-    times the width of the values, plus `relative` times the largest of them, plus `least`; that of a log-sum-exp is
-    1.01 times it, plus `lse_score` R + `lse_least`. `narrow` is the unit roundoff of operands that are rounded.
+    The error of a score and of its exponential is delta = `score` R + `weight`. The error of an output is `average`
+    tanh(delta / 2) times the width of the values, plus `relative` times the largest value, plus `least`; the error of a
+    log-sum-exp is 1.01 delta + `lse_score` R + `lse_least`. `narrow` is the unit roundoff of operands that are rounded.
     """
 
     score: float
@@ -212,10 +212,10 @@ def error_terms(call: Call, dtype: torch.dtype) -> ErrorTerms:
 
 
 def backend_bounds(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Bounds (H, L_q) on the errors of output and log-sum-exp of exact attention for tensors that have a dtype.
+    """Bounds (H, L_q) on the errors of the output and the log-sum-exp of exact attention that is computed in `dtype`.
 
-    The tensors are converted to the dtype before attention is computed, a half type in float32; the output is rounded
-    to the dtype of the call. `radii` (H, L_q) bound the scores, and `ends` the products of values.
+    The tensors are first converted to `dtype`; for a half type the arithmetic is float32. The output is rounded to the
+    dtype of the call. `radii` (H, L_q) bound the scores, and `ends` the products of values.
     """
     terms = error_terms(call, dtype)
     delta = terms.score * radii + terms.weight
@@ -238,7 +238,7 @@ def relative_bound(call: Call, radius: float, dtype: torch.dtype) -> float:
 
 
 _LARGEST_NARROW = 90.0
-"""Scores that may be larger are computed in float32: the limit in csrc/exact_forward.hpp, in natural units."""
+"""The limit beyond which scores are computed in float32, as in csrc/exact_forward.hpp, but in natural units."""
 
 
 def _rounding(call: Call, dtype: torch.dtype) -> tuple[float, float, float]:
@@ -260,9 +260,9 @@ def _fused_bound(call: Call, radii: Tensor, ends: Ends, dtype: torch.dtype) -> T
     """The bound (H, L_q) for PyTorch's fused attention, which computes in `dtype`.
 
     Its exponential in float32 is a polynomial with an error of up to 20 units in the last place; for half types it is a
-    polynomial of degree 3 with an error of 1.2 10^-4, counted here as 2^-12. It rounds weights to a half type before it
-    multiplies them by the values, but not before it sums them: this adds a relative error of u', and in float16, whose
-    smallest positive number is 2^-24, up to 2^-25 of the largest weight for each key.
+    polynomial of degree 3 with an error of 1.2 10^-4, counted here as 2^-12. The kernel rounds weights to a half type
+    before it multiplies them by the values, but not before it sums them: this adds a relative error of u', and in
+    float16, whose smallest positive number is 2^-24, up to 2^-25 of the largest weight for each key.
     """
     out, u = torch.finfo(call.query.dtype), torch.finfo(dtype).eps / 2
     length, d = call.keys[0].shape[1], call.query.shape[2]

@@ -15,7 +15,8 @@ Otherwise `exact` computes attention by blocks, as it does from `SHORTEST` token
 compiled graph and under transforms such as `torch.func.grad` the choice cannot depend on tensor entries; there an
 operator checks the entries and raises an error.
 
-The kernel enforces causality by scores of -inf, which it multiplies by the scale: this must be positive in its type.
+The kernel enforces causality by scores of -inf, which it multiplies by the scale: the scale must be positive in its
+dtype.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _USUAL = (2.0**-40, 2.0**40)
 
 
 def plain_attention(query: object, key: object, value: object, is_causal: bool, scale: object) -> Tensor | None:
-    """Ordinary attention by PyTorch's fused kernel if the arguments need no further check; None if they may.
+    """Ordinary attention by PyTorch's fused kernel if the arguments need no further check; otherwise None.
 
     The checks of a call take longer than attention of a few short heads.
     """
@@ -83,7 +84,7 @@ def plain_attention(query: object, key: object, value: object, is_causal: bool, 
 def is_fused(given: CallArguments) -> bool:
     """Whether PyTorch's own fused kernel computes the call.
 
-    It does at order 2 with no mask except the causal mask, unless our kernels are faster.
+    The fused kernel computes order 2 with no mask except the causal mask, unless our kernels are faster.
     """
     plain = len(given.keys) == 1 and given.query_offset == 0 and given.windows == (None,)
     if not plain or any(mask is not None for mask in given.key_masks):

@@ -31,7 +31,7 @@ _MOST_TUPLES = 2**62
 
 
 def forward(call: Call) -> tuple[Tensor, Tensor]:
-    """The output (H, L_q, d_v) in the type of a call, and the log-sum-exp (H, L_q) in that of its arithmetic.
+    """The output (H, L_q, d_v) in a call's dtype, and the log-sum-exp (H, L_q) in the dtype of its arithmetic.
 
     If a backend supports half types or shared key heads directly, the call is widened only if its factors must be
     balanced or an entry is not finite.
@@ -66,8 +66,8 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
     """The gradients of query, keys and values in the dtype of a call, given the gradients of the output and the
     log-sum-exp.
 
-    They are rounded to a half type once. Before that, the gradients of heads that share keys are summed: by the backend
-    if it supports the call directly, and by PyTorch if the call is widened.
+    The gradients are rounded to a half type once. Before that, the gradients of heads that share keys are summed: by
+    the backend if it supports the call directly, and by PyTorch if the call is widened.
     """
     check_countable(call)
     backend = exact_backend(call)

@@ -6,17 +6,19 @@ same memory; the gradients of shared keys and values are summed in float32 over 
 a tensor with non-contiguous columns is copied. The tangents of forward mode, which training does not need, are computed
 by the backend `torch`.
 
-float16 is computed in float32 and takes as long. So is bfloat16, except for the forward pass of order 3 and higher on
-processors with fast dot products of bfloat16 (vdpbf16ps: the architecture ``avx512_bf16``, chosen on AMD's Zen 4 and
-later). There weights are rounded to bfloat16 before they are multiplied by values, as PyTorch's fused attention does,
-and, for queries whose typical score is below 1, products of query and prefix keys before they are multiplied by keys.
-Sums stay in float32. At n = 512 this takes 0.55 of the time of float32, and about 0.85 for queries with larger scores,
-whose scores are computed in float32. `error_bound` bounds the error. The backward pass is computed in float32, and so
-are calls with a tolerance, and short sequences, for which `csrc/exact_merged.hpp` materialises all pairs of keys.
+Attention in float16 is computed in float32 and takes as long; so does attention in bfloat16, except for the forward
+pass of order 3 and higher on processors with fast dot products of bfloat16 (vdpbf16ps: the architecture
+``avx512_bf16``, chosen on AMD's Zen 4 and later). In that pass weights are rounded to bfloat16 before they are
+multiplied by values, as in PyTorch's fused attention; for queries whose typical score is below 1, products of query and
+prefix keys are rounded, too, before they are multiplied by keys. Sums stay in float32. At n = 512 this takes 0.55 of
+the time of float32, and about 0.85 for queries with larger scores, whose scores are computed in float32. `error_bound`
+bounds the error. The backward pass is computed in float32, and so are calls with a tolerance, and short sequences, for
+which `csrc/exact_merged.hpp` materialises all pairs of keys.
 
 Intel's Sapphire Rapids also has the instruction, but it is slow there: 0.716 ns for 64 products, against 0.179 ns for
 16 in float32. On processors with AMX the architecture ``avx512_amx`` makes the same roundings and multiplies tiles of
-bfloat16 instead (tdpbf16ps). It is compiled, and tested with emulated instructions; it has not run on hardware.
+bfloat16 instead (tdpbf16ps). This architecture is compiled and tested with emulated instructions; it has not run on
+hardware.
 """
 
 from __future__ import annotations
@@ -153,10 +155,10 @@ class PlainCall(NamedTuple):
     def forward_within(
         self, terms: tuple[float, ...], accept: Callable[[ExactBounds], bool]
     ) -> tuple[Tensor, Tensor, Tensor, ExactBounds] | None:
-        """The output, the log-sum-exp, bounds (..., L_q) on the errors of the output, and what they follow from.
+        """The output, the log-sum-exp, bounds (..., L_q) on the errors of the output, and the inputs of these bounds.
 
         None if `forward` returns None or `accept` rejects the bounds. `terms` are the first five of `ErrorTerms`. The
-        type is one of `TYPES`, and no heads share keys.
+        dtype is one of `TYPES`, and no heads share keys.
         """
         query = self.tensors[0]
         described, _named = self._described()
@@ -178,7 +180,7 @@ class PlainCall(NamedTuple):
         return out, lse, errors, bounds
 
     def backward(self, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor | None) -> list[Tensor]:
-        """The gradients of all tensors, which are contiguous, as the results are; `grad_lse` None means zeros."""
+        """The gradients of all tensors; all arguments must be contiguous, and `grad_lse` None means zeros."""
         described, _named = self._described()
         gradients, length, d_v = ExactGradients(), *out.shape[-2:]
         block = length * d_v
@@ -203,7 +205,7 @@ def _computed_in(dtype: torch.dtype) -> torch.dtype:
 
 
 def forward(call: Call) -> tuple[Tensor, Tensor]:
-    """The output (H, L_q, d_v) in the type of the call, and the log-sum-exp (H, L_q) in that of the arithmetic."""
+    """The output (H, L_q, d_v) in the call's dtype, and the log-sum-exp (H, L_q) in the dtype of the arithmetic."""
     out = call.query.new_empty(*call.query.shape[:2], call.values[0].shape[2])
     lse = call.query.new_empty(call.query.shape[:2], dtype=call.computed_in)
     done(_function("forward", 3)(ctypes.byref(_described(call)), out.data_ptr(), lse.data_ptr()))
@@ -211,7 +213,7 @@ def forward(call: Call) -> tuple[Tensor, Tensor]:
 
 
 def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
-    """The gradients of query, keys and values, from those of the output and of the log-sum-exp."""
+    """The gradients of query, keys and values, from the gradients of the output and of the log-sum-exp."""
     gradients = ExactGradients()
     read = {"out": _side_by_side(out), "lse": lse, "grad_out": _side_by_side(grad_out), "grad_lse": grad_lse}
     for name, x in read.items():

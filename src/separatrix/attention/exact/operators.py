@@ -1,17 +1,17 @@
 r"""Exact order-k attention as PyTorch operators: what autograd, `torch.compile` and `torch.func` see of the backends.
 
 `separatrix::attend` takes heads in one leading dimension, query (H, L_q, d), with a key and value head for each query
-head or for each group of consecutive query heads. It returns the output and the log-sum-exp.
+head or for each group of consecutive query heads. The operator returns the output and the log-sum-exp.
 `separatrix::attend_backward` is its gradient and `separatrix::attend_tangents` its derivative in forward mode; both
 recompute the weights block by block. Either every key set has a mask, or all masks are None: AOTInductor cannot pass an
 empty list to an operator, and `vmap` does not see tensors in a list that may be None.
 
-Each operator has a twin in PyTorch's own functions, which holds the whole attention tensor and is for small sizes: that
-of `attend` is exported to formats that have standard operators only, the others are differentiated for second
-derivatives and higher ones, in either mode.
+Each operator has a twin in PyTorch's own functions, for small sizes, because it stores the whole attention tensor. The
+twin of `attend` is exported to formats that have standard operators only; the other two are differentiated for second
+and higher derivatives, in either mode.
 
-**Flops**, for `torch.utils.flop_counter.FlopCounterMode`. As for ordinary attention in PyTorch, the matrix products
-over the tuples are counted, where a product and a sum are two operations. For T allowed tuples of a query and k - 1
+**Flops**, for `torch.utils.flop_counter.FlopCounterMode`. As for ordinary attention in PyTorch, only the matrix
+products over the tuples are counted, with two flops for each multiply-add. For T allowed tuples of a query and k - 1
 sets
 
     forward:   2 T (d + d_v)                  scores, output
@@ -52,9 +52,9 @@ CALL = (
 )
 """The arguments of every operator of exact attention, as `operator_call` reads them."""
 LARGEST_VOLUME = 1 << 22
-"""The largest H * L_q * L_1 * ... * L_{k-1} of which second derivatives are computed."""
+"""The largest H * L_q * L_1 * ... * L_{k-1} for which second derivatives are computed."""
 LARGEST_DECOMPOSED_VOLUME = 1 << 28
-"""The largest H * L_q * L_1 * ... * L_{k-1} that attention is decomposed at: 1 GiB in float32."""
+"""The largest H * L_q * L_1 * ... * L_{k-1} for which attention is decomposed: 1 GiB in float32."""
 
 
 def exact_attention(call: Call) -> tuple[Tensor, Tensor]:
@@ -142,7 +142,7 @@ def attend_by_reference(*arguments: Any) -> tuple[Tensor, Tensor]:
 
 
 def _example_size(size: int | torch.SymInt) -> int:
-    """A size; for a symbolic size, its value in the example that the graph is made from."""
+    """A size; for a symbolic size, its value in the example from which the graph is traced."""
     if isinstance(size, int):
         return size
     from torch.fx.experimental.symbolic_shapes import optimization_hint  # this module imports SymPy

@@ -1,8 +1,8 @@
 """Exact attention by our kernels on plain tensors of the CPU: checked once, and computed without the dispatcher.
 
-PyTorch's dispatcher, checks with messages and autograd's records of reshaped inputs take several times as long as
-attention of a few short heads. Calls that may need any of these are left to `operators`, which returns the same
-results.
+PyTorch's dispatcher, the checks that word error messages, and autograd's records of reshaped inputs take several times
+as long as attention of a few short heads. Calls that may need any of these are left to `operators`, which returns the
+same results.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ Masks = tuple[Tensor | None, ...]
 
 
 def plain_tuples(*arguments: object, **options: object) -> tuple[Tensor, Tensor] | None:
-    """The output and the log-sum-exp if the arguments, those of `plain_call`, need no further check; None if they may.
+    """The output and the log-sum-exp if the arguments, those of `plain_call`, need no further check; otherwise None.
 
-    It is None as well at order 2 where PyTorch's fused attention is faster.
+    The result is also None at order 2 where PyTorch's fused attention is faster.
     """
     plain = plain_call(*arguments, **options)
     if plain is None or (len(plain.masks) == 1 and not kernels_are_faster(*plain.tensors)):
@@ -62,7 +62,7 @@ def plain_call(
     windows: object = None,
     enable_gqa: object = False,
 ) -> PlainCall | None:
-    """The call if its arguments need no further check and no transform of PyTorch must see it; None if they may.
+    """The call if its arguments need no further check and no transform of PyTorch must see it; otherwise None.
 
     Leading dimensions of keys and values are not broadcast, except for heads with `enable_gqa`. The leading dimensions
     of masks are broadcast.
@@ -96,7 +96,8 @@ def plain_call(
 def _sharing_heads(tensors: tuple[Any, ...], sets: int, equal_lengths: bool = False, enable_gqa: bool = False) -> int:
     """The number of query heads that share a key head; 0 unless the tensors are plain and have matching shapes.
 
-    They are then on the CPU and not empty, and have one dtype and the same leading dimensions except for shared heads.
+    If the result is not 0, the tensors are on the CPU and not empty, and have one dtype and the same leading dimensions
+    except for shared heads.
     """
     query, value = tensors[0], tensors[-1]
     dtype, dims = getattr(query, "dtype", None), getattr(query, "ndim", 0)

@@ -1,4 +1,4 @@
-"""Exact attention of packed sequences by one launch of each kernel in Triton, where these compute it, and its gradient.
+"""Exact attention of packed sequences, and its gradient, by one launch of each Triton kernel that supports them.
 
 Everywhere else, `attention.packed` attends them in a loop. The gradient is computed in a loop, too, if a factor is out
 of range, or if the gradient is differentiated itself.

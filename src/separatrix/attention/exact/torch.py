@@ -109,7 +109,7 @@ def blocks(call: Call, most_rows: int = ROWS) -> Iterator[QueryBlock]:
     reaches = positions.reaches(call.key_lengths)
 
     def cost(rows: int) -> int:
-        """A window leaves a query few keys, and a block visits those of all its queries."""
+        """The cost of blocks of `rows` queries, each of which visits all keys that one of its queries may attend."""
         tuples = math.prod(min(reach + rows - 1, n) for reach, n in zip(reaches, call.key_lengths, strict=True))
         return -(-length // rows) * (_LAUNCH + rows * tuples)
 
@@ -146,22 +146,23 @@ def _rows(call: Call) -> int:
 class IncomingRows:
     """The rows of a backward pass, with incoming gradients scaled to about 1, as the kernels in C++ scale them.
 
-    The error of a query's gradient is relative to the incoming gradient of that query, even if those of other queries
-    are far larger; the errors of the gradients of keys and values are relative to the largest of their head. So there
-    are two copies of the incoming gradient: one divided by a power of two for each query, one by that of the head. With
-    P = exp(S - lse) the weights of a query, the gradients are sums of products of
+    The error of a query's gradient is relative to the incoming gradient of that query, even if other queries have far
+    larger ones; the errors of the gradients of keys and values are relative to the largest incoming gradient of their
+    head. So there are two copies of the incoming gradient: one divided by a power of two for each query, one by the
+    power of two of the head. With P = exp(S - lse) the weights of a query, the gradients are sums of products of
 
         dS = P * (near (V - out)^T + near_lse),    dQ = scale dS K,    dV = P^T incoming,    dK = dS^T weighted.
 
     Attributes:
         lse: The log-sum-exps, (H, L_q), 0 for a query without keys to attend.
         near: The incoming gradients divided by each query's power of two, (H, L_q, d_v).
-        near_lse: The gradients of the log-sum-exps over the same power, (H, L_q, 1).
-        incoming: The incoming gradients over the power of their head.
+        near_lse: The gradients of the log-sum-exps divided by the same powers, (H, L_q, 1).
+        incoming: The incoming gradients divided by the power of two of their head.
         weighted: The queries times the scale and `share`.
         share: Each query's power of two divided by that of its head, (H, L_q); at most 1.
 
-    Heads of queries that share keys have the same power of two: the gradients of the keys add up over all of them.
+    Heads of queries that share keys have the same power of two, because the gradients of the keys are sums over these
+    heads.
     """
 
     lse: Tensor
@@ -217,7 +218,7 @@ def forward(call: Call) -> tuple[Tensor, Tensor]:
 
 
 def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
-    """The gradients of query, keys and values, given those of the output and of the log-sum-exp."""
+    """The gradients of query, keys and values, given the gradients of the output and of the log-sum-exp."""
     rows = IncomingRows.of(call, lse, grad_out, grad_lse)
     delta = (rows.near * out).sum(-1) - rows.near_lse.squeeze(-1)
     grads, sets = [torch.zeros_like(x) for x in call.tensors], len(call.keys)
@@ -243,9 +244,9 @@ def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: T
 
 
 def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Tensor, Tensor]:
-    """The changes of output (H, L_q, d_v) and log-sum-exp (H, L_q); 0 for a query without keys to attend.
+    """The tangents of output (H, L_q, d_v) and log-sum-exp (H, L_q); 0 for a query without keys to attend.
 
-    Keys and values that a mask hides are zero in the call, and so are their changes.
+    Keys and values that a mask hides are zero in the call, and so are their tangents.
     """
     out_dot, lse_dot = torch.zeros_like(out), torch.zeros_like(lse)
     shift = lse.masked_fill(lse == -math.inf, 0.0)
@@ -266,10 +267,10 @@ def tangents(call: Call, out: Tensor, lse: Tensor, changes: Changes) -> tuple[Te
 def gradients_of_tuples(
     P: Tensor, K: Sequence[Tensor], V: Sequence[Tensor], rows: tuple[Tensor, Tensor, Tensor, Tensor]
 ) -> list[Tensor]:
-    """The parts of tuples with the weights P in dQ / scale, in the dK_m and in the dV_m.
+    """The contributions of tuples with the weights P to dQ / scale, to the dK_m and to the dV_m.
 
     P is (H, L_q, L_1, ..., L_{k-1}). `rows` are dO and delta for dS, dO for the gradients of the values, and scale Q
-    for those of the keys: see `IncomingRows`.
+    for the gradients of the keys: see `IncomingRows`.
     """
     near, delta, incoming, weighted = rows
     dS = P * (_products(near, V) - _as_rows(delta, P))
@@ -279,9 +280,7 @@ def gradients_of_tuples(
 
 
 def tangents_of_tuples(P: Tensor, tensors: Changes, changes: Changes, scale: float) -> tuple[Tensor, Tensor]:
-    """The parts of tuples with the weights P in out' + lse' out and in lse', from tensors Q, K and V and their
-    changes.
-    """
+    """The contributions of tuples with weights P to out' + lse' out and to lse', from tensors and their tangents."""
     (Q, K, V), (Q_dot, K_dot, V_dot) = tensors, changes
     S_dot = _products(Q_dot * scale, K)
     for m, x in enumerate(K_dot):
@@ -312,10 +311,11 @@ def _summed(T: Tensor) -> Tensor:
 
 
 def contracted(m: int, T: Tensor, rows: Sequence[Tensor]) -> Tensor:
-    """The sum of T (H, L_q, L_1, ...) against all rows but those at m: (H, L_m, x); query first.
+    """The contraction (H, L_m, x) of T (H, L_q, L_1, ...) with all `rows` but those at m; the first are those of the
+    query.
 
-    The longest rows are summed first, which leaves the smallest tensors; of equally long rows the last, in the order of
-    `_products`, so that a query with one weight of 1 has the gradient 0.
+    The longest rows are contracted first, which leaves the smallest tensors; of equally long rows the last, in the
+    order of `_products`, so that a query with one weight of 1 has the gradient 0.
     """
     axes = "abcdefghijklmnopqrstuvw"[: len(rows)]
     longest_first = sorted(reversed([*zip(axes, rows, strict=True)]), key=lambda entry: -entry[1].shape[1])
@@ -328,14 +328,16 @@ def contracted(m: int, T: Tensor, rows: Sequence[Tensor]) -> Tensor:
 
 
 def lowest(dtype: torch.dtype) -> float:
-    """An exponent whose exp is normal and below any rounding of a sum with a term 1; kernels raise smaller ones to
-    it.
+    """An exponent whose exp is a normal number, but too small to change a sum with a term 1; kernels replace smaller
+    exponents by it.
     """
     return 0.9 * math.log(torch.finfo(dtype).tiny)
 
 
 def summation(call: Call, dtype: torch.dtype) -> Summation:
-    """The summation of the forward pass over the weights of a query, in a dtype; a chunk is added up set after set."""
+    """The summation of the forward pass over the weights of a query, in a dtype; a chunk is summed over one set after
+    another.
+    """
     return block_sum(call.order, *_sizes(call)[:2])
 
 

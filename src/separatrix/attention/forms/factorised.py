@@ -74,8 +74,8 @@ def pairwise_attention(
 
     The product form is computed instead at orders other than 3; for few keys (below 128, or 256 with causality or
     windows), where it takes less time; inside `torch.compile`, `torch.export` and `torch.func` and in forward mode; and
-    where factors underflow, because the inner products of the best tuple of a query are below their own maxima by more
-    than about 56 in float32 or 650 in float64, or a number is not finite (the docstring of
+    where factors underflow or a number is not finite. Factors underflow where the inner products of the best tuple of a
+    query are below their own maxima by more than about 56 in float32 or 650 in float64 (the docstring of
     `separatrix.attention.forms.factorised` has the condition). Results then differ by rounding only.
 
     Alexander Kozachinskiy and others, "Strassen Attention: Unlocking Compositional Abilities in Transformers Based on a
@@ -231,7 +231,7 @@ def _power_above(largest: Tensor) -> Tensor:
 
 
 class _Attend(torch.autograd.Function):
-    """Output (H, L_q, d_v), log-sum-exp (H, L_q), and whether every entry is in the range described above."""
+    """Output (H, L_q, d_v), log-sum-exp (H, L_q), and whether every entry is in the range in the module's docstring."""
 
     @staticmethod
     def forward(ctx: Any, call: Call, *tensors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -267,7 +267,7 @@ class _Attend(torch.autograd.Function):
 def _attend_block(
     call: Call, block: _QueryBlock, values: tuple[Tensor, ...], least: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The output of a block, divided by the powers of the values, its log-sum-exp, and whether it is in range."""
+    """A block's output, divided by the powers of the values, its log-sum-exp, and whether the output is in range."""
     factors = _Factors(call, block)
     V1, V2 = values[0][block.heads], values[1][block.heads, :, slice(*block.second)]
     sums = factors.query.new_zeros(*factors.query.shape[:2], V1.shape[1])
@@ -297,8 +297,8 @@ def _product(left: Tensor, right: Tensor) -> Tensor:
     """left @ right, batched, where `right` or its transpose is contiguous.
 
     PyTorch computes products of float32 by MKL, which uses AVX2 on AMD processors even if they have AVX-512. PyTorch's
-    fused linear layers call oneDNN instead, which takes less than half of the time there. Dispatch modes, such as flop
-    counters, have no formula for the fused layers.
+    fused linear layers call oneDNN instead, which takes less than half of the time on these processors. Dispatch modes,
+    such as flop counters, have no formula for the fused layers.
     """
     modes = _get_current_dispatch_mode_stack()
     linear = _onednn_linear() if left.dtype == torch.float32 and left.device.type == "cpu" and not modes else None

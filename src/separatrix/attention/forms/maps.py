@@ -5,8 +5,8 @@ Exact attention, near-linear attention, certificates, streams and weights all ta
     scale * sum_l q_l k_1,l ... k_{k-1},l.
 
 Each map here takes (query, keys) and returns (query', keys') whose sum of coordinate products is another function of
-the vectors. This is done by constant coordinates: with q' = (q, q, 1), k_1' = (k_1, 1, k_1) and k_2' = (1, k_2, k_2),
-the sum of products is q.k_1 + q.k_2 + k_1.k_2.
+the vectors. The maps add constant coordinates: for the pairwise form at order 3, with q' = (q, q, 1), k_1' = (k_1, 1,
+k_1) and k_2' = (1, k_2, k_2), the sum of products is q.k_1 + q.k_2 + k_1.k_2.
 
 **The scale multiplies the score form, and its default is 1 / d' of the mapped dimension d'.** Pass the scale to
 `tensor_attention`: ``scale=1 / d`` is the papers' default for the original dimension d. A bias is not multiplied by
@@ -59,8 +59,8 @@ def pairwise(query: Tensor, keys: Keys) -> Factors:
     At order 3 this is Strassen attention: Alexander Kozachinskiy and others, "Strassen Attention: Unlocking
     Compositional Abilities in Transformers Based on a New Lower Bound Method". At order 2 it is ordinary attention.
 
-    Cost: that of the product form at dimension 3 d for order 3. `pairwise_attention` is faster for exact attention at
-    order 3; these factors are for certificates, streams, weights and other orders.
+    It costs as much as the product form at dimension 3 d for order 3. `pairwise_attention` is faster for exact
+    attention at order 3; these factors are for certificates, streams, weights and other orders.
 
     Args:
         query: The queries, (..., L_q, d).
@@ -94,7 +94,7 @@ def determinant(query: Tensor, keys: Keys) -> Factors:
     Sai Surya Duvvuri and others, "Fast and Simplex: 2-Simplicial Attention in Triton", propose because rotations leave
     it unchanged: see `rotary` with ``form="determinant"``. The score is zero if two vectors of a tuple are equal.
 
-    Cost: that of the product form at dimension 2 d for order 3, 6 d for order 4.
+    It costs as much as the product form at dimension 2 d for order 3, 6 d for order 4.
 
     Args:
         query: The queries, (..., L_q, d), with d a multiple of the order k.
@@ -141,7 +141,7 @@ def with_bias(
     If the bias does not depend on a key set, the factors of this set are ones. `alibi` is the bias that falls off
     linearly with the distances.
 
-    Cost: that of the product form at dimension d + r.
+    It costs as much as the product form at dimension d + r.
 
     Args:
         query: The queries, (..., L_q, d), or the result of another map.
@@ -152,7 +152,7 @@ def with_bias(
             rounded to the dtype of `query`.
 
     Returns:
-        The query and a list of the keys, with r coordinates more.
+        The query and a list of the keys, with r additional coordinates.
 
     Raises:
         ArgumentError: A factor has another length or rank, or the scale is 0 or not finite.
@@ -183,14 +183,14 @@ def with_bias(
 
 
 def key_bias(query: Tensor, keys: Keys, key_factors: Tensor | Sequence[Tensor], *, scale: float) -> Factors:
-    r"""Factors of dimension d + r whose product form has a bias on tuples of keys, of rank r, alike for all queries.
+    r"""Factors of dimension d + r whose product form has a bias on tuples of keys, of rank r, the same for all queries.
 
         scale * score' = scale * score + b(j_1, ..., j_{k-1}),    b = sum_{r} g_1,r(j_1) ... g_{k-1},r(j_{k-1})
 
     At order 3 b(j_1, j_2) is a matrix of rank r: the bias of each pair of keys, for every query. It is `with_bias` with
     ones for the query.
 
-    Cost: that of the product form at dimension d + r.
+    It costs as much as the product form at dimension d + r.
 
     Args:
         query: The queries, (..., L_q, d), or the result of another map.
@@ -199,7 +199,7 @@ def key_bias(query: Tensor, keys: Keys, key_factors: Tensor | Sequence[Tensor], 
         scale: The scale of the attention call, which must not be 0.
 
     Returns:
-        The query and a list of the keys, with r coordinates more.
+        The query and a list of the keys, with r additional coordinates.
 
     Example:
         >>> from separatrix import tensor_attention
@@ -255,9 +255,9 @@ def alibi(
     bias -slope |i - j| of both directions is not separable.) Ofir Press, Noah A. Smith and Mike Lewis, "Train Short,
     Test Long: Attention with Linear Biases Enables Input Length Extrapolation", has it for order 2.
 
-    Cost: that of the product form at dimension d + k + 1. Half types have a coordinate more for each set and each
-    further digit of the positions (8 bits in bfloat16, 11 in float16), so that positions are exact; slope / scale is
-    rounded to the type. A score is rounded at the size of slope * position.
+    It costs as much as the product form at dimension d + k + 1. Half types have one more coordinate for each set and
+    each further digit of the positions (8 bits in bfloat16, 11 in float16), so that positions are exact; slope / scale
+    is rounded to the type. A score is rounded at the size of slope * position.
 
     Args:
         query: The queries, (..., L_q, d), or the result of another map.
@@ -364,7 +364,7 @@ def rotary(
     Jianlin Su, Yu Lu, Shengfeng Pan, Ahmed Murtadha, Bo Wen and Yunfeng Liu, "RoFormer: Enhanced Transformer with
     Rotary Position Embedding", has it for order 2.
 
-    Cost: only the rotation; the dimension stays d.
+    The only cost is the rotation; the dimension stays d.
 
     Args:
         query: The queries, (..., L_q, d).

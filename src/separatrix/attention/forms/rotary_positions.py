@@ -1,12 +1,12 @@
 r"""Rotary positions at any order: scores that depend on positions only through the distances between tokens.
 
 Rotary embeddings rotate planes of queries and keys by angles proportional to the position. At order 2 this works
-because the inner product does not change when both vectors are rotated alike. Which rotations leave a score of k >= 3
-vectors unchanged depends on its form:
+because the inner product does not change when both vectors are rotated by the same angle. Which rotations leave a score
+of k >= 3 vectors unchanged depends on its form:
 
-- *product*, sum_l q_l k_1,l ... k_{k-1},l: none. Among the products of three vectors of a plane, only zero is invariant
-  when all three are rotated alike. So a plane (x_p, x_{p + d/2}) *belongs to one key set*. In it the query and the keys
-  of that set are rotated, and every other set has one number in place of two,
+- *product*, sum_l q_l k_1,l ... k_{k-1},l: none. No trilinear form of vectors in a plane, except zero, is invariant
+  when all three are rotated by the same angle. So a plane (x_p, x_{p + d/2}) *belongs to one key set*. In it the query
+  and the keys of that set are rotated, and every other set has one number in place of two,
 
       sum over the plane = (q_p k_m,p + q_{p + d/2} k_m,p + d/2)  *  the product of the other sets' numbers,
 
@@ -53,7 +53,7 @@ def rotary(x: Tensor, role: int, order: int, *, start: int = 0, base: float = 10
             afterwards.
 
     Returns:
-        Vectors of the same shape and type. With the product form, a key has two equal coordinates in every plane that
+        Vectors of the same shape and dtype. With the product form, a key has two equal coordinates in every plane that
         belongs to another key set: the sum of its two coordinates divided by sqrt(2).
 
     Raises:

@@ -14,7 +14,7 @@ What the steps use:
 - `approximation`: polynomials near exp, their monomials, and coordinates.
 - `sums`: the polynomial as a sum of monomials, the states of the key sets, and queries against them, with gradients:
   Algorithm 1 of Alman and Song.
-- `causal`: the same where each query attends a prefix of the keys.
+- `causal`: causal attention, where each query attends to the states of a prefix of the keys.
 - `backend`: the interface of a backend, and the rule that chooses one. `native`: kernels in C++. `triton`: kernels
   for GPUs. `torch`: plain PyTorch, for everything else.
 - `cost`: flops, memory and time of each algorithm, and how many tokens are taken at a time.
@@ -25,6 +25,6 @@ What the steps use:
 
 Plans from a bound alone, for layers and streams:
 
-- `bounded_plan`: the plan for scores that cannot exceed a bound, and the norms that keep them within it.
+- `bounded_plan`: the plan for scores that cannot exceed a bound, and the normalisation that enforces the bound.
 - `bounded_attention`: attention by a bounded plan as PyTorch operators, near-linear, or exact where that is cheaper.
 """

@@ -1,8 +1,8 @@
 r"""The analysis of a call before it is computed: bounds on its entries and scores, and coordinates for its scores.
 
-`Deviation` is how far values are from a centre, which a certificate weighs by powers of the scores in place of the
-values' range. For any centre c and u_t >= (v_t - c)^2, Cauchy's inequality bounds the effect of a polynomial's error on
-an output,
+`Deviation` bounds the distances of values from a centre; a certificate weights these distances by powers of the scores,
+and uses them in place of the values' range. For any centre c and u_t >= (v_t - c)^2, Cauchy's inequality bounds the
+effect of a polynomial's error on an output,
 
     sum_t s_t^m |v_t - c| <= sqrt(sum_t s_t^m) sqrt(sum_t s_t^m u_t),
 
@@ -61,7 +61,7 @@ class Analysis:
         amplitudes: b_l, the largest magnitude of coordinate l of a score's terms over the heads.
         values: The range of the products of values.
         drift: Bounds (H, L_q) on the change of scores by the change of basis; None if the basis is not changed.
-        differentiable: Whether gradients will be taken.
+        differentiable: Whether gradients will be computed.
         backend: The backend that computes the call by a polynomial.
     """
 
@@ -86,8 +86,8 @@ class Analysis:
 def analyse(call: Call, differentiable: bool = False) -> Analysis:
     """The analysis of a call; an error for NaN or infinity.
 
-    If gradients will be taken, all coordinates are kept and index sets are of total degree: a coordinate in which all
-    queries are zero adds nothing to a score, but scores have a gradient in it.
+    If gradients will be computed, all coordinates are kept and index sets are of total degree: a coordinate in which
+    all queries are zero adds nothing to a score, but scores have a gradient in it.
     """
     bounds = input_bounds(call)
     shift = key_shift(call, bounds.largest[1]) if call.order == 2 and not call.positions.is_causal else None
@@ -202,7 +202,7 @@ def query_radii(call: Call, frame: Frame, norms: Tensor) -> Tensor:
 def gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype, computed: int = 0) -> float:
     """A bound on the relative error of the sums of a call, from its roundings (see `arithmetic.rounding`).
 
-    If more monomials are `computed` than those of the sum, their number determines the chunks of tokens.
+    If more monomials are `computed` than the sum has, their number determines the chunks of tokens.
     """
     adds = summing(analysis.backend, analysis.call, max(rank, computed), dtype)
     return relative_error(analysis.shape, analysis.frame.width, degree, rank, adds, dtype)
@@ -216,7 +216,7 @@ def relative_error(shape: Shape, width: int, degree: int, rank: int, adds: Summi
 
 
 def gradient_gamma(analysis: Analysis, degree: int, rank: int, dtype: torch.dtype) -> float:
-    """The relative error of the sums of its backward pass, which sums tokens in chunks in every backend."""
+    """The relative error of the sums of the backward pass, which sums tokens in chunks in every backend."""
     shape, width = analysis.shape, analysis.frame.width
     chunk = chunk_tokens(max(shape.heads, 1), rank, dtype == torch.float64)
     adds = summing(analysis.backend, analysis.call, rank, dtype) if shape.is_causal else Summing(chunk, chunk)
@@ -236,10 +236,10 @@ LARGEST_SQUARE = 1.01
 
 @dataclass(frozen=True)
 class Deviation:
-    """|v_t - centre| <= prod_m scales[m] * sqrt(prod_m squares[m]) in every column.
+    """A bound on deviations: |v_t - centre| <= prod_m scales[m] * sqrt(prod_m squares[m]) in every column.
 
     Attributes:
-        centre: What the values are compared with, (H, d_v), which their dtype represents.
+        centre: The point (H, d_v) from which deviations are measured, exact in the dtype of the values.
         scales: The largest deviation of each value set, (H,) each.
     """
 
@@ -255,7 +255,7 @@ class Deviation:
         """An upper bound on the squared deviations (H, n, columns) of values (H, n, d_v) of set m, divided by the
         square of the set's scale.
 
-        With one column it is the largest of the values' columns.
+        If `columns` is 1, the bound holds for all columns of the values.
         """
         scale = self.scales[m].masked_fill(self.scales[m] == 0, 1.0).reshape(-1, 1, 1)
         away = self.magnitudes(value)
@@ -282,7 +282,7 @@ def deviation(call: Call, values: ValueRange) -> Deviation:
 
 
 def squares_of(call: Call, away: Deviation, columns: int) -> tuple[Tensor, ...]:
-    """The squared deviations (H, L_m, columns) of each value set, in the type of the arithmetic and rounded up."""
+    """The squared deviations (H, L_m, columns) of each value set, in the dtype of the arithmetic and rounded up."""
     squares = []
     for m, value in enumerate(call.values):
         heads, length, d_v = value.shape

@@ -133,7 +133,7 @@ class NearLinearBackend(Protocol):
         grad: Tensor,
         grad_Z: list[Tensor],
     ) -> ScanGradients:
-        """The gradients of `scan`, from those of its sums and of the states after the tokens."""
+        """The gradients of `scan`, from the gradients of its sums and of the states after the tokens."""
 
     def stream_kernels(self, plan: StreamPlan) -> StreamKernels | None:
         """The kernels for a few tokens of a stream; None if the backend has none."""

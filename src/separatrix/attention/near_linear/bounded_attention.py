@@ -1,6 +1,6 @@
 """Near-linear attention by a plan that does not depend on the data, as PyTorch operators for compilers and transforms.
 
-Where exact attention is cheaper, as it is for few tokens, it computes the call, if its error bound is no larger
+Exact attention computes the call where it is cheaper, as it is for few tokens, if its error bound is no larger
 (`exact_dtype`).
 
 `separatrix::attend_within_bound` takes the bound on the scores and the tolerance, which determine the plan; plans are
@@ -50,7 +50,7 @@ def exact_dtype(plan: BoundedPlan, call: Call) -> torch.dtype | None:
     polynomial computes it.
 
     The choice depends only on shapes and dtypes. The plan's certificate for the polynomial then also holds for exact
-    attention: its error is at most as large, for all data, and its output is rounded to the same type.
+    attention: its error is at most as large, for all data, and its output is rounded to the same dtype.
     """
     query = call.query
     heads, length, d = query.shape
@@ -161,7 +161,8 @@ ARGUMENTS = (
 
 
 def _attend_within_bound(*arguments: Any) -> list[Tensor]:
-    """Output (H, L_q, d_v), denominator (H, L_q) and, unless it is causal or may be exact, the state of each key set.
+    """Output (H, L_q, d_v), denominator (H, L_q) and, unless the call is causal or may be exact, the state of each key
+    set.
 
     Where exact attention computes the call, its log-sum-exp takes the place of the denominator. The backward pass would
     otherwise recompute the states. Exact attention has no states; where it is cheaper, the states would be many times

@@ -6,10 +6,11 @@ the product |v|_max of the values' largest magnitudes,
     |output - exact| / |v|_max <= 2 tau + 2 rho M / ((1 - e) exp(-R) - rho M),    M = sum_p |a_p| R^p,
 
 where rho is the relative rounding of a sum over the tokens and the monomials (docs/derivations/bounded-attention.md).
-It depends on R, d, the tolerance and, through rho, on the number of tokens and of summation steps, but not on the data.
-R has to bound the sum of magnitudes scale sum_l |q_l k_1,l ...| as well; bounds on entries and Hoelder's inequality do.
+The bound depends on R, d, the tolerance and, through rho, on the number of tokens and of summation steps, but not on
+the data. R has to bound the sum of magnitudes scale sum_l |q_l k_1,l ...| as well; bounds on entries and Hoelder's
+inequality bound this sum, too.
 
-All of this is computed in float64, and the output is then rounded to its dtype, which adds an error of u (1 + the
+All of this is computed in float64, and the output is then rounded to its dtype, which adds an error of u (1 + the bound
 above) |v|_max, where u is half the distance from 1 to the next number of the dtype. The output satisfies the tolerance
 including this rounding; otherwise planning raises an error.
 """
@@ -53,7 +54,7 @@ by one."""
 class BoundedPlan:
     """The polynomial that satisfies `tolerance`, relative to the values' magnitude, for all scores up to `radius`.
 
-    `dtype` is the type of the outputs. The error of the polynomial is relative to exp.
+    `dtype` is the dtype of the outputs. The error of the polynomial is relative to exp.
     """
 
     order: int
@@ -87,7 +88,7 @@ class BoundedPlan:
 
     @cached_property
     def _without_tokens(self) -> int:
-        """The number of roundings in addition to those of the tokens."""
+        """The number of roundings in addition to the roundings of the tokens."""
         return self.summation(Summation(())).count()
 
     def summation(self, tokens: Summation) -> Summation:
@@ -97,9 +98,9 @@ class BoundedPlan:
     def crossover(self, heads: int = 1, *, is_causal: bool = False, device: torch.device | str = "cpu") -> int:
         """The length from which a layer with this plan is near-linear; shorter sequences use exact attention.
 
-        It depends only on shapes and on whether the C++ kernels are installed. It is computed for self-attention whose
-        values have the dimension of the keys, as in a layer. A layer with ``method="polynomial"``, and its ``decode``,
-        are near-linear at every length.
+        The length depends only on shapes and on whether the C++ kernels are installed. It is computed for
+        self-attention whose values have the dimension of the keys, as in a layer. A layer with ``method="polynomial"``,
+        and its ``decode``, are near-linear at every length.
 
         Args:
             heads: The number of heads that are attended at once: those of the layer, times the batch size.
@@ -168,7 +169,7 @@ class BoundedPlan:
         return Certificate(truncation, rounding, total, sum(relative) * (1 + 2.0**-30), per_query)
 
     def _errors(self, relative: tuple[float, float], magnitude: Number) -> tuple[Number, Number, Number]:
-        """Truncation, rounding with that of the output, and the largest possible output, for values of a magnitude."""
+        """The truncation error, rounding error with that of the output, and largest output, for this magnitude."""
         truncation, rounding = (part * magnitude if part < math.inf else magnitude + math.inf for part in relative)
         info = torch.finfo(self.dtype)
         reached = magnitude + truncation + rounding
@@ -176,7 +177,7 @@ class BoundedPlan:
 
 
 def output_unit(dtype: torch.dtype) -> float:
-    """The relative rounding error of an output; half types are first rounded to float32.
+    """The relative rounding error of an output; outputs in half types are first rounded to float32.
 
     >>> round(output_unit(torch.bfloat16), 5)
     0.00395
@@ -205,7 +206,7 @@ def plan_bounded(
         raise ArgumentError("tolerance", expected=expected, got=f"{tolerance:.3g}")
     target = _TRUNCATION * (tolerance - unit * (1 + tolerance))
     largest_error = target / (1 + target**2 / 4) if target < 2 else 1.0  # 2 tau = target
-    # Every polynomial has M >= P(R) >= (1 - e) exp(R), so that rounding takes 2 rho exp(2 R) at the least.
+    # Every polynomial has M >= P(R) >= (1 - e) exp(R), so that rounding takes at least 2 rho exp(2 R).
     least_rho = Summation((RoundingStep("the tokens are added up", _ROUNDINGS),)).gamma(torch.float64)
     is_in_reach = math.log(2 * least_rho) + 2 * radius <= math.log(tolerance)
     # The degree is at least 1: a constant may satisfy the tolerance too, but weighs all tokens equally and has no
@@ -238,7 +239,7 @@ def normalised(x: Tensor, order: int) -> Tensor:
     tensor([[0.6000, 0.8000],
             [0.0000, 0.0000]])
     """
-    # Divided by the largest entry first: its k-th power neither over- nor underflows. Zero is divided by one.
+    # First divide by the largest entry (a zero vector by one), so that its k-th power neither over- nor underflows.
     wide = x.to(torch.promote_types(x.dtype, torch.float32))
     largest = wide.detach().abs().amax(-1, keepdim=True)
     scaled = wide / torch.where(largest == 0, 1.0, largest)
@@ -289,7 +290,8 @@ def balanced_exponents(order: int, bound: float, scale: float) -> list[int]:
     """The exponents of the powers of two by which query and keys are multiplied; they sum to 0, so that no score
     changes.
 
-    They are computed in integer arithmetic, because queries on one machine may attend to states computed on another.
+    The exponents are computed in integer arithmetic, because queries on one machine may attend to states computed on
+    another.
 
     >>> balanced_exponents(3, 1.0, 0.125), balanced_exponents(2, 1e10, 4e-20)
     ([2, -1, -1], [32, -32])

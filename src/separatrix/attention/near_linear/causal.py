@@ -1,9 +1,9 @@
-r"""The polynomial method if query i attends j_m <= i + offset only: prefix states, chunk by chunk.
+r"""The causal polynomial method, where query i attends only keys j_m <= i + offset: prefix states, chunk by chunk.
 
-The states of the keys up to a position are prefix sums, and the Hadamard product of prefix states is the state of
-all tuples up to there. At order >= 3 it is not linear in any one of them, so that each query needs the product of *its
-own* prefix states: within a chunk of c tokens these are c running sums (c, rank, d_v + 1) per key set, which determine
-the memory of the chunk; between chunks one state per key set is passed on.
+The states of the keys up to a position are prefix sums, and the Hadamard product of prefix states is the state of all
+tuples up to that position. At order >= 3 this product is not a sum over single tokens, so each query needs the product
+of *its own* prefix states. Within a chunk of c tokens these are c running sums (c, rank, d_v + 1) per key set, which
+determine the memory of the chunk; between chunks one state per key set is passed on.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from separatrix.attention.near_linear.sums import (
 def chunk_size(backend: NearLinearBackend, call: Call, rank: int, is_backward: bool) -> int:
     """The number of tokens in a chunk.
 
-    It does not depend on columns of squares: `scan_summing` counts roundings for chunks of this size.
+    The number does not depend on columns of squares: `scan_summing` counts roundings for chunks of this size.
     """
     columns = call.values[0].shape[2] + 1
     return backend.scan_tokens(call.query.shape[0], rank, columns, len(call.keys), is_backward)
@@ -58,7 +58,7 @@ class _Chunk:
 
 
 def _chunk(call: Call, expansion: Expansion, start: int, stop: int) -> _Chunk:
-    """Queries [start, stop), and the keys and values at their positions; zero where there is none to attend."""
+    """Queries [start, stop), and the keys and values at their positions; zeros where there is no key to attend."""
     query, keys, values, masks = _rows(call, start, stop)
     offset, squares = call.positions.offset, expansion.squares or (None,) * len(keys)
     here = [None if u is None else _local(u, start + offset, stop + offset) for u in squares]
@@ -69,7 +69,7 @@ def _chunk(call: Call, expansion: Expansion, start: int, stop: int) -> _Chunk:
 
 
 def _rows(call: Call, start: int, stop: int) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
-    """Queries [start, stop), the keys and values at their positions, and which of these exist and may be attended."""
+    """Queries [start, stop), keys and values at their positions, and masks of keys that exist and may be attended."""
     offset = call.positions.offset
     keys = [_local(key, start + offset, stop + offset) for key in call.keys]
     values = [_local(value, start + offset, stop + offset) for value in call.values]
@@ -90,7 +90,7 @@ def _first_states(
 
 
 def attend_causal(call: Call, expansion: Expansion, before: Sequence[Tensor] | None = None) -> Sums:
-    """Every query against the states of its prefix; `before` are the states of tokens before all of these."""
+    """Attend with each query to the states of its prefix; `before` are the states of all earlier tokens."""
     heads, length, _ = call.query.shape
     d_v = call.values[0].shape[2]
     out = call.query.new_empty(heads, length, d_v)
@@ -127,8 +127,8 @@ def backward_causal_after(
 ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
     """The gradients of query, keys, values and the states `before`, from the last chunk to the first.
 
-    A chunk needs the states before it. They are stored at the start of every section of about sqrt(chunks) chunks, and
-    within the current section: about 2 sqrt(chunks) states instead of all states.
+    A chunk needs the states before it. States are stored at the start of every section of about sqrt(chunks) chunks,
+    and within the current section: about 2 sqrt(chunks) states instead of all states.
     """
     incoming = IncomingGradient(sums, grad_out, grad_lse)
     backend, frame = backend_of(call), expansion.frame

@@ -27,13 +27,13 @@ the magnitudes sum to at most (number of tuples) * sum_p |a_p| R^p, because R bo
 well.
 
 The bounds themselves are computed in float64, rounded to nearest, and multiplied by 1 + 2^-30 (or by more: 1.01 where a
-percent does not matter). That suffices: apart from the differences below they are sums, products, quotients and powers
-of nonnegative numbers, in which relative errors never grow by cancellation. So after n successive operations, m of them
-exponentials or powers, the computed number is at least (1 - 2^-53)^n (1 - 2^-50)^m times the exact one; n and m are
-below d + degree + 1000, and 2^-30 is more than 2^22 errors of 2^-53. For numbers that underflow, constants far above
-the possible error are added. There are three differences, each of which is computed so that its error is on the safe
-side: max v - min v, to which four units of |v|_max are added for each value set; D~ - E - rho, for which D~ is first
-reduced by 2^-40 of itself, far more than the two units of D~ by which the difference can be wrong; and 1 - n u in
+percent does not matter). That suffices: apart from the differences below, the bounds are sums, products, quotients and
+powers of nonnegative numbers, in which relative errors never grow by cancellation. So after n successive operations, m
+of them exponentials or powers, the computed number is at least (1 - 2^-53)^n (1 - 2^-50)^m times the exact one; n and m
+are below d + degree + 1000, and 2^-30 is more than 2^22 errors of 2^-53. For numbers that underflow, constants far
+above the possible error are added. There are three differences, each of which is computed so that its error is on the
+safe side: max v - min v, to which four units of |v|_max are added for each value set; D~ - E - rho, for which D~ is
+first reduced by 2^-40 of itself, far more than the two units of D~ by which the difference can be wrong; and 1 - n u in
 gamma, which is at least 1/2.
 """
 
@@ -74,9 +74,9 @@ from separatrix.attention.near_linear.run import PolynomialRun
 class Certificate:
     """|output - exact| <= total in every entry; `per_query` (..., L_q) is the bound for each query.
 
-    `truncation` is the part of the polynomial and `rounding` that of floating-point arithmetic, each the maximum over
-    the queries. `lse` bounds the error of the log-sum-exp. `gradient` bounds the errors of gradients that are computed
-    through the output; None if no input of the call requires a gradient.
+    `truncation` is the error of the polynomial and `rounding` the error of floating-point arithmetic, each the maximum
+    over the queries. `lse` bounds the error of the log-sum-exp. `gradient` bounds the errors of gradients that are
+    computed through the output; None if no input of the call requires a gradient.
     """
 
     truncation: float
@@ -204,7 +204,7 @@ class _Level(NamedTuple):
         return N * power(R, self.exponent)
 
     def rounding(self, R: Tensor, N: Tensor) -> Tensor:
-        """A bound on the error of the computed sum, and of that with weights up to 1."""
+        """A bound on the error of the computed sum, whether unweighted or with weights up to 1."""
         return self.relative * self.most(R, N) + self.underflow.total(N)
 
 
@@ -219,7 +219,7 @@ class _Underflow(NamedTuple):
 
 
 def _underflow(frame: Frame, index_set: IndexSet, magnitude: Callable[[Tensor], Tensor], low: float) -> _Underflow:
-    r"""A bound on what underflow takes from sum_t P(s_t) v_t, relative to the largest value; P has this magnitude.
+    r"""A bound on the underflow error of sum_t P(s_t) v_t, relative to the largest value.
 
     A product that underflows has an error of at most t, the smallest normal number, which later factors multiply; only
     those above 1 matter. Let b_ml be the largest magnitude of coordinate l in set m, and b+ the larger of b and 1. The
@@ -228,10 +228,10 @@ def _underflow(frame: Frame, index_set: IndexSet, magnitude: Callable[[Tensor], 
 
         2 k g t sum_alpha |c_alpha| prod_l (prod_m b+_ml)^alpha_l,
 
-    which is the polynomial's sum of magnitudes at sum_l prod_m b+_ml. States times coefficients are rounded to the
-    dtype before they are multiplied by the monomials of a query, none of which exceeds (max_l b+_0l)^g: the error of
-    this is at most t times the rank times that power, once for all tuples. Values below 1 increase the error relative
-    to them: `low` is the logarithm to base 2 of the smallest product of largest magnitudes.
+    whose sum is the polynomial's sum of magnitudes, `magnitude`, at sum_l prod_m b+_ml. States times coefficients are
+    rounded to the dtype before they are multiplied by the monomials of a query, none of which exceeds (max_l b+_0l)^g:
+    the error of this is at most t times the rank times that power, once for all tuples. Values below 1 increase the
+    error relative to them: `low` is the logarithm to base 2 of the smallest product of largest magnitudes.
     """
     degree = index_set.degree
     above = [x.clamp(min=1.0) for x in frame.largest]

@@ -4,8 +4,8 @@ Near-linear attention takes tokens in chunks, whose sizes are functions of shape
 reproducible.
 
 The constants ship with the source, so that the choice never depends on the machine, only on whether the kernels in C++
-are installed. They are nanoseconds on machines with AVX-512 and two cores (the kernels on an AMD EPYC, plain PyTorch on
-an Intel Xeon); only their ratios matter.
+are installed. The constants are nanoseconds on machines with AVX-512 and two cores (the kernels on an AMD EPYC, plain
+PyTorch on an Intel Xeon); only their ratios matter.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Rates:
 KERNELS = Rates(exact_flop=0.004, exact_score=0.15, flop=0.0055, monomial=0.045, scanned=0.06, scanned_monomial=0.45)
 PYTORCH = Rates(exact_flop=0.0035, exact_score=0.15, flop=0.006, monomial=0.25, scanned=1.5, scanned_monomial=0.0)
 START = 3e5
-"""The time of the polynomial method in addition to that of exact attention, for sequences of any length."""
+"""The overhead of the polynomial method compared with exact attention, for sequences of any length."""
 PLANNING, CERTIFYING = 1.5e6, 7e5
 """The time of planning a call, in addition to the bounds on its entries, which exact attention needs too, and of
 certifying it, for sequences of any length."""
@@ -56,8 +56,8 @@ TOKEN_ENTRY = 4.0
 """The time of reading an entry of query, keys and values for a plan and for a certificate."""
 SQUARED_ENTRY, SQUARED_QUERY = 3.0, 80.0
 """The times of computing the deviation of one entry of the values (squaring it takes half as long), and of the
-certificate of one query with squares. These numbers and `SEARCHING` are half of what was measured on two cores of an
-Intel Xeon (Cascade Lake), which takes about twice as long as the machines on which the other numbers were measured.
+certificate of one query with squares. These numbers and `SEARCHING` are half of the times on two cores of an Intel Xeon
+(Cascade Lake), because it takes about twice as long as the machines on which the other numbers were measured.
 """
 SEARCHING = 1.5e6
 """The time that it takes to search for a polynomial with squared deviations."""
@@ -65,8 +65,8 @@ SAMPLED_ENTRY, BASIS_ENTRY = 4.0, 5.0
 """The time of planning for a coordinate of a sampled tuple, and for each of d^3 steps of a change of basis."""
 ORDER_2_COORDINATE, CAUSAL_ORDER_2_COORDINATE = 3e5, 2.2e6
 """The additional planning time for each coordinate at order 2, where a basis is searched for. These numbers were not
-measured separately: with them, calls with ``method="auto"`` take about as long as the better method. Causal calls on
-an AMD EPYC (Zen 5) do from about 14,000 tokens on at d = 8, and from 23,000 at d = 16 and 32."""
+measured separately: with them, calls with ``method="auto"`` take about as long as the better method. On an AMD EPYC
+(Zen 5), this is true of causal calls from about 14,000 tokens on at d = 8, and from 23,000 at d = 16 and 32."""
 THREADS, TILE = 2, 256
 """The number of threads assumed for costs and bytes, and the number of tokens whose monomials a kernel computes at a
 time."""
@@ -122,7 +122,7 @@ def polynomial_cost(shape: Shape, rank: int, wide: bool) -> Cost:
     size, width = 8 if wide else 4, shape.d_v + 1
     keys, queries = float(shape.heads * sum(shape.key_lengths)), float(shape.heads * shape.query_length)
     if shape.is_causal:
-        flops = 2.0 * rank * width * (keys + len(shape.key_lengths) * queries)  # states, and their products
+        flops = 2.0 * rank * width * (keys + len(shape.key_lengths) * queries)  # the states, and the products of states
         scanned = len(shape.key_lengths) <= MOST_SETS and native().library is not None
         rates = KERNELS if scanned else PYTORCH
         held = _scan_bytes(shape, rank) if scanned else _causal_bytes(shape, rank)
@@ -240,7 +240,7 @@ def basis_time(shape: Shape) -> float:
 
 
 def _causal_bytes(shape: Shape, rank: int) -> float:
-    """The memory of causal attention: up to seven running sums of a chunk, its own and products, and its monomials."""
+    """The memory of causal attention: the monomials of a chunk, and up to seven running sums or products of these."""
     heads, width = max(shape.heads, 1), shape.d_v + 1
     state = 8.0 * heads * rank * width
     chunk = (7 * state + 32.0 * heads * rank) * min(causal_chunk(heads, rank, width), max(shape.query_length, 1))
@@ -276,8 +276,8 @@ def _sample_bytes(shape: Shape) -> float:
 def _polynomial_bytes(shape: Shape, rank: int, size: int) -> float:
     """An upper bound on the memory in addition to inputs and outputs; measurements are half to three quarters of it.
 
-    The maximum over planning, a chunk of the certificate and a chunk of the computation, plus a few numbers for each
-    query.
+    The bound is the maximum over planning, a chunk of the certificate and a chunk of the computation, plus a few
+    numbers for each query.
     """
     heads, d, width = float(max(shape.heads, 1)), shape.d, shape.d_v + 1
     longest = max(shape.query_length, *shape.key_lengths)
@@ -305,7 +305,7 @@ CAUSAL_BYTES = 1 << 22
 def chunk_tokens(heads: int, rank: int, wide: bool) -> int:
     """The number of tokens in a chunk, which is limited because each token in a chunk's sum adds a rounding.
 
-    Their monomials stay in the last-level cache, and a product is long enough for two threads.
+    The monomials of a chunk stay in the last-level cache, and a product is long enough for two threads.
     """
     fit = CHUNK_BYTES // (max(heads, 1) * rank * (8 if wide else 4))
     return min(CHUNK_TOKENS if wide else 2048, max(64, fit // 64 * 64))
@@ -317,7 +317,8 @@ def causal_chunk(heads: int, rank: int, width: int) -> int:
 
 
 def scan_chunk(heads: int, rank: int, width: int, is_backward: bool) -> int:
-    """The number of tokens in a chunk of the causal scan: their values and the kept states of a head fill its memory.
+    """The number of tokens in a chunk of the causal scan: their values, and a head's stored states, take at most
+    `CAUSAL_BYTES` each.
 
     In a backward pass the kernels store a state for every 16 tokens (csrc/scan.hpp) of each head that a thread is
     processing. A forward pass stores none, and its chunks have at least `FORWARD_TOKENS`: it reads and writes the

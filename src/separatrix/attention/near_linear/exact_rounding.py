@@ -46,7 +46,7 @@ class Entries(NamedTuple):
     Attributes:
         radii: Bounds (H, L_q) on the sums of the magnitudes of the terms of each query's scores.
         ends: The range of the products of values.
-        values: The logarithms to base 2 between which products of values and their sums are: see `ValueRange`.
+        values: The base-2 logarithms of the range of products of values and their sums: see `ValueRange`.
         scores: A bound on the logarithm to base 2 of a product of entries above 1 of the query and of every key set.
     """
 
@@ -66,7 +66,7 @@ def entries_of(call: Call) -> Entries:
 
 
 def _read_by_kernels(call: Call) -> Entries | None:
-    """The entries as the kernels read them; None if they cannot, or if an entry is not finite."""
+    """The entries as the kernels read them; None if the kernels cannot read them, or if an entry is not finite."""
     read = entry_bounds(call)
     if read is None or not read[0].is_finite:
         return None
@@ -160,9 +160,9 @@ def exact_gradient(
 
     The backward pass recomputes weights as exp(s_t - lse). With u the unit roundoff, R a bound on the sum of the
     magnitudes of a score's terms and l a bound on |lse|, the error of a shifted score is at most (d + k + 8) u (R + l)
-    plus that of the log-sum-exp, and its exponential adds 4 u. Weights then have a relative error tau, and their errors
-    sum to at most tau, because the weights sum to 1; if scores are raised to a value at which exp does not underflow,
-    the smallest weight of each tuple is added. The rest follows by the identity of
+    plus the error of the log-sum-exp, and its exponential adds 4 u. Weights then have a relative error tau, and their
+    errors sum to at most tau, because the weights sum to 1; if scores are raised to a value at which exp does not
+    underflow, the smallest weight of each tuple is added. The rest follows by the identity of
     `near_linear/gradient_certificate.py`.
     """
     shape, values = sizes_of(call), bounds.values

@@ -1,9 +1,9 @@
-"""Forecasts of certified errors, by means over some queries and key tuples of a call, drawn with a fixed seed.
+"""Forecasts of certified errors, from means over a sample of queries and key tuples, drawn with a fixed seed.
 
-Queries share the tuples of their head, so that their scores are one product of matrices. In a causal
-call a query attends some of the sampled tuples. They have equal weights in the sample, which says little about the
-first queries: their sums have few terms and may be far from any mean. So these queries are a separate part of the
-sample, with all of their tuples.
+Queries share the tuples of their head, so that their scores are one product of matrices. In a causal call a query
+attends only some of the sampled tuples. The sample, in which all tuples have equal weights, says little about the first
+queries: their sums have few terms and may be far from any mean. So these queries are a separate part of the sample,
+with all of their tuples.
 """
 
 from __future__ import annotations
@@ -86,7 +86,8 @@ class Forecast:
     def spread(self, moment: int, columns: int) -> Tensor:
         """Forecast sum_t s_t^moment |v_t - o| over sum_t exp(s_t), as the certificate bounds it.
 
-        It is bounded by the range of the values, and by columns of squared deviations unless their number is 0.
+        The forecast is bounded by the range of the values, and by columns of squared deviations unless their number is
+        0.
         """
         if (moment, columns) not in self._spreads:
             power = self.mean_power(moment)
@@ -99,7 +100,7 @@ class Forecast:
         return self._spreads[moment, columns]
 
     def _largest_spread(self, moment: int, columns: int) -> tuple[float, float]:
-        """The largest spread over the queries of all heads, and the bound on the scores of its query."""
+        """The largest spread of a query of any head, and the bound on the scores of this query."""
         if (moment, columns) not in self._largest:
             spread = self.spread(moment, columns).flatten()
             if not spread.numel():
@@ -144,7 +145,7 @@ class Forecast:
         return [taylor(degree), taylor(degree, beyond=True)] if beyond else [taylor(degree)]
 
     def next_degree(self, least: int, largest_rank: float, target: float, columns: int) -> int | None:
-        """The lowest degree from `least` on of which a polynomial may keep the target; None if there is none."""
+        """The lowest degree from `least` on at which a polynomial may keep the target; None if there is none."""
         degree = least
         while self.may_keep(degree, largest_rank, target):
             if LESS * self._least_error(degree, columns) <= target:
@@ -155,7 +156,7 @@ class Forecast:
     def may_keep(self, degree: int, largest_rank: float, target: float) -> bool:
         """Whether a degree is low enough to be tried, and rounding in float64 alone does not exceed the target.
 
-        A lower bound on the rounding part of every forecast is that of weights 1, the first coefficient.
+        A lower bound on the rounding part of every forecast is the part for weights of 1, the first coefficient.
         """
         rank, shape, width = self.rank(degree), self.analysis.shape, self.analysis.frame.width
         if degree > LARGEST_DEGREE or rank > largest_rank:
@@ -164,7 +165,7 @@ class Forecast:
         return rounding * self._heaviest <= target
 
     def _least_error(self, degree: int, columns: int) -> float:
-        """A lower bound on the forecasts of all polynomials of a degree, from those of single queries."""
+        """A lower bound on the forecasts of all polynomials of a degree, from the forecasts for single queries."""
         radius, errors = self.analysis.radius, []
         taylors = [polynomial.moment for polynomial in self.taylors(degree)]
         moments = range(0, degree, 2) if radius >= SMALL_RADIUS else ()
@@ -179,7 +180,8 @@ class Forecast:
     def error(self, polynomial: Polynomial, dtype: torch.dtype, output_only: bool = False, columns: int = 0) -> float:
         """Forecast the certificate's total for a total-degree set, with columns of squared deviations or without.
 
-        If gradients will be taken, it is the larger of the forecasts for output and gradients, unless `output_only`.
+        If gradients will be computed, return the larger of the forecasts for output and gradients, unless
+        `output_only`.
         """
         analysis, degree, rank = self.analysis, polynomial.degree, self.rank(polynomial.degree)
         truncation, error, magnitude = self._truncation(polynomial, columns)
@@ -195,7 +197,7 @@ class Forecast:
     def _truncation(self, polynomial: Polynomial, columns: int) -> tuple[Tensor, Tensor, Tensor]:
         """The truncation errors of the weights and of the outputs, and the magnitude of the sums, in the sample.
 
-        They are the same for all dtypes, and are cached for the most recent polynomial.
+        These errors are the same for all dtypes, and are cached for the most recent polynomial.
         """
         if self._last is None or self._last[:2] != (polynomial, columns):
             R, moment = self.radii, polynomial.moment
@@ -272,8 +274,8 @@ class SamplePart:
 
         The shape is (H, queries); the largest is over the columns.
 
-        The sums of several columns are not computed: their largest is taken to be the same part of the sum of the
-        largest squares for every power as for s^0.
+        The sums of several columns are not computed: the ratio of the largest of them to the sum of the largest squares
+        is assumed to be the same for every power as for s^0.
         """
         sums = self.mean_power(moment, away)
         if columns == 1:
@@ -306,7 +308,8 @@ class SamplePart:
         return product_of([away.squares(value, m, 1) for m, value in enumerate(self._values)]).mT
 
     def mean_power(self, moment: int, away: Deviation | None = None) -> Tensor:
-        """The sum of s^moment, for an even moment, over that of exp(s), (H, queries); weighted by squares of `away`.
+        """The sum of s^moment, for an even moment, divided by the sum of exp(s), (H, queries); weighted by squares of
+        `away`.
 
         A matrix product would be faster, but its roundings depend on the number of threads.
         """
@@ -324,7 +327,7 @@ class SamplePart:
 
 
 def draw_parts(analysis: Analysis) -> list[SamplePart]:
-    """Queries with tuples that are drawn, and for a causal call its first queries with all of theirs."""
+    """The drawn queries with drawn tuples and, for a causal call, its first queries with all of their tuples."""
     call, radii = analysis.call, analysis.radii
     heads, length = radii.shape
     count = min(sampled_queries(heads) // 2, length)
@@ -341,7 +344,7 @@ def draw_parts(analysis: Analysis) -> list[SamplePart]:
 
 
 def _first_queries(analysis: Analysis) -> list[SamplePart]:
-    """The queries that attend so few tuples that all of them fit into a part; no part if there are none."""
+    """The sample part of the first queries, which attend few enough tuples to list all; no part if there are none."""
     call = analysis.call
     heads, length, _ = call.query.shape
     sets, device, offset = len(call.keys), call.query.device, call.positions.offset

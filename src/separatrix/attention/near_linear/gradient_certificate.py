@@ -44,8 +44,9 @@ class GradientCertificate:
     dtype,
 
     - the error of every entry of the query's gradient is at most ``query[i] * n_i``;
-    - that of every entry of the gradient of ``keys[m]`` at most ``keys[m] * sum_i n_i``, over the queries of its head;
-    - that of every entry of the gradient of ``values[m]`` at most ``values[m] * sum_i n_i``.
+    - the error of every entry of the gradient of ``keys[m]`` is at most ``keys[m] * sum_i n_i``, over the queries of
+      its head;
+    - the error of every entry of the gradient of ``values[m]`` is at most ``values[m] * sum_i n_i``.
 
     If heads share a tensor, by broadcasting or in groups, its gradient is the sum of the gradients of these heads, and
     its bound the sum of their bounds.
@@ -97,14 +98,14 @@ def certify_gradient(
     """The certificate from bounds on the weights.
 
     Args:
-        weights: See `Weights`; infinite if nothing is known.
+        weights: The bounds on the weights, infinite if nothing is known: see `Weights`.
         reach: For the query and each key set, bounds (H,) on the derivatives of the scores by its entries.
         moved: For the query and each key set, bounds on max_t |ds_t~ - ds_t|, each (H, L_q) or of a shape that
             broadcasts.
         width: max v_t - min v_t, (H, 1).
         magnitude: max |v_t|, (H, 1).
         others: For each value set, the largest product of the magnitudes of the others, (H,).
-        out: The type of the gradients.
+        out: The dtype of the gradients.
         copies: The largest number of heads that share a tensor: their gradients are summed in that dtype.
     """
     unit = copies * torch.finfo(out).eps / 2

@@ -98,7 +98,7 @@ class _Products:
 
     def __init__(self, index_set: IndexSet, x: Tensor, W: Tensor | None, columns: int) -> None:
         self.x, self.W = _contiguous_tokens(x), None if W is None else _contiguous_tokens(W)
-        self._table = native_monomials(index_set)  # held here: the calls of other threads may evict it from the cache
+        self._table = native_monomials(index_set)  # kept alive: calls of other threads may evict it from the cache
         self._call = ProductsCall(TYPES[x.dtype], x.shape[0], x.shape[2], columns)
         self._call.set = ctypes.pointer(self._table.monomials)
         put(self._call.x, self.x)
@@ -146,7 +146,7 @@ class NativePass:
         self._shape = (x.shape[0], index_set.rank, d_v + 1 + weighted)
         sizes = (*x.shape[:2], d_v, weighted, expansion.terms, *expansion.level)
         self._call = Pass(TYPES[x.dtype], TYPES[frame.dtype], *sizes)
-        self._table = native_monomials(index_set)  # held here: the calls of other threads may evict it from the cache
+        self._table = native_monomials(index_set)  # kept alive: calls of other threads may evict it from the cache
         self._call.set = ctypes.pointer(self._table.monomials)
         self._call.factors = self._factors.data_ptr()
         put(self._call.x, x)
@@ -262,7 +262,7 @@ class _ScanCall:
 
 
 class NativeStream:
-    """The calls of the kernels for the states of one plan.
+    """Calls the kernels for the states of one plan.
 
     An instance is never modified, so that threads may share it: every call fills its own `StreamCall`, because ctypes
     releases the global interpreter lock while a kernel reads it.

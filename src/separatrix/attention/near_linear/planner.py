@@ -1,12 +1,12 @@
 r"""Plans a call: chooses the algorithm and its rank from the analysis of the call and a forecast of certified errors.
 
 A plan is a pure function of the input and of constants that ship with the source. The recipes of total degree are
-searched first, in the given basis and in a better one; a polynomial whose error is relative to exp, and an index set
-shaped by the amplitudes, only where they may cost less by more than their search does.
+searched first, in the given basis and in a better one. A polynomial whose error is relative to exp, and an index set
+shaped by the amplitudes, are searched only where they may save more time than the search takes.
 
 **Chebyshev's moments.** For a degree g there is a Chebyshev polynomial for every even moment m below it (see
-`remainder`), up to 60 of them, and computing one takes a millisecond. `moments_in_reach` computes lower bounds
-on all their forecasts at once, from the Chebyshev coefficients |c_j| that each polynomial omits, so that few
+`remainder`), up to 60 of them, and computing one takes a millisecond. `moments_in_reach` computes lower bounds on the
+forecasts of all of them at once, from the Chebyshev coefficients |c_j| that each polynomial omits, so that few
 polynomials are computed. R is the bound on the scores of a query. Rounding is proportional to M = sum_p |a_p| R^p. The
 coefficients below m are Taylor's, so M >= sum_{p<m} R^p / p!; and M >= P(R) >= exp(R) - R^m factor, where `factor` is
 at most the part of the tolerance for truncation, if the polynomial satisfies it. The same holds of P' in place of P.
@@ -69,7 +69,7 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class PlannedCall:
-    """The plan of a call, and what was computed for it.
+    """The plan of a call, and the intermediate results of planning.
 
     Attributes:
         plan: The plan.
@@ -111,8 +111,8 @@ def plan_call(call: Call, tolerance: float, method: str) -> PlannedCall:
 def search_limit(shape: Shape, wide: bool, windowed: bool, method: str) -> tuple[Cost, float, str]:
     """The cost of exact attention, the limit of `PlannedCall`, and why no polynomial is searched for; "" if one is.
 
-    They depend on sizes alone. `wide` says whether the call is in float64, and `windowed` whether a key set has a
-    window.
+    These results depend on sizes alone. `wide` says whether the call is in float64, and `windowed` whether a key set
+    has a window.
     """
     exact = exact_cost(shape, wide)
     limit = exact.time if method == "auto" and exact.flops <= AFFORDABLE else math.inf
@@ -156,7 +156,7 @@ def cheapest_recipe(
 ) -> Candidate | None:
     """The cheapest recipe whose forecast satisfies the tolerance; None if no recipe does within the time limit.
 
-    If gradients will be taken, their forecast must satisfy the tolerance too, unless `output_only`.
+    If gradients will be computed, their forecast must satisfy the tolerance too, unless `output_only`.
     """
     analysis = forecast.analysis
     if not analysis.radius <= LARGEST_RADIUS or not analysis.values.in_range(torch.float64):
@@ -206,7 +206,7 @@ def total_degree_recipe(
 
 
 def column_choices(analysis: Analysis) -> list[list[int]]:
-    """The numbers of columns of squared deviations that are searched first, and then; gradients do not use them."""
+    """The numbers of columns of squared deviations to try first, and those to try next; gradients do not use any."""
     return [[0]] if analysis.differentiable else [[0], sorted({1, analysis.shape.d_v})]
 
 
@@ -243,8 +243,8 @@ def moments_in_reach(
 ) -> list[int]:
     """The moments of the Chebyshev polynomials of a degree that may satisfy the target in float64.
 
-    All others are certain to have a forecast above the target. They are even moments below the degree; if scores
-    are so small that no moment can lower the bound, there are none.
+    All others are certain to have a forecast above the target. The moments are even and below the degree; if scores are
+    so small that no moment can lower the bound, there are none.
     """
     analysis, R, rank = forecast.analysis, forecast.radii, forecast.rank(degree)
     moments = list(range(0, degree, 2)) if analysis.radius >= SMALL_RADIUS else []
@@ -297,7 +297,7 @@ def _dtype(analysis: Analysis, narrow: float, target: float) -> torch.dtype:
 
 
 def relative_recipe(forecast: Forecast, least: int, largest_rank: float, target: float) -> Recipe | None:
-    """The recipe of lowest degree whose error is relative to exp and keeps the target; None if there is none."""
+    """The recipe of lowest degree with an error relative to exp that keeps the target; None if there is none."""
     widest = forecast.analysis.values.widest
     largest_error = largest_relative_error(target / max(largest_number(widest), target))
     degree = max(least, 1)
@@ -307,15 +307,16 @@ def relative_recipe(forecast: Forecast, least: int, largest_rank: float, target:
             if polynomial.relative <= largest_error:
                 return _recipe(forecast, polynomial, 0, target, True)
             if polynomial.relative > 2 * largest_error:
-                break  # because the coefficients are rounded, which a higher degree does not change
+                break  # the rounding of the coefficients dominates, which no higher degree reduces
         degree += 1
     return None
 
 
 def shaped_recipe(forecast: Forecast, target: float, rank: int) -> Recipe | None:
-    """The recipe of the smallest set shaped by the amplitudes that keeps the target, by steps of 3/4 below `rank`.
+    """The recipe of the smallest index set shaped by the amplitudes that keeps the target; None if there is none.
 
-    It may pay only if some coordinates matter much less than others.
+    The sizes that are tried decrease from 3/4 of `rank` by factors of 3/4. Such a set can be cheaper only if some
+    coordinates matter much less than others.
     """
     b = forecast.analysis.amplitudes
     if min(b) >= 0.25 * max(b) or sum(b) >= LARGEST_RADIUS:

@@ -22,9 +22,10 @@ from separatrix.attention.near_linear.sums import Expansion, Sums, attend, backw
 
 @dataclass(frozen=True)
 class PolynomialRun:
-    """The results of near-linear attention by a recipe, with what the certificate and the backward pass need.
+    """The results of near-linear attention by a recipe, with the intermediate results for the certificate and the
+    backward pass.
 
-    `deviation` is the centre and the scales of the values, of a recipe with squares of their deviations.
+    If the recipe has columns of squared deviations, `deviation` has the centre and the scales of the values.
     """
 
     call: Call

@@ -39,8 +39,8 @@ class Expansion:
     """sum over alpha in `index_set` of coefficients[alpha] q^alpha k_1^alpha ..., in the coordinates of `frame`.
 
     The coefficients are in float64 for every dtype of the coordinates: 1 / alpha! is below the range of float32 from
-    degree 34 on, where its terms may still be large. They may end before the last level, which is then there for the
-    moment alone.
+    degree 34 on, where its terms may still be large. The coefficients may end before the last level, which then serves
+    only the moment.
 
     Attributes:
         frame: The coordinates.
@@ -84,8 +84,8 @@ class Expansion:
         """The number of tokens in a chunk when `length` tokens are divided into the smallest number of chunks of equal
         length.
 
-        It is a multiple of 64. A long sequence has at least two chunks, so that the second one reuses the memory of the
-        first.
+        The number is a multiple of 64. A long sequence has at least two chunks, so that the second one reuses the
+        memory of the first.
         """
         most, length = chunk_tokens(heads, self.index_set.rank, self.dtype == torch.float64), max(length, 1)
         pieces = max(-(-length // most), min(2, length // 2048), 1)
@@ -157,7 +157,7 @@ def key_state(call: Call, expansion: Expansion, backend: NearLinearBackend, m: i
 
 
 def contraction(Z: Sequence[Tensor], expansion: Expansion) -> Tensor:
-    """The factor of Phi(Q): c Z (H, rank, d_v + 1), and behind it the columns of the moment and of the squares."""
+    """The factor of Phi(Q): c Z (H, rank, d_v + 1), followed by the columns of the moment and of the squares."""
     product, weighted = Z[0], expansion.weighted
     for z in Z[1:]:
         product = product * z
@@ -169,7 +169,7 @@ def contraction(Z: Sequence[Tensor], expansion: Expansion) -> Tensor:
 
 
 def attend(call: Call, expansion: Expansion, Z: list[Tensor]) -> Sums:
-    """Every query against the states; a query without keys to attend has denominator 0 and output 0."""
+    """Attend with all queries to the states; a query without keys to attend has denominator 0 and output 0."""
     query = call.query
     heads, length, _ = query.shape
     d_v = call.values[0].shape[2]
@@ -226,12 +226,12 @@ def backward(
 
 
 class IncomingGradient:
-    """The gradients of output and log-sum-exp, as gradients of numerator and denominator near 1.
+    """The gradients of output and log-sum-exp, as gradients of numerator and denominator, scaled to about 1.
 
-    The gradient of a numerator is that of the output over the denominator, which may underflow. So the gradients of a
-    head are divided by the power of two next to the largest of them before they are divided by the denominators, and
-    the quotients by the power of two next to the largest quotient. The returned gradients are linear in the incoming
-    gradients, so they are multiplied by `power`, the product of the two.
+    The gradient of a numerator is the gradient of the output divided by the denominator, and may underflow. So the
+    gradients of a head are divided by the power of two next to the largest of them before they are divided by the
+    denominators, and the quotients by the power of two next to the largest quotient. The returned gradients are linear
+    in the incoming gradients, so they are multiplied by `power`, the product of the two.
     """
 
     def __init__(self, sums: Sums, grad_out: Tensor, grad_lse: Tensor) -> None:
@@ -273,10 +273,9 @@ def state_backward(
     grad_key: Tensor,
     grad_value: Tensor,
 ) -> None:
-    """Write the gradients of the first `stop` tokens of key set m and of their values.
+    """Write the gradients of the first `stop` tokens of key set m (`grad_key`) and of their values (`grad_value`).
 
-    They are written into `grad_key` and `grad_value`. `grad_Z` is the gradient of the state of these tokens, divided by
-    `outer`, a power of two for each head.
+    `grad_Z` is the gradient of the state of these tokens, divided by `outer`, a power of two for each head.
     """
     key, value = call.keys[m], call.values[m]
     size, backend = expansion.even_chunk(2 * key.shape[0], stop), backend_of(call)

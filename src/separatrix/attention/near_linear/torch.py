@@ -1,7 +1,7 @@
 """Near-linear attention in plain PyTorch: the backend for devices without kernels and where no compiler is installed.
 
-It is correct and short, but not fast: it stores all monomials of a chunk and, in the causal scan, the states after each
-token.
+This backend is correct and short, but not fast: it stores all monomials of a chunk and, in the causal scan, the states
+after each token.
 """
 
 from __future__ import annotations
@@ -113,8 +113,9 @@ def scan_backward(
     grad: Tensor,
     grad_Z: list[Tensor],
 ) -> tuple[Tensor, list[Tensor], list[Tensor], list[Tensor]]:
-    """The term of a token is part of the states of all later tokens, so its gradient is the sum of theirs, computed
-    from the last token on."""
+    """The term of a token is part of the states of all later tokens, so its gradient is the sum of the gradients of
+    these states, computed from the last token on.
+    """
     index_set, coefficients = expansion.index_set, expansion.coefficients
     sets = [_running(index_set, *key_set) for key_set in zip(x, W, Z, strict=True)]
     product = product_of([running.states for running in sets])

@@ -163,7 +163,7 @@ def relative_degree(radius: float, tolerance: float, highest: int) -> int | None
 def largest_relative_error(share: float) -> float:
     """The largest error relative to exp for which the total variation between the weights is at most `share`.
 
-    It is below 1/2, because a certificate needs weights whose sum exceeds the bound on its own error.
+    The error is below 1/2, because a certificate needs weights whose sum exceeds the bound on its own error.
 
     >>> round(largest_relative_error(0.01), 6), largest_relative_error(1.0)
     (0.019998, 0.49)
@@ -187,7 +187,7 @@ def worst_case_rank(d: int, radius: float, tolerance: float) -> float:
 
 
 def _short(rank: int) -> str:
-    """A rank that may have hundreds of digits."""
+    """Format a rank, which may have hundreds of digits."""
     return str(rank) if rank < 10**9 else f"about 10^{math.floor(math.log10(rank))}"
 
 

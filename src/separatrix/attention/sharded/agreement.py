@@ -33,8 +33,8 @@ class Report:
     Attributes:
         configuration: The arguments that must be equal on all ranks.
         lengths: The lengths of the rank's query and of its key sets.
-        wants_gradient: Whether any tensor of the rank requires a gradient. If so on one rank, all ranks take part in
-            the backward pass.
+        wants_gradient: Whether any tensor of the rank requires a gradient. If a tensor of any rank requires one, all
+            ranks take part in the backward pass.
         largest: The largest magnitude in each value set of the rank (near-linear attention only).
         roundings: The number of roundings of a token of each key set (near-linear attention only).
     """

@@ -77,7 +77,7 @@ class RankStatus:
 class BarrierBuffers:
     """The buffers of a barrier: the numbers and the text that this rank sends, and those of all ranks.
 
-    They are allocated once per group: a rank that is out of memory must be able to report it.
+    The buffers are allocated once per group: a rank that is out of memory must be able to report it.
     """
 
     mine: Tensor
@@ -148,7 +148,7 @@ class GroupState:
     def _pending(self) -> dict[int, RankStatus]:
         """The last status of the other ranks that have neither passed this rank's barrier nor given up.
 
-        A rank that has passed a barrier has sent everything that the others need there.
+        A rank that has passed a barrier has sent everything that the other ranks need at this barrier.
         """
         statuses = {rank: self._read(rank) for rank in range(self.count) if rank != self.rank}
         return {

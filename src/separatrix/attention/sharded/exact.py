@@ -1,4 +1,4 @@
-r"""Exact attention to a sequence that is sharded over many ranks: the last key set is passed in a ring, the others are
+r"""Exact attention to a sequence that is sharded over ranks: one key set is passed around a ring, the others are
 gathered.
 
 In attention of order k the keys of a tuple may be on k - 1 different ranks. All sets but the last are gathered on every
@@ -56,19 +56,20 @@ def sharded_exact_attention(
             ranks' losses.
         timeout: Seconds that a rank waits for the others, in every exchange of both passes, until it raises an
             `AbsentRankError` that names the absent ranks; None for the timeout of the group's store, which
-            ``init_process_group(timeout=...)`` sets. If several ranks are absent, it can take twice as long.
+            ``init_process_group(timeout=...)`` sets. If several ranks are absent, the error can take twice as long.
 
     Returns:
         The outputs of this rank's queries, (..., L_q, d_v).
 
     Raises:
         SeparatrixError: If any rank fails in either pass, or if only some of the ranks make a call or a backward pass.
-            It is raised on every rank and names the rank that failed; all ranks can continue with their next call.
+            The error is raised on every rank and names the rank that failed; all ranks can continue with their next
+            call.
 
     A rank stores k - 2 key and value sets of the whole sequence and two blocks of the last set. In causal attention
-    rank r computes r + 1 blocks, so the last rank takes longest. From order 3 on, its own block is padded with r blocks
-    of masked keys, so that it has its position in the sequence. The padding takes as much memory as another gathered
-    set, and this block takes 1.3 to 1.7 times as long as an unmasked one.
+    rank r computes r + 1 blocks, so the last rank takes longest. From order 3 on, the block of rank r is padded with r
+    blocks of masked keys, so that its keys have their positions in the sequence. The padding takes as much memory as
+    another gathered set, and this block takes 1.3 to 1.7 times as long as an unmasked one.
 
     Example:
         >>> import torch.distributed as dist

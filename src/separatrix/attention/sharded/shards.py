@@ -133,8 +133,9 @@ class Shards:
         return self._view(ring.grads, owner, 0)
 
     def ring(self, key: Tensor, value: Tensor, *, grads: torch.dtype | None = None) -> Ring:
-        """Two buffers, the first with this rank's block [K, V] of the last set; with `grads`, a dtype, two for
-        gradients too."""
+        """Two buffers, of which the first holds this rank's block [K, V] of the last set; with a dtype `grads`, also
+        two buffers for gradients.
+        """
         heads, _, d = key.shape
         shape = heads, max(lengths[-1] for lengths in self.lengths), d + value.shape[2]
         blocks = [key.new_empty(shape) for _ in range(2)]

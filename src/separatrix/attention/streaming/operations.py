@@ -50,7 +50,7 @@ def causal_call(query: Tensor, tensors: Sequence[Tensor], masks: Sequence[Tensor
 
 
 class _AttendAfter(torch.autograd.Function):
-    """Causal attention to new tokens and to the states of all earlier tokens: query, keys, values, states."""
+    """Causal attention to new tokens and to the states of all earlier tokens."""
 
     @staticmethod
     def forward(
@@ -135,7 +135,7 @@ def checked_tokens(
 ) -> tuple[list[Tensor], list[Tensor], list[Tensor]]:
     """The keys and values of each set, with the shapes, dtype and device of the state; and their masks.
 
-    Masks are (heads, L_m), one for each set, or there are none. Keys and values that they hide are zero.
+    Masks are (heads, L_m), one for each set, or there are none. Masked keys and values are zero.
     """
     key_sets, value_sets = as_sets("keys", keys, state.order), as_sets("values", values, state.order)
     for m, (key, value) in enumerate(zip(key_sets, value_sets, strict=True)):

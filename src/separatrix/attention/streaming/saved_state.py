@@ -146,7 +146,7 @@ def compare(argument: str, here: Configuration, there: Configuration) -> None:
 
 
 def check_entries(saved: Mapping[str, Tensor], here: Mapping[str, Tensor]) -> None:
-    """Raise an `ArgumentError` unless the same names are saved, as tensors of the same type and shape.
+    """Raise an `ArgumentError` unless the same names are saved, as tensors of the same dtype and shape.
 
     The configuration may have any length: its parsed entries are compared separately.
     """

@@ -1,7 +1,7 @@
 r"""Order-k attention to a token stream: a fixed-size summary of the tokens; append tokens, then attend with queries.
 
 The polynomial method uses the keys and values only through the sums Z_m = Phi(K_m)^T [V_m, 1], one for each of the k -
-1 sets (see `near_linear.sums`). They are sums over tokens, so that tokens are appended, and states merged, by addition.
+1 sets (see `near_linear.sums`). As these are sums over tokens, tokens are appended and states are merged by addition.
 The Hadamard product of the sums is computed when a query attends. The polynomial depends only on the bound, and
 therefore does not change as tokens arrive.
 """
@@ -49,12 +49,12 @@ class TensorAttentionState:
             hold for the other tokens.
         tolerance: The error allowed on every output entry, relative to the product of the largest magnitudes of the
             value sets so far. The rounding of the output to `dtype` is part of it: **a tolerance below the rounding
-            error of the type raises an error**. The smallest positive number of the type is added to it, which matters
-            only for float16.
+            error of the dtype raises an error**. The smallest positive number of the dtype is added to it, which
+            matters only for float16.
         scale: The factor of every score; None is the papers' 1 / head_dim.
         norm: "entries" or "order": see `bound`.
         batch_shape: The leading dimensions of every tensor.
-        dtype: The type of tokens and outputs; the state itself is in float64.
+        dtype: The dtype of tokens and outputs; the state itself is in float64.
         device: The device of the state.
 
     Appending and attending are differentiable; `detach` cuts the graph.
@@ -243,7 +243,7 @@ class TensorAttentionState:
         Raises:
             ArgumentError: A tensor is not as described above, or a token exceeds the bound. The state is unchanged.
             SeparatrixError: The rounding error would exceed the tolerance, in which case the state is unchanged; or the
-                outputs overflow their type, which is known only after the tokens were appended.
+                outputs overflow their dtype, which is known only after the tokens were appended.
 
         Example:
             >>> q, k1, k2, v1, v2 = 2 * torch.rand(5, 9, 4, generator=torch.Generator().manual_seed(0)) - 1

@@ -14,7 +14,7 @@ class ThreadGuard:
     """Counts the threads that use an object, and raises an error for a use that would be a data race.
 
     It never waits: with a lock, the tokens that a query attends to would depend on the order of the threads. A thread
-    may nest uses, as `extend` does, which appends and attends.
+    may nest uses: `extend` appends and attends.
 
     Args:
         name: The name of the object in error messages.

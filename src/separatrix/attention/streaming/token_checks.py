@@ -22,7 +22,7 @@ def as_sets(name: str, given: Tensor | Sequence[Any], order: int) -> list[Any]:
 
 
 def seen_tokens(name: str, mask: Tensor | None, shape: tuple[int, ...], device: torch.device) -> Tensor:
-    """A mask of tokens expanded to (*batch_shape, length), or all True for None; an `ArgumentError` if it is no such
+    """A mask of tokens expanded to (*batch_shape, length), or all True for None; an `ArgumentError` for an invalid
     mask.
     """
     if mask is None:
@@ -44,7 +44,7 @@ def check_bound(name: str, x: Tensor, bound: float, most: float, norm: str, orde
     """Raise an `ArgumentError` that names the first token that exceeds the bound or has a NaN, if there is one.
 
     `most` is the largest allowed entry or l_k norm, k = `order`, of a token (see `norm` of `TensorAttentionState`): the
-    bound, which the message names, plus the rounding of its type.
+    bound, which the message names, plus the rounding of its dtype.
     """
     if not x.numel():
         return

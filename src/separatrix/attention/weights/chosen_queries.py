@@ -25,8 +25,8 @@ def attention_weights(
 ) -> Tensor:
     """All weights of chosen queries: the factors by which `tensor_attention` multiplies the values of every tuple.
 
-    It needs memory for the result, L_1 L_2 ... numbers for each chosen query of each head, and for a few blocks. For
-    the largest weights of all queries see `top_tuples`.
+    The call needs memory for the result, L_1 L_2 ... numbers for each chosen query of each head, and for a few blocks.
+    For the largest weights of all queries see `top_tuples`.
 
     Args:
         query: All queries, (..., L_q, d), because positions are indices of this tensor.
@@ -37,8 +37,8 @@ def attention_weights(
             `tensor_attention`.
 
     Returns:
-        The weights, (..., chosen queries, L_1, ..., L_{k-1}), float64 for float64 and float32 for all other types. They
-        are 0 for tuples that a query may not attend to, and add up to 1 for each query that may attend to a tuple.
+        The weights, (..., chosen queries, L_1, ..., L_{k-1}), float64 for float64 and float32 for all other dtypes.
+        They are 0 for tuples that a query may not attend to, and add up to 1 for each query that may attend to a tuple.
         There are no gradients.
 
     Raises:

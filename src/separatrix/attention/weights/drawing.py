@@ -62,7 +62,7 @@ def png(pixels: Tensor) -> bytes:
     b'\\x89PNG\\r\\n\\x1a\\n'
     """
     rows, columns, _ = pixels.shape
-    lines = torch.nn.functional.pad(pixels.reshape(rows, -1), (1, 0))  # each line begins with its filter: none
+    lines = torch.nn.functional.pad(pixels.reshape(rows, -1), (1, 0))  # each line begins with its filter type: 0
     head = struct.pack(">2I5B", columns, rows, 8, 6, 0, 0, 0)
     data = zlib.compress(bytes(lines.flatten().tolist()), 9)
     chunks = ((b"IHDR", head), (b"IDAT", data), (b"IEND", b""))
@@ -137,7 +137,7 @@ def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 1
 
 
 def _bars(sums: Tensor, *, across: bool) -> str:
-    """The sums along a side as bars: above the map, or at its right."""
+    """The sums along a side as bars, above the map or to its right."""
     count, most = len(sums), float(sums.max()) or 1.0
     width = _SIDE / count
     path = []

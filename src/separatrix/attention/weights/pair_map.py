@@ -26,7 +26,7 @@ CELLS = 256
 
 @dataclass(frozen=True)
 class PairMap:
-    """The weights that one query gives to all pairs of keys, at order 3; a notebook shows it as a picture.
+    """The weights that one query gives to all pairs of keys, at order 3; a notebook shows them as a picture.
 
     Attributes:
         query: The index of the query.

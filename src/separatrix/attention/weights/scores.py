@@ -135,7 +135,7 @@ def _hide(scores: Tensor, call: Call, m: int, queries: Tensor, keys: Tensor) -> 
 
 
 def unravelled(places: Tensor, box: Sequence[Range]) -> list[Tensor]:
-    """The keys of each set in the tuples at these places of a box.
+    """The keys of each set in the tuples of a box at these indices.
 
     >>> [at.tolist() for at in unravelled(torch.arange(4), [(5, 7), (0, 2)])]
     [[5, 5, 6, 6], [0, 1, 0, 1]]

@@ -55,8 +55,8 @@ def top_tuples(
 
     Returns:
         The indices of the tuples, their weights and the log-sum-exp, `TopTuples`. Weights and log-sum-exp are float64
-        for float64 and float32 for all other types. Tuples with equal computed scores are in lexicographic order. There
-        are no gradients.
+        for float64 and float32 for all other dtypes. Tuples with equal computed scores are in lexicographic order.
+        There are no gradients.
 
     Raises:
         ArgumentError: If an argument is not as described above, or an entry of a key that may be attended is not
@@ -142,7 +142,7 @@ def first_largest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """The k largest entries of each row of a matrix, ordered by index; of equal entries, those with the lowest index.
 
     Returns:
-        The entries and their places, (rows, k) or, if there are fewer, all.
+        The entries and their indices, (rows, k) or, if there are fewer, all.
 
     Example:
         >>> first_largest(torch.tensor([[1.0, 3.0, 2.0, 2.0]]), 2)[1].tolist()
@@ -165,7 +165,7 @@ def first_largest(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def true_places(x: Tensor) -> Tensor:
     """The indices of the True entries of a flattened bool tensor.
 
-    They are read on the host, so that all shapes are known there.
+    The entries are read on the host, so that all shapes are known there.
 
     >>> true_places(torch.tensor([[True, False], [False, True]]))
     tensor([0, 3])

@@ -8,8 +8,8 @@
 - `engine`: the interface of a backend, as `exact.backend` describes it.
 - `size`: whether the factors of a call may be multiplied without scaling.
 
-They are tested in Triton's interpreter and compiled for the architectures of `dispatch.gpu.ARCHITECTURES`; they are not
-yet timed on hardware.
+The kernels are tested in Triton's interpreter and compiled for the architectures of `dispatch.gpu.ARCHITECTURES`; they
+are not yet timed on hardware.
 """
 
 from separatrix.attention.exact.torch import tangents

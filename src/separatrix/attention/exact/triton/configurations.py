@@ -38,7 +38,7 @@ WIDE = 256
 ORDERS = (3, 4)
 """The orders with configurations; 4 stands for all orders from 4 on."""
 TYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-"""The types that configurations ship for, float64 on NVIDIA's GPUs alone."""
+"""The dtypes that have configurations; float64 has them on NVIDIA's GPUs only."""
 LARGEST = 128
 """The largest number of queries in a block."""
 BOUNDS, ORIGIN = 8, 1 << 24
@@ -85,15 +85,15 @@ def configuration(
     order: int = 3,
     packed: bool = False,
 ) -> Configuration:
-    """The configuration that ships for a kernel, for tensors of a type and a padded width, on some GPUs.
+    """The configuration that ships for a kernel, for a dtype and a padded width of tensors, on some GPUs.
 
     Args:
         kernel: One of `KERNELS`.
-        dtype: The type of the tensors.
+        dtype: The dtype of the tensors.
         width: One of `WIDTHS`, or `WIDE`.
         of: The architecture or the vendor, None for the vendor of this build of PyTorch.
         precision: How products of float32 are computed, "ieee" or "tf32".
-        order: The order of the call, 3 at the least.
+        order: The order of the call, at least 3.
         packed: Whether tiles have the rows of all query heads that share keys, for which some architectures have other
             blocks.
 
@@ -142,7 +142,7 @@ def kernels_of(architecture: str) -> tuple[str, ...]:
 
 
 def ships_width(dtype: torch.dtype, order: int, width: int, of: str, *, masked: bool) -> bool:
-    """Whether there are configurations for a padded width, if there are for the type, the order and the vendor.
+    """Whether a padded width has configurations, given that the dtype, the order and the vendor have some.
 
     >>> [ships_width(torch.bfloat16, order, 256, "sm_90", masked=False) for order in (3, 4)]
     [True, False]
@@ -154,7 +154,7 @@ def ships_width(dtype: torch.dtype, order: int, width: int, of: str, *, masked: 
 
 
 def ships(dtype: torch.dtype, order: int, of: str | None = None) -> bool:
-    """Whether there are configurations for a type and an order, on the GPUs of a vendor.
+    """Whether there are configurations for a dtype and an order, on the GPUs of a vendor.
 
     >>> ships(torch.float64, 3, "cuda"), ships(torch.float64, 3, "hip"), ships(torch.float16, 7, "hip")
     (True, False, True)

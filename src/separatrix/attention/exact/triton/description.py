@@ -49,8 +49,8 @@ class Described:
     """A call in the form that the kernels read.
 
     Attributes:
-        tensors: The keys of all prefix sets, which are visited key by key, and their values, keys and values of the
-            inner set, which is visited by blocks, and the masks of both.
+        tensors: The keys and the values of all prefix sets, which are visited key by key; the keys and the values of
+            the inner set, which is visited by blocks; and the masks of the prefix sets and of the inner set.
         sizes: The integers of the kernels' signature.
         flags: The compile-time flags of the kernels.
     """
@@ -69,7 +69,7 @@ def inner_of(call: Call) -> int:
 
 
 def prefixes_of(call: Call, first: int | None = None) -> tuple[int, ...]:
-    """The indices of the sets that are visited key by key, that of `first` before the others."""
+    """The indices of the sets that are visited key by key; the index `first` comes first."""
     inner = inner_of(call)
     found = [m for m in range(len(call.keys)) if m != inner]
     return tuple(sorted(found, key=lambda m: m != first))
@@ -235,7 +235,7 @@ class Numbers(NamedTuple):
         sizes: For each tensor, its rows and columns, where queries that share a head of keys are the rows of one head.
         tables: For each prefix set, the kernels' table in which this set comes first.
         bounds: The bounds that `check_range` increases from 0, followed by the exponents of `largest`.
-        sequences: The numbers of packed sequences, of which sizes and tables are columns, on the CPU and on the device.
+        sequences: The numbers of packed sequences, on the CPU and on the device; sizes and tables are columns of these.
     """
 
     sizes: Tensor
@@ -292,13 +292,13 @@ def _numbers_of_sequences(call: PackedCall) -> Numbers:
 
 
 def table_of(call: Call, first: int | None = None) -> Tensor:
-    """The table of the prefix sets on the device of a call, the set `first` before the others if it is one of them."""
+    """The table of the prefix sets on the device of a call; if the set `first` is one of them, it comes first."""
     tables = numbers_of(call).tables
     return tables[first if first in tables else prefixes_of(call)[0]]
 
 
 def _table(call: Call, first: int) -> list[tuple[int, int, int]]:
-    """For each prefix set, `first` before the others, its first row among those of all, its length and its window."""
+    """For each prefix set, beginning with `first`: its first row in the concatenated sets, its length, its window."""
     starts, so_far = {}, 0
     for m in prefixes_of(call):
         starts[m] = so_far
@@ -326,7 +326,7 @@ def _on_device(factors: tuple[float, ...], dtype: torch.dtype, device: torch.dev
 
 
 def launch_around(kernel: str, programs: int, device: torch.device, *arguments: Any, **constants: Any) -> None:
-    """Launch one of the kernels that run before or after the others."""
+    """Launch one of the kernels that run before or after the main kernels."""
     gpu.launch(program_of(kernel), programs, device, *arguments, **constants, num_warps=WARPS_AROUND, num_stages=1)
 
 

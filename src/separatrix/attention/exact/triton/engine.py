@@ -1,12 +1,12 @@
 """The calls that Triton kernels support, their forward and backward passes, and the bounds on their rounding.
 
 Proofs rely on the vendor's documentation. On NVIDIA's GPUs products and sums of float32 are correctly rounded, fused or
-not; the error of 2^x (``ex2.approx``) is at most two units in the last place of the correctly rounded result, that of
-CUDA's logarithm to base 2 at most one, and that of both functions in float64 at most one: the summations here count all
-these errors. That holds for the architectures for which the kernels were compiled; on others, requesting a bound raises
-an error. AMD documents its exponential of float64 only for arguments from -10 to 10, so plain PyTorch computes float64
-there. No vendor documents how matrix units sum products of half types, nor AMD how its matrix units sum float32;
-requesting a bound for these raises an error.
+not; the error of 2^x (``ex2.approx``) is at most two units in the last place of the correctly rounded result; the error
+of CUDA's base-2 logarithm, and of both functions in float64, is at most one such unit. The summations here count all
+these errors. These bounds hold for the architectures for which the kernels were compiled; on others, requesting a bound
+raises an error. AMD documents its exponential of float64 only for arguments from -10 to 10, so on AMD's GPUs plain
+PyTorch computes float64. No vendor documents how matrix units sum products of half types, nor AMD how its matrix units
+sum float32; requesting a bound for these raises an error.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from separatrix.attention.exact.triton.size import left_of, spare
 MOST_SEQUENCES = (1 << 16) - 1
 """The largest second coordinate of a grid on NVIDIA's GPUs."""
 LEAST_TOKENS = 10
-"""The number of programs is at most the number of heads times that of tokens, where a sequence counts as at least this
-many tokens: a block of `largest` has at least 8 tokens, and there are 5 tensors.
+"""In the bound on the number of programs, heads times tokens, a sequence counts as at least this many tokens: a block
+of `largest` has at least 8 tokens, and there are 5 tensors.
 """
 
 
 def takes(call: Call, dtype: torch.dtype | None = None) -> bool:
     """Whether there are kernels for a call in a dtype; by default the dtype of the call.
 
-    They are for GPUs, need Triton, and take orders from 3 on in float32 and the half types, and in float64 on
-    NVIDIA's, with at most 128 columns, or 256 where `ships_width` says so, offsets and strides that fit into 32 bits,
-    and no more programs than one launch may have.
+    The kernels are for GPUs and need Triton. They take orders from 3 on, in float32 and the half types and, on NVIDIA's
+    GPUs, in float64; at most 128 columns, or 256 where `ships_width` says so; offsets and strides that fit into 32
+    bits; and no more programs than one launch may have.
     """
     if call.query.device.type not in gpu.DEVICES or call.is_empty or not gpu.installed():
         return False
@@ -77,12 +77,12 @@ def takes_sequences(call: Call, stops: Sequence[Sequence[int]], offsets: Sequenc
 
 
 def forward(call: Call) -> tuple[Tensor, Tensor]:
-    """The output (H, L_q, d_v) in the type of the call, and the log-sum-exp (H, L_q) in that of the arithmetic."""
+    """The output (H, L_q, d_v) in the call's dtype, and the log-sum-exp (H, L_q) in the dtype of the arithmetic."""
     return launch.forward(call, _precision(call), left_of(call, backward=False))
 
 
 def backward(call: Call, out: Tensor, lse: Tensor, grad_out: Tensor, grad_lse: Tensor) -> Gradients:
-    """The gradients of query, keys and values, from those of the output and of the log-sum-exp."""
+    """The gradients of query, keys and values, from the gradients of the output and of the log-sum-exp."""
     up = spare(call)
     rows = launch.incoming_rows(call, out, lse, grad_out, grad_lse, up)
     left = left_of(call, backward=True)
@@ -106,7 +106,7 @@ def gradient_summation(call: Call, dtype: torch.dtype) -> Summation:
 
 
 def unproved(call: Call, dtype: torch.dtype) -> str | None:
-    """The assumption of the bounds that is not proved for tensors of a type on the call's device; None if all are."""
+    """The assumption of the bounds that is not proved for tensors of a dtype on the call's device; None if all are."""
     if dtype.itemsize == 2:
         return (
             "No vendor says in which order and with which rounding the matrix units of a GPU add up products of half "
@@ -133,7 +133,7 @@ def _whole(length: int, block: int) -> int:
 def _precision(call: Call) -> str:
     """The precision of float32 products: IEEE float32, unless PyTorch is set to TF32 and the kernels support TF32.
 
-    They do so in at most 128 columns, on NVIDIA's GPUs.
+    The kernels support TF32 for at most 128 columns, on NVIDIA's GPUs.
     """
     asked = torch.backends.cuda.matmul.fp32_precision == "tf32"
     takes_it = call.query.dtype == torch.float32 and torch.version.hip is None and width_of(call) <= WIDTHS[-1]

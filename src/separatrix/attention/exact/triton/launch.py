@@ -41,11 +41,11 @@ from separatrix.attention.exact.triton.sequences import launch as launch_sequenc
 ENOUGH_PROGRAMS = 128
 """A forward pass with fewer programs, about the number that GPUs run at once, splits the steps of each program."""
 LEAST_SCORES = 1 << 11
-"""The smallest number of scores of a query in a split, which take about as long as another launch."""
+"""The smallest number of scores of a query in a split: to compute them takes about as long as another launch."""
 
 
 def forward(call: Call, precision: str, left: Tensor) -> tuple[Tensor, Tensor]:
-    """The output (H, L_q, d_v) in the type of the call, and the log-sum-exp (H, L_q) in that of its arithmetic."""
+    """The output (H, L_q, d_v) in the call's dtype, and the log-sum-exp (H, L_q) in the dtype of its arithmetic."""
     heads, queries, _ = call.query.shape
     d_v, wide = call.values[0].shape[2], call.computed_in
     out = call.query.new_empty(heads, queries, d_v)
@@ -77,16 +77,17 @@ def forward(call: Call, precision: str, left: Tensor) -> tuple[Tensor, Tensor]:
 def is_packed(call: Call) -> bool:
     """Whether tiles of the forward pass have the rows of all query heads that share a head of keys.
 
-    That requires that these heads share masks, too, and that row indices fit into 32 bits.
+    This layout requires that these heads share masks, too, and that row indices fit into 32 bits.
     """
     own_masks = bool(call.masks) and mask_heads(call) != call.keys[0].shape[0]
     return call.shared > 1 and not own_masks and call.query.shape[1] * call.shared <= farthest_of(call)
 
 
 def splits_of(call: Call, programs: int) -> int:
-    """The number of programs among which a forward pass of `programs` blocks splits the steps of a query block.
+    """The number of programs that share the steps of a query block, in a forward pass of `programs` blocks.
 
-    It depends only on the shapes, so that results are reproducible. Packed sequences have enough programs together.
+    The number depends only on the shapes, so that results are reproducible. Packed sequences have enough programs
+    together.
     """
     if isinstance(call, PackedCall):
         return 1
@@ -122,7 +123,7 @@ def incoming_rows(
 
 
 def gradients(call: Call, precision: str, left: Tensor, rows: tuple[Tensor, ...]) -> Gradients:
-    """The gradients of a call in its type.
+    """The gradients of a call in its dtype.
 
     Args:
         call: The call.
@@ -156,10 +157,10 @@ def gradients(call: Call, precision: str, left: Tensor, rows: tuple[Tensor, ...]
 
 
 def is_fused(call: Call, precision: str) -> bool:
-    """Whether one kernel computes the gradients of queries and of the prefix set, which are partial sums at first.
+    """Whether one kernel computes the gradients of the queries and, as partial sums, of the prefix set.
 
-    That needs an architecture that the kernel was compiled for, order 3, and a window on the prefix set; the longer the
-    window, the more memory the partial sums take.
+    This requires an architecture for which the kernel was compiled, order 3, and a window on the prefix set; the longer
+    the window, the more memory the partial sums take.
     """
     window = call.positions.windows[prefixes_of(call)[0]]
     if FUSED not in kernels_of(gpu.blocks_of(call.query.device)) or len(call.keys) > 2 or window is None:
@@ -176,8 +177,7 @@ def _fused_gradients(
     key_gradient: Tensor,
     value_gradient: Tensor,
 ) -> None:
-    """Write the gradients of the queries and of the prefix set; those of the prefix set are sums of one partial sum for
-    each block."""
+    """Write the gradients of the queries and of the prefix set; the latter are sums of partial sums of blocks."""
     prefix = prefixes_of(call)[0]
     heads, queries, d = call.query.shape
     d_v, prefixes, window = value_gradient.shape[2], call.key_lengths[prefix], call.positions.windows[prefix] or 0
@@ -215,7 +215,7 @@ def run_around(kernel: str, call: Call, programs: Programs, *arguments: Any, **c
 
 
 def _run(kernel: str, call: Call, programs: Programs, *arguments: Any, **options: Any) -> None:
-    """Launch a kernel, on each of packed sequences if the call has these."""
+    """Launch a kernel; if the call has packed sequences, on each of them."""
     if isinstance(call, PackedCall):
         sequences, kernels = numbers_of(call).sequences, (program_of("of_sequence"), program_of(kernel))
         assert sequences is not None

@@ -3,8 +3,8 @@ sequence, and the arguments of a kernel.
 
 Without this module packed sequences are attended in a loop, with a pass over each of them. Here the tensors of all
 sequences are the arguments of one launch. The second coordinate of its grid is the sequence, and `programs.of_sequence`
-moves the pointers of the first coordinate's program to it. Programs beyond the last block of a sequence end at once, so
-that the cost is in proportion to the tuples that may be attended.
+moves the pointers of the first coordinate's program to it. Programs beyond the last block of a sequence return
+immediately, so the cost is proportional to the number of tuples that may be attended.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ NAMES = ("sequence", "first query", "queries", "offset", "first partial", "block
 COLUMNS = {name: column for column, name in enumerate((*NAMES, "prefixes", "first inner", "inners"))}
 """The numbers of a sequence: its index and where its rows begin, and its lengths, by the names of the arguments."""
 TABLE, SIZES, WIDTH = 12, 16, 28
-"""In the numbers of a sequence, the column where the table of the prefix set begins, that where the sizes of all
-tensors begin, and the number of columns: all are multiples of 4, so that pointers to them are multiples of 16 bytes.
+"""In the numbers of a sequence, the columns where the table of the prefix set and the sizes of all tensors begin, and
+the number of columns: all are multiples of 4, so that pointers to them are multiples of 16 bytes.
 """
 LENGTHS = ("queries", "prefixes", "inners", "offset", "count", "blocks")
 """The arguments of kernels that have one value for each sequence."""
@@ -39,12 +39,12 @@ FIRST = {
     **dict.fromkeys(("key_partials", "value_partials"), "first partial"),
     **dict.fromkeys(("table", "exponents", "multipliers", "top_exponents"), "sequence"),
 }
-"""The number by which a pointer is moved to a sequence, by the name of the argument."""
+"""For each pointer argument, the column with the offset of a sequence."""
 
 
 @dataclass(frozen=True)
 class PackedCall(Call):
-    """A call of order 3 with packed sequences, whose shapes are those of the tensors of all sequences together.
+    """A call of order 3 with packed sequences, whose tensors contain the tokens of all sequences.
 
     In memory one sequence follows another, each with the rows of its first head, then of its second.
 
@@ -62,14 +62,14 @@ class PackedCall(Call):
 
 
 class Programs(NamedTuple):
-    """The programs of a launch: `heads` for each block of `per_row` times the rows of an axis.
+    """The programs of a launch: for each of `heads`, one program per block of rows.
 
     Attributes:
         heads: The number of heads.
         axis: The length of a sequence that is divided among programs: a name in `COLUMNS`.
         rows: The number of rows of all sequences.
-        per_row: How many rows of the kernel there are for each.
-        block: The rows of a block.
+        per_row: The number of rows of the kernel for each row of the axis.
+        block: The number of rows of a block.
     """
 
     heads: int
@@ -164,7 +164,8 @@ def numbers_of_sequences(call: PackedCall, inner: int, window: int, rows: int) -
 
 
 def column_of(kernel: str, name: str, *, masked: bool) -> str | None:
-    """The number of a sequence that takes the place of an argument of a kernel or moves it; None if all share it.
+    """The column of the number that replaces an argument of a kernel for a sequence, or that is added to a pointer;
+    None if all sequences share the argument.
 
     >>> column_of("attend", "queries", masked=False), column_of("inner_gradient", "key_gradient", masked=False)
     ('queries', 'first inner')

@@ -6,10 +6,10 @@ Half types are multiplied by matrix units that take operands of the same type. f
 a product of query, scale and prefix key becomes an operand, and so does a weight times the difference of a value and
 the output. A call in which these could leave its range is widened to float32 as a whole.
 
-bfloat16 has the range of float32, and no number is read on the host, so that the host never waits for the GPU and CUDA
-graphs can capture a call. Factors are not balanced then. In a head of keys with a factor that is not finite, or with
-products beyond the limits of this module, the queries are NaN, and so is every output and gradient that depends on
-them.
+bfloat16 has the range of float32. For it no number is read on the host, so that the host never waits for the GPU and
+CUDA graphs can capture a call, and no factor is balanced. In a head of keys with a factor that is not finite, or with
+products beyond the limits of this module, the queries are replaced by NaN, and every output and gradient that depends
+on them is NaN.
 """
 
 from __future__ import annotations

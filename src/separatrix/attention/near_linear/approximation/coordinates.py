@@ -2,13 +2,13 @@ r"""The coordinates in which scores are expanded: transformations that lower the
 
     s = scale * sum_l q_l k_1,l ... k_{k-1},l
 
-- A coordinate in which the query or a key set is always zero adds nothing to the scores. It is dropped, unless
-  gradients will be computed, because its gradient need not be zero.
+- A coordinate in which the query or a key set is always zero adds nothing to the scores. Such a coordinate is dropped,
+  unless gradients will be computed, because its gradient need not be zero.
 - Coordinate l may be multiplied by t_l in one factor and divided by it in another. This does not change the amplitudes,
   but changes Hoelder's bound and the size of the monomials: the largest magnitudes of the factors are made equal by
   powers of two, which is exact.
 - At order 2 a vector mu subtracted from every key changes the scores of a query by the constant scale <q, mu>, which
-  does not change the softmax: the keys' mean is subtracted if it is not small, except in causal attention, where the
+  does not change the softmax. The keys' mean is subtracted if it is not small, except in causal attention, where the
   mean would depend on later keys.
 - At order 2 any invertible map of the query, and its inverse transpose on the keys, does not change <q, k>:
   `rotated` finds a basis in which fewer monomials suffice.
@@ -63,10 +63,11 @@ class Basis:
 
 @dataclass(frozen=True)
 class Frame:
-    """`kept` coordinates; `factors[0]` (H, d') for the query and `factors[m]` for key set m; `shift` (H, d') or None.
+    """The map from the entries of queries and keys to the coordinates in which scores are expanded.
 
-    `largest[m]` (H, d') bounds |coordinate| over the tokens of set m, where set 0 is the query, whose coordinates
-    include the scale.
+    Set 0 is the query. The coordinates of set m are the `kept` entries times `factors[m]` (H, d'), then multiplied by
+    the `basis`, if there is one. The `shift` (H, d') or None is first subtracted from keys, and the query's coordinates
+    include the scale. `largest[m]` (H, d') bounds |coordinate| over the tokens of set m.
     """
 
     kept: Tensor
@@ -182,7 +183,7 @@ def balance(largest: list[Tensor], all_of_them: bool) -> tuple[Tensor, tuple[Ten
     for m, wanted in enumerate((logs.mean(0) - logs)[1:], start=1):
         exponents[m] = torch.round(wanted)
         lost += wanted - exponents[m]
-        whole = torch.trunc(lost)  # many roundings of the same sign, which the query would have to compensate
+        whole = torch.trunc(lost)  # otherwise the query would have to compensate many roundings of one sign
         exponents[m] += whole
         lost -= whole
     exponents[0] = -exponents[1:].sum(0)
@@ -324,10 +325,10 @@ def _ridged(C: Tensor) -> Tensor:
 
 
 def _gains(C_q: Tensor, C_k: Tensor, singular: Tensor) -> bool:
-    """Whether the amplitudes `singular` have a smaller sum, or are on fewer coordinates, than the current ones.
+    """Whether the amplitudes `singular` have a smaller sum, or are on fewer coordinates, than the current amplitudes.
 
-    An amplitude is the product of the root mean squares of a coordinate in queries and keys; the current ones are read
-    from the diagonals of `C_q` and `C_k`.
+    An amplitude is the product of the root mean squares of a coordinate in queries and keys; the current amplitudes
+    follow from the diagonals of `C_q` and `C_k`.
     """
     now = (C_q.diagonal(dim1=1, dim2=2) * C_k.diagonal(dim1=1, dim2=2)).sqrt()
     before, after = ((x.sum(1), x.square().sum(1)) for x in (now, singular))

@@ -37,8 +37,8 @@ def greedy_alphas(amplitudes: Sequence[float], rank: int) -> Array:
     coordinates. Rounded sums are monotone too; among equal weights the lower degree comes first.
 
     Coordinates are processed in the order of decreasing amplitudes. An alpha with power p at its last coordinate c has
-    up to three children: p + 1 there; 1 more at c + 1; if p = 1, that one moved to c + 1. No child weighs more than its
-    parent, and every alpha has one parent.
+    up to three children: power p + 1 at c; the additional power 1 at c + 1; and, if p = 1, the power 1 moved from c to
+    c + 1. No child weighs more than its parent, and every alpha has one parent.
 
     >>> greedy_alphas([0.01, 0.5], 4).tolist()
     [[0, 0], [0, 1], [0, 2], [0, 3]]
@@ -122,7 +122,7 @@ def key_powers(call: Call, frame: Frame) -> dict[int, Tensor]:
 def greedy_error(
     query: Tensor, frame: Frame, alphas: Array, amplitudes: Sequence[float], powers: Mapping[int, Tensor]
 ) -> Tensor:
-    """E (H, L_q); `amplitudes` are the largest over the heads, `powers` those of `key_powers`."""
+    """The error E (H, L_q); `amplitudes` are the maxima over the heads, and `powers` the result of `key_powers`."""
     tail = greedy_tail(alphas, amplitudes)
     weights = {e: torch.from_numpy(tail[e]).to(powers[e]) * powers[e] for e in POWERS}
     E = torch.zeros(query.shape[:2], dtype=torch.float64, device=query.device)

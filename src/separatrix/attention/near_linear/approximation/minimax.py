@@ -18,8 +18,8 @@ coefficients of Q,
     max |r| <= a + h exp(R) sum_p |q_p| R^p.
 
 Coefficients are rounded to float64 last, which adds exp(R) sum_p |b_p - a_p| R^p. Everything is computed in decimal
-arithmetic, which is the same on every machine, with so many digits that their rounding error, which is added too, is
-negligible (see docs/derivations/bounded-attention.md).
+arithmetic, which is the same on every machine, with enough digits to make its rounding error negligible; the bounds
+include it (see docs/derivations/bounded-attention.md).
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def _interval(radius: float) -> Decimal:
 def _digits(degree: int, radius: float) -> int:
     """Digits of the decimal arithmetic: 60 beyond those that cancel.
 
-    In E as many digits cancel as it has zeros beyond the point, and E > (R / 4)^(n + 1) / (n + 1)! exp(-2 R); Newton's
-    form and the monomials lose less than a digit for each degree.
+    In the sums for E as many digits cancel as E has zeros after the decimal point, and E > (R / 4)^(n + 1) / (n + 1)!
+    exp(-2 R); Newton's form and the monomials lose less than a digit for each degree.
     """
     R = float(_interval(radius))
     least = (degree + 1) * math.log10(4 / R) + math.lgamma(degree + 2) / math.log(10) + R
@@ -197,7 +197,7 @@ def _separators(coefficients: Sequence[Decimal], points: Sequence[Decimal]) -> l
     """Points between every two neighbouring points of the reference, at which r increases or decreases as it does
     between these two.
 
-    Bisection towards r's zero finds such a point, because the zero is one; usually the midpoint already is one.
+    Bisection towards r's zero finds such a point, because the zero itself is one; usually the midpoint is one, too.
     """
     slope, separators = _slope(coefficients), []
     for low, high in pairwise(points):

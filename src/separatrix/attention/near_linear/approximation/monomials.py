@@ -30,7 +30,7 @@ _RUNS = 8
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """The order in which monomials are computed: that of alpha = 0 first, and each parent before its children.
+    """The order in which monomials are computed: alpha = 0 first, and each parent before its children.
 
     Each of `copies` is (rows, coordinates): these rows are copies of coordinates. Then each of `products` is
     (coordinate, parents, children): rows of parents times the coordinate give the rows of children.
@@ -177,7 +177,7 @@ def monomials(x: Tensor, index_set: IndexSet) -> Tensor:
 
 
 def monomials_backward(x: Tensor, index_set: IndexSet, features: Tensor, grad: Tensor) -> Tensor:
-    """The gradient of x (..., d, n), given the monomials and their gradient, which is overwritten."""
+    """The gradient of x (..., d, n), given the monomials and their gradient; the latter is overwritten."""
     steps, grad_x = index_set.steps, torch.zeros_like(x)
     for coordinate, parents, children in reversed(steps.products):
         child = grad[..., children, :]

@@ -8,7 +8,8 @@ polynomial w of degree g - m. Then for every |s| <= R
 and the sum of s^m over all key tuples is a number the method computes too. Two families of polynomials use this bound:
 - Taylor: w is h truncated, for every m, and factor(R) = sum_{p>g} R^(p-m) / p!, for any R; here w may be 0, m = g + 1;
 - Chebyshev of moment m: w is the truncated Chebyshev series of h on [-R, R]; m = 0 is near-minimax approximation of
-  exp itself (what Alman and Song's Corollary D.2 asks for), a larger m trades it against scores that are mostly small.
+  exp itself (what Alman and Song's Corollary D.2 asks for), a larger m gives a smaller error if scores are mostly
+  small.
 
 A third family needs no moment. The minimax polynomials of `minimax` have |P(s) - exp(s)| <= e exp(s) on [-R, R], so
 that the two distributions over tuples differ by at most tau = e / (1 + sqrt(1 - e^2)) in total variation, for all
@@ -154,7 +155,7 @@ def _last_term(first: int, largest: float) -> int:
 
 @cache
 def taylor(degree: int, beyond: bool = False) -> Polynomial:
-    """The Taylor polynomial, with the largest even moment it has; if `beyond`, the power after an odd degree.
+    """The Taylor polynomial with the largest even moment up to the degree or, if `beyond`, up to the degree + 1.
 
     >>> taylor(3).coefficients
     (1.0, 1.0, 0.5, 0.16666666666666666)

@@ -11,8 +11,9 @@
   number of roundings of a token in a state is at most the number of tokens of a piece plus the number of pieces:
   `Summing` counts that as chunks of a piece.
 - **A few tokens of a stream.** The tokens of a call are summed before they are added to the state, as by the kernels in
-  C++, and their roundings are counted in the same way; monomials are summed in blocks, and then the blocks. Each call
-  reads numbers from the GPU once: the bounds on the tokens, and the magnitudes of the values or of the outputs.
+  C++, and their roundings are counted in the same way; monomials are summed in blocks, and then the blocks are summed.
+  Each call reads numbers from the GPU once: the bounds on the tokens, and the magnitudes of the values or of the
+  outputs.
 """
 
 from __future__ import annotations
@@ -43,8 +44,7 @@ if TYPE_CHECKING:
 NAME = "triton"
 TOKENS_OF_A_LANE = CHUNK_TOKENS
 PARTS, SHORTEST = 64, 256
-"""The largest number of parts into which tokens are split, so that a single head occupies a GPU; and the smallest
-length of a part."""
+"""Tokens are split into at most `PARTS` parts of at least `SHORTEST` tokens, so that a single head occupies a GPU."""
 
 
 def takes(tensors: Sequence[Tensor], sets: int, columns: int) -> bool:
@@ -126,7 +126,7 @@ def piece_tokens(columns: int) -> int:
 def scan_tokens(heads: int, rank: int, columns: int, sets: int, is_backward: bool) -> int:
     """The number of tokens that one step of the causal scan processes, a multiple of `piece_tokens`.
 
-    The gradients of their monomials take at most `STRETCH_BYTES`, or those of one piece if that is more.
+    The gradients of their monomials take at most `STRETCH_BYTES`, or more if a single piece needs more.
     """
     piece = piece_tokens(columns)
     return max(1, STRETCH_BYTES // (8 * max(heads, 1) * rank * (sets + 1) * piece)) * piece
@@ -223,7 +223,7 @@ def scan_backward(
 
 
 class TritonStream:
-    """The calls of the kernels for the states of one plan."""
+    """Calls the kernels for the states of one plan."""
 
     ONE_BY_ONE = False
 

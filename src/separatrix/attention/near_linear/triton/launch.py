@@ -41,7 +41,7 @@ class Block(NamedTuple):
 
 
 def block_of(kernel: str, dtype: torch.dtype, columns: int, of: str | None = None) -> Block:
-    """The block of a kernel, for tensors of a type and a padded number of columns, on the GPUs of a vendor.
+    """The block of a kernel, for a dtype and a padded number of columns, on the GPUs of a vendor.
 
     >>> block_of("add_state", torch.float32, 16, "cuda"), block_of("scan", torch.float64, 128, "hip")
     (Block(rows=32, tokens=32, warps=4, tiled=True), Block(rows=1, tokens=16, warps=8, tiled=False))

@@ -1,6 +1,6 @@
 """The engine that runs experiments: grids of cells, the store that keeps results, and the workers that run the cells.
 
-It knows nothing of attention. An experiment is a function of plain parameters and a seed, registered by name:
+The engine does not depend on attention. An experiment is a function of plain parameters and a seed, registered by name:
 
 >>> from separatrix.lab import experiment
 >>> @experiment(version=1, name="docs.parabola")

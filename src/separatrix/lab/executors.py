@@ -79,7 +79,7 @@ def dask_workers(address: str, workers: int | None = None) -> Crew:
 
     Anyone who can connect to a scheduler or a worker can run code on it. A scheduler that is started here accepts only
     connections with credentials that are made for the run and never leave its processes. For another scheduler, Dask's
-    own configuration names the credentials (``distributed.comm.tls``); at ``tcp://`` there are none.
+    own configuration names the credentials (``distributed.comm.tls``); a scheduler at ``tcp://`` requires none.
 
     Args:
         address: the address of the scheduler (``tls://host:port``), or ``local`` to start one here for the run.
@@ -122,7 +122,7 @@ def _client(place: Any) -> Any:
 
 @contextmanager
 def _answering(address: str) -> Iterator[None]:
-    """Turn the errors that Dask raises when a scheduler does not answer or refuses us into a `CrewError`."""
+    """Raise a `CrewError` in place of the errors of Dask when a scheduler does not answer or refuses the connection."""
     try:
         yield
     except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two: encryption without credentials

@@ -198,8 +198,8 @@ private:
     // if the bound on such a sum overflows.
     static bool is_shifted(double radius, double tuples, double room) { return !(radius + std::ilogb(tuples) + 1 <= room); }
 
-    // Values are within 2^46 of 1 in float, 2^480 in double (see exact/balance.py): this much of the range is left to
-    // the sums.
+    // Magnitudes of values are within a factor of 2^46 of 1 in float, of 2^480 in double (see exact/balance.py); the
+    // sums of weights have the rest of the range.
     static constexpr double ROOM = sizeof(T) == 4 ? 113 - 46.5 : 919 - 480.5;
 
     // A bfloat16 dot product loses up to 2^-126 when it flushes a number to zero. Products of values are within 2^16 of

@@ -132,7 +132,7 @@ def _code(text: str) -> str:
 
 
 def source_link(file: str) -> str:
-    """The name of a file of `src/separatrix` as a link to it, from a page in a folder of the documents.
+    """A Markdown link to a file of `src/separatrix`, for pages in the folders of the documents.
 
     >>> source_link("attention/operator.py")
     '[`attention/operator.py`](../../src/separatrix/attention/operator.py)'

@@ -75,7 +75,7 @@ def test_every_callback_of_the_page_is_tried(client, genuine: list[dict[str, Any
 def test_no_request_causes_a_server_error(
     client, genuine: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Any part of any request replaced or removed: forty changes per callback, by a fixed seed, half of values."""
+    """Forty times per callback, a random part of the request, half the time a value, is replaced or removed."""
     chance = random.Random(0)
     seen: dict[int, int] = {}
     for body in genuine:

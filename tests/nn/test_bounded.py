@@ -119,7 +119,7 @@ def test_gradients(is_causal):
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_gradients_with_padding_are_those_of_exact_attention(order, is_causal):
-    """In float64 by a polynomial with an error of 1e-10, eager and compiled; hidden tokens have no gradient."""
+    """Exact attention against a polynomial of error 1e-10, eager and compiled; hidden tokens have no gradient."""
     near, exact = layer(order, tolerance=1e-10), layer(order, tolerance=None)
     exact.load_state_dict(near.state_dict(), strict=True)
     key = torch.randn(5, 11, 8, dtype=torch.float64, generator=seeded(2))

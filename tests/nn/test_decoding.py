@@ -452,7 +452,7 @@ def padded_cases(draws: st.DrawFn) -> tuple[dict, Tensor, tuple[int, ...], list[
 @settings(deadline=None, max_examples=150)
 @given(padded_cases())
 def test_any_split_with_padding_is_the_full_call_with_the_same_mask(case):
-    """A query that attends only padding gives the output bias in both cases."""
+    """A query that attends only padding gives the output bias, in the full call and in decoding."""
     options, mask, shape, splits = case
     layer, x = make(**options), draw(*shape)
     cache = layer.cache(3 if len(shape) == 3 else None)
@@ -610,7 +610,7 @@ def test_a_cache_that_another_thread_uses_is_refused(options, monkeypatch):
     ids=str,
 )
 def test_packed_sequences_continue_from_their_own_caches(options):
-    """Sequences of different lengths, one of them without new tokens at first, beside one decoding for each."""
+    """Packed sequences of different lengths, some without new tokens, are decoded as each sequence would be alone."""
     layer = TensorAttention(8, 2, **{"order": 3, **options}, dtype=torch.float64, generator=seeded())
     x = torch.randn(3, 9, 8, dtype=torch.float64, generator=seeded(1))
     caches, twins = ([layer.cache() for _ in range(3)] for _ in range(2))

@@ -99,7 +99,7 @@ def test_the_flow_is_the_limit_of_small_steps() -> None:
 
 @pytest.mark.parametrize(("T", "q", "d"), [(40, 2, 1), (300, 3, 5), (1000, 5, 2), (12, 2, 2)])
 def test_the_tail_of_the_loss_is_T_minus_1_over_4_eta_t(T: int, q: int, d: int) -> None:
-    """The loss of the ODE at tau = 1e4 plateaus; the constant depends on neither q nor d."""
+    """The loss of the ODE is compared at tau = 1e4 times the plateau time; the constant depends on neither q nor d."""
     tau = 1e4 * plateau_time(T, q, d)
     loss = float(population_flow(T, q, d, [tau]).loss[0])
     assert loss * tau == pytest.approx(tail_constant(T, 1.0), rel=0.01)
@@ -108,7 +108,7 @@ def test_the_tail_of_the_loss_is_T_minus_1_over_4_eta_t(T: int, q: int, d: int) 
 @pytest.mark.parametrize(("T", "q", "d"), [(200, 3, 2), (500, 2, 1), (64, 4, 1)])
 @pytest.mark.parametrize("relative", [0.5, 0.1, 0.01, 0.001])
 def test_the_law_of_time_is_the_flows(T: int, q: int, d: int, relative: float) -> None:
-    """epsilon from half of d/(2q) down: the slow curve is late by at most the rise time of alpha, of order T."""
+    """The flow reaches the loss epsilon later than the slow curve, by at most the rise time of alpha, of order T."""
     epsilon = relative * d / (2 * q)
     law = time_law(T, q, d, 1.0, epsilon)
     flow = population_flow(T, q, d, [law, law + 12 * T])

@@ -68,7 +68,7 @@ def made(dtype=torch.float32, order=3, length=5, transposed=False, **options):
 
 @pytest.fixture
 def fake():
-    """Fake tensors of GPUs; none is cached for other tests."""
+    """Use fake GPU tensors in the test, and remove them from the cache before and after it."""
     description._on_device.cache_clear()
     with FakeTensorMode(), WithoutGuards():
         yield

@@ -71,7 +71,7 @@ def dual(f, x, dx):
 
 
 def of_some(f, x, dx):
-    """The tangent where only the first key set has one."""
+    """The tangent of the result if only the first key set has a tangent."""
     with forward_ad.dual_level():
         return forward_ad.unpack_dual(f(x[0], forward_ad.make_dual(x[1], dx[1]), *x[2:])).tangent
 
@@ -263,7 +263,7 @@ def test_bounded_operators_of_heads_that_are_not_contiguous(is_causal, may_be_ex
 
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_near_linear_gradients_under_a_dispatch_mode(is_causal):
-    """A mode calls operators below autograd, where nothing can be differentiated any more."""
+    """A dispatch mode receives operators below autograd, where gradients are no longer recorded."""
     query, keys, values = inputs(3, 5, [5, 5])
     (query.requires_grad_(), *(x.requires_grad_() for x in (*keys, *values)))
 

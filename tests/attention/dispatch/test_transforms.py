@@ -303,10 +303,10 @@ OTHER_ENGINE = "torch" if native().library is not None else "native"
 
 
 def slow(computing: str, transform: str, kind: str) -> bool:
-    """Cells that another row, another column or the default engine also tests, except for a few lines.
+    """Whether another row, another column or the default engine also tests a cell, except for a few lines.
 
-    An engine runs inside an operator, and a graph contains operators: the engine does not depend on how a graph is
-    made. Nor are near-linear calls, which no engine of exact attention computes, or calls on fake tensors.
+    An engine runs inside an operator, and a graph contains operators: the engine does not depend on how a
+    graph is made. Near-linear calls and calls on fake tensors use no engine of exact attention.
     """
     return (
         (transform == "`torch.compile`" and kind != "certified")

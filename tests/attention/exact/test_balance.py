@@ -297,7 +297,7 @@ def test_powers_of_two_are_exact(dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 def test_zeros_among_the_outputs_of_pairs_raise_no_error(dtype):
-    """A value column of zeros gives zeros, as a failure of the fused kernel would: the result is checked, and kept."""
+    """A value column of zeros gives an output column of zeros, which is not taken for a failure of the fused kernel."""
     query, key, value = (x.to(dtype) for x in draw(0, 3, 1, 2, 20, 4))
     value[..., 0] = 0.0
     output = sx.tensor_attention(query, key, value, scale=0.5)
@@ -313,7 +313,7 @@ GRAPHS = {
 @pytest.mark.parametrize("transform", GRAPHS)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_pairs_in_graphs_are_refused_where_the_kernel_fails(transform):
-    """A compiled graph has no alternative algorithm there: the operator in the graph raises an error."""
+    """A compiled graph has no fallback for inputs at which the fused kernel fails: its operator raises an error."""
     call = GRAPHS[transform](lambda q, k, v: sx.tensor_attention(q, k, v, scale=1.0))
     causal = GRAPHS[transform](lambda q, k, v: sx.tensor_attention(q, k, v, scale=1.0, is_causal=True))
     query, key, value = draw(0, 3, 2, 2, 6, 4).float()

@@ -63,7 +63,7 @@ class TestExact(AttentionContract):
     pairwise([64, 131, 160], [{}, {"is_causal": True}, {"windows": [None, 40]}], [0.5, 300.0]),
 )
 def test_one_head_is_split_by_rows(query_length, options, scale):
-    """Rows of one head are distributed over copies of the keys; large scores make it subtract maxima."""
+    """The rows of one head are distributed over copies of the keys; with large scores, maxima are subtracted."""
     query, *sets = draw(0, 5, query_length, 3)
     expected = reference.tensor_attention(query, sets[:2], sets[2:], scale=scale, **options)
     output = sx.tensor_attention(query, sets[:2], sets[2:], scale=scale, return_lse=True, **options)
@@ -162,7 +162,7 @@ def test_nan_and_inf_are_not_hidden(bad):
 def test_narrow_types_accumulate_wide(dtype, error, order):
     """The error is one rounding of the output plus the error of float32: inputs are rounded before both computations.
 
-    Some processors multiply weights in bfloat16, which the log-sum-exp shows.
+    Some processors multiply weights in bfloat16, so that the log-sum-exp has a larger error.
     """
     query, keys, values = (
         [x.to(dtype) for x in part] if isinstance(part, list) else part.to(dtype)

@@ -225,7 +225,7 @@ def test_a_cast_to_a_type_that_cannot_keep_the_tolerance_is_refused():
 
 @pytest.mark.usefixtures("_near_linear")
 def test_more_tokens_than_the_digits_of_float64_allow_are_refused(monkeypatch):
-    """A layer's call raises it from the lengths alone, a state from the tokens that were appended."""
+    """A layer's call raises the error from the lengths alone; a state raises it from the tokens appended so far."""
     layer = TensorAttention(2, 1, 2, bound=1.0, tolerance=1e-9, dtype=torch.float64)
     x = torch.zeros(1, 3, 2, dtype=torch.float64)
     layer(x)

@@ -134,7 +134,7 @@ def test_a_power_of_two_changes_no_digit():
 @pytest.mark.parametrize("radius", [0.3, 1.0, 6.0])
 @pytest.mark.parametrize("degree", [1, 2, 5, 8])
 def test_the_derivative_of_a_polynomial_is_as_near_as_it_says(radius, degree):
-    """For a single score s^moment is the whole sum; the rounding of coefficients is counted elsewhere."""
+    """With a single score, the sum of s^moment is s^moment; the rounding of coefficients is counted elsewhere."""
     s = torch.linspace(-radius, radius, 401, dtype=torch.float64)
     family = [remainder.taylor(degree), *(remainder.chebyshev(degree, m, radius) for m in range(0, degree, 2))]
     for polynomial in family:

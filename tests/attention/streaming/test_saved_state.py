@@ -36,7 +36,7 @@ def state(count=9, **changed):
 
 
 def test_a_saved_state_is_resumed_unchanged(tmp_path):
-    """Through a safetensors file, which contains tensors alone, into a state that had other tokens."""
+    """A state is saved in a safetensors file, which has only tensors, and loaded into a state with other tokens."""
     first = state()
     save_file(first.state_dict(), tmp_path / "state.safetensors")
     again = state(4)

@@ -165,7 +165,7 @@ def test_the_diagram_is_that_of_the_plans(d: int, order: int, tolerance: float) 
         for bound, near_linear in ((0.99 * most, True), (1.01 * most, False)):
             if most and bound**order < plan_table.EASY_RADIUS:
                 plan = sx.plan_shapes(n, d, bound, order, tolerance)
-                by_minimax = "minimax" in (plan.index_set or "")  # may suffice where Chebyshev's do not
+                by_minimax = "minimax" in (plan.index_set or "")  # minimax may be enough where Chebyshev is not
                 assert by_minimax or (plan.method == "polynomial") == near_linear, (n, bound)
 
 

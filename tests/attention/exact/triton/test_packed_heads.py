@@ -92,7 +92,7 @@ def test_other_types(dtype, error):
 def test_packed_tiles_without_positions_have_the_same_bits(shared):
     """Without windows and causality the blocks of keys do not depend on the rows of a tile.
 
-    In float64, where the interpreter adds up products row by row.
+    The comparison is in float64, where the interpreter adds up products row by row.
     """
     call, _ = grouped("all", shared)
     for found, spread in zip(triton.forward(call), triton.forward(call.spread()), strict=True):
@@ -178,7 +178,7 @@ def test_split_sums_keep_the_count_of_roundings(splits, monkeypatch):
     ],
 )
 def test_the_number_of_splits(queries, lengths, options, programs, splits):
-    """Enough programs for a GPU, as far as each has a prefix key and enough scores."""
+    """There are enough splits to fill a GPU, but each split has at least one prefix key and enough scores."""
     query, keys, values, _ = drawn(0, queries, lengths, 1, 1)
     assert launch.splits_of(check_call(query, keys, values, **options), programs) == splits
 

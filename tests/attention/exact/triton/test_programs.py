@@ -239,7 +239,7 @@ def test_weights_that_float16_cannot_hold_keep_their_gradients():
     values[1][0, ::2] += 2.0**-17
     call = check_call(query, keys, values)
     out, lse = triton.forward(call)
-    # With an output of 0, the gradient of the log-sum-exp leaves 2^12 (v_1 v_2 - 2^-14) of each weight.
+    # The output is set to 0, and the gradient of the log-sum-exp leaves 2^12 (v_1 v_2 - 2^-14) times each weight.
     _, by_keys, _ = triton.backward(call, out.zero_(), lse, torch.full_like(out, 2.0**12), torch.full_like(lse, -0.25))
     assert torch.allclose(by_keys[1].flatten().float() * 2.0**17, torch.tensor([1.0, 0.0]).repeat(16), atol=0.02)
 

@@ -202,9 +202,10 @@ private:
     // sums of weights have the rest of the range.
     static constexpr double ROOM = sizeof(T) == 4 ? 113 - 46.5 : 919 - 480.5;
 
-    // A bfloat16 dot product loses up to 2^-126 when it flushes a number to zero. Products of values are within 2^16 of
-    // 1, as `values_are_near_one` defines it, and a sum of N weights is at least 2^-60 N: relative to the largest value
-    // a loss in each of N products is at most 2^(-126 + 16 + 16 + 60), as much as exact/balance.py allows.
+    // A bfloat16 dot product loses up to 2^-126 when it flushes a number to zero. Products of values are within a
+    // factor of 2^16 of 1, as `values_are_near_one` defines it, and a sum of N weights is at least 2^-60 N: relative to
+    // the largest value a loss in each of N products is at most 2^(-126 + 16 + 16 + 60), as much as exact/balance.py
+    // allows.
     static constexpr double NARROW_ROOM = 60;
     // The rows of A are rounded for queries whose scores have a root mean square of at most 1, and are at most this
     // large in units of log 2: an error of that size, times the unit of bfloat16, is no larger than the rounding of the

@@ -98,7 +98,7 @@ def largest_error(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
 
 
 def call_error(call: Call, given: Sequence[Tensor], options: dict[str, Any], grad: Tensor) -> float:
-    """The error of output, log-sum-exp and gradients of a call; infinite if a second run has other bits.
+    """The error of output, log-sum-exp and gradients of a call; infinite if a second run gives different bits.
 
     Args:
         call: The call.

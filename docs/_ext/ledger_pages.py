@@ -110,7 +110,7 @@ def paper_heading(paper: str) -> str:
 
 
 def verdicts_list() -> str:
-    """What each verdict means."""
+    """The meaning of each verdict."""
     return "\n".join([*(f"- **{verdict}**: {meaning}" for verdict, meaning in MEANINGS.items()), ""])
 
 

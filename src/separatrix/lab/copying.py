@@ -14,7 +14,7 @@ from separatrix.lab.store import Store
 
 
 def copy(store: Store, target: Path) -> tuple[int, int]:
-    """Copy the cells that are done or failed into a new store; a run may write to the store meanwhile.
+    """Copy the cells that are done or failed into a new store; a run may write to the old store meanwhile.
 
     Args:
         store: the store.

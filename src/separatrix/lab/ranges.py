@@ -85,7 +85,7 @@ def spread(table: dict[str, Any], field: str) -> list[int] | list[float]:
 
 
 def _steps(first: Fraction, last: Fraction, step: Fraction) -> list[tuple[int, int]]:
-    """The values from `first` to `last` in steps, each as a fraction a / b; none if the steps do not reach `last`."""
+    """The values from `first` to `last` in steps, as pairs (a, b) of fractions a / b; none if `last` is not reached."""
     count = (last - first) / step if step else last - first
     if count.denominator > 1 or not 0 <= count < MOST_VALUES or not (step or first == last):
         return []

@@ -483,7 +483,7 @@ def test_a_growing_cache_compiles_each_kernel_once(run):
 def simplicial(query, *given):
     """The results of FBGEMM's kernels by the definition; tensors are (batch, length, heads, columns).
 
-    As in its kernels in TLX, the first window must not be longer than the second.
+    FBGEMM's kernels in TLX also require that the first window is not longer than the second.
     """
     *sets, first, second = given
     assert first <= second

@@ -379,7 +379,7 @@ def test_a_pattern_gives_its_mask_or_is_refused(mask):
 
 @given(masks(), st.data())
 def test_one_entry_changed_is_another_mask(mask, data):
-    """Any pattern that is found gives the mask, also after a change that no pattern has."""
+    """If a pattern is found for a mask with one entry changed, it gives exactly this mask."""
     changed = mask.clone()
     where = data.draw(st.integers(0, mask.numel() - 1))
     changed.view(-1)[where] ^= True

@@ -157,7 +157,7 @@ def test_a_damaged_file(shelf: Path, sound: tuple[Path, Contents], kind: str) ->
 
 
 def test_a_damaged_header(shelf: Path, sound: tuple[Path, Contents]) -> None:
-    """SQLite reads the rows, or refuses the whole file, and then all cells are rerun.
+    """SQLite reads the rows, or it refuses the whole file and all cells are rerun.
 
     Bytes 18 and 19 are the versions for writing and for reading; an unknown version forbids access.
     """

@@ -45,7 +45,7 @@ def change(folder: Path, *statements: str) -> None:
     connection.close()
 
 
-# What `store gc` may delete
+# Files that `store gc` may delete
 
 
 def test_gc_does_not_follow_a_symlink_among_the_arrays(filled: Path, tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_a_killed_run_releases_its_cells_immediately(tmp_path: Path) -> None:
 
 
 class Clock:
-    """Two clocks that are set manually."""
+    """Two clocks that tests set."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -190,7 +190,7 @@ def test_errors_of_the_heartbeat_reach_the_run(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_run_of_a_damaged_row_is_not_a_path(tmp_path: Path) -> None:
-    """What a row stores as the name of its run is used as a path only if it is a valid name."""
+    """The run name in a row is used as a path only if it is a valid name."""
     victim = tmp_path / "victim.lock"
     victim.touch()
     with Store.create(tmp_path / "results") as store:

@@ -244,7 +244,7 @@ def test_a_store_that_cannot_be_written_can_be_read(filled: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
 def test_a_store_of_a_killed_run_can_be_read_from_a_read_only_medium(filled: Path) -> None:
-    """Most of it is in SQLite's write-ahead log, which SQLite reads only if it can write the log's index."""
+    """Most rows are in SQLite's write-ahead log, which SQLite reads only if it can write the log's index."""
     last = number.cell(seed=0, x=1.0)
     with Store.create(filled) as store:
         do(filled, [last])

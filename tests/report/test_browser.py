@@ -33,7 +33,7 @@ def opened(page: Any) -> list[str]:
 
 
 def inks(page: Any, first: str = "") -> set[str]:
-    """The colours of the figures' axis numbers, immediately after `first`."""
+    """The colours of the tick labels of the figures, read immediately after `first`."""
     numbers = "[...document.querySelectorAll('.plot .xtick text')].map(one => getComputedStyle(one).fill)"
     return set(page.evaluate(f"() => {{ {first}; return {numbers}; }}"))
 

@@ -163,7 +163,7 @@ def _orthogonal(T: int, q: int, width: int) -> OverlapTable:
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_orthogonal_encodings_give_the_one_hot_dynamics(objective: Objective) -> None:
-    """With all overlaps zero both objectives are equation (6), with width in place of T - 1."""
+    """If all overlaps are zero, both objectives are equation (6) with width in place of T - 1."""
     table = _orthogonal(20, 2, 19)
     run = stochastic_dynamics(table, 3, 0.02, 60_000, objective=objective)
     expected = population_dynamics(20, 2, 3, 0.02, 60_000)

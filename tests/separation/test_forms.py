@@ -77,7 +77,7 @@ def test_other_powers_of_L_do_not_cancel() -> None:
 
 @dataclass(frozen=True)
 class Opaque:
-    """A number that is known only through a computation."""
+    """A number of which only approximations can be computed."""
 
     name: str
 

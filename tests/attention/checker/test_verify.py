@@ -97,7 +97,7 @@ def test_every_type_is_read_exactly(dtype):
 
 
 def test_subnormal_numbers_are_read_in_a_mode_that_makes_them_zeros():
-    """2^-130 is subnormal in float32: as a key it decides between two values here."""
+    """The key 2^-130, subnormal in float32, decides between two values."""
     query, key, value = (
         torch.tensor([[2.0**100]]),
         torch.tensor([[2.0**-130], [2.0**-127]]),

@@ -181,7 +181,7 @@ def test_tangents_of_huge_scores(order, masked):
 
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-6), (torch.bfloat16, 8e-3), (torch.float16, 1e-3)])
 def test_tangents_of_narrow_types_accumulate_wide(dtype, error):
-    """The error is that of rounding the tangent once, plus float32's: inputs are rounded before both computations."""
+    """The error is one rounding of the tangent plus that of float32: inputs are rounded before both computations."""
     x, dx = ([a.to(dtype) for a in made] for made in (leaves(3, 40), changes(3, 100, 40)))
     found = dual(lambda q, *sets: sx.tensor_attention(q, sets[:2], sets[2:], return_lse=True), x, dx)
     wide = dual(

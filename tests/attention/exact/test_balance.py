@@ -235,7 +235,7 @@ def test_gradients_of_small_columns_with_small_incoming_gradients(spread):
 
 
 def test_gradients_of_a_factor_that_is_zero_in_a_column():
-    """A column in which a key set is zero adds nothing to a score, but this set has a gradient there."""
+    """A column in which a key set is zero adds nothing to scores, but the gradient of the key set is nonzero in it."""
     tensors = [draw(m, 1, 4, 3).float() for m in range(5)]
     tensors[0] *= 2.0**110
     tensors[1][..., 1] = 0.0

@@ -123,7 +123,7 @@ def test_many_wildly_scaled_calls_are_right_or_refused():
     ),
 )
 def test_pairs_of_many_keys(dtype, length, size, options):
-    """Against float64, whose error is negligible here: the fused kernel, several of its blocks, and our kernels.
+    """The fused kernel, several of its blocks, and our kernels, against float64, whose error is negligible here.
 
     The last head's keys have equal scores except one that is far larger: float16 loses the weights of the others.
     """

@@ -149,7 +149,7 @@ def test_tensors_may_have_any_strides(architecture):
 
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_the_error_of_float32_is_within_the_bound(architecture, positions):
-    """Compared with float64, for scores up to the magnitude at which no digit of a weight is certain."""
+    """Errors are measured against float64, for scores up to the size at which no digit of a weight is certain."""
     for seed, size in enumerate((0.1, 1.0, 5.0, 40.0)):
         query, keys, values, _ = drawn(seed, 3, 2, 40, [45, 150], 20, 18, torch.float32, size)
         options = options_of(positions, 3, False, [45, 150], 2, None)

@@ -82,7 +82,7 @@ def test_a_pass_equals_the_products_of_chunks(
     assert len(taken) == len(lengths)
     monkeypatch.setattr(kernels, "one_pass", lambda *given: None)
     wanted = run(call, expansion)
-    for i in range(len(call.keys)):  # only what is part of a sum is computed
+    for i in range(len(call.keys)):  # compare only the entries that are computed
         for states in (found, wanted):
             parts = states[i][:, terms, : d_v + 1], states[i][:, level, d_v:]
             states[i] = torch.cat([part.flatten(1) for part in parts], 1)

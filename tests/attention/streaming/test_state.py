@@ -220,7 +220,7 @@ def test_gradients_with_masks():
 
 
 def test_a_merged_state_counts_one_more_rounding():
-    """The result is that of the sum of the two states; tokens and largest values are those of both."""
+    """Tokens are added up, the largest value is kept, and roundings are those of the sum of the two states."""
     ledger, other = StreamLedger([3, 4], [0.5, 2.0], [7, 1], None), StreamLedger([1, 0], [0.7, 0.0], [2, 5], None)
     ledger.merge(other)
     assert ledger == StreamLedger([4, 4], [0.7, 2.0], [8, 6], None)

@@ -44,7 +44,7 @@ LONG = RunChoices(T=32, q=2, d=3, width=48, eta=1.0, steps=20_000, seed=0)
 
 
 def wait(for_: Callable[[], Any], seconds: float = 900.0) -> Any:
-    """Wait until a condition is true; the machine of a test may be busy."""
+    """Wait until a condition is true; the limit allows for a busy machine."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := for_():

@@ -106,7 +106,7 @@ def runs(
     *,
     text: str = RECORDED_TEXT,
 ) -> list[CellResult]:
-    """Four seeds of each model with small differences: losses at equal steps and at equal compute."""
+    """Results of four seeds of each model: nearly these losses at equal steps and at equal compute."""
     cells = []
     ends_of = {PAIRS: pairs, TRIPLES: triples} | ({} if products is None else {PRODUCT: products})
     for (name, ends), seed in product(ends_of.items(), (1, 2, 3, 4)):

@@ -140,7 +140,7 @@ def test_the_same_bits_every_time():
 
 
 def test_a_prefix_key_of_one_split_outweighs_the_others():
-    """Scores of 0 and 400: the sums of the other splits vanish, and nothing overflows."""
+    """With scores of 0 and 400 the sums of the other splits underflow to zero, and nothing overflows."""
     query, keys = torch.ones(1, 1, 1), [torch.tensor([[[0.0], [0.0], [400.0], [0.0]]]), torch.ones(1, 17, 1)]
     values = [torch.tensor([[[5.0], [6.0], [7.0], [8.0]]]), torch.ones(1, 17, 1)]
     call = check_call(query, keys, values)

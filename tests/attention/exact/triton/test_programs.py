@@ -282,7 +282,7 @@ def test_long_sums_keep_the_count_of_roundings():
 
 
 def test_positions_decide_which_tiles_are_visited():
-    """A NaN that no query may attend by its position does not reach any output."""
+    """A NaN at a position that no query may attend does not reach any output."""
     query, keys, values, _ = drawn(6, 20, [20, 20], 3, 2)
     expected = triton.forward(check_call(query[:, :4], keys, values, windows=[2, 3]))
     keys[0][0, 16:], values[1][0, 16:] = math.nan, math.nan

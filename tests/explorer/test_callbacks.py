@@ -1,4 +1,4 @@
-"""Requests to callbacks that the page's own script would not send: status 400, or a sentence."""
+"""Requests to callbacks that the page's own script would not send: status 400, or an error message on the page."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A store with a damaged file: every flipped bit, truncation or swapped page is harmless, or is reported and repaired.
 
 For each damage the commands run as a user runs them. If `store verify` prints nothing, every result is the one that was
-written; if it prints a sentence, its advice works: after `store gc --damaged` the store is valid, and the next run
+written; if it prints an error, the advice in it works: after `store gc --damaged` the store is valid, and the next run
 restores the lost results.
 """
 

@@ -152,7 +152,7 @@ def test_ctrl_c_ends_immediately_says_how_to_continue_and_leaves_no_process(tmp_
 
 
 def test_a_store_that_may_not_grow(tmp_path: Path) -> None:
-    """SQLite's own limit on pages: the run ends with a sentence, and can be resumed when there is space."""
+    """At SQLite's own limit on pages the run ends with an error message, and can be resumed when there is space."""
     cells = [walk.cell(seed=seed, steps=100) for seed in range(120)]
     with Store.create(tmp_path) as store:
         pages = store.connection.execute("PRAGMA page_count").fetchone()[0]

@@ -1,4 +1,4 @@
-"""Stores from other people with correct checksums over arbitrary rows: such rows count as damaged."""
+"""Stores from untrusted sources with correct checksums over arbitrary rows: such rows count as damaged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stores from other people: made to execute, delete, hang, hide or break something, with correct checksums."""
+"""Malicious stores with correct checksums, which are made to execute, delete, hang, hide or break something."""
 
 from __future__ import annotations
 

@@ -228,7 +228,7 @@ def test_two_runs_at_once_do_each_cell_once(tmp_path: Path) -> None:
 
 def test_a_run_waits_for_the_cells_of_another_and_takes_them_when_it_dies(tmp_path: Path) -> None:
     class Killer:
-        """Kill the other run after this one has checked its cells a few times without cells of its own."""
+        """Kill the other run when this run, which has no free cells, has shown its progress five times."""
 
         def __init__(self) -> None:
             self.looks = 0

@@ -220,7 +220,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("few", [False, True])
 def test_an_interrupted_append_leaves_a_state_that_keeps_its_bound(forked: Forked, few: bool) -> None:
-    """At any time of the signal, sums and record have the same tokens, and outputs are within the certificate."""
+    """Whenever the signal arrives, sums and token counts agree, and outputs are within the certificate."""
     code = (
         START
         + f"""

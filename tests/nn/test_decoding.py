@@ -662,7 +662,7 @@ def test_packed_decoding_refuses_and_changes_no_cache(change, message):
 
 
 def test_no_new_token_with_padding_after_a_window_of_one() -> None:
-    """The cache stores the sinks alone, and no token in the window, from which the mask of the call was derived."""
+    """The cache stores only the sinks, and no token of the window, from which the mask of a call was once derived."""
     layer = TensorAttention(8, 2, 3, windows=1, sinks=2, dtype=torch.float64)
     x = torch.randn(2, 3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     padding = torch.tensor([[True, False, False], [False, False, True]])

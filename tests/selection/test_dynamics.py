@@ -59,7 +59,7 @@ def test_the_loss_is_lemma_D2(sizes: tuple[int, int, int], alpha: float, C: floa
 
 
 def test_the_loss_keeps_its_digits_where_the_plain_formula_has_none() -> None:
-    """At alpha = 1 the loss is d T w^2/(2 q (T - q)), w = 1 - q s: at C = 45 that is 1e-36."""
+    """At alpha = 1 the loss is d T w^2/(2 q (T - q)) with w = 1 - q s, about 1e-36 at C = 45."""
     T, q, d = 50, 3, 5
     w = (T - q) / q * math.exp(-45)
     expected = d * T * w**2 / (2 * q * (T - q))

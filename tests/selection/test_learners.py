@@ -85,7 +85,7 @@ def test_one_hot_positions_need_no_exponential(attention: str) -> None:
 
 @pytest.mark.parametrize("attention", ["softmax W", "softmax QK"])
 def test_from_zero_the_factors_have_no_gradient_and_the_product_has(attention: str) -> None:
-    """After one step of V, so that the attention matters: the gradient of W is not zero, and those of Q and K are."""
+    """If V is not zero, the gradient of W = 0 is not zero, but those of Q = 0 and K = 0 are."""
     T, q, d = 8, 2, 3
     learner = SelectionLearner(attention, d, T, generator=0, zero=True, dtype=D64)
     with torch.no_grad():

@@ -167,8 +167,8 @@ def test_exact_attention_rounds_at_most_as_often_as_promised(order, length, posi
 def rounded_by_tiles(terms: range) -> list[int]:
     """How often tdpbf16ps rounds each of these terms of a sum of products whose other terms are zeros.
 
-    The order of sums is that of the vendor's pseudo-code (csrc/tests/emulated.hpp). Adding a first number to 0 rounds
-    nothing.
+    The order of sums is that of the vendor's pseudo-code (csrc/tests/emulated.hpp). Adding the first number to 0 is
+    exact.
     """
     total: list[int] = []
     for tile in range(terms.start // 32, -(-terms.stop // 32)):

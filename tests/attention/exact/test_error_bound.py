@@ -67,7 +67,7 @@ def draw_call(seed: int):
 
 
 def check(seed: int) -> str:
-    """The outcome of a call: "refused", or "answered" and within the bounds."""
+    """The outcome of a call: "refused" or "answered"; an answer must be within its bounds."""
     query, keys, values, options = draw_call(seed)
     return_lse = seed % 2 == 1
     try:

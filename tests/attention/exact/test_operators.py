@@ -274,7 +274,7 @@ def test_vmap_and_grad_of_torch_func():
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_compiled():
-    """Compile to machine code; `test_transforms` tests the graph alone, as the kind "windows"."""
+    """Compile to machine code; `test_transforms` tests only the graph, as the kind "windows"."""
     query, keys, values = inputs(3, 5, [4, 6])
     leaves = [x.requires_grad_() for x in (query, *keys, *values)]
 

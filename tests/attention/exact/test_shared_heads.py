@@ -103,7 +103,7 @@ def test_bits_do_not_depend_on_the_number_of_threads(masked):
 @needs_kernels
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_nothing_is_copied(dtype, engine):  # noqa: F811
-    """PyTorch allocates the results alone, and the kernels pack shared tensors once."""
+    """PyTorch allocates only the results, and the kernels pack shared tensors once."""
     if engine == "torch":
         pytest.skip("Plain PyTorch copies what is shared.")
     query, keys, values, options = drawn(dtype, 2, batch=(), length=400)

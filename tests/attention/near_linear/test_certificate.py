@@ -217,7 +217,7 @@ def test_certificates_are_useful(seed, scale, uniform, tolerance, rank):
 
 
 def test_the_greedy_tail_is_the_sum_of_the_omitted_terms():
-    """The sum of W_e over coordinates and e is exp(R) minus the terms of the set, except the constant."""
+    """The sum of W_e over coordinates and e is exp(R) minus the sum of the terms of the index set."""
     b = [0.9, 0.05, 0.3, 1.7]
     alphas = greedy_alphas(b, 60)
     tail = greedy_tail(alphas, b)

@@ -175,7 +175,7 @@ def test_certificates_by_deviations_hold(name, order, is_causal):
 
 
 def test_the_distance_from_the_centre_is_needed():
-    """Large scores at the centre, and an output far from it: deviations alone would give a bound below the error."""
+    """With large scores at the centre and the output far from it, deviations alone would give too small a bound."""
     n = 1000
     key, value = torch.zeros(n, 1, dtype=torch.float64), torch.ones(n, 1, dtype=torch.float64)
     key[:2], value[:2] = torch.tensor([[-3.0], [3.0]]).double(), 0.0  # order 3: the centre is 0
@@ -207,7 +207,7 @@ def test_an_odd_degree_gains_by_the_power_beyond_it():
 
 @pytest.mark.parametrize(("d", "tolerance", "rank"), [(6, 1e-2, 84), (6, 1e-3, 210), (8, 1e-2, 165), (8, 1e-3, 495)])
 def test_causal_ranks(d, tolerance, rank):
-    """Ranks of causal calls, for which a forecast by the sample's largest term gave 462, 924, 495 and 1,287."""
+    """Ranks of causal calls are at most these; a forecast by the sample's largest term gave 462, 924, 495 and 1,287."""
     generator = torch.Generator().manual_seed(0)
     query, key, value = (torch.rand(3, 400, d, generator=generator) * 2 - 1) * 1.2
     result = sx.certified_attention(query, key, value, is_causal=True, tolerance=tolerance, method="polynomial")

@@ -17,7 +17,7 @@ def _always_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def extreme(n, d, order, radius, seed=0):
-    """Scores of +-radius alone, and values of +-1."""
+    """Inputs whose scores are all +-radius, and whose values are +-1."""
     generator = torch.Generator().manual_seed(seed)
 
     def signs(width):

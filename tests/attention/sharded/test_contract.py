@@ -102,7 +102,7 @@ class Sharded(torch.autograd.Function):
 
 
 def cut(x: torch.Tensor) -> list[torch.Tensor]:
-    """The shards of a sequence: the first rank has the longer half."""
+    """The shards of a sequence on two ranks; of an odd number of tokens, the first rank has one more."""
     middle = (x.shape[-2] + 1) // COUNT
     return [x[..., :middle, :].detach(), x[..., middle:, :].detach()]
 

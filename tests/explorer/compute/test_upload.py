@@ -1,4 +1,4 @@
-"""Uploaded files: which are planned, and which are refused with a sentence before they are parsed."""
+"""Uploaded files: which are planned, and which are refused with an error message before they are parsed."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ def test_large_broadcasts_are_refused_before_they_are_made(q: Any, k1: Any, entr
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no other system keeps to the limit")
 def test_the_process_that_plans_has_limited_memory() -> None:
-    """The process allocates twice its limit, by Python and by torch, and reports it in a sentence."""
+    """A process that allocates twice its limit, by Python or by torch, reports this in its error message."""
     script = (
         "import torch; from separatrix.explorer.compute import plan_process\nasks = {'python': lambda *_: "
         "bytearray(2**31), 'torch': lambda *_: torch.zeros(2**31, dtype=torch.uint8)}\nfor name, ask in "

@@ -74,7 +74,8 @@ def test_a_slider_moves_the_text_the_numbers_and_the_address(browser, address: s
         page.keyboard.press("End")
         page.wait_for_function("() => document.location.search.includes('n=1e100')")
         page.wait_for_function(f"() => document.querySelector('.parts .success b').textContent !== '{before}'")
-        # The previous page, this page, and a step for each slider; on a busy machine a step for each key press.
+        # History entries: the previous page, this page, and one for each slider, or on a busy machine for each key
+        # press.
         assert 4 <= page.evaluate("history.length") <= 6
 
 

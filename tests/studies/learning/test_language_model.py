@@ -60,7 +60,7 @@ def test_flops_in_windows_are_those_of_the_attended_tuples() -> None:
 
 @pytest.mark.parametrize("id", OURS)
 def test_the_models_have_the_same_settings(id: str) -> None:
-    """The same seeds and settings except the learning rate; flops at equal compute within one step; not seed 0."""
+    """Seeds, none 0, and settings but the learning rate are equal; at equal compute, flops differ by at most a step."""
     kinds: dict[str, list[object]] = {}
     spent, step = {}, {}
     for cell in OURS[id].cells():

@@ -45,7 +45,7 @@ class Page(HTMLParser):
 
 
 def read(built: Path) -> dict[Path, Page]:
-    """All pages, without the tags of syntax highlighting: thousands per page, which are no targets."""
+    """All pages, without the thousands of tags of syntax highlighting per page, which are no link targets."""
     return {file: Page(re.sub(r'</?span(?: class="[\w-]+")?>', "", file.read_text())) for file in built.rglob("*.html")}
 
 

@@ -152,7 +152,7 @@ def test_many_processes_may_create_one_store_at_once(tmp_path: Path) -> None:
 
 
 def test_a_reader_sees_a_complete_store_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader looks before and after every statement that creates a store."""
+    """The test opens the store before and after every statement that creates it."""
     connect, seen = schema.connect, []
 
     def look(_: object = None) -> None:

@@ -470,7 +470,7 @@ NEAR_LINEAR = {"bound": 1.0, "tolerance": 1e-3, "method": "polynomial"}
 
 @pytest.mark.parametrize("options", [{}, {"windows": [3, 5]}, {"windows": [None, 2]}, NEAR_LINEAR], ids=str)
 def test_padding_on_the_left_has_no_effect(options):
-    """A layer without positions gives each prompt the same result as alone, in the prefill and later."""
+    """In a layer without positions each padded prompt has the results of the prompt alone, in the prefill and later."""
     layer, x = make(**options), draw(3, 10, 12)
     cache = layer.cache(3)
     with torch.no_grad():

@@ -189,7 +189,7 @@ def test_causal_pairs_with_a_scale_that_is_not_positive(scale, length):
 @pytest.mark.parametrize("order", [2, 3, 4])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_gradients_of_balanced_factors(order, is_causal):
-    """Factors times powers of two, and the scale divided by them: gradients are divided by them too, exactly."""
+    """Multiplying factors by powers of two, and dividing the scale by them, divides gradients by them exactly."""
     powers = [100, 60, -80, 110][:order]
     value_powers = [90, -110, 20][: order - 1]
     leaves = [draw(m, 1, 4, 3).float().requires_grad_() for m in range(2 * order - 1)]
@@ -215,7 +215,7 @@ def float64_gradients(tensors, order, incoming, **options):
 
 @pytest.mark.parametrize("spread", [0, -40, -100])
 def test_gradients_of_small_columns_with_small_incoming_gradients(spread):
-    """One key has tiny columns, the others do not, and the incoming gradient of one head is far smaller."""
+    """One key set has tiny columns, and the incoming gradient of one head is far smaller than that of the other."""
     order = 3
     tensors = [draw(m, 2, 4, 3).float() for m in range(2 * order - 1)]
     tensors[0] *= torch.tensor([2.0**-20, 2.0**-30, 2.0**-25])

@@ -91,7 +91,7 @@ def allowed(masks):
 
 
 def score_sizes(query, keys, scale, masks):
-    """A bound on the scores of each query and their mean square if terms had random signs, (H, L_q) each."""
+    """A bound on the scores of each query, and their mean square if terms had random signs; (H, L_q) each."""
     bound, square = (scale * query.double()).abs(), (scale * query.double()) ** 2
     for key, mask in zip(keys, masks, strict=True):
         bound = bound * (mask.unsqueeze(-1) * key.double().abs().unsqueeze(1)).amax(2)
@@ -148,7 +148,7 @@ def test_the_kernels_round_only_the_documented_products(case, size):
 
 
 def test_large_scores_are_computed_in_float32():
-    """Where a maximum decides, an error of 2^-8 of the scores would choose another tuple."""
+    """If one tuple has most of the weight, an error of 2^-8 of the scores could select another tuple."""
     query, keys, values = drawn((70, 80), 16, size=4.0)
     out = sx.tensor_attention(query, keys, values, scale=1.0).double()
     wide = [query.double(), [x.double() for x in keys], [x.double() for x in values]]

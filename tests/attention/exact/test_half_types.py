@@ -55,7 +55,7 @@ def test_every_half_number_survives_widening(architecture, dtype):
 
 @pytest.mark.parametrize("dtype", HALF)
 def test_products_are_rounded_as_pytorch_does(architecture, dtype):
-    """All pairs of exponents with all last digits: ties, subnormal numbers, and products beyond the largest number."""
+    """Products of numbers with all exponents and last digits: ties, subnormal numbers, and overflow."""
     generator = torch.Generator().manual_seed(0)
     bits = torch.randint(-(2**15), 2**15, (2, 400_000), generator=generator, dtype=torch.int32)
     bits[:, ::3] &= -32  # few digits, so that products are often halfway between two numbers

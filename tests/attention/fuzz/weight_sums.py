@@ -1,4 +1,4 @@
-"""Weights of attention: those of a query sum to 1 for scores of any size, in every function that returns weights."""
+"""In every function that returns weights, the weights of a query sum to 1 for scores of any size."""
 
 from __future__ import annotations
 

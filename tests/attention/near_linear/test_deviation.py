@@ -29,7 +29,7 @@ def draw(order, n, d, d_v, seed=0, dtype=torch.float64, scale=1.0):
 
 
 def literal(call):
-    """Scores (H, L_q, tuples), products of values (H, tuples, d_v) and the mask of attended tuples, literally."""
+    """Scores (H, L_q, tuples), products of values (H, tuples, d_v) and the mask of attended tuples, by definition."""
     heads, length, d = call.query.shape
     tuples = torch.cartesian_prod(*(torch.arange(n) for n in call.key_lengths)).reshape(-1, len(call.keys))
     products, values = torch.ones(heads, len(tuples), d).double(), torch.ones(heads, len(tuples), 1).double()

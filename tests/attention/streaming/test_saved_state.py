@@ -212,7 +212,7 @@ def test_sums_that_no_tokens_have(what):
 
 
 def test_a_flipped_bit_is_refused_wherever_it_is():
-    """Most flipped bits leave sums that other tokens could have, so that only the checksum detects them."""
+    """After most bit flips the sums could be those of other tokens, so that only the checksum detects the damage."""
     here, saved, draw = state(4), state().state_dict(), random.Random(0)
     for name, x in saved.items():
         for _ in range(60):

@@ -183,7 +183,7 @@ def test_outputs_with_too_large_rounding_errors_are_refused():
 
 
 def test_scores_too_large_for_the_digits_of_float64_are_refused():
-    """Weights from exp(-20) to exp(20) at 1e-6: the truncation bound could be kept, the rounding bound could not."""
+    """With weights from exp(-20) to exp(20), truncation could meet a tolerance of 1e-6, but rounding could not."""
     with pytest.raises(sx.SeparatrixError, match="digits"):
         sx.TensorAttentionState(2, 1, 1, bound=math.sqrt(20.0), scale=1.0, tolerance=1e-6)
 

@@ -321,7 +321,7 @@ def test_a_run_whose_supervisor_is_killed_stops_and_can_go_on(starter: Starter, 
 def test_a_look_at_the_lock_refuses_no_run(starter: Starter, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "training").mkdir()
     handle = os.open(tmp_path / "training" / "lock", os.O_RDONLY | os.O_CREAT)
-    fcntl.flock(handle, fcntl.LOCK_SH)  # as `alive` holds the lock
+    fcntl.flock(handle, fcntl.LOCK_SH)  # the kind of lock that `alive` takes
     with monkeypatch.context() as impatient:
         impatient.setattr(training_start, "LOCK_TRIES", 20)
         with pytest.raises(SeparatrixError, match="no run is named in it"):

@@ -207,8 +207,8 @@ private:
     // the largest value a loss in each of N products is at most 2^(-126 + 16 + 16 + 60), as much as exact/balance.py
     // allows.
     static constexpr double NARROW_ROOM = 60;
-    // The rows of A are rounded for queries whose scores have a root mean square of at most 1, and are at most this
-    // large in units of log 2: an error of that size, times the unit of bfloat16, is no larger than the rounding of the
+    // The rows of A are rounded for queries whose scores have a root mean square of at most 1, and are at most
+    // NARROW_RADIUS in units of log 2: the errors of typical scores are then no larger than the rounding of the
     // weights.
     static constexpr double NARROW_RADIUS = 128;
     static constexpr double NARROW_SQUARE = LOG2_E * LOG2_E;
@@ -436,7 +436,7 @@ private:
     const Index narrow_depth_;  // columns of a row of A in bfloat16
     Array<T> query_, left_, left_values_, scores_, sums_;
     Array<BFloat16> narrow_left_, narrow_weights_;
-    Array<T> sizes_;  // of the keys in the ranges sizes_of_, if they are known: see `score_size`
+    Array<T> sizes_;  // of the keys in the ranges sizes_of_, valid if sizes_are_known_: see score_size
     bool sizes_are_known_ = false;
     Ranges ranges_, sizes_of_;
     Running<T> running_[ROWS];

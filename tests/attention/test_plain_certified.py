@@ -1,4 +1,4 @@
-"""Certified calls of plain tensors have the results of `certify_call`, or are left to it."""
+"""Certified calls of plain tensors have the results of `certify_call`, or are computed by it."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ TRICK = "\x1b]0;title\x07\x1b[2J\rAll is well\n\u202e\x9b31m\ud800"
 
 
 def test_no_terminal_control_sequence_is_printed(folder: Path) -> None:
-    """Control characters in a name, a text of a result, a traceback and the facts of an origin."""
+    """A store with control characters in a name, a text of a result, a traceback and the facts of an origin."""
     name = TRICK.replace("\ud800", "")
     forge(folder, **cell_fields(experiment=name), result=json.dumps({name: TRICK}))
     key = next(key for key in contents(folder) if key != SOUND.key)

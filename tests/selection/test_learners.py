@@ -54,7 +54,7 @@ def test_a_learner_is_the_librarys_attention(attention: str, T: int, d: int, wid
     else:
         keys, values = [Z @ learner.K1.mT, Z @ learner.K2.mT], [Z @ learner.V1.mT, Z @ learner.V2.mT]
         expected = sx.tensor_attention(z @ learner.Q.mT, keys, values, scale=1.0)
-    # identity divides by a sum that cancels: the error is that of the quotient.
+    # The attention "identity" divides by a sum in which terms cancel: the error is that of the quotient.
     torch.testing.assert_close(learner(X, E, code), expected.squeeze(1), rtol=1e-9, atol=1e-9)
 
 

@@ -46,7 +46,7 @@ def _by_quadrature(W: Tensor, V: Tensor, E: Tensor, q: int) -> tuple[Tensor, Ten
 @pytest.mark.parametrize(("T", "q", "d"), [(4, 2, 2), (5, 3, 1), (3, 1, 2), (3, 3, 2)])
 @pytest.mark.parametrize("one_hot", [True, False])
 def test_the_moments_are_the_quadrature(T: int, q: int, d: int, one_hot: bool) -> None:
-    """Any V, and any W whose token rows are zero: also off the trajectory, where V_e and all blocks are nonzero."""
+    """The formulas hold for any V and any W whose token rows are zero, also off the trajectory."""
     E = one_hot_encoding(T, dtype=F64)
     if not one_hot:
         E = near_orthogonal_encoding(T, 7, threshold=0.8, generator=1, dtype=F64).E

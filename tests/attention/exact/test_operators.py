@@ -245,7 +245,7 @@ def test_without_gradients():
 
 @pytest.mark.filterwarnings(
     "ignore:.*torch.jit.script:DeprecationWarning"
-)  # PyTorch's own warning, at its first Hessian
+)  # PyTorch's own warning when the first Hessian is computed
 def test_vmap_and_grad_of_torch_func():
     query, keys, values = inputs(3, 5, [4, 6], batch=(3,))
     attend = sx.tensor_attention

@@ -91,7 +91,7 @@ def test_attention_by_kernels_is_attention_by_pytorch(monkeypatch):
     monkeypatch.setattr(backend, "BACKENDS", (in_pytorch,))
     plain = run()
     for ours, theirs in zip(by_kernels, plain, strict=True):
-        assert not torch.equal(ours, theirs)  # another order of summation, so that kernels were used
+        assert not torch.equal(ours, theirs)  # kernels were used: they sum in another order
         torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     assert all(torch.equal(a, b) for a, b in zip(plain, run(), strict=True))

@@ -170,7 +170,7 @@ def test_certificates_by_deviations_hold(name, order, is_causal):
                     assert (error <= by_deviation.per_query).all()
                     assert (by_deviation.per_query <= by_range.per_query).all()
                     lowered += bool((by_deviation.per_query < 0.5 * by_range.per_query).any())
-    # Beyond order 2 deviations are from 0, from which values with an offset are as far as their range.
+    # Beyond order 2 deviations are measured from 0, so that they are not small for values with an offset.
     assert lowered or name == "tiny scores" or (name == "offset" and order == 3)
 
 

@@ -142,7 +142,7 @@ def test_differing_settings_are_named(name):
 
 
 def attention(query, keys, values, scale):
-    """Outputs of one column by mpmath, to 60 digits, from the definition: d = 1, all sets of one length."""
+    """Outputs of one column by the definition in mpmath, to 60 digits, for d = 1 and sets of equal length."""
     with mpmath.workdps(60):
         rows = []
         for q in query.flatten().tolist():

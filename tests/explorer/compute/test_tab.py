@@ -36,7 +36,7 @@ SPEEDS = Speeds({"exact": 2.0, "polynomial": 3.0})
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine whose speed was measured before."""
+    """Use recorded speeds, so that the speed of the machine is not measured."""
     monkeypatch.setattr(machine_speed, "_found", dict(SPEEDS.factors))
 
 

@@ -46,7 +46,10 @@ def test_the_construction_detects_a_wrong_answer() -> None:
 
 
 def test_attentions_have_the_same_settings() -> None:
-    """Settings and seeds are equal, without seed 0; at equal compute, flops differ by less than those of a step."""
+    """All attentions have the same settings and the same seeds, without 0.
+
+    At equal compute, their flops differ by less than one step.
+    """
     alike: dict[str, list[Any]] = {}
     for cell in join.joins_layers.cells():
         options = dict(cell.arguments)

@@ -60,7 +60,10 @@ def test_flops_in_windows_are_those_of_the_attended_tuples() -> None:
 
 @pytest.mark.parametrize("id", OURS)
 def test_the_models_have_the_same_settings(id: str) -> None:
-    """Seeds, none 0, and settings but the learning rate are equal; at equal compute, flops differ by at most a step."""
+    """All models have the same settings, except the learning rate, and the same seeds, without 0.
+
+    At equal compute, their flops differ by at most one step.
+    """
     kinds: dict[str, list[object]] = {}
     spent, step = {}, {}
     for cell in OURS[id].cells():

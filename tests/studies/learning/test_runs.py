@@ -27,7 +27,10 @@ def training(claim: Claim) -> bool:
 
 @pytest.mark.parametrize("id", [id for id, claim in OURS.items() if training(claim)])
 def test_attentions_have_the_same_settings(id: str) -> None:
-    """Settings and seeds are equal, without seed 0; at equal compute, flops differ by less than those of a step."""
+    """All attentions have the same settings and the same seeds, without 0.
+
+    At equal compute, their flops differ by less than one step.
+    """
     kinds: dict[str, list[Any]] = {}
     spent: dict[str, float] = {}
     step: dict[str, float] = {}

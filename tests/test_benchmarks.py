@@ -147,7 +147,7 @@ def test_the_memory_of_the_einsum():
 
 @pytest.fixture
 def small(monkeypatch):
-    """The named sizes of the table, on tensors of a few numbers, one round each."""
+    """The rows have the names of the sizes in the table; they are run for one round on tensors of a few numbers."""
     draw, alternate = exact.draw, timing.alternate
     monkeypatch.setattr(exact, "draw", lambda order, n, d, heads=1: draw(order, 4, 2, heads))
     monkeypatch.setattr(exact, "alternate", lambda functions, **_: alternate(functions, seconds=0.0, rounds=1))

@@ -1,4 +1,4 @@
-"""Every row of the table in SECURITY.md names tests, and they exist."""
+"""Every row of the table in SECURITY.md names tests that exist."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_the_last_line_says_whether_certificates_are_valid() -> None:
 
 
 def test_certificates_that_are_not_valid(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line with the assumption and the measurement; no certified call, which may raise an error."""
+    """The output has one line with the assumption and the measurement, and runs no certified call, which may fail."""
     found = [Measurement(each, 0.0) for each in ASSUMPTIONS]
     found[4] = Measurement(ASSUMPTIONS[4], 20.5)
     monkeypatch.setattr(doctor, "assumptions", lambda: {"cpu": found})

@@ -45,7 +45,7 @@ def shelf() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def sound(shelf: Path) -> tuple[Path, Contents]:
-    """A store of cells that are done, failed, with arrays, and with a result of several pages."""
+    """A store with done and failed cells, among them results with arrays and a result of several pages."""
     folder = shelf / "sound"
     do(folder, CELLS)
     fill(folder, [LARGE], f'{{"y":"{"0123456789" * 2000}"}}')

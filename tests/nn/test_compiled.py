@@ -1,4 +1,4 @@
-"""A transformer of two such layers, compiled: one forward and one backward graph, and the same training."""
+"""A compiled transformer of two of our layers: one forward and one backward graph, and the same training."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def literal_regression(setting: SoftmaxRegression, trials: int, seed: int, share
 def test_attention_is_the_literal_simulation(setting: SelfAttention | CrossAttention, shared_signs: bool) -> None:
     estimates = setting.simulate(150, seed=3, shared_signs=shared_signs)
     assert estimates == literal_attention(setting, 150, 3, shared_signs)
-    # Estimates of 0 and 1 would prove nothing.
+    # The test would prove nothing if all estimates were 0 or 1.
     assert sum(0 < getattr(estimates, part).hits < 150 for part in PARTS) >= 2
 
 

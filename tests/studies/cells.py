@@ -1,4 +1,4 @@
-"""The claims of the studies in the tests: the claims of a module, their cells, and modified results."""
+"""Helpers for tests of the claims of the studies: the claims of a module, their cells, and modified results."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Certificates are promises: a few hundred drawn cases in each test run, and a hundred thousand in a soak.
 
-`manners` describes what is drawn and `kinds` what is done with it; every answer is checked by ball arithmetic.
+`manners` lists how inputs are drawn and `kinds` what is computed; every answer is checked by ball arithmetic.
 """
 
 from __future__ import annotations

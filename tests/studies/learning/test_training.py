@@ -1,4 +1,4 @@
-"""Runs: deterministic seeds, equal inputs for all attentions, evaluation on held-out data, and learning."""
+"""Training runs: deterministic seeds, equal inputs for all attentions, evaluation on held-out data, and learning."""
 
 from __future__ import annotations
 

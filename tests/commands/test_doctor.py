@@ -185,7 +185,7 @@ def test_certificates_that_are_not_valid(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_doctor_reports_modes(forked) -> None:
-    """A process that flushes subnormal numbers: the command prints the line, and exits with 1."""
+    """In a process that flushes subnormal numbers, the command prints the line and exits with 1."""
     code = (
         "import torch; torch.set_num_threads(2); torch.set_flush_denormal(True)\nfrom separatrix import doctor; "
         "doctor.BLOCKS = ((2, 2),)\nfrom separatrix.commands.app import app; app(['doctor'])"

@@ -128,7 +128,7 @@ FORGERIES: dict[str, dict[str, Any]] = {
 
 
 def test_a_forged_row_is_a_damaged_row(tmp_path: Path) -> None:
-    """A store with all forgeries, one in each row but the first."""
+    """Each forged row counts as damaged in a store in which every row but the first is forged."""
     fill(tmp_path, CELLS[: len(FORGERIES) + 1], '{"y":1.0}')
     for id, fields in enumerate(FORGERIES.values(), start=2):
         forge(tmp_path, id, **fields)

@@ -241,7 +241,7 @@ def test_the_ends_of_the_range_are_normal_numbers(library: ctypes.CDLL, architec
 
 @pytest.mark.parametrize("name", TYPES)
 def test_nan_stays_nan(library: ctypes.CDLL, architecture: str, name: str) -> None:
-    """Quiet and signalling NaNs, of either sign and with any payload, in every lane next to numbers."""
+    """Quiet and signalling NaNs, of either sign and with any payload, stay NaN in every lane next to numbers."""
     bits, mantissa = (np.uint32, 23) if name == "float" else (np.uint64, 52)
     exponent = (1 << (31 if name == "float" else 63)) - (1 << mantissa)
     payloads = [1, 2, 1 << (mantissa - 1), (1 << mantissa) - 1, (1 << (mantissa - 1)) + 5, 1 << (mantissa // 2)]

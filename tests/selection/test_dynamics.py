@@ -123,7 +123,7 @@ def test_the_law_of_time_inverts_its_loss() -> None:
 
 
 def test_the_slow_curve_solves_its_equation() -> None:
-    """d tau/dx from differences against (T - 1) q D^2/(d N x^3 w^3)."""
+    """d tau/dx, computed by differences, is (T - 1) q D^2/(d N x^3 w^3)."""
     T, q, d = 90, 3, 2
     n, N = T / q, T / q - 1
     for x in (0.05, 0.2, 0.6, 0.97):

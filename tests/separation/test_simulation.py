@@ -162,7 +162,7 @@ def test_the_same_seed_gives_the_same_trials() -> None:
 
 
 def test_signs_are_fair_and_independent() -> None:
-    """200 000 signs: their sum, and the sum of products of neighbours, within 6.1 standard deviations (1e-9)."""
+    """The sums of 200 000 signs and of products of neighbours are within 6.1 standard deviations (1e-9) of 0."""
     signs = random_signs((200_000,), torch.Generator().manual_seed(9)).double()
     for sample in (signs, signs[1:] * signs[:-1], signs[8:] * signs[:-8]):
         assert abs(sample.sum().item()) < 6.1 * math.sqrt(len(sample))

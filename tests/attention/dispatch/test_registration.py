@@ -172,7 +172,7 @@ def test_tangents_of_any_shape_in_any_block_size(
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("masked", [False, True])
 def test_tangents_of_huge_scores(order, masked):
-    """Scores of magnitude 1e4, of both signs: weights that vanish, and lse far from 0."""
+    """Tangents are right for scores of magnitude 1e4 of both signs, where weights underflow and lse is far from 0."""
     options = {"scale": 3.0, **({"mask": EVERYTHING["mask"]} if masked else {})}
     x = (1e4 * leaves(order)[0], *leaves(order)[1:])
     actual, expected = (jvp(make(order, options), x, changes(order, 100))[1] for make in (ours, definition))

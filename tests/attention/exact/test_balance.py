@@ -265,7 +265,7 @@ def test_the_gradient_of_a_query_with_a_small_incoming_gradient():
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # forward mode's own
 def test_tangents_of_balanced_factors(order, is_causal):
-    """Factors and tangents times powers of two, the scale divided by them: only the output's power remains."""
+    """Powers of two in factors and tangents that the scale cancels do not matter; those of values scale the output."""
     sets = 2 * order - 1
     small, moved = draw(0, sets, 5, 3).unbind(), draw(1, sets, 5, 3).unbind()
     powers = [2.0**100, 2.0**60, *[1.0] * (order - 2), 2.0**80, *[1.0] * (order - 2)]

@@ -158,7 +158,7 @@ def test_large_scores_are_computed_in_float32():
 
 @pytest.mark.parametrize("std", [0.1, 1.0])
 def test_errors_are_no_larger_than_twice_those_of_fused_attention(std):
-    """Order 3 against float64, and PyTorch's ordinary attention in bfloat16 with as many keys and as large scores."""
+    """Errors of order 3 are at most twice those of PyTorch's attention with as many keys and as large scores."""
     d, n = 32, 80
     query, keys, values = drawn((n, n), d, query_length=40)
     scale = std / math.sqrt(d)

@@ -261,7 +261,7 @@ def test_few_polynomials_are_made_for_a_bounded_plan(d, radius, tolerance, monke
 
 @pytest.mark.parametrize(("radius", "tolerance"), [(0.3, 1e-2), (1.0, 1e-2), (1.0, 1e-3), (2.0, 0.3), (4.0, 1e-2)])
 def test_the_bound_on_the_error_is_attained(radius, tolerance):
-    """Tokens at the two scores with the largest positive and negative error of the polynomial, with opposite values.
+    """Tokens with opposite values at the polynomial's largest positive and negative errors reach the bound.
 
     Their numbers are chosen so that the total weights are equal, up to one in a hundred.
     """

@@ -89,7 +89,7 @@ def test_the_achievable_tolerance_is_reported():
 
 
 def test_a_polynomial_with_inaccurate_gradients_is_used_if_requested():
-    """Keys of magnitude 100 and queries of magnitude 0.01: small scores, and a large derivative by the query."""
+    """Keys of magnitude 100 and queries of magnitude 0.01 have small scores but large derivatives by the query."""
     query, key, value = uniform(3, 60, 4, seed=5, dtype=torch.float32)
     inputs = leaves(1e-5 * query, 1e5 * key, value)
     named = sx.certified_attention(*inputs, tolerance=1e-4, method="polynomial")

@@ -63,7 +63,7 @@ def test_the_configuration_can_be_read_by_people():
 
 
 def state_of_degree(monkeypatch, degree, **changed):
-    """A state whose plan has a different degree from today's, as in earlier versions."""
+    """A state whose plan has another degree than the planner now chooses, as in earlier versions."""
 
     def plan(*given):
         planned = plan_bounded(*given)

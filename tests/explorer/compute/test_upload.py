@@ -139,7 +139,7 @@ def test_a_big_file_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_plan_of_a_file_is_the_librarys() -> None:
-    """Plan it in the real planning process, with values and extra tensors in the file."""
+    """The planning process gives the plan of the library for a file with values and extra tensors."""
     names = ("q", "k1", "k2", "v1", "v2")
     given_ = {name: draw(2, 256, 4, dtype=torch.float64, seed=at) for at, name in enumerate(names)}
     found = upload.planned_file(file(**given_, other=draw(3).to(torch.int8)), 1e-4)

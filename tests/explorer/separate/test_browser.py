@@ -267,7 +267,7 @@ def test_all_values_of_the_address_may_be_bad_at_once(browser, address: str) -> 
 
 
 def test_a_bad_value_in_the_address_is_reported(browser, address: str) -> None:
-    """Bad values of every field, one after the other on one page."""
+    """Bad values of each field are reported, one after the other on one page."""
     with Visit(browser, address, QUICK, **DESKTOP) as page:
         drawn(page)
         for field in separate_tab.FIELDS:

@@ -102,7 +102,7 @@ def test_the_verdict_is_that_of_the_leads(
 
 
 def test_an_insignificant_lead_decides_nothing() -> None:
-    """Leads of 0.3, 0.01 and -0.2 in the three seeds."""
+    """Leads of 0.3, 0.01 and -0.2 in three seeds are not significant, and decide nothing."""
     cells = [run("order 2", seed, 0.5, 0.5) for seed in (1, 2, 3)]
     cells += [run("order 3", seed, 0.5 + lead, 0.9) for seed, lead in ((1, 0.3), (2, 0.01), (3, -0.2))]
     assert finding(cells, "accuracy", (AHEAD, LATER)).verdict is OPEN

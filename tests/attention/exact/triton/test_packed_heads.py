@@ -100,7 +100,7 @@ def test_packed_tiles_without_positions_have_the_same_bits(shared):
 
 
 def packed_gradients_agree(shape, shared=16, masked=True, dtype=torch.float64, error=1e-13):
-    """Gradients by the fused kernel, whose tiles have all heads at one position; each head's incoming size differs."""
+    """Compare gradients by the fused kernel with the definition; incoming gradients differ in size between heads."""
     (queries, lengths), options = GRADIENTS[shape]
     query, keys, values, generator = drawn(6, queries, lengths, 3, 2, 2, shared, dtype)
     leaves = [x.double().requires_grad_() for x in (query, *keys, *values)]

@@ -125,7 +125,7 @@ def _answering(address: str) -> Iterator[None]:
     """Raise a `CrewError` in place of the errors of Dask when a scheduler does not answer or refuses the connection."""
     try:
         yield
-    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two: encryption without credentials
+    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two if tls:// has no credentials
         raise CrewError(
             f"No Dask scheduler answers at {address} ({error}). Start one with `dask scheduler`, give the address that "
             "it prints, and for one at tls:// name the credentials in Dask's configuration; or use --dask local."

@@ -1,4 +1,4 @@
-"""The first figure of each tab has an outline before Plotly is loaded, which the drawn figure replaces."""
+"""The first figure of each tab has an outline before Plotly is loaded; the drawn figure replaces the outline."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ def test_the_kernels_compute_the_same_size_bounds(order, dtype, powers, special,
 
 
 def test_long_sums_keep_the_count_of_roundings():
-    """Equal weights, and values whose products are rounded up each time: the worst case for sums of this length."""
+    """The bound holds in the worst case for sums: equal weights, and values whose products are all rounded up."""
     query, keys = torch.zeros(1, 1, 1), [torch.zeros(1, 40, 1), torch.zeros(1, 3000, 1)]
     for value in (1 + 2.0**-23, 1 / 3, 0.7):
         values = [torch.full((1, 40, 1), value), torch.full((1, 3000, 1), value)]

@@ -112,7 +112,7 @@ def test_any_shape_and_any_block_size(order, lengths, query_length, is_causal, o
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 def test_huge_scores(order, is_causal, masked):
-    """Scores of magnitude 1e4, of both signs, with keys that a mask hides scoring far above all others."""
+    """Scores are of magnitude 1e4 and of both signs, and those of hidden keys are far above all others."""
     query, keys, values = inputs(order, 6, [6, 6, 6])
     query = 1e4 * query
     masks = [torch.arange(6) % 2 == 0] * (order - 1) if masked else None

@@ -78,7 +78,7 @@ def test_a_run_is_that_of_the_command(starter: Starter, tmp_path: Path) -> None:
     found = read_run(tmp_path, name)
     assert (found.steps, found.step[-1], found.stopped) == (100, 100, None)
     assert found.kept == tuple(range(5, 101, 5))
-    # The same by the command that the page offers to copy.
+    # The command that the page offers to copy gives the same results.
     own = tmp_path / "own"
     done = CliRunner().invoke(command_line, [*shlex.split(SMALL.command())[1:], "--store", str(own)])
     assert done.exit_code == 0

@@ -153,7 +153,7 @@ def test_a_prefix_key_of_one_split_outweighs_the_others():
 
 @pytest.mark.parametrize("splits", [2, 5])
 def test_split_sums_keep_the_count_of_roundings(splits, monkeypatch):
-    """Equal weights, and values whose products are rounded up each time: the worst that sums of this length can do."""
+    """The bound holds in the worst case for sums: equal weights, and values whose products are all rounded up."""
     monkeypatch.setattr(launch, "splits_of", lambda call, programs: splits)
     query, keys = torch.zeros(1, 1, 1), [torch.zeros(1, 70, 1), torch.zeros(1, 70, 1)]
     for value in (1 + 2.0**-23, 0.7):

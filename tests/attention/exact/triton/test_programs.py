@@ -269,7 +269,7 @@ def test_blocks_without_comparisons_have_the_same_bits(case):
 
 
 def test_long_sums_keep_the_count_of_roundings():
-    """Equal weights, and values whose products are rounded up each time: the worst case for sums of this length."""
+    """The bound holds in the worst case for sums: equal weights, and values whose products are all rounded up."""
     query, keys = torch.zeros(1, 1, 1), [torch.zeros(1, 5, 1), torch.zeros(1, 70, 1)]
     for value in (1 + 2.0**-23, 0.7):
         values = [torch.full((1, 5, 1), value), torch.full((1, 70, 1), value)]

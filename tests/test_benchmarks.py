@@ -1,4 +1,4 @@
-"""The arithmetic of the benchmarks, and that each runs at a tiny size; nothing here depends on a time."""
+"""The arithmetic of the benchmarks, and a run of each benchmark at a tiny size; no test depends on a time."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from tests.lab.helpers import fill
 
 @pytest.fixture(autouse=True)
 def elsewhere_and_quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """In a folder without results, with previously measured speeds and a roofline that is measured once."""
+    """Run the command in a folder without results, with recorded speeds and a roofline that is measured once."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(doctor, "BLOCKS", ((2, 2),))

@@ -236,7 +236,7 @@ def test_a_bug_of_the_planner_is_not_shown_as_a_user_error(monkeypatch: pytest.M
     [((1, 3 * 2**20, 1), (64, 2, 1), 64 * (3 * 2**20 + 2)), ((512, 1, 1), (1, 2**20, 1), 512 * (2**20 + 1))],
 )
 def test_large_broadcasts_are_refused_before_they_are_made(q: Any, k1: Any, entries: int) -> None:
-    """Such a file of 12 MB once took 4 GB in the process that planned it."""
+    """The heads of a file of 12 MB, broadcast against each other, once took 4 GB in the process that planned it."""
     data = file(q=torch.zeros(q, dtype=torch.float16), k1=torch.zeros(k1, dtype=torch.float16))
     with pytest.raises(SeparatrixError, match=f"once their heads are broadcast against each other, got {entries:,}"):
         upload.header(data)

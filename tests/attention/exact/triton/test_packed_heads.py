@@ -1,4 +1,4 @@
-"""Tiles that are packed with query heads that share keys, and forward passes that split their steps among programs.
+"""Tiles packed with query heads that share keys, and forward passes that split their steps among programs.
 
 They run in Triton's interpreter and are compared with the definition: with blocks of 16 rows, 3 heads cross the borders
 of blocks, and 16 and 32 heads fill them.

@@ -241,7 +241,7 @@ def of_heads(heads, tokens):
 
 
 def test_masks_are_not_loaded_as_8_bits(launches, call):
-    """From these, Triton 3.7 infers that operands of float32 were widened, and uses TF32 on Blackwell."""
+    """From 8-bit loads Triton 3.7 infers that operands of float32 were widened, and uses TF32 on Blackwell."""
     assert [x.dtype for x in description.described(call, "ieee").tensors[4:]] == [torch.int32, torch.int32]
 
 

@@ -337,8 +337,9 @@ def test_every_cell(transform: str, kind: str) -> None:
 
 
 def test_the_compiler_of_machine_code() -> None:
-    """A compiled graph by PyTorch's default backend, which compiles slowly: one kind of call here, one in
-    `test_operators`.
+    """A graph compiled by PyTorch's default backend has the right results for one kind of call.
+
+    This backend compiles slowly; `test_operators` tests another kind.
     """
     agree(*compiled("bounded layer", "inductor", fullgraph=True), subject("bounded layer").error)
 

@@ -177,7 +177,7 @@ def test_outputs_with_too_large_rounding_errors_are_refused():
     state = sx.TensorAttentionState(2, 2, 2, bound=1.0, tolerance=1e-6)
     state.append(torch.ones(3, 2), torch.ones(3, 2))
     state.attend(torch.ones(1, 2))
-    state.ledger.roundings = [10**9]  # as after this number of single tokens
+    state.ledger.roundings = [10**9]  # as after 10^9 single tokens
     with pytest.raises(sx.SeparatrixError, match="exceeds the tolerance"):
         state.attend(torch.ones(1, 2))
 

@@ -18,7 +18,7 @@ def copy(store: Store, target: Path) -> tuple[int, int]:
 
     Args:
         store: the store.
-        target: the folder of the new store, which must not exist or be empty. After an error the folder is unchanged.
+        target: the folder of the new store, which must be empty or not exist. After an error the folder is unchanged.
 
     Returns:
         The number of cells that were copied, and the number that were left out because they are damaged.

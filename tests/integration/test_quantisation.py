@@ -1,4 +1,4 @@
-"""`torch.ao.quantization.quantize_dynamic` of the projections."""
+"""Layers whose projections are quantised by `torch.ao.quantization.quantize_dynamic`."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ provenance, results     where a result comes from, and how it is written
 
 store, schema, rows     the store, the tables in its file, and the rows in them
 arrays, export          the arrays of results, and the store as CSV or JSON
-lease, alive            the cells that a run has taken, and whether a run still lives
+lease, alive            the cells that a run has taken, and whether a run is alive
 faults                  errors of a store, and what to do about them
 upkeep, health          checking a store, and removing what is not needed
 salvage, copying        the readable rows of a damaged file, and copies of a store

@@ -250,7 +250,7 @@ class _OnDask(Executor):
 
 
 def _remove_abandoned() -> None:
-    """Remove the scratch folders of local clusters whose runs were killed, which could not do so themselves.
+    """Remove the scratch folders of local clusters whose runs were killed before they could do so.
 
     These are folders of this user, not symlinks, whose lock no process holds.
     """

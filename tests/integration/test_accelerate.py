@@ -59,7 +59,7 @@ def plain_loop(kind: str, batch: int) -> nn.Module:
 
 
 def accelerated(kind: str, folder: Path, accumulate: int) -> nn.Module:
-    """Training by Accelerate that is saved halfway, and resumed in new objects."""
+    """Train with Accelerate, save halfway, and resume in new objects."""
     saved = folder / "halfway"
     for part in range(2):
         machine = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=accumulate)

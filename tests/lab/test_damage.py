@@ -37,7 +37,7 @@ Contents = dict[str, tuple[str, str | None, tuple[bytes, ...]]]
 
 @pytest.fixture(scope="module")
 def shelf() -> Iterator[Path]:
-    """A folder in memory if possible: thousands of stores are created here, and each waits for its disk."""
+    """A folder in memory if possible, because the tests create thousands of stores, and each waits for its disk."""
     memory = Path("/dev/shm")
     with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         yield Path(folder)

@@ -181,7 +181,7 @@ def test_a_reader_sees_a_complete_store_or_none(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("hold", ["BEGIN", "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
 def test_a_store_that_another_process_is_making_is_waited_for(tmp_path: Path, hold: str) -> None:
-    """SQLite itself does not wait in the second case."""
+    """SQLite itself does not wait if the other process has begun with BEGIN IMMEDIATE."""
     other = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None, check_same_thread=False)
     other.execute(hold)
     other.execute("SELECT * FROM sqlite_schema").fetchall()

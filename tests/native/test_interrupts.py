@@ -166,7 +166,7 @@ except RuntimeError as error:
 
 
 def test_a_call_on_another_thread_does_not_take_the_signal(forked: Forked) -> None:
-    """The main thread gets the signal immediately, as for any other work of a thread; the process can exit."""
+    """The main thread gets the signal immediately, as during any other work of a thread, and the process can exit."""
     code = (
         START
         + """

@@ -2,8 +2,8 @@
 //
 //     state_m += sum_t x_t^alpha [v_t, 1],    out = sum_alpha c_alpha q^alpha prod_m state_m,alpha,
 //
-// the last column of the sum over alpha dividing the others. All arithmetic is in double. Tokens are checked before any
-// state is changed: a token that may exceed the bound, or has a non-finite value, is rejected.
+// and the other columns of out are divided by its last column. All arithmetic is in double. Tokens are checked before
+// any state is changed: a token that may exceed the bound, or has a non-finite value, is rejected.
 #pragma once
 
 #include <algorithm>

@@ -27,7 +27,7 @@ def uniform(n: int, d: int, order: int = 3) -> tuple[Tensor, list[Tensor], list[
 def _products(n: int, rank: int, d_v: int, order: int, dtype: torch.dtype) -> float:
     """The roofline: for each chunk, k - 1 matrix products for the states and one for the queries, on data in cache.
 
-    Chunks are as long as is best for the products, and never a power of two, which is bad for caches.
+    The chunk length is the fastest one for the products, but never a power of two, which is bad for caches.
     """
 
     def seconds(size: int) -> float:

@@ -160,7 +160,7 @@ def time(setting: Setting, d: int, by_range: int | None, seconds: float) -> Row:
 
 
 def times(seconds: float = 0.15) -> Iterator[Row]:
-    """The times of all settings that have a plan; large ranks by the range, which take seconds, are not timed."""
+    """The times of all settings that have a plan; runs at large earlier ranks, which take seconds, are left out."""
     for setting, d, by_range in settings():
         if certified_rank(*setting, d) is not None:
             yield time(setting, d, by_range, seconds)

@@ -141,7 +141,7 @@ private:
         }
     }
 
-    // tanh, or an upper bound that exceeds it by less than 2^-21 of it.
+    // tanh, or an upper bound with a relative error below 2^-21.
     static double upper_tanh(double x) { return x < 0x1p-10 ? x : std::tanh(x); }
 
     const Kernels& kernels_;

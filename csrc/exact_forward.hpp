@@ -198,16 +198,17 @@ private:
     // if the bound on such a sum overflows.
     static bool is_shifted(double radius, double tuples, double room) { return !(radius + std::ilogb(tuples) + 1 <= room); }
 
-    // Values are within 2^46 of 1 in float, 2^480 in double (see exact/balance.py): this much of the range is left to
-    // the sums.
+    // Magnitudes of values are within a factor of 2^46 of 1 in float, of 2^480 in double (see exact/balance.py); the
+    // sums of weights have the rest of the range.
     static constexpr double ROOM = sizeof(T) == 4 ? 113 - 46.5 : 919 - 480.5;
 
-    // A bfloat16 dot product loses up to 2^-126 when it flushes a number to zero. Products of values are within 2^16 of
-    // 1, as `values_are_near_one` defines it, and a sum of N weights is at least 2^-60 N: relative to the largest value
-    // a loss in each of N products is at most 2^(-126 + 16 + 16 + 60), as much as exact/balance.py allows.
+    // A bfloat16 dot product loses up to 2^-126 when it flushes a number to zero. Products of values are within a
+    // factor of 2^16 of 1, as `values_are_near_one` defines it, and a sum of N weights is at least 2^-60 N: relative to
+    // the largest value a loss in each of N products is at most 2^(-126 + 16 + 16 + 60), as much as exact/balance.py
+    // allows.
     static constexpr double NARROW_ROOM = 60;
-    // The rows of A are rounded for queries whose scores have a root mean square of at most 1, and are at most this
-    // large in units of log 2: an error of that size, times the unit of bfloat16, is no larger than the rounding of the
+    // The rows of A are rounded for queries whose scores have a root mean square of at most 1, and are at most
+    // NARROW_RADIUS in units of log 2: the errors of typical scores are then no larger than the rounding of the
     // weights.
     static constexpr double NARROW_RADIUS = 128;
     static constexpr double NARROW_SQUARE = LOG2_E * LOG2_E;
@@ -435,7 +436,7 @@ private:
     const Index narrow_depth_;  // columns of a row of A in bfloat16
     Array<T> query_, left_, left_values_, scores_, sums_;
     Array<BFloat16> narrow_left_, narrow_weights_;
-    Array<T> sizes_;  // of the keys in the ranges sizes_of_, if they are known: see `score_size`
+    Array<T> sizes_;  // of the keys in the ranges sizes_of_, valid if sizes_are_known_: see score_size
     bool sizes_are_known_ = false;
     Ranges ranges_, sizes_of_;
     Running<T> running_[ROWS];

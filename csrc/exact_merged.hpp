@@ -47,8 +47,8 @@ private:
         for (Index i = 0; i < call_.query_length; ++i) {
             Index now[2];
             for (int m = 0; m < 2; ++m) now[m] = seen[m]->packed(visible(call_, m, i)).stop;
-            // The new keys of a query, which no earlier query may attend: those of the first set with the earlier ones
-            // of the second, and those of the second set with all of the first.
+            // The pairs that a query may attend and no earlier query may: the new keys of the first set with the
+            // earlier keys of the second, and the new keys of the second set with all keys of the first.
             for (Index j = before[0]; j < now[0]; ++j) add({1, j, before[1]});
             for (Index j = before[1]; j < now[1]; ++j) add({0, j, now[0]});
             for (int m = 0; m < 2; ++m) before[m] = now[m];

@@ -1,6 +1,6 @@
 // The tuples of prefix keys that some query may attend, in order, with the queries that may attend them.
 //
-// The queries that may attend a key are a range, and so are the keys that a range of queries may attend. So the tuples
+// The queries that may attend a key form a range, and so do the keys that a range of queries may attend. So the tuples
 // are enumerated set by set, depth first: a key of the first set leaves a range of queries, these leave a range of keys
 // of the second set, and so on. No tuple is visited that no query may attend, and the number of steps is proportional
 // to the number of tuples.

@@ -9,7 +9,7 @@
 
 namespace separatrix {
 
-// Count `bytes` that were allocated (or freed, if negative): the memory of a call is part of its cost.
+// Count `bytes` that were allocated (or freed, if negative), because the memory of a call is part of its cost.
 void count_bytes(std::int64_t bytes);
 
 namespace SEPARATRIX_ARCH {

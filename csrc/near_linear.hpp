@@ -67,7 +67,7 @@ struct Window {
     }
 };
 
-// The windows of a matrix outside of which nothing is computed.
+// The windows of a matrix; nothing outside of them is computed.
 struct Windows {
     Window terms, moments;
 

@@ -21,8 +21,8 @@ namespace separatrix {
 namespace SEPARATRIX_ARCH {
 
 constexpr Index TILE = 16;    // tokens
-constexpr Index PARTS = 16;   // parts of a call; fewer if they would be smaller than
-constexpr Index SMALLEST = 32;  // vectors of rows: below, ancestors take as long as the rows themselves
+constexpr Index PARTS = 16;   // parts of a call; fewer if parts would be smaller than SMALLEST
+constexpr Index SMALLEST = 32;  // vectors of rows of a part: with fewer, ancestors take as long as the rows themselves
 
 // The division of a head's rows into parts.
 struct Parts {

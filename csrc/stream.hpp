@@ -2,8 +2,8 @@
 //
 //     state_m += sum_t x_t^alpha [v_t, 1],    out = sum_alpha c_alpha q^alpha prod_m state_m,alpha,
 //
-// the last column of the sum over alpha dividing the others. All arithmetic is in double. Tokens are checked before any
-// state is changed: a token that may exceed the bound, or has a non-finite value, is rejected.
+// and the other columns of out are divided by its last column. All arithmetic is in double. Tokens are checked before
+// any state is changed: a token that may exceed the bound, or has a non-finite value, is rejected.
 #pragma once
 
 #include <algorithm>
@@ -53,9 +53,9 @@ private:
     Array<double> x_, rows_;
 };
 
-// Whether all tokens are certain to be within the bound. An l_k norm is compared by its k-th power, and must be below
-// the bound by more than the rounding error: that of k products and d sums for each of them, and of a quotient, k times
-// over.
+// Whether all tokens are certain to be within the bound. For an l_k norm, the sum of the k-th powers of the entries
+// divided by the bound must be below 1 by more than the rounding error: a term is rounded by k products and, k times
+// over, by its quotient, and the sum by d additions.
 template <class T> bool within(const separatrix_stream& call, const T* tokens) {
     const Index entries = call.heads * call.tokens * call.set->d;
     if (!call.norm) {

@@ -63,7 +63,7 @@ template <class V> inline V kept(V x) {
     return x;
 }
 
-// a * b + c, rounded once if the architecture can.
+// a * b + c, rounded once if the architecture has fused multiply-adds.
 inline Floats multiply_add(Floats a, Floats b, Floats c) {
 #if SEPARATRIX_BYTES == 64 && defined(__AVX512F__)
     return (Floats)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);

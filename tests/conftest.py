@@ -43,7 +43,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage from here on, excluding the modules and the thousands of tests, which live to the end.
+    """Enable garbage collection, but exclude the modules and tests that exist now, which live until the process ends.
 
     A collection then runs after 20,000 new objects; Python's default is 700.
     """

@@ -102,7 +102,7 @@ def pages(address: str, report: Path, built: Path) -> list[Page]:
 
 
 def take(browser: Any, page: Page, out: Path, width: str, scheme: str, scale: int) -> None:
-    """Take one screenshot, and print if the page is wider than the window."""
+    """Take one screenshot, and print a message if the page is wider than the window."""
     viewport = {"width": WIDTHS[width], "height": 900}
     context = browser.new_context(viewport=viewport, color_scheme=scheme, device_scale_factor=scale)
     window = context.new_page()

@@ -1,4 +1,4 @@
-"""The arithmetic of the benchmarks, and that each runs at a tiny size; nothing here depends on a time."""
+"""The arithmetic of the benchmarks, and a run of each benchmark at a tiny size; no test depends on a time."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_rows_of_a_name_and_two_times():
 
 @pytest.mark.parametrize(("seconds", "rounds"), [(0.0, 3), (100.0, 3), (25.0, 1)])
 def test_alternating(monkeypatch, seconds, rounds):
-    """With a simulated clock: the best time of each, without the first round, every other round reversed."""
+    """The result is the best time of each function without the warm-up round; every other round is reversed."""
     now, calls = 0.0, []
     times = {"a": [1.0, 9.0, 7.0, 8.0], "b": [1.0, 6.0, 6.5, 5.0]}
 
@@ -147,7 +147,7 @@ def test_the_memory_of_the_einsum():
 
 @pytest.fixture
 def small(monkeypatch):
-    """The named sizes of the table, on tensors of a few numbers, one round each."""
+    """The rows have the names of the sizes in the table; they are run for one round on tensors of a few numbers."""
     draw, alternate = exact.draw, timing.alternate
     monkeypatch.setattr(exact, "draw", lambda order, n, d, heads=1: draw(order, 4, 2, heads))
     monkeypatch.setattr(exact, "alternate", lambda functions, **_: alternate(functions, seconds=0.0, rounds=1))
@@ -361,7 +361,7 @@ def test_a_compiled_step_is_compared_with_an_eager_one():
 
 
 def test_ranks_and_their_times_are_saved_as_json(monkeypatch):
-    """A setting has a plan now and had one before, or one of the two, or none."""
+    """The settings include one with a plan now and earlier, with a plan at one time only, and with no plan."""
     monkeypatch.setattr(ranks, "LENGTH", 64)
     monkeypatch.setattr(ranks, "DIMENSIONS", (2, 4))
     monkeypatch.setattr(ranks, "times", partial(ranks.times, seconds=0.0))
@@ -389,7 +389,7 @@ def ranks_of_guide() -> dict[tuple[int, bool, str, float, float], list[int | Non
 
 
 def test_the_guide_lists_the_recorded_ranks():
-    """The ranks at d = 4 are also planned here."""
+    """The guide has the recorded ranks; those at d = 4 are also planned again."""
     table = ranks_of_guide()
     assert table.keys() == ranks.BY_RANGE.keys()
     recorded = [json.loads(file.read_text())["rows"] for file in __main__.HERE.glob("results/*/ranks.json")]

@@ -483,7 +483,7 @@ def test_a_growing_cache_compiles_each_kernel_once(run):
 def simplicial(query, *given):
     """The results of FBGEMM's kernels by the definition; tensors are (batch, length, heads, columns).
 
-    As in its kernels in TLX, the first window must not be longer than the second.
+    FBGEMM's kernels in TLX also require that the first window is not longer than the second.
     """
     *sets, first, second = given
     assert first <= second
@@ -533,7 +533,7 @@ def test_without_a_gpu_the_benchmark_says_so(monkeypatch, tmp_path):
 
 @needs_triton
 def test_the_checks_and_the_peers_of_the_timings(monkeypatch):
-    """In the interpreter: the checks pass, errors are detected, and fused attention over pairs is of order 3."""
+    """The checks pass in the interpreter and detect errors, and fused attention over pairs is attention of order 3."""
     shapes = (1, 1, 3, (2, 5), 4, 3), (3, 1, 2, (1, 2), 2, 2), (1, 1, 2, (1, 2, 3), 2, 2)
     monkeypatch.setattr(timed, "SHAPES", shapes)
     monkeypatch.setattr(timed, "SEQUENCES", (2, 0, 3))

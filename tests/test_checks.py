@@ -92,5 +92,5 @@ def test_no_other_file_distinguishes_bools_from_integers(root: Path) -> None:
         for file in package.rglob("*.py")
         if re.search(r"isinstance\([^()]+, bool\)", file.read_text())
     }
-    # Numbers of the papers may also be decimals or fractions.
+    # The numbers of the papers, which may also be decimals or fractions, have their own checks.
     assert found == {"checks.py", "separation/decimals.py"}

@@ -1,4 +1,4 @@
-"""A working directory from another person: its files do not run in our child processes."""
+"""The files of an untrusted working directory do not run in our child processes."""
 
 from __future__ import annotations
 

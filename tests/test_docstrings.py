@@ -16,7 +16,7 @@ _ARGUMENT = re.compile(r"(\*{0,2}\w+(?:, \w+)*): \S")
 
 @dataclass(frozen=True)
 class Texts:
-    """Each docstring of a file with the name of its object and the names of its arguments or fields; other texts."""
+    """The docstrings of a file, each with the names of its object and of arguments or fields; and its other texts."""
 
     docstrings: list[tuple[str, str, set[str]]]
     after_names: list[str]

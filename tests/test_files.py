@@ -1,4 +1,4 @@
-"""Files that are complete or absent, and private; and locks."""
+"""Private files that are complete or absent, and locks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nn.TensorAttention` in other interpreters: an exported program that is loaded there, and warnings as errors."""
+"""`nn.TensorAttention` in fresh interpreters: exported programs that are loaded, and warnings as errors."""
 
 from __future__ import annotations
 
@@ -58,6 +58,6 @@ print("trained")
 
 
 def test_training_where_warnings_are_errors(forked):
-    """In a separate interpreter: late imports give late warnings. `forked` runs `python -W error`."""
+    """The test uses a fresh interpreter, because late imports give late warnings. `forked` runs `python -W error`."""
     done = forked(TRAINING)
     assert (done.returncode, done.stdout, done.stderr) == (0, "trained\n", "")

@@ -32,7 +32,7 @@ def wrapped(strategy, kind, rank):
 
 
 def weights(net):
-    """All of the weights, also those of which a rank has a part."""
+    """The full weights, also those that are sharded between ranks."""
     state = net.state_dict() if isinstance(net, FSDPModule) else net.module.state_dict()
     return {name: (x.full_tensor() if isinstance(x, DTensor) else x).contiguous() for name, x in state.items()}
 

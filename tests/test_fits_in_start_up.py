@@ -1,4 +1,4 @@
-"""Which modules are loaded when: slow modules only by code that needs them.
+"""Slow modules are imported only by code that needs them.
 
 The tests do not measure times.
 """
@@ -85,7 +85,7 @@ there, sys.platform = sys.platform, "win32"
 
 @pytest.mark.timeout(2400)
 def test_no_module_needs_a_unix_to_be_imported(forked) -> None:
-    """Nor does the command's help: modules that Windows does not have are imported where they are used."""
+    """The command's help needs no Unix either: modules that Windows does not have are imported where they are used."""
     others = forked(OTHERS)
     assert (others.returncode, others.stderr) == (0, "")
     imports = f"{EVERY_MODULE}\nfor name in names:\n    importlib.import_module(name)\nprint(len(names))\n"

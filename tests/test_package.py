@@ -8,7 +8,8 @@ import pytest
 
 import separatrix as sx
 
-# Imports go one way. What each package may import besides itself; an unnamed package imports nothing.
+# Imports go one way. `BELOW` lists what each package may import besides itself; a package that is not listed imports
+# nothing.
 GROUND = {"errors", "checks", "children", "files", "tensor_files"}
 NATIVE = {"native", "native_tensors", "torch_threads"}
 SCIENCE = GROUND | NATIVE | {"training", "attention", "nn"}

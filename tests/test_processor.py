@@ -1,4 +1,4 @@
-"""The fields of Linux's description of the processor."""
+"""Reading the fields of Linux's /proc/cpuinfo."""
 
 from __future__ import annotations
 

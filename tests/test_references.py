@@ -211,7 +211,7 @@ class Library:
         if first in self.classes:
             return self.has_members(first, rest)
         if first in source.used and first not in source.imports:
-            # The first part is a variable or a parameter, of which only attribute names are known.
+            # The first part is a variable or a parameter: only the names of its attributes can be checked.
             return all(part in self.attributes for part in rest)
         return full[0] != "separatrix" and any(map(is_in_a_library, (full, [first, *rest], ["torch", first, *rest])))
 

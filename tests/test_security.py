@@ -1,4 +1,4 @@
-"""Every row of the table in SECURITY.md names tests, and they exist."""
+"""Every row of the table in SECURITY.md names tests that exist."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def functions(file: Path) -> set[str]:
 
 
 def missing(text: str, root: Path) -> dict[str, list[str]]:
-    """For each row of the table, the named tests that do not exist, or that it names none."""
+    """The rows of the table that name no test, or tests that do not exist; with these tests."""
     found = {}
     for what, shown_by in ROW.findall(text):
         tests = re.findall(r"`([^`]+)`", shown_by)

@@ -88,7 +88,7 @@ def test_zero_steps_do_not_change_the_model() -> None:
 
 
 def ending(error: Exception, *, drawing: bool, **more: Any) -> Iterator[str]:
-    """A run whose fourth batch, or its loss, is the error."""
+    """A training run in which the fourth batch (if `drawing`) or its loss raises `error`."""
     net, data, calls = model(), generator_for(5, 1), []
 
     def draw() -> Tensor:

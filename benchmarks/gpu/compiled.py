@@ -367,7 +367,7 @@ def _ships(name: str, kind: str, order: int) -> bool:
 
 
 def _is_compiled(name: str, kind: str, width: int, way: str) -> bool:
-    """Whether a shipped kernel of exact attention is compiled here, and not only on the machines of users."""
+    """Whether a shipped kernel of exact attention is compiled for the table, and not only on the machines of users."""
     if name in FULL:
         return width in WIDEST or (way in ("everything hidden", COSTED) and kind != "float16")
     if name in LIKE and (way, kind) == (COSTED, "bfloat16"):

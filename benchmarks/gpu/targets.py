@@ -2,7 +2,7 @@
 
 The limits are those of the CUDA programming guide, by compute capability, and of AMD's descriptions of CDNA2 and CDNA3.
 The peaks are from the data sheets of A100 SXM, A40, L40S, H100 SXM, B200, B300, RTX PRO 6000 Blackwell, one die of
-MI250X, and MI300X, dense and at the boost clock; float64 is without matrix units.
+MI250X, and MI300X, dense and at the boost clock; those of float64 are without matrix units.
 """
 
 from __future__ import annotations

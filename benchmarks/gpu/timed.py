@@ -98,7 +98,7 @@ def largest_error(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
 
 
 def call_error(call: Call, given: Sequence[Tensor], options: dict[str, Any], grad: Tensor) -> float:
-    """The error of output, log-sum-exp and gradients of a call; infinite if a second run has other bits.
+    """The error of output, log-sum-exp and gradients of a call; infinite if a second run gives different bits.
 
     Args:
         call: The call.
@@ -119,9 +119,9 @@ def call_error(call: Call, given: Sequence[Tensor], options: dict[str, Any], gra
 
 
 def judged(what: str, measure: Callable[[], float], most: float) -> dict[str, Any]:
-    """The row of a check, which is right if the error that `measure` returns is at most `most`.
+    """The row of a check, which passes if `measure` returns an error of at most `most`.
 
-    If it raises an exception, the row has its message, and the other checks are still made.
+    If `measure` raises an exception, the row has its message, and the other checks still run.
     """
     row: dict[str, Any] = {"what": what, "error": math.inf, "most": most}
     try:
@@ -196,9 +196,9 @@ def windows_of(lengths: Sequence[int]) -> list[int | None]:
 
 
 def near_linear_checks(device: str) -> list[dict[str, Any]]:
-    """Near-linear attention of order 3 and a stream's states: the errors as parts of their certificates.
+    """Checks of near-linear attention of order 3 and of streams: each error as a fraction of its certificate.
 
-    Where certificates are refused because the architecture is unknown, there are no checks.
+    On an unknown architecture, where certified calls raise an error, there are no checks.
     """
     if gpu.unchecked(torch.device(device)) is not None:
         return []

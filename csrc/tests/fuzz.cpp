@@ -78,7 +78,8 @@ void compare(const char* name, const Buffer<T>& got, const Expected& expected, d
                           bound, double(got[i]));
             throw Wrong(told);
         }
-        // Weights raised to the smallest weight have the whole error that is allowed, so they are not recorded.
+        // Weights that are raised to the smallest weight have exactly the largest allowed error, so they are not
+        // recorded.
         if (bound > (sizeof(T) == 4 ? 0x1p-100L : 0x1p-900L)) worst = std::max(worst, double(error / bound));
         ++of.compared;
     }

@@ -18,7 +18,7 @@ def commands() -> str:
 
 
 def _walk(path: str, command: Any) -> Iterator[tuple[str, Any]]:
-    """The commands that are not groups of commands. Their classes are typer's or click's, depending on the version."""
+    """The commands that have no subcommands. Their classes are typer's or click's, depending on the version."""
     inner = getattr(command, "commands", None)
     if inner is None:
         yield path, command

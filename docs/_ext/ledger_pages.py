@@ -110,7 +110,7 @@ def paper_heading(paper: str) -> str:
 
 
 def verdicts_list() -> str:
-    """What each verdict means."""
+    """The meaning of each verdict."""
     return "\n".join([*(f"- **{verdict}**: {meaning}" for verdict, meaning in MEANINGS.items()), ""])
 
 
@@ -132,7 +132,7 @@ def _code(text: str) -> str:
 
 
 def source_link(file: str) -> str:
-    """The name of a file of `src/separatrix` as a link to it, from a page in a folder of the documents.
+    """A Markdown link to a file of `src/separatrix`, for pages in the folders of the documents.
 
     >>> source_link("attention/operator.py")
     '[`attention/operator.py`](../../src/separatrix/attention/operator.py)'

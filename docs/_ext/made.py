@@ -95,6 +95,6 @@ def _skip(app: Sphinx, what: str, name: str, value: object, skip: bool, options:
 
 def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", _fill)
-    app.connect("autodoc-process-docstring", _translate, priority=400)  # napoleon, which runs next, has 500
+    app.connect("autodoc-process-docstring", _translate, priority=400)  # before napoleon, whose priority is 500
     app.connect("autodoc-skip-member", _skip)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -73,7 +73,7 @@ def share_navigation(app: Sphinx, page: str, template: str, context: dict[str, A
 
 def setup(app: Sphinx) -> dict[str, bool]:
     """Register the extension with Sphinx."""
-    app.connect("html-page-context", share_navigation, priority=400)  # before furo, which has 500
+    app.connect("html-page-context", share_navigation, priority=400)  # before furo, whose priority is 500
     app.connect("env-updated", drop_copies)
     app.connect("doctree-resolved", replace_downloads)
     app.connect("html-collect-pages", source_pages)

@@ -1,7 +1,7 @@
 """Keeps a formula and the punctuation after it on one line.
 
 MathJax replaces a formula by an element after which a browser may break the line, also before a comma. So the formula
-and the punctuation become one inline element, of the class ``unbroken``, in which lines are not broken.
+and the punctuation become one inline element of the class ``unbroken``, inside which no line breaks.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def test_planning_and_certificates(name, method):
 
 @pytest.mark.usefixtures("readable")
 def test_order_2_in_a_basis_of_its_own():
-    """Rotated and centred coordinates, and index sets shaped by the amplitudes."""
+    """Order 2 also runs with rotated and centred coordinates, and index sets shaped by the amplitudes."""
 
     def run(query, keys, values):
         found = sx.certified_attention(query, keys, values, tolerance=1e-9, method="polynomial")

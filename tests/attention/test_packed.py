@@ -79,7 +79,7 @@ def test_masks_grouped_heads_and_broadcasting():
 
 
 def test_different_lengths_for_queries_and_keys():
-    """Decoding: each sequence has some new queries after keys of a different length."""
+    """When decoding, each sequence has some new queries after a different number of keys."""
     query, keys, values = inputs(3)
     key_lengths = LENGTHS
     new = [min(2, length) for length in key_lengths]

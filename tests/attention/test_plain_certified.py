@@ -1,4 +1,4 @@
-"""Certified calls of plain tensors have the results of `certify_call`, or are left to it."""
+"""Certified calls of plain tensors have the results of `certify_call`, or are computed by it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def draw(seed, dtype=torch.float32):
 
 
 def assert_equal(result, expected):
-    """The same bits of the outputs, and bounds that are at least the expected ones, and larger by rounding only."""
+    """Assert that outputs have the same bits, and that bounds exceed the expected ones at most by rounding."""
     assert torch.equal(result.output, expected.output)
     assert torch.equal(result.lse, expected.lse)
     assert (result.plan.method, result.plan.why) == (expected.plan.method, expected.plan.why)

@@ -1,6 +1,7 @@
-"""The cells of claims, run once for all processes of a test run, and verdicts; full cells have few steps.
+"""The cells of claims, run once for all processes of a test run, and verdicts.
 
-The results of long cells of the quick profile are read from `quick_runs.json`.
+Cells of the full profile are run with few steps. The results of long cells of the quick profile are read from
+`quick_runs.json`.
 """
 
 from __future__ import annotations

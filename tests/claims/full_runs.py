@@ -91,7 +91,7 @@ def _written(value: Any) -> Any:
 
 
 def _read(value: Any) -> Any:
-    """The value that `_written` converted."""
+    """The value that `_written` converted to JSON."""
     if isinstance(value, list):
         return [_read(entry) for entry in value]
     if not isinstance(value, dict):

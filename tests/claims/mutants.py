@@ -1,4 +1,4 @@
-"""Results that change a verdict: for each verdict, claims and the result entries that lead to it.
+"""Modified results that change a verdict: for each verdict, claims and the result entries that lead to it.
 
 `ONE_CELL` changes the first result that has the entries, `ALL_CELLS` every result that has them. `PAIRS` are the claims
 whose misprints are measured in pairs of numbers, as printed and corrected.

@@ -160,7 +160,7 @@ def test_no_experiment_is_renamed() -> None:
 
 
 def test_the_key_of_a_cell_has_no_name_of_a_function_or_a_file() -> None:
-    """Example: the key of a cell, unchanged since before its experiment moved to another file."""
+    """The key of a cell did not change when its experiment moved to another file."""
     load("kronecker")
     cell = registry.named("kronecker.codes").cell(seed=0, r=4, stretch=6)
     assert cell.key == "c654ab7bd209639ff9bf0b9a73d778f02cf39cd6db9eff6bfadeda4e368baaab"

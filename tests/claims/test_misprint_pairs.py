@@ -1,4 +1,4 @@
-"""Misprints that cells measure as pairs of numbers."""
+"""Misprints that cells measure by pairs of numbers, as printed and corrected."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Every claim has wrong neighbours or says why not; proofs are in the documents.
 
-That checks reject the neighbours is tested in `test_registry`, `test_full_runs` and `tests/studies`.
+`test_registry`, `test_full_runs` and `tests/studies` test that checks reject the neighbours.
 """
 
 from __future__ import annotations

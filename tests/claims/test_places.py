@@ -90,7 +90,7 @@ def test_every_claim_is_recorded(paper: str) -> None:
 
 
 def test_the_quick_profile_stays_quick() -> None:
-    """Few cells, and few steps of training."""
+    """The quick profile has few cells with few steps of training."""
     quick = [claim for claim in CLAIMS.values() if claim.profile == "quick"]
     for paper, most in (("kronecker", 1000), ("selection", 500), ("separation", 1300)):
         assert sum(len(list(claim.cells())) for claim in quick if claim.paper == paper) < most

@@ -29,7 +29,7 @@ def test_the_papers_add_up() -> None:
 
 
 def test_every_erratum_and_every_slip_of_the_text_is_counted_once() -> None:
-    """All errata are in some list, were known to the readers before, or were found later."""
+    """Every erratum is in a list, was known to the readers before, or was found later."""
     in_no_list = len(readings._names("told")) + sum(not slip.readings for slip in text_slips())
     assert second_overlap().either + in_no_list == len(slips()) + len(text_slips())
     assert {slip.readings for slip in text_slips()} == {(), (1,), (2,), (1, 2)}

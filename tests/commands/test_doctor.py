@@ -28,7 +28,7 @@ from tests.lab.helpers import fill
 
 @pytest.fixture(autouse=True)
 def elsewhere_and_quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """In a folder without results, with previously measured speeds and a roofline that is measured once."""
+    """Run the command in a folder without results, with recorded speeds and a roofline that is measured once."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setattr(doctor, "BLOCKS", ((2, 2),))
@@ -168,7 +168,7 @@ def test_the_last_line_says_whether_certificates_are_valid() -> None:
 
 
 def test_certificates_that_are_not_valid(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line with the assumption and the measurement; no certified call, which may raise an error."""
+    """The output has one line with the assumption and the measurement, and runs no certified call, which may fail."""
     found = [Measurement(each, 0.0) for each in ASSUMPTIONS]
     found[4] = Measurement(ASSUMPTIONS[4], 20.5)
     monkeypatch.setattr(doctor, "assumptions", lambda: {"cpu": found})
@@ -185,7 +185,7 @@ def test_certificates_that_are_not_valid(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_the_doctor_reports_modes(forked) -> None:
-    """A process that flushes subnormal numbers: the command prints the line, and exits with 1."""
+    """In a process that flushes subnormal numbers, the command prints the line and exits with 1."""
     code = (
         "import torch; torch.set_num_threads(2); torch.set_flush_denormal(True)\nfrom separatrix import doctor; "
         "doctor.BLOCKS = ((2, 2),)\nfrom separatrix.commands.app import app; app(['doctor'])"

@@ -1,4 +1,4 @@
-"""Ctrl-C while a command imports, before it starts and after it ends: one sentence, status 130, no traceback."""
+"""Ctrl-C while a command imports, before it starts and after it ends: one message, status 130, no traceback."""
 
 from __future__ import annotations
 

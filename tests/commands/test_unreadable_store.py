@@ -1,4 +1,4 @@
-"""``--store`` below a folder that cannot be read: a sentence and exit code 2, never a traceback."""
+"""``--store`` below a folder that cannot be read: an error message and exit code 2, never a traceback."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_a_file_that_is_not_a_saved_call(tmp_path: Path) -> None:
 
 
 def refused(path: Path) -> str:
-    """The sentence with which the command refuses a file, on one line, with exit code 2."""
+    """The one-line error message of the command for a file that it refuses with exit code 2."""
     done = invoke("verify", path)
     assert isinstance(done.exception, SystemExit), done.exception
     assert done.exit_code == 2

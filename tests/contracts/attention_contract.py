@@ -2,9 +2,9 @@
 
 A subclass supplies `attend` and, for an approximate algorithm, `error` and `lse_error`: the allowed differences of its
 output and log-sum-exp from the reference. An algorithm without a log-sum-exp returns None for it. An algorithm for
-another score form supplies `definition` as well. A subclass sets a test to None if its algorithm does not have the
-option. Inputs are float64 in [-1, 1], where every algorithm applies; causal sequences have even lengths, so that two
-ranks can share them.
+another score form supplies `definition` as well. A subclass sets a test to None if its algorithm does not support the
+option of the test. Inputs are float64 in [-1, 1], where every algorithm applies; causal sequences have even lengths, so
+that two ranks can share them.
 """
 
 from __future__ import annotations

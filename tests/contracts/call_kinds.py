@@ -19,7 +19,7 @@ BATCH, D, HEADS = 2, 2, 2
 
 @dataclass(frozen=True)
 class Subject:
-    """`error` is the allowed distance of the module from its definition, in its own dtype."""
+    """A module with its inputs and its definition; `error` is the allowed difference, in the dtype of the module."""
 
     module: nn.Module
     inputs: tuple[Tensor, ...]

@@ -105,9 +105,9 @@ def plain_pytorch() -> Iterator[pytest.MonkeyPatch]:
 
 
 def on_a_gpu(run: Callable[..., Any], *arguments: Any) -> tuple[Any, int]:
-    """The result of a function for fake GPU tensors, and how many numbers it reads; it runs on the CPU first.
+    """The result of a function for fake GPU tensors, and how many numbers it reads; the function runs on the CPU first.
 
-    Tensors among the arguments, also in lists and dictionaries, become fake, and so do new tensors.
+    Tensors in the arguments, also those in lists and dictionaries, and new tensors are replaced by fake ones.
     """
     heard: dict[tuple[str, int], deque[Any]] = defaultdict(deque)
     looks = 0

@@ -1,4 +1,4 @@
-"""Tests of exact attention run with each of its engines; a test module uses this by importing `engine`."""
+"""A fixture `engine` that runs tests of exact attention with each of its engines; a test module imports it."""
 
 from __future__ import annotations
 

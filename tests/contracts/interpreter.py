@@ -1,4 +1,4 @@
-"""Run the Triton kernels in the interpreter on CPU tensors: a test module uses this by importing a fixture.
+"""Fixtures that run the Triton kernels in the interpreter on CPU tensors; a test module imports one of them.
 
 The interpreter is chosen when a kernel is decorated, so the kernels are reimported with it, and removed again. Triton's
 own functions were decorated when Triton was imported, and are replaced in the same way.

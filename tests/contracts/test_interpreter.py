@@ -1,4 +1,4 @@
-"""The interpreter's cached shortcuts change nothing: operands are converted to the same bits."""
+"""The interpreter's caches change no result: operands are converted to the same bits."""
 
 from __future__ import annotations
 

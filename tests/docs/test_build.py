@@ -45,7 +45,7 @@ class Page(HTMLParser):
 
 
 def read(built: Path) -> dict[Path, Page]:
-    """All pages, without the tags of syntax highlighting: thousands per page, which are no targets."""
+    """All pages, without the thousands of tags of syntax highlighting per page, which are no link targets."""
     return {file: Page(re.sub(r'</?span(?: class="[\w-]+")?>', "", file.read_text())) for file in built.rglob("*.html")}
 
 
@@ -93,7 +93,7 @@ def test_documents(tmp_path: Path) -> None:
     """Build once: no warning, no broken link, every public name present, nothing fetched."""
     built = tmp_path.resolve() / "html"
     command = [sys.executable, "-c", SPHINX, "-W", "--keep-going", "-q", "-b", "html", "-d", tmp_path / "trees"]
-    # Without a line for every function in the table of contents, of which Sphinx makes a copy for every page.
+    # Leave functions out of the table of contents, which Sphinx copies for every page.
     command += ["-D", "toc_object_entries=0"]
     done = subprocess.run([*command, DOCS, built], cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

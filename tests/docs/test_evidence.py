@@ -102,7 +102,7 @@ def test_another_run_would_give_another_table(table: str, id: str, name: str, mo
 
 
 def test_numbers_are_in_the_tables_only() -> None:
-    """No decimal number in the prose of the page, where nothing would check it; numbers of theorems are exempt."""
+    """The prose of the page has no decimal numbers except those of theorems, because nothing would check them."""
     text = FENCE.sub("", EVIDENCE.read_text())
     prose = re.sub(r"^<!-- made: .*?^<!-- end -->$", "", text, flags=re.MULTILINE | re.DOTALL)
     prose = prose.replace("Theorems 1.3 and 1.4", "")

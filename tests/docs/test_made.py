@@ -73,7 +73,7 @@ def test_a_table_has_four_columns_in_every_row() -> None:
 
 
 def test_every_erratum_is_listed_once() -> None:
-    """The most important errata first, the others by paper, under the heading of their rank."""
+    """The most important errata come first; the others are sorted by paper, below the heading of their rank."""
     pages = {paper: errata_list(paper) for paper in PAPERS_ORDER}
     first = first_errata()
     assert len(re.findall(r"^### \d+\. ", first, re.MULTILINE)) == len(FIRST) == 15

@@ -28,7 +28,7 @@ def test_the_output_is_the_recorded_one(forked, path: Path) -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_is_plain(path: Path) -> None:
-    """Format 4.5, cells with unique ids, only text outputs, no counts and no magics: the notebook can be reviewed."""
+    """A notebook has format 4.5, unique cell ids, only text outputs, no execution counts and no magics."""
     held = json.loads(path.read_text())
     assert (held["nbformat"], held["nbformat_minor"]) == (4, 5)
     assert len({cell["id"] for cell in held["cells"]}) == len(held["cells"])

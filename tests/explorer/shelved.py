@@ -28,7 +28,7 @@ HOSTILE = "<img src=x onerror='throw 1'> grows with each seed & more"
 
 
 def line(found: Sequence[CellResult]) -> Drawing:
-    """y against the seed."""
+    """Draw y against the seed."""
     x, y = [one.seed for one in found], [one.result["y"] for one in found]
     drawn = figure("seed", "y", height=300)
     drawn.add_trace(curve("y", x, y, BLUE))

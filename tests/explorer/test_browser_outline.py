@@ -1,4 +1,4 @@
-"""The first figure of each tab has an outline before Plotly is loaded, which the drawn figure replaces."""
+"""The first figure of each tab has an outline before Plotly is loaded; the drawn figure replaces the outline."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_figure_begins_as_its_outline(browser: Any, address: str, tab: str, na
     assert inside["width"] > 0.7 * before["width"]
     assert inside["height"] > 0.5 * before["height"]
     assert page.locator(".main-svg").count() == 0
-    figure.locator("figcaption", has_text=" ").wait_for()  # the computed values do not wait for Plotly either
+    figure.locator("figcaption", has_text=" ").wait_for()  # computed values are shown before Plotly is loaded, too
     for request in held:
         request.continue_()
     figure.locator(".main-svg .trace, .main-svg image").first.wait_for(state="attached")

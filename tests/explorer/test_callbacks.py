@@ -1,4 +1,4 @@
-"""Requests to callbacks that the page's own script would not send: status 400, or a sentence."""
+"""Requests to callbacks that the page's own script would not send: status 400, or an error message on the page."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_every_callback_of_the_page_is_tried(client, genuine: list[dict[str, Any
 def test_no_request_causes_a_server_error(
     client, genuine: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Any part of any request replaced or removed: forty changes per callback, by a fixed seed, half of values."""
+    """Forty times per callback, a random part of the request, half the time a value, is replaced or removed."""
     chance = random.Random(0)
     seen: dict[int, int] = {}
     for body in genuine:

@@ -50,7 +50,7 @@ def test_a_sample_is_small_at_every_end() -> None:
 
 @pytest.mark.parametrize("weights", ["ones", "identity"])
 def test_a_curve_at_the_largest_n_computes_no_long_powers(weights: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """n^e has 30,000 bits there, and no setting needs all of them."""
+    """At the largest n, n^e has 30,000 bits, and no setting needs all of them."""
     for cached in (self_attention._mixture, radicals.power):
         cached.cache_clear()
     bits: list[int] = []

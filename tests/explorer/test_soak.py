@@ -34,7 +34,7 @@ GROWTH = 48 * 2**20
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[tuple[str, int]]:
-    """The command itself in its own process: its address and its process id."""
+    """Run the command in its own process; yield its address and its process id."""
     command = [sys.executable, "-W", "error::ResourceWarning", "-m", "separatrix",
                "explore", "--port", "0", "--store", str(tmp_path / "results")]  # fmt: skip
     log = (tmp_path / "log").open("w+")

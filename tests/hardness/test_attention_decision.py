@@ -45,7 +45,7 @@ def test_outputs_are_the_formula(pad: int | None, blanks: tuple[int, int] | None
 
 
 def test_the_values_are_a_column_wise_kronecker_product() -> None:
-    """1 for pairs of vectors, 0 for every pair with a blank, in the order of Definition 2.4."""
+    """The values are 1 for pairs of vectors and 0 for pairs with a blank, in the order of Definition 2.4."""
     a, b, c = drawn(2, 3, 0)
     padded = pad_for_attention(GapMaxIP(a, b, c, 3, 0.5), 1.0)
     v = column_kronecker(*padded.values)[:, 0]
@@ -54,7 +54,7 @@ def test_the_values_are_a_column_wise_kronecker_product() -> None:
 
 
 def test_log_outputs_where_the_outputs_underflow() -> None:
-    """The lemma's padding at the beta of a gap 1/m, against mpmath."""
+    """Log outputs with the lemma's padding are those of mpmath, at the beta of a gap 1/m."""
     ones = torch.ones(1, 40)
     instance = GapMaxIP(torch.arange(40)[None] < 3, ones, ones, 3, 1 / 3)
     beta = 4000.0
@@ -81,7 +81,7 @@ def test_every_row_that_is_in_a_case_is_decided(n: int, d: int, seed: int, densi
 @pytest.mark.parametrize("n", [1, 2, 17, 60])
 @pytest.mark.parametrize(("d", "low", "high"), [(4, 0, 1), (30, 29, 30), (30, 7, 8), (200, 99, 100), (50, 10, 20)])
 def test_the_extremes_are_decided(n: int, d: int, low: int, high: int) -> None:
-    """One pair at the threshold among zeros; every pair just below the gap; both in one instance."""
+    """Extreme instances are decided: one pair at the threshold among zeros, every pair just below the gap, and both."""
     columns = torch.arange(d)
     a = torch.stack([columns < high, columns < low]).long()
     b = torch.zeros(n, d).long()

@@ -97,7 +97,7 @@ def test_malformed_files_are_refused_with_the_line(tmp_path: Path, text: str, li
 
 @pytest.mark.filterwarnings("ignore")
 def test_python_sat_accepts_files_that_are_refused_here() -> None:
-    """The reason why python-sat is not used as the reader."""
+    """python-sat accepts invalid files, which is why it is not used as the reader."""
     assert CNF(from_string="p cnf 2 3\n1 0\n2 0\n").clauses == [[1], [2]]
     assert CNF(from_string="p cnf 2 1\n1 5 0\n").clauses == [[1, 5]]
 
@@ -206,7 +206,7 @@ def calls_of(function: Callable[[], object]) -> int:
 
 
 def test_a_clause_of_many_literals_takes_as_many_steps_as_one_of_few() -> None:
-    """One step per literal would make long clauses take seconds."""
+    """If each literal took a step in Python, long clauses would take seconds."""
     texts = [f"p cnf 9 1\n{'1 -2 ' * count}0\n" for count in (10, 50_000)]
     assert parse_dimacs(texts[1]).clauses == ((1, -2) * 50_000,)
     read = [calls_of(lambda text=text: parse_dimacs(text)) for text in texts]

@@ -232,7 +232,7 @@ def test_a_higher_temperature_would_fail(order: int, modulus: int) -> None:
 
 
 def test_the_rounding_of_scores_is_within_its_bound() -> None:
-    """Float32 against float64, at the largest modulus: rho (ln N + L), of the tuples and the blank together."""
+    """Float32 scores against float64 at the largest modulus: the bound is rho (ln N + L), tuples and blank together."""
     for order, count in ((2, 1), (3, 1), (3, 2), (4, 1)):
         modulus = largest_modulus(order, count, torch.float32)
         sharp = sharpness(50, modulus, order, count, torch.float32)

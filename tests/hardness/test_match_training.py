@@ -73,7 +73,7 @@ def test_the_model_reads_a_set() -> None:
 
 
 def test_pairs_are_learned_by_order_two() -> None:
-    """Fixed seeds; after 150 steps an untrained or broken model would have an accuracy near one half."""
+    """With fixed seeds, a broken model would have an accuracy near one half after 150 steps."""
     records = list(train_match(MatchTraining(2, 2, 6, 7, steps=150, evaluate_every=150, batch=64)))
     assert abs(records[0].accuracy - 0.5) < 0.1
     assert records[-1].accuracy > 0.95

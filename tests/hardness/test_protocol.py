@@ -116,7 +116,7 @@ def test_soundness_against_length(length: int) -> None:
 
 
 def test_a_longer_prime_is_needed_above_the_parts() -> None:
-    """With p = T, ones that sum to 0 would hide a common element."""
+    """If p were T, T ones would sum to 0 modulo p and hide a common element."""
     with pytest.raises(ArgumentError, match="a prime above the 7 parts"):
         Protocol(14, 7, 6, p=7)
     everything = (1,) * 14

@@ -78,7 +78,7 @@ def test_above_the_border_every_multiset_of_products_is_on_its_side(n: int, d: i
 
 @pytest.mark.parametrize(("n", "d", "low", "high"), SHAPES)
 def test_the_rule_holds_above_its_border_and_fails_just_below(n: int, d: int, low: int, high: int) -> None:
-    """The worst error: + t tilde in case 2, - t tilde in case 1."""
+    """The rule holds for the worst errors, + t tilde in case 2 and - t tilde in case 1."""
     border = beta_of_the_rule(n * n, low, high, d, 2 * d)
     no = largest_of_case_2(n, d, low, high)
     for factor, right in ((1 + CLOSE, True), (1 - CLOSE, False)):
@@ -122,7 +122,7 @@ def test_bad_arguments_are_refused() -> None:
 
 
 def test_the_ratio_to_the_paper_is_ten() -> None:
-    """The ratio of 40 ln n C / (C_0 eps) to 4: n large, all else fixed."""
+    """For large n and all else fixed, the beta 40 ln n C / (C_0 eps) of the paper is ten times the exact one."""
     n, d, t = 10**9, 80, 40
     exact = beta_on_exact_outputs(n * n, t // 2, t, 2 * d)
     assert 40 * d / (t * 0.5) * math.log(n) / exact == pytest.approx(10, rel=1e-3)

@@ -284,7 +284,7 @@ def test_a_head_out_of_reach_is_reported_as_such():
 
 
 def test_a_plan_in_another_basis_is_found_at_a_few_tokens():
-    """Six centred keys span five directions of 32: a polynomial keeps the tolerance only in a basis of these.
+    """Six centred keys span five of 32 directions: a polynomial keeps the tolerance only in a basis of these five.
 
     Exact attention is cheaper at this length, but a report names the plan that exists.
     """
@@ -368,8 +368,7 @@ def test_a_pattern_gives_its_mask_or_is_refused(mask):
     try:
         pattern = read_mask(mask, queries, keys)
     except ArgumentError:
-        # A window whose upper end is not visible in any key is not found. It must be a pattern, because every other
-        # part is one.
+        # Only masks with a window whose upper end is not visible in any key are refused.
         seen = mask.any(-2, keepdim=True)
         assert not torch.equal(mask, seen.expand_as(mask)), "a mask of padding alone was refused"
         assert (mask.int().diff(dim=-2) < 0).any(), "a causal mask was refused"
@@ -379,7 +378,7 @@ def test_a_pattern_gives_its_mask_or_is_refused(mask):
 
 @given(masks(), st.data())
 def test_one_entry_changed_is_another_mask(mask, data):
-    """Any pattern that is found gives the mask, also after a change that no pattern has."""
+    """If a pattern is found for a mask with one entry changed, it gives exactly this mask."""
     changed = mask.clone()
     where = data.draw(st.integers(0, mask.numel() - 1))
     changed.view(-1)[where] ^= True

@@ -64,7 +64,7 @@ def spread(numbers: list[float]) -> str:
 
 @pytest.mark.parametrize("row", range(4))
 def test_the_numbers_of_the_page(loaded, root: Path, row: int):
-    """The number of heads with a plan, their ranks, the lengths from which they gain, and the size of the scores."""
+    """The page has the right numbers: heads with a plan, ranks, lengths from which they gain, and sizes of scores."""
     from separatrix.hf import report_heads
 
     model, tokenizer = loaded

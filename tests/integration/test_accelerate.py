@@ -59,7 +59,7 @@ def plain_loop(kind: str, batch: int) -> nn.Module:
 
 
 def accelerated(kind: str, folder: Path, accumulate: int) -> nn.Module:
-    """Training by Accelerate that is saved halfway, and resumed in new objects."""
+    """Train with Accelerate, save halfway, and resume in new objects."""
     saved = folder / "halfway"
     for part in range(2):
         machine = accelerate.Accelerator(cpu=True, gradient_accumulation_steps=accumulate)
@@ -96,7 +96,7 @@ def test_accelerate_trains_as_a_plain_loop(kind: str, accumulate: int, tmp_path:
 
 
 def test_bfloat16_autocast() -> None:
-    """Mixed precision: projections in bfloat16, weights and the layer's output in float32."""
+    """In mixed precision, projections are in bfloat16, weights and the layer's output in float32."""
     machine = accelerate.Accelerator(cpu=True, mixed_precision="bf16")
     layer = TensorAttention(8, 2, generator=torch.Generator().manual_seed(0))
     x = rows().float()

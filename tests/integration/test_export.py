@@ -19,7 +19,7 @@ DYNAMIC = ({0: SIZE, 1: LENGTH},) * 2
 
 
 class WithAndWithoutPadding(nn.Module):
-    """Two calls of a model, in one program."""
+    """A model that is called without and with padding in one program."""
 
     def __init__(self, kind: str) -> None:
         super().__init__()

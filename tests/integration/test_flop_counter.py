@@ -26,7 +26,7 @@ def literal_tuples(lengths: tuple[int, ...], options: dict[str, object]) -> int:
 @pytest.mark.parametrize("order", [3, 4])
 @pytest.mark.parametrize("call", CALLS)
 def test_against_a_literal_count(call, order):
-    """Forward: one score and one output for each tuple. Backward: the score, and one product for each gradient."""
+    """Each tuple has one score and one output forward, and one score and one product per gradient backward."""
     options = dict(CALLS[call])
     if order == 4 and "windows" in options:
         options["windows"] = [*options["windows"], 4]

@@ -36,7 +36,7 @@ class InOnnx:
 def test_a_model_for_all_batch_sizes_and_lengths(kind, error):
     """With padding, so that some queries may attend nothing.
 
-    In ONNX attention is exact, from which the polynomial of the near-linear layer differs within its tolerance of 1e-3,
+    In ONNX attention is exact; the polynomial of the near-linear layer differs from it by at most its tolerance, 1e-3
     relative to the values.
     """
     model = LanguageModel(kind, blocks=1).eval()

@@ -1,4 +1,4 @@
-"""`torch.ao.quantization.quantize_dynamic` of the projections."""
+"""Layers whose projections are quantised by `torch.ao.quantization.quantize_dynamic`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_a_layer_with_projections_in_8_bits(kind):
     assert not isinstance(quantised.q_proj, nn.Linear)
     with torch.no_grad():
         found, expected = quantised(x, is_causal=True), layer(x, is_causal=True)
-        # Both round inputs and weights to 8 bits: the errors are some percent, and not zero.
+        # Inputs and weights are rounded to 8 bits: the errors are some percent, and not zero.
         difference = (found - expected).abs().max()
         assert 0 < difference < 0.1 * expected.abs().max()
         cache = quantised.cache(batch_size=2)

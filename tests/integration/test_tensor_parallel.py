@@ -65,7 +65,7 @@ def whole(x: Tensor) -> Tensor:
 
 
 def results(block: Block) -> dict[str, Any]:
-    """Outputs of a call and of decoding, with a reordered beam; gradients; and weights after a step."""
+    """The outputs of a call and of decoding with a reordered beam, the gradients, and the weights after a step."""
     x = inputs()
     optimiser = torch.optim.SGD(block.parameters(), lr=0.1)
     out = block(x)

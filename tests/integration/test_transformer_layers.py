@@ -159,7 +159,7 @@ def test_a_decoder_and_its_gradients(batch_first):
 @both_layouts
 @pytest.mark.parametrize("training", [True, False])
 def test_order_3_in_an_encoder_layer(batch_first, training):
-    """The results of the layer alone, example by example, in PyTorch's layout."""
+    """The encoder layer has the results of our layer called directly, example by example, in PyTorch's layout."""
     encoder_layer = nn.TransformerEncoderLayer(WIDTH, HEADS, 16, 0.0, batch_first=batch_first, dtype=torch.float64)
     encoder_layer.self_attn = MultiheadTensorAttention(WIDTH, HEADS, batch_first=batch_first, dtype=torch.float64)
     randomised(encoder_layer).train(training)

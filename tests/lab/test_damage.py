@@ -1,7 +1,7 @@
 """A store with a damaged file: every flipped bit, truncation or swapped page is harmless, or is reported and repaired.
 
 For each damage the commands run as a user runs them. If `store verify` prints nothing, every result is the one that was
-written; if it prints a sentence, its advice works: after `store gc --damaged` the store is valid, and the next run
+written; if it prints an error, the advice in it works: after `store gc --damaged` the store is valid, and the next run
 restores the lost results.
 """
 
@@ -37,7 +37,7 @@ Contents = dict[str, tuple[str, str | None, tuple[bytes, ...]]]
 
 @pytest.fixture(scope="module")
 def shelf() -> Iterator[Path]:
-    """A folder in memory if possible: thousands of stores are created here, and each waits for its disk."""
+    """A folder in memory if possible, because the tests create thousands of stores, and each waits for its disk."""
     memory = Path("/dev/shm")
     with TemporaryDirectory(dir=memory if memory.is_dir() else None) as folder:
         yield Path(folder)
@@ -45,7 +45,7 @@ def shelf() -> Iterator[Path]:
 
 @pytest.fixture(scope="module")
 def sound(shelf: Path) -> tuple[Path, Contents]:
-    """A store of cells that are done, failed, with arrays, and with a result of several pages."""
+    """A store with done and failed cells, among them results with arrays and a result of several pages."""
     folder = shelf / "sound"
     do(folder, CELLS)
     fill(folder, [LARGE], f'{{"y":"{"0123456789" * 2000}"}}')
@@ -157,7 +157,7 @@ def test_a_damaged_file(shelf: Path, sound: tuple[Path, Contents], kind: str) ->
 
 
 def test_a_damaged_header(shelf: Path, sound: tuple[Path, Contents]) -> None:
-    """SQLite reads the rows, or refuses the whole file, and then all cells are rerun.
+    """SQLite reads the rows, or it refuses the whole file and all cells are rerun.
 
     Bytes 18 and 19 are the versions for writing and for reading; an unknown version forbids access.
     """

@@ -290,7 +290,7 @@ def test_no_scheduler_there(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("address", ["nonsense", "tls://127.0.0.1:9"])
 def test_an_invalid_address_is_refused_in_a_sentence(address: str, tmp_path: Path, root: Path) -> None:
-    """In a separate process, because a client that was never connected would wait at exit."""
+    """The command runs in its own process, because a client that never connected delays the exit of its process."""
     sweep = root / "examples" / "dask_sweep.toml"
     done = finish("sweep", sweep, "--store", tmp_path / "results", "--dask", address, warnings="default")
     assert done.returncode == 2

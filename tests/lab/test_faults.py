@@ -78,7 +78,7 @@ def count_done(folder: Path) -> int:
 
 
 def kill_and_finish(sweep: Path, folder: Path, kills: int, seed: int) -> list[int]:
-    """Kill a run at random moments and check the store each time, then finish it; the done cells after each."""
+    """Kill a run at random moments, check the store each time, then finish it; return the numbers of done cells."""
     moments = random.Random(seed)
     done = [0]
     for _ in range(kills):
@@ -120,7 +120,7 @@ def test_killed_two_hundred_times_and_finished(tmp_path: Path) -> None:
 
 
 def test_a_killed_run_with_a_killed_creation(tmp_path: Path, sweep: Path) -> None:
-    """Kill during the creation of the store: early, at many moments."""
+    """A run that is killed while it creates the store leaves a valid store or none."""
     for i in range(6):
         started = start(*arguments(sweep, tmp_path / "early"))
         time.sleep(0.15 + 0.05 * i)
@@ -152,7 +152,7 @@ def test_ctrl_c_ends_immediately_says_how_to_continue_and_leaves_no_process(tmp_
 
 
 def test_a_store_that_may_not_grow(tmp_path: Path) -> None:
-    """SQLite's own limit on pages: the run ends with a sentence, and can be resumed when there is space."""
+    """At SQLite's own limit on pages the run ends with an error message, and can be resumed when there is space."""
     cells = [walk.cell(seed=seed, steps=100) for seed in range(120)]
     with Store.create(tmp_path) as store:
         pages = store.connection.execute("PRAGMA page_count").fetchone()[0]

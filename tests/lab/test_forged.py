@@ -1,4 +1,4 @@
-"""Stores from other people with correct checksums over arbitrary rows: such rows count as damaged."""
+"""Stores from untrusted sources with correct checksums over arbitrary rows: such rows count as damaged."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ FORGERIES: dict[str, dict[str, Any]] = {
 
 
 def test_a_forged_row_is_a_damaged_row(tmp_path: Path) -> None:
-    """A store with all forgeries, one in each row but the first."""
+    """Each forged row counts as damaged in a store in which every row but the first is forged."""
     fill(tmp_path, CELLS[: len(FORGERIES) + 1], '{"y":1.0}')
     for id, fields in enumerate(FORGERIES.values(), start=2):
         forge(tmp_path, id, **fields)
@@ -206,7 +206,7 @@ TRICK = "\x1b]0;title\x07\x1b[2J\rAll is well\n\u202e\x9b31m\ud800"
 
 
 def test_no_terminal_control_sequence_is_printed(folder: Path) -> None:
-    """Control characters in a name, a text of a result, a traceback and the facts of an origin."""
+    """A store with control characters in a name, a text of a result, a traceback and the facts of an origin."""
     name = TRICK.replace("\ud800", "")
     forge(folder, **cell_fields(experiment=name), result=json.dumps({name: TRICK}))
     key = next(key for key in contents(folder) if key != SOUND.key)

@@ -1,4 +1,4 @@
-"""Stores from other people: made to execute, delete, hang, hide or break something, with correct checksums."""
+"""Malicious stores with correct checksums, which are made to execute, delete, hang, hide or break something."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def change(folder: Path, *statements: str) -> None:
     connection.close()
 
 
-# What `store gc` may delete
+# Files that `store gc` may delete
 
 
 def test_gc_does_not_follow_a_symlink_among_the_arrays(filled: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Ctrl-C at every moment of a run, and its handling elsewhere."""
+"""Ctrl-C at every moment of a run, and outside of runs."""
 
 from __future__ import annotations
 

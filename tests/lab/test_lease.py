@@ -103,7 +103,7 @@ def test_a_killed_run_releases_its_cells_immediately(tmp_path: Path) -> None:
 
 
 class Clock:
-    """Two clocks that are set manually."""
+    """Two clocks that tests set."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -190,7 +190,7 @@ def test_errors_of_the_heartbeat_reach_the_run(tmp_path: Path, monkeypatch: pyte
 
 
 def test_the_run_of_a_damaged_row_is_not_a_path(tmp_path: Path) -> None:
-    """What a row stores as the name of its run is used as a path only if it is a valid name."""
+    """The run name in a row is used as a path only if it is a valid name."""
     victim = tmp_path / "victim.lock"
     victim.touch()
     with Store.create(tmp_path / "results") as store:
@@ -228,7 +228,7 @@ def test_two_runs_at_once_do_each_cell_once(tmp_path: Path) -> None:
 
 def test_a_run_waits_for_the_cells_of_another_and_takes_them_when_it_dies(tmp_path: Path) -> None:
     class Killer:
-        """Kill the other run after this one has checked its cells a few times without cells of its own."""
+        """Kill the other run when this run, which has no free cells, has shown its progress five times."""
 
         def __init__(self) -> None:
             self.looks = 0

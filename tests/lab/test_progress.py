@@ -41,7 +41,7 @@ def test_lines_are_printed_at_intervals(tmp_path: Path, clock: Clock) -> None:
 
 
 def test_the_remaining_time_follows_the_costs_of_cells(tmp_path: Path, clock: Clock) -> None:
-    """Ninety cells of one second, then ten of one minute: 690 seconds, independent of the number of done cells."""
+    """Ninety cells of a second and ten of a minute take 690 seconds, whatever number of cells is done."""
     work = Work(90 * 1.0 + 10 * 60.0, workers=1)
     with (tmp_path / "log").open("w") as stream, progress.on(100, stream, work) as lines:
         for done, now in ((1, 1), (45, 45), (90, 90), (95, 390), (100, 690)):

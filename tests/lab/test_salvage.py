@@ -40,7 +40,7 @@ def overwrite(path: Path, places: list[int]) -> None:
 
 
 def test_rows_of_readable_pages_are_kept(tmp_path: Path) -> None:
-    """Two leaves of the table are destroyed: exactly their rows are lost."""
+    """If two leaf pages of the table are destroyed, exactly their rows are lost."""
     cells = [number.cell(seed=seed, x=1.0) for seed in range(400)]
     fill(tmp_path, cells, '{"y":1.0}')
     before, path = contents(tmp_path), tmp_path / "store.sqlite"

@@ -152,7 +152,7 @@ def test_many_processes_may_create_one_store_at_once(tmp_path: Path) -> None:
 
 
 def test_a_reader_sees_a_complete_store_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A reader looks before and after every statement that creates a store."""
+    """The test opens the store before and after every statement that creates it."""
     connect, seen = schema.connect, []
 
     def look(_: object = None) -> None:
@@ -181,7 +181,7 @@ def test_a_reader_sees_a_complete_store_or_none(tmp_path: Path, monkeypatch: pyt
 
 @pytest.mark.parametrize("hold", ["BEGIN", "BEGIN IMMEDIATE", "BEGIN EXCLUSIVE"])
 def test_a_store_that_another_process_is_making_is_waited_for(tmp_path: Path, hold: str) -> None:
-    """SQLite itself does not wait in the second case."""
+    """SQLite itself does not wait if the other process has begun with BEGIN IMMEDIATE."""
     other = sqlite3.connect(tmp_path / "store.sqlite", isolation_level=None, check_same_thread=False)
     other.execute(hold)
     other.execute("SELECT * FROM sqlite_schema").fetchall()
@@ -244,7 +244,7 @@ def test_a_store_that_cannot_be_written_can_be_read(filled: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX permissions")
 def test_a_store_of_a_killed_run_can_be_read_from_a_read_only_medium(filled: Path) -> None:
-    """Most of it is in SQLite's write-ahead log, which SQLite reads only if it can write the log's index."""
+    """Most rows are in SQLite's write-ahead log, which SQLite reads only if it can write the log's index."""
     last = number.cell(seed=0, x=1.0)
     with Store.create(filled) as store:
         do(filled, [last])

@@ -261,7 +261,7 @@ HOSTILE = {
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the system has no such limits")
 def test_hostile_files_are_refused_in_a_sentence_with_little_time_and_memory(tmp_path: Path) -> None:
-    """About thirty cells in one process with a limit of 900 s of CPU time and 1 GB of memory."""
+    """Hostile files are refused in a process with a limit of 900 s of CPU time and 1 GB of memory."""
     for i, text in enumerate(HOSTILE.values()):
         (tmp_path / f"{i:02}.toml").write_bytes(text.encode("utf-8", "surrogateescape"))
     os.mkfifo(tmp_path / "pipe.toml")

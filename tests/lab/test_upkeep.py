@@ -186,7 +186,7 @@ def test_gc_waits_for_no_run_and_clears_after_killed_ones(filled: Path) -> None:
 
 
 def test_gc_takes_no_array_that_a_row_is_about_to_name(tmp_path: Path) -> None:
-    """A run that others took over because it was suspended wakes up after its arrays were removed."""
+    """A suspended run resumes after another run took over its cells and its arrays were removed."""
     cell = walk.cell(seed=0, steps=5)
     text, files = results.encode(walk(5, seed=0))
     with Store.create(tmp_path) as store, Lease(store) as frozen:

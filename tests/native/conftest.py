@@ -16,7 +16,7 @@ HERE = [] if native().library is None else runnable(native().library)
 
 @pytest.fixture
 def library() -> ctypes.CDLL:
-    """The library, as this process has loaded it."""
+    """The shared library of the kernels that this process has loaded."""
     kernels = native()
     if kernels.library is None:
         pytest.skip(f"There are no kernels to test. {kernels.reason}")

@@ -1,14 +1,14 @@
 """The kernels' powers of two: their error is proved, and measured for every float.
 
-With n nearest to x and f = x - n in [-1/2, 1/2], the result is 2^n p(f) (see csrc/exponential.hpp). Its error has three
-sources:
+With n nearest to x and f = x - n in [-1/2, 1/2], the result is 2^n p(f) (see csrc/exponential.hpp):
 
 - n and f have no error. x + ROUNDER is in the range where floats are integers, so it is rounded to an integer; n and f
-are differences of multiples of one unit, and no larger than x. The product with 2^n has no error if it is normal. - p
-differs from 2^f. Taylor's formula about the middle of short intervals, in ball arithmetic, encloses this difference. -
-Horner's scheme rounds: once per coefficient with fused multiply-adds, twice without. A step with the error E has E|f|
-after its product, u (|p f| + E|f|) more if that is rounded, and u times the result of the sum; underflow is added to
-that.
+  are differences of multiples of one unit, and no larger than x. The product with 2^n has no error if it is normal.
+- p differs from 2^f. Taylor's formula about the middle of short intervals, in ball arithmetic, encloses this
+  difference.
+- Horner's scheme rounds: once per coefficient with fused multiply-adds, twice without. A step that starts with the
+  error E has the error E|f| after its product, u (|p f| + E|f|) more if the product is rounded, and u times the sum
+  more after the sum; underflow is added to that.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def test_the_ends_of_the_range_are_normal_numbers(library: ctypes.CDLL, architec
 
 @pytest.mark.parametrize("name", TYPES)
 def test_nan_stays_nan(library: ctypes.CDLL, architecture: str, name: str) -> None:
-    """Quiet and signalling NaNs, of either sign and with any payload, in every lane next to numbers."""
+    """Quiet and signalling NaNs, of either sign and with any payload, stay NaN in every lane next to numbers."""
     bits, mantissa = (np.uint32, 23) if name == "float" else (np.uint64, 52)
     exponent = (1 << (31 if name == "float" else 63)) - (1 << mantissa)
     payloads = [1, 2, 1 << (mantissa - 1), (1 << mantissa) - 1, (1 << (mantissa - 1)) + 5, 1 << (mantissa // 2)]

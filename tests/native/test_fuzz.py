@@ -1,4 +1,4 @@
-"""The programs that compare the kernels with literal loops (csrc/tests): built, and run on some thousand calls."""
+"""Build the programs of csrc/tests, which compare kernels with literal loops, and run them on some thousand calls."""
 
 from __future__ import annotations
 

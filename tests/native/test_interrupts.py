@@ -166,7 +166,7 @@ except RuntimeError as error:
 
 
 def test_a_call_on_another_thread_does_not_take_the_signal(forked: Forked) -> None:
-    """The main thread gets the signal immediately, as for any other work of a thread; the process can exit."""
+    """The main thread gets the signal immediately, as during any other work of a thread, and the process can exit."""
     code = (
         START
         + """
@@ -220,7 +220,7 @@ except KeyboardInterrupt:
 
 @pytest.mark.parametrize("few", [False, True])
 def test_an_interrupted_append_leaves_a_state_that_keeps_its_bound(forked: Forked, few: bool) -> None:
-    """At any time of the signal, sums and record have the same tokens, and outputs are within the certificate."""
+    """Whenever the signal arrives, sums and token counts agree, and outputs are within the certificate."""
     code = (
         START
         + f"""

@@ -46,7 +46,7 @@ def test_nothing_is_exported_but_the_interface(library: ctypes.CDLL, root: Path)
 
 
 def test_architectures_share_no_code(root: Path) -> None:
-    """This is tested on the object files that `make native` leaves in the build folder."""
+    """The test reads the object files that `make native` leaves in the build folder."""
     found = sorted((root / "build" / "native").rglob("kernels.cpp.o"))
     if not found:
         pytest.skip("There are no objects of the kernels here; `make native` makes them.")

@@ -66,7 +66,7 @@ PADDING[1, 7:] = PADDING[2, :4] = PADDING[3, 3:9] = PADDING[4] = True
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("padded", [False, True])
 def test_near_linear_is_exact_within_the_tolerance(order, is_causal, padded):
-    """Padding on the right, on the left, in the middle, and everywhere, which gives the output bias."""
+    """Outputs are right for padding on the right, left or in the middle; padding everywhere gives the output bias."""
     near, exact = layer(order), layer(order, tolerance=None)
     exact.load_state_dict(near.state_dict())
     x = torch.randn(5, 11, 8, dtype=torch.float64, generator=seeded(1))
@@ -119,7 +119,7 @@ def test_gradients(is_causal):
 @pytest.mark.parametrize("order", [2, 3])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_gradients_with_padding_are_those_of_exact_attention(order, is_causal):
-    """In float64 by a polynomial with an error of 1e-10, eager and compiled; hidden tokens have no gradient."""
+    """Exact attention against a polynomial of error 1e-10, eager and compiled; hidden tokens have no gradient."""
     near, exact = layer(order, tolerance=1e-10), layer(order, tolerance=None)
     exact.load_state_dict(near.state_dict(), strict=True)
     key = torch.randn(5, 11, 8, dtype=torch.float64, generator=seeded(2))

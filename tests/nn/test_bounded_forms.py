@@ -98,7 +98,7 @@ def test_near_linear_is_within_the_tolerance(form, order, rank, is_causal):
 @pytest.mark.parametrize("form", ["product", "pairwise", "determinant"])
 @pytest.mark.parametrize(("order", "d", "rank"), [(2, 2, 0), (3, 3, 1), (3, 48, 0), (4, 12, 5)])
 def test_mapped_vectors_are_within_the_norm_that_plans_assume(form, order, d, rank, dtype):
-    """Vectors of every size, one-hot and flat ones among them: their l_k norms, and the sums of products."""
+    """Vectors of every size, also one-hot and flat ones, have l_k norms and sums of products within the bounds."""
     score_bound = ScoreBound(order, d, 1.0, None, form, rank)
     generator = seeded(order)
     vectors = [torch.randn(1, 1, 300, d, dtype=torch.float64, generator=generator) for _ in range(order)]

@@ -1,4 +1,4 @@
-"""A transformer of two such layers, compiled: one forward and one backward graph, and the same training."""
+"""A compiled transformer of two of our layers: one forward and one backward graph, and the same training."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ours(graph: fx.GraphModule) -> int:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # dynamo's own
 @pytest.mark.parametrize("name", SMALL)
 def test_a_transformer_is_one_graph_and_learns_the_same(name: str) -> None:
-    """Three steps of Adam: compiled once, with both layers' attention in the graphs, and equal weights."""
+    """Three steps of Adam compile once, with both layers' attention in the graphs, and give equal weights."""
     torch.manual_seed(0)
     eager = Transformer(SMALL[name], width=8).double()
     trained = copy.deepcopy(eager)

@@ -120,7 +120,7 @@ def test_weights_of_another_configuration_are_refused_and_change_nothing(saved, 
 
 
 def test_settings_that_may_differ():
-    """The tolerance is the accuracy of the same function, and a scale may be given explicitly."""
+    """A tolerance only changes the accuracy of the same function, and the default scale may be given explicitly."""
     exact, near = make(bound=1.0, seed=1), make(bound=1.0, tolerance=1e-3, seed=2)
     near.load_state_dict(exact.state_dict())
     exact.load_state_dict(near.state_dict())

@@ -452,7 +452,7 @@ def padded_cases(draws: st.DrawFn) -> tuple[dict, Tensor, tuple[int, ...], list[
 @settings(deadline=None, max_examples=150)
 @given(padded_cases())
 def test_any_split_with_padding_is_the_full_call_with_the_same_mask(case):
-    """A query that attends only padding gives the output bias in both cases."""
+    """A query that attends only padding gives the output bias, in the full call and in decoding."""
     options, mask, shape, splits = case
     layer, x = make(**options), draw(*shape)
     cache = layer.cache(3 if len(shape) == 3 else None)
@@ -470,7 +470,7 @@ NEAR_LINEAR = {"bound": 1.0, "tolerance": 1e-3, "method": "polynomial"}
 
 @pytest.mark.parametrize("options", [{}, {"windows": [3, 5]}, {"windows": [None, 2]}, NEAR_LINEAR], ids=str)
 def test_padding_on_the_left_has_no_effect(options):
-    """A layer without positions gives each prompt the same result as alone, in the prefill and later."""
+    """In a layer without positions each padded prompt has the results of the prompt alone, in the prefill and later."""
     layer, x = make(**options), draw(3, 10, 12)
     cache = layer.cache(3)
     with torch.no_grad():
@@ -610,7 +610,7 @@ def test_a_cache_that_another_thread_uses_is_refused(options, monkeypatch):
     ids=str,
 )
 def test_packed_sequences_continue_from_their_own_caches(options):
-    """Sequences of different lengths, one of them without new tokens at first, beside one decoding for each."""
+    """Packed sequences of different lengths, some without new tokens, are decoded as each sequence would be alone."""
     layer = TensorAttention(8, 2, **{"order": 3, **options}, dtype=torch.float64, generator=seeded())
     x = torch.randn(3, 9, 8, dtype=torch.float64, generator=seeded(1))
     caches, twins = ([layer.cache() for _ in range(3)] for _ in range(2))
@@ -662,7 +662,7 @@ def test_packed_decoding_refuses_and_changes_no_cache(change, message):
 
 
 def test_no_new_token_with_padding_after_a_window_of_one() -> None:
-    """The cache stores the sinks alone, and no token in the window, from which the mask of the call was derived."""
+    """The cache stores only the sinks, and no token of the window, from which the mask of a call was once derived."""
     layer = TensorAttention(8, 2, 3, windows=1, sinks=2, dtype=torch.float64)
     x = torch.randn(2, 3, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     padding = torch.tensor([[True, False, False], [False, False, True]])

@@ -98,7 +98,7 @@ def test_configuration():
     torch.testing.assert_close(restored(x, is_causal=True), old(x, is_causal=True))
     layer.load_state_dict(
         make(windows=4).state_dict()
-    )  # the set of attended tuples does not change the meaning of weights
+    )  # weights have the same meaning for every set of attended tuples
 
 
 @pytest.mark.parametrize(

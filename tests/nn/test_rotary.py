@@ -149,7 +149,7 @@ def test_refused_arguments():
 
 
 def products_at_two_distances(batch: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Each token has a number and no position; the target is the previous number times the third previous one."""
+    """Tokens have a number but no position; the target is the previous number times the third previous one."""
     number = torch.randn(batch, length, generator=generator)
     x = torch.cat([number.unsqueeze(-1), torch.ones(batch, length, 8), torch.zeros(batch, length, 23)], -1)
     return x, number[:, 2:-1] * number[:, :-3]

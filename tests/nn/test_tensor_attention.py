@@ -283,7 +283,7 @@ def test_its_repr():
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # dynamo's own
 def test_compiled():
-    """With a padding mask at order 2; order 3 is the kind "layer" of `test_transforms`."""
+    """A layer of order 2 with a padding mask compiles to one graph; `test_transforms` tests order 3."""
     layer = make(8, 2, order=2)
     (x,) = draw((2, 5, 8))
     mask = torch.zeros(2, 5, dtype=torch.bool)

@@ -16,7 +16,7 @@ from tests.report import standin, visits
 
 @pytest.fixture(scope="module")
 def standins() -> Iterator[dict[str, Claim]]:
-    """A ledger with exactly the test claims."""
+    """A ledger that contains only the test claims."""
     registry: dict[str, Claim] = {}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ledger, "_REGISTRY", registry)

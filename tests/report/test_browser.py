@@ -33,7 +33,7 @@ def opened(page: Any) -> list[str]:
 
 
 def inks(page: Any, first: str = "") -> set[str]:
-    """The colours of the figures' axis numbers, immediately after `first`."""
+    """The colours of the tick labels of the figures, read immediately after `first`."""
     numbers = "[...document.querySelectorAll('.plot .xtick text')].map(one => getComputedStyle(one).fill)"
     return set(page.evaluate(f"() => {{ {first}; return {numbers}; }}"))
 
@@ -208,7 +208,7 @@ def test_the_colours_follow_the_reader_and_the_printer(browser, address: str) ->
         page.emulate_media(color_scheme="dark")
         page.locator(".plot[data-colours=light]").last.wait_for(state="detached")
         assert inks(page) == {INK["dark"]}
-        # The browser prints when the event handler returns: by then the figures must be drawn.
+        # The browser prints when the event handler returns, so figures must be drawn before.
         assert inks(page, "dispatchEvent(new Event('beforeprint'))") == {"rgb(0, 0, 0)"}
         page.emulate_media(media="print", color_scheme="dark")
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

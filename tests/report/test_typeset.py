@@ -50,5 +50,5 @@ def test_words_stay_words() -> None:
     ],
 )
 def test_captions_with_formulas(caption: str, written: str) -> None:
-    """Letters and powers become formulas; words, numbers of claims and what is a formula already stay."""
+    """Letters and powers become formulas; words, numbers of claims and existing formulas are unchanged."""
     assert with_formulas(caption) == written

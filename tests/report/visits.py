@@ -143,7 +143,7 @@ class Seen:
 
 
 class Visit(Seen):
-    """A visit to a report: it is one file, without complaints.
+    """Visit a report, and assert that it loads no other file and logs no error.
 
     Unless `read` is false, every claim is opened, and the page is scrolled from the top to the end, so that every
     figure is drawn.

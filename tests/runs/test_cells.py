@@ -78,7 +78,7 @@ def test_a_run_with_another_token_of_the_query_is_not_kept() -> None:
     ],
 )
 def test_a_forged_state_is_refused(tmp_path: Path, result: str) -> None:
-    """In a store from another person the last part of a run may have any result, with a correct checksum."""
+    """In a store from an untrusted source the last part of a run may have any result, with a correct checksum."""
     fill(tmp_path, pieces(SMALL, 50), result)
     with Store.open(tmp_path) as store, pytest.raises(DamagedError, match="is not that of a training run"):
         kept(store, SMALL, 50)

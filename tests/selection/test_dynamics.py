@@ -59,7 +59,7 @@ def test_the_loss_is_lemma_D2(sizes: tuple[int, int, int], alpha: float, C: floa
 
 
 def test_the_loss_keeps_its_digits_where_the_plain_formula_has_none() -> None:
-    """At alpha = 1 the loss is d T w^2/(2 q (T - q)), w = 1 - q s: at C = 45 that is 1e-36."""
+    """At alpha = 1 the loss is d T w^2/(2 q (T - q)) with w = 1 - q s, about 1e-36 at C = 45."""
     T, q, d = 50, 3, 5
     w = (T - q) / q * math.exp(-45)
     expected = d * T * w**2 / (2 * q * (T - q))
@@ -99,7 +99,7 @@ def test_the_flow_is_the_limit_of_small_steps() -> None:
 
 @pytest.mark.parametrize(("T", "q", "d"), [(40, 2, 1), (300, 3, 5), (1000, 5, 2), (12, 2, 2)])
 def test_the_tail_of_the_loss_is_T_minus_1_over_4_eta_t(T: int, q: int, d: int) -> None:
-    """The loss of the ODE at tau = 1e4 plateaus; the constant depends on neither q nor d."""
+    """The loss of the ODE is compared at tau = 1e4 times the plateau time; the constant depends on neither q nor d."""
     tau = 1e4 * plateau_time(T, q, d)
     loss = float(population_flow(T, q, d, [tau]).loss[0])
     assert loss * tau == pytest.approx(tail_constant(T, 1.0), rel=0.01)
@@ -108,7 +108,7 @@ def test_the_tail_of_the_loss_is_T_minus_1_over_4_eta_t(T: int, q: int, d: int) 
 @pytest.mark.parametrize(("T", "q", "d"), [(200, 3, 2), (500, 2, 1), (64, 4, 1)])
 @pytest.mark.parametrize("relative", [0.5, 0.1, 0.01, 0.001])
 def test_the_law_of_time_is_the_flows(T: int, q: int, d: int, relative: float) -> None:
-    """epsilon from half of d/(2q) down: the slow curve is late by at most the rise time of alpha, of order T."""
+    """The flow reaches the loss epsilon later than the slow curve, by at most the rise time of alpha, of order T."""
     epsilon = relative * d / (2 * q)
     law = time_law(T, q, d, 1.0, epsilon)
     flow = population_flow(T, q, d, [law, law + 12 * T])
@@ -123,7 +123,7 @@ def test_the_law_of_time_inverts_its_loss() -> None:
 
 
 def test_the_slow_curve_solves_its_equation() -> None:
-    """d tau/dx from differences against (T - 1) q D^2/(d N x^3 w^3)."""
+    """d tau/dx, computed by differences, is (T - 1) q D^2/(d N x^3 w^3)."""
     T, q, d = 90, 3, 2
     n, N = T / q, T / q - 1
     for x in (0.05, 0.2, 0.6, 0.97):

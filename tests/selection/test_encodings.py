@@ -39,7 +39,7 @@ def test_signs_are_signs(rows: int, width: int) -> None:
 
 
 def test_signs_are_fair_and_independent() -> None:
-    """Means and pair products over 2e5 rows: 55 bounds of 7 standard errors, failing with probability 2e-10."""
+    """Means and pair products over 2e5 rows meet 55 bounds of 7 standard errors, which fail with probability 2e-10."""
     n = 200_000
     signs = random_signs(n, 10, torch.Generator().manual_seed(4)).double()
     products = torch.cat([torch.ones(n, 1).double(), signs], 1)

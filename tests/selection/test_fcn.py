@@ -46,7 +46,7 @@ def test_the_infimum_is_the_sum_of_the_smallest_eigenvalues(sizes: tuple[int, in
 def test_no_first_layer_beats_it_even_if_y_is_known(
     sizes: tuple[int, int, int], seed: int, data: st.DataObject
 ) -> None:
-    """The error of the conditional mean given A x and y, tr((I - P) Sigma), for random A of k rows."""
+    """For random A of k rows, the error tr((I - P) Sigma) of the conditional mean given A x and y is not smaller."""
     T, q, d = sizes
     k = data.draw(st.integers(1, T * d))
     A = torch.randn(k, T * d, dtype=F64, generator=torch.Generator().manual_seed(seed))

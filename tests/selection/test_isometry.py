@@ -20,7 +20,7 @@ from separatrix.selection.task import all_subsets
 
 
 def _literal(E: Tensor, q: int) -> tuple[float, float]:
-    """Every set of every size up to q, and every disjoint pair of sizes up to q and 2q."""
+    """The constants by definition: over every set of size up to q, and every disjoint pair of sizes up to q and 2q."""
     T = len(E)
     squares = pairs = 0.0
     for size in range(1, q + 1):

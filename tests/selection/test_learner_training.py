@@ -1,4 +1,4 @@
-"""Training learners: the same data for all, correct records, and runs that stop with a sentence."""
+"""Training learners: the same data for all, correct records, and runs that stop with an error message."""
 
 from __future__ import annotations
 

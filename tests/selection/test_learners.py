@@ -54,7 +54,7 @@ def test_a_learner_is_the_librarys_attention(attention: str, T: int, d: int, wid
     else:
         keys, values = [Z @ learner.K1.mT, Z @ learner.K2.mT], [Z @ learner.V1.mT, Z @ learner.V2.mT]
         expected = sx.tensor_attention(z @ learner.Q.mT, keys, values, scale=1.0)
-    # identity divides by a sum that cancels: the error is that of the quotient.
+    # The attention "identity" divides by a sum in which terms cancel: the error is that of the quotient.
     torch.testing.assert_close(learner(X, E, code), expected.squeeze(1), rtol=1e-9, atol=1e-9)
 
 
@@ -85,7 +85,7 @@ def test_one_hot_positions_need_no_exponential(attention: str) -> None:
 
 @pytest.mark.parametrize("attention", ["softmax W", "softmax QK"])
 def test_from_zero_the_factors_have_no_gradient_and_the_product_has(attention: str) -> None:
-    """After one step of V, so that the attention matters: the gradient of W is not zero, and those of Q and K are."""
+    """If V is not zero, the gradient of W = 0 is not zero, but those of Q = 0 and K = 0 are."""
     T, q, d = 8, 2, 3
     learner = SelectionLearner(attention, d, T, generator=0, zero=True, dtype=D64)
     with torch.no_grad():

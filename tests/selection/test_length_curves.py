@@ -84,7 +84,7 @@ def test_the_error_of_the_loss_of_the_mean_is_its_slope_times_that_of_w() -> Non
 
 @pytest.mark.parametrize(("T1", "q", "d"), [(20, 2, 3), (100, 3, 5), (1000, 3, 5)])
 def test_the_ratio_tends_to_its_limit(T1: int, q: int, d: int) -> None:
-    """The distance falls as w_1, that is, as the root of the training loss."""
+    """The distance is proportional to w_1, that is, to the square root of the training loss."""
     lengths = [T1, T1 + 7, 2 * T1, 10 * T1]
     curve = length_curve(T1, lengths, q, d, [1e4 * T1, 1e6 * T1, 1e8 * T1])
     limits = np.array([limit_ratio(T1, T2, q) for T2 in lengths])
@@ -112,7 +112,7 @@ def test_the_state_follows_the_schedule() -> None:
 
 
 def test_a_trained_transformer_lies_on_the_sampled_curve() -> None:
-    """Within 15% of the recursion's loss plus six standard errors."""
+    """The loss differs from the recursion's by at most 15% plus six standard errors."""
     T, q, d, width = 16, 2, 4, 48
     settings = TrainingSettings(
         T=T, q=q, d=d, width=width, threshold=0.6, lr=((0, 1.0), (1200, 0.2)), batch=128, steps=1600, seed=1,

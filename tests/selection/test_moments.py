@@ -46,7 +46,7 @@ def _by_quadrature(W: Tensor, V: Tensor, E: Tensor, q: int) -> tuple[Tensor, Ten
 @pytest.mark.parametrize(("T", "q", "d"), [(4, 2, 2), (5, 3, 1), (3, 1, 2), (3, 3, 2)])
 @pytest.mark.parametrize("one_hot", [True, False])
 def test_the_moments_are_the_quadrature(T: int, q: int, d: int, one_hot: bool) -> None:
-    """Any V, and any W whose token rows are zero: also off the trajectory, where V_e and all blocks are nonzero."""
+    """The formulas hold for any V and any W whose token rows are zero, also off the trajectory."""
     E = one_hot_encoding(T, dtype=F64)
     if not one_hot:
         E = near_orthogonal_encoding(T, 7, threshold=0.8, generator=1, dtype=F64).E
@@ -70,7 +70,7 @@ def test_attention_that_reads_tokens_is_refused() -> None:
     [(7, 2, 2, 0.1, 3000), (6, 3, 1, 0.05, 1500), (9, 2, 5, 0.002, 600), (5, 4, 3, 0.02, 800)],
 )
 def test_the_whole_matrices_follow_the_recursion(T: int, q: int, d: int, lr: float, steps: int) -> None:
-    """Lemma D.5 and equation (6): every entry of W and V, and the loss, to 1e-12 at every step."""
+    """Every entry of W and V, and the loss, follow Lemma D.5 and equation (6) to 1e-12 at every step."""
     W, V, loss = exact_descent(one_hot_encoding(T, dtype=F64), q, d, lr, steps)
     run = population_dynamics(T, q, d, lr, steps)
     centred = torch.zeros(d + T, d + T, dtype=F64)
@@ -83,7 +83,7 @@ def test_the_whole_matrices_follow_the_recursion(T: int, q: int, d: int, lr: flo
 
 
 def test_one_step_of_the_trajectory_by_quadrature_alone() -> None:
-    """Without the moment formulas: from a point of the trajectory, a literal step follows Lemma D.5."""
+    """A gradient step by quadrature, from a point of the trajectory, follows Lemma D.5 without the moment formulas."""
     T, q, d, lr = 4, 2, 2, 0.1
     run = population_dynamics(T, q, d, lr, 41)
     centred = torch.zeros(d + T, d + T, dtype=F64)

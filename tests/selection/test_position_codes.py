@@ -47,7 +47,7 @@ def test_rotary_scores_are_the_complex_ones(T: int, d: int, width: int, q: int) 
 
 
 def test_rotary_scores_move_with_the_positions() -> None:
-    """Shifting tokens and subset by three shifts the scores by three."""
+    """Shifting tokens and subset by three positions shifts the scores by three positions."""
     learner = RotaryLearner(2, 8, generator=0, dtype=D64)
     source = torch.Generator().manual_seed(1)
     X, g = torch.randn(1, 10, 2, generator=source, dtype=D64), torch.ones(1, 2, dtype=D64)

@@ -111,7 +111,7 @@ def test_lemma_E7_by_enumeration(valid: Tensor, objective: Objective, alpha: flo
 
 
 def test_one_encodings_gradient_averages_to_the_mean_of_the_loss(valid: Tensor) -> None:
-    """A training step: exact gradients of the whole matrices for one encoding, averaged over its symmetries."""
+    """Exact gradients for one encoding, averaged over its symmetries, are the gradients of the mean loss."""
     alpha, C = 1.2, 2.0
     size = D + WIDTH
     W = torch.zeros(size, size, dtype=F64)
@@ -137,7 +137,7 @@ def test_one_encodings_gradient_averages_to_the_mean_of_the_loss(valid: Tensor) 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_the_recursion_follows_the_enumerated_descent(valid: Tensor, exact: OverlapTable, objective: Objective) -> None:
-    """Forty steps of gradient descent on the position block, against the table's recursion, to 1e-6."""
+    """Forty steps of gradient descent on the position block follow the table's recursion to 1e-6."""
     lr, steps = 1.5, 40
     W = torch.zeros(WIDTH, WIDTH, dtype=F64, requires_grad=True)
     alpha = torch.zeros((), dtype=F64, requires_grad=True)
@@ -163,7 +163,7 @@ def _orthogonal(T: int, q: int, width: int) -> OverlapTable:
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
 def test_orthogonal_encodings_give_the_one_hot_dynamics(objective: Objective) -> None:
-    """With all overlaps zero both objectives are equation (6), with width in place of T - 1."""
+    """If all overlaps are zero, both objectives are equation (6) with width in place of T - 1."""
     table = _orthogonal(20, 2, 19)
     run = stochastic_dynamics(table, 3, 0.02, 60_000, objective=objective)
     expected = population_dynamics(20, 2, 3, 0.02, 60_000)
@@ -190,7 +190,7 @@ def test_the_inverse_loss_grows_at_the_stationary_rate(objective: Objective) -> 
 
 
 def test_the_table_is_within_its_error_bars(exact: OverlapTable) -> None:
-    """1000 sampled encodings against the enumeration: every mean within 7 standard errors.
+    """The means over 1000 sampled encodings are within 7 standard errors of the enumeration.
 
     At this size rejecting columns is equivalent to rejecting matrices: every kept set of columns has as many
     extensions.

@@ -24,7 +24,7 @@ def test_subsets_are_ascending_and_inside(T: int, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(("T", "q"), [(5, 2), (6, 3), (4, 4), (7, 1)])
 def test_subsets_are_uniform(T: int, q: int) -> None:
-    """Pearson's statistic over all subsets; a uniform distribution fails this with probability 1e-7."""
+    """Pearson's statistic stays below its limit, which a uniform distribution exceeds with probability 1e-7."""
     n = 40_000
     drawn = [tuple(row) for row in uniform_subsets(n, T, q, 11).tolist()]
     subsets = [tuple(row) for row in all_subsets(T, q).tolist()]
@@ -65,7 +65,7 @@ def test_a_seed_is_a_batch_and_the_global_generator_stays() -> None:
 
 
 def test_the_original_task_has_T_times_the_loss() -> None:
-    """Appendix A.2 by enumeration: all tuples of T subsets, against all single subsets, for an inaccurate model."""
+    """Over all tuples of T subsets an inaccurate model has T times its mean loss over single subsets (Appendix A.2)."""
     T, q, d = 3, 2, 2
     subsets = all_subsets(T, q)
     X = torch.randn(T, d, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

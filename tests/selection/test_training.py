@@ -1,4 +1,4 @@
-"""Training: the data stream, the run against a plain autograd loop, resumption bit for bit, divergence, bad input."""
+"""Training: its data, its results against a plain autograd loop, bitwise resumption, divergence, and bad input."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ def test_the_construction_meets_its_bound_and_its_epsilon(T: int, q: int, width:
     longest = X.norm(dim=-1).amax(-1)
     assert bool((error <= bound + 1e-14).all())
     assert bool((bound <= epsilon * longest * (1 + 1e-9)).all()) or q == T
-    # The bound is within a factor of two of the worst case: all tokens of the subset opposite to all others.
+    # The bound is within a factor of two of the worst case, where tokens of the subset are opposite to all others.
     sign = torch.full((len(y), T, 1), -1.0, dtype=F64).scatter(1, y.unsqueeze(2), 1.0)
     worst = built.error(sign * torch.ones(3, dtype=F64), y) / 3**0.5
     spill = built.bound(sign * torch.ones(3, dtype=F64), y) / 3**0.5

@@ -147,7 +147,7 @@ def test_any_small_cross_attention(n: int, d: int, m: int, a0: Fraction, a1: Fra
 
 
 def test_two_sign_vectors_together() -> None:
-    """The formula for m vectors, against the enumeration of all 2^(2d) pairs of vectors."""
+    """The formula for m vectors agrees with the enumeration of all 2^(2d) pairs of vectors."""
     setting = SelfAttention(6, 5, 2, a0=0.05, a1=1.5, b=0.4, c=0.6)
     Y, W = sign_vectors(5), setting.weight_matrix()
     pairs = list(itertools.product(range(Y.shape[1]), repeat=2))

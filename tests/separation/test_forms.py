@@ -52,7 +52,7 @@ def test_signs_are_mpmaths(n: int, form: Form) -> None:
 @settings(max_examples=25)
 @given(st.integers(2, 10**6), forms)
 def test_added_and_subtracted_terms_cancel(n: int, form: Form) -> None:
-    """Subtracted through other terms: n^{e + 1} for n n^e."""
+    """A form minus itself is zero, even if n n^e is subtracted as n^{e + 1}."""
     total: dict[tuple[int, Factor], Fraction] = defaultdict(Fraction)
     for (p, E), q in form.items():
         if E.r == 2:
@@ -77,7 +77,7 @@ def test_other_powers_of_L_do_not_cancel() -> None:
 
 @dataclass(frozen=True)
 class Opaque:
-    """A number that is known only through a computation."""
+    """A number of which only approximations can be computed."""
 
     name: str
 

@@ -152,7 +152,7 @@ def test_widths_are_rounded_down(n: int, delta: str | None, least: int, m: int) 
 @pytest.mark.parametrize("constant", ["1.01", "1.5", "3.48", "7/3", 2])
 @pytest.mark.parametrize("n", [2, 200, 10**40])
 def test_a_width_has_the_constant_of_definition_3_7(n: int, constant: str | int) -> None:
-    """Compared with logarithms of 60 digits, at n and at the least n whose width is larger by one."""
+    """Widths agree with logarithms of 60 digits, at n and at the least n whose width is larger by one."""
     with localcontext(prec=60):
         C = Decimal(Fraction(constant).numerator) / Fraction(constant).denominator
         m = math.floor(C * Decimal(n).ln())

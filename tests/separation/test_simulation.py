@@ -81,7 +81,7 @@ def literal_regression(setting: SoftmaxRegression, trials: int, seed: int, share
 def test_attention_is_the_literal_simulation(setting: SelfAttention | CrossAttention, shared_signs: bool) -> None:
     estimates = setting.simulate(150, seed=3, shared_signs=shared_signs)
     assert estimates == literal_attention(setting, 150, 3, shared_signs)
-    # Estimates of 0 and 1 would prove nothing.
+    # The test would prove nothing if all estimates were 0 or 1.
     assert sum(0 < getattr(estimates, part).hits < 150 for part in PARTS) >= 2
 
 
@@ -162,7 +162,7 @@ def test_the_same_seed_gives_the_same_trials() -> None:
 
 
 def test_signs_are_fair_and_independent() -> None:
-    """200 000 signs: their sum, and the sum of products of neighbours, within 6.1 standard deviations (1e-9)."""
+    """The sums of 200 000 signs and of products of neighbours are within 6.1 standard deviations (1e-9) of 0."""
     signs = random_signs((200_000,), torch.Generator().manual_seed(9)).double()
     for sample in (signs, signs[1:] * signs[:-1], signs[8:] * signs[:-8]):
         assert abs(sample.sum().item()) < 6.1 * math.sqrt(len(sample))

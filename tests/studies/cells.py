@@ -1,4 +1,4 @@
-"""The claims of the studies in the tests: the claims of a module, their cells, and modified results."""
+"""Helpers for tests of the claims of the studies: the claims of a module, their cells, and modified results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def claims_of(*modules: ModuleType) -> dict[str, Claim]:
 
 
 def run_cells(claim: Claim) -> tuple[CellResult, ...]:
-    """All cells of a claim, each run once for all claims that share it, written and read as by the store."""
+    """The results of all cells of a claim; a cell that claims share is run once."""
     return tuple(CellResult(cell.arguments, cell.seed, done(cell)) for cell in claim.cells())
 
 

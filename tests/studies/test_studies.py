@@ -116,7 +116,7 @@ def test_every_module_is_listed() -> None:
 
 
 def ours() -> dict[str, list[ledger.Claim]]:
-    """The claims by their file, such as "learning/text"."""
+    """The claims, grouped by their file, such as "learning/text"."""
     by_file: dict[str, list[ledger.Claim]] = {}
     for module in map(sys.modules.__getitem__, studies.modules()):
         mine = [value for value in vars(module).values() if isinstance(value, ledger.Claim)]

@@ -87,8 +87,8 @@ def _parts(judgement: Judgement) -> tuple[str, list[str], list[str]]:
 def _fitted(parts: tuple[str, list[str], list[str]], width: int, margin: int, lines: int | None) -> tuple[str, bool]:
     """The texts that fit in the lines, at least the first, and whether others are omitted.
 
-    A note says how many numbers are omitted, which the report has. Omitted definitions and earlier rules have no note
-    here, since `separatrix claims` prints them when fewer claims are requested.
+    A note says how many numbers are omitted; the report has all of them. Omitted definitions and earlier rules have no
+    note here, since `separatrix claims` prints them when fewer claims are requested.
     """
     head, numbers, details = parts
     pieces = [head, *numbers, *details]

@@ -196,11 +196,11 @@ def _is_registered(app: Dash, named: Mapping[str, str]) -> bool:
 
 
 def guard(app: Dash, endpoint: Endpoint) -> None:
-    """Reject requests with another Host header and, if there is a token, requests of visitors who have not shown it.
+    """Reject requests with another Host header and, if there is a token, of visitors who have not presented it.
 
-    ``/?token=...`` shows the token once. From then on a cookie and a key in the local storage of the page replace the
-    token. A browser sends the cookies of a host to every port, where another user's program may read them, but local
-    storage is only accessible to pages of the same port. So requests for data need both.
+    ``/?token=...`` presents the token once. From then on a cookie and a key in the local storage of the page replace
+    the token. A browser sends the cookies of a host to every port, where another user's program may read them, but
+    local storage is only accessible to pages of the same port. So requests for data need both.
     """
     server: Flask = app.server
     in_cookie, stored = secrets.token_urlsafe(32), secrets.token_urlsafe(32)

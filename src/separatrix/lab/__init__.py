@@ -1,6 +1,6 @@
 """The engine that runs experiments: grids of cells, the store that keeps results, and the workers that run the cells.
 
-It knows nothing of attention. An experiment is a function of plain parameters and a seed, registered by name:
+The engine does not depend on attention. An experiment is a function of plain parameters and a seed, registered by name:
 
 >>> from separatrix.lab import experiment
 >>> @experiment(version=1, name="docs.parabola")
@@ -22,7 +22,7 @@ provenance, results     where a result comes from, and how it is written
 
 store, schema, rows     the store, the tables in its file, and the rows in them
 arrays, export          the arrays of results, and the store as CSV or JSON
-lease, alive            the cells that a run has taken, and whether a run still lives
+lease, alive            the cells that a run has taken, and whether a run is alive
 faults                  errors of a store, and what to do about them
 upkeep, health          checking a store, and removing what is not needed
 salvage, copying        the readable rows of a damaged file, and copies of a store

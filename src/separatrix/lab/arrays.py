@@ -102,7 +102,7 @@ def named_in(result: str) -> list[str]:
 def files(folder: Path) -> Iterator[Path]:
     """The arrays in the folder, and files that a killed run left incomplete.
 
-    Only names that `put` makes count, and symlinks are not followed; other files in the folder are ignored.
+    Files with names that `put` does not make are ignored, and symlinks are not followed.
     """
     if folder.is_symlink() or not folder.is_dir():
         return

@@ -14,11 +14,11 @@ from separatrix.lab.store import Store
 
 
 def copy(store: Store, target: Path) -> tuple[int, int]:
-    """Copy the cells that are done or failed into a new store; a run may write to the store meanwhile.
+    """Copy the cells that are done or failed into a new store; a run may write to the old store meanwhile.
 
     Args:
         store: the store.
-        target: the folder of the new store, which must not exist or be empty. After an error it is unchanged.
+        target: the folder of the new store, which must be empty or not exist. After an error the folder is unchanged.
 
     Returns:
         The number of cells that were copied, and the number that were left out because they are damaged.

@@ -147,7 +147,7 @@ class _GridRun:
                 return
 
     def read_ahead(self) -> bool:
-        """Read cells until one is ready to be submitted; whether there is one, suspects not counted."""
+        """Read cells until one is ready to be submitted; return whether there is one, not counting suspects."""
         while not (self.fresh or self.again):
             self.ctrl_c.check()
             batch = [_Task(cell, cell.key) for cell in islice(self.source, _BATCH)]
@@ -187,7 +187,7 @@ class _GridRun:
         return _Pool(executor, {executor.submit(worker.ready): None})
 
     def fill(self, pool: _Pool) -> None:
-        """Submit as many cells to a pool as it may have; a suspect only alone, and only if no other cell is left."""
+        """Submit as many cells to a pool as it may have; submit a suspect only alone, when no other cell is left."""
         if any(task is not None and task.deaths for task in pool.tasks.values()):
             return
         while self.again and len(pool.tasks) < self.crew.depth:

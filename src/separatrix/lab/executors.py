@@ -79,7 +79,7 @@ def dask_workers(address: str, workers: int | None = None) -> Crew:
 
     Anyone who can connect to a scheduler or a worker can run code on it. A scheduler that is started here accepts only
     connections with credentials that are made for the run and never leave its processes. For another scheduler, Dask's
-    own configuration names the credentials (``distributed.comm.tls``); at ``tcp://`` there are none.
+    own configuration names the credentials (``distributed.comm.tls``); a scheduler at ``tcp://`` requires none.
 
     Args:
         address: the address of the scheduler (``tls://host:port``), or ``local`` to start one here for the run.
@@ -122,10 +122,10 @@ def _client(place: Any) -> Any:
 
 @contextmanager
 def _answering(address: str) -> Iterator[None]:
-    """Turn the errors that Dask raises when a scheduler does not answer or refuses us into a `CrewError`."""
+    """Raise a `CrewError` in place of the errors of Dask when a scheduler does not answer or refuses the connection."""
     try:
         yield
-    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two: encryption without credentials
+    except (OSError, ValueError, TypeError, RuntimeError) as error:  # the last two if tls:// has no credentials
         raise CrewError(
             f"No Dask scheduler answers at {address} ({error}). Start one with `dask scheduler`, give the address that "
             "it prints, and for one at tls:// name the credentials in Dask's configuration; or use --dask local."
@@ -250,7 +250,7 @@ class _OnDask(Executor):
 
 
 def _remove_abandoned() -> None:
-    """Remove the scratch folders of local clusters whose runs were killed, which could not do so themselves.
+    """Remove the scratch folders of local clusters whose runs were killed before they could do so.
 
     These are folders of this user, not symlinks, whose lock no process holds.
     """

@@ -1,4 +1,4 @@
-"""Errors of a store, as sentences that say what to do."""
+"""Errors of a store, with messages that say what to do."""
 
 from __future__ import annotations
 

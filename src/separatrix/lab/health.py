@@ -29,7 +29,7 @@ def store_health(folder: Path) -> StoreHealth:
         with Store.open(folder) as store:
             for (_, status), count in store.counts().items():
                 cells[status] = cells.get(status, 0) + count
-    except DamagedError:  # a damage after which nothing can be counted
+    except DamagedError:  # damage that makes counting impossible
         cells = {}
     with plainly(folder):
         size = sum(file.lstat().st_size for file in folder.rglob("*") if not file.is_dir())

@@ -38,7 +38,7 @@ class OfCommand:
         raise KeyboardInterrupt
 
     def end(self) -> None:
-        """Print a sentence and end the process."""
+        """Print a message and end the process."""
         shows_cursor = b"\x1b[?25h" if os.isatty(2) else b""  # a progress bar hides the cursor
         os.write(2, shows_cursor + b"Stopped. Finished work is saved.\n")
         os._exit(INTERRUPTED)
@@ -59,7 +59,7 @@ def _importing(frame: FrameType | None) -> bool:
 
 
 def of_command() -> None:
-    """Make Ctrl-C end this process with a sentence from now on, unless SIGINT has another handler already."""
+    """Make Ctrl-C end this process with a message from now on, unless SIGINT already has another handler."""
     if _in_main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         handler = OfCommand()
         signal.signal(signal.SIGINT, handler)

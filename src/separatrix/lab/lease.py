@@ -1,6 +1,6 @@
 """The lease by which a run takes cells of a store, shows that it is alive, and writes results.
 
-Two runs on one store do not run the same cell: a cell is taken in a transaction, and stays taken while its run lives.
+Two runs on one store do not run the same cell: a run takes a cell in a transaction, and keeps it while it is alive.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Lease:
                 raise self._trouble
 
     def free_abandoned_cells(self) -> None:
-        """Free the cells of other runs that were killed or have stopped counting."""
+        """Free the cells of other runs that were killed or whose counters have stopped."""
         runs = [run for (run,) in self.store.ask("SELECT DISTINCT run FROM cells WHERE run IS NOT NULL")]
         if abandoned := [run for run in runs if run != self.id and self._watch.abandoned(run)]:
             self._free(abandoned)
@@ -97,8 +97,8 @@ class Lease:
             for run in runs:
                 connection.execute("DELETE FROM cells WHERE run = ? AND status = 'running'", [run])
                 if run != self.id:
-                    # Before the commit: a suspended run that continues finds that its file is gone, and takes no more
-                    # cells.
+                    # Remove the lock file before the commit: a suspended run that resumes finds its file missing, and
+                    # takes no more cells.
                     forget(self.store.folder, run)
 
     def take(self, cells: Sequence[tuple[str, Cell]], *, failed_too: bool) -> dict[str, str]:

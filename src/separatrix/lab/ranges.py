@@ -85,7 +85,7 @@ def spread(table: dict[str, Any], field: str) -> list[int] | list[float]:
 
 
 def _steps(first: Fraction, last: Fraction, step: Fraction) -> list[tuple[int, int]]:
-    """The values from `first` to `last` in steps, each as a fraction a / b; none if the steps do not reach `last`."""
+    """The values from `first` to `last` in steps, as pairs (a, b) of fractions a / b; none if `last` is not reached."""
     count = (last - first) / step if step else last - first
     if count.denominator > 1 or not 0 <= count < MOST_VALUES or not (step or first == last):
         return []
@@ -95,10 +95,9 @@ def _steps(first: Fraction, last: Fraction, step: Fraction) -> list[tuple[int, i
 
 
 def _powers(first: Fraction, last: Fraction, factor: Fraction) -> list[tuple[int, int]]:
-    """The values from `first` to `last`, each `factor` times the previous one, as fractions; none if `last` is not one
-    of them.
+    """The values from `first` to `last`, each `factor` times the previous one, as fractions; none if `last` is missed.
 
-    In each of the values, the exponent of a prime lies between its exponents in the two ends. So if the product of
+    The exponent of each prime in a value lies between its exponents in `first` and in `last`. So if the product of
     numerator and denominator of a value exceeds the product of those of both ends, `last` is not reached.
     """
     values = [first]

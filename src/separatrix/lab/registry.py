@@ -36,8 +36,8 @@ class Experiment:
 
     Attributes:
         name: the name under which it is registered.
-        version: the version of the function. It must be increased when the function changes its meaning; results of an
-            older version stay in the store but are no longer found.
+        version: the version of the function. It must be increased when the meaning of its results changes;
+            results of an older version stay in the store but are no longer found.
         function: the function. It returns a dict of numbers, strings, arrays, or lists and dicts of these.
     """
 

@@ -74,7 +74,7 @@ def _free_name(folder: Path) -> Path:
 
 
 def readable_records(path: Path) -> list[StoredRecord]:
-    """The undamaged records of finished cells that SQLite can read from a file; the file may be changed."""
+    """The undamaged records of finished cells that SQLite can read from a file; SQLite may change the file."""
     records: dict[str, StoredRecord] = {}
     try:
         with plainly(path), closing(schema.connect(path, "rw")) as connection:

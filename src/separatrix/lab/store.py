@@ -121,7 +121,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """A block whose changes are written all or none, without changes of other writers in between."""
+        """A transaction: all changes of the block are written or none, and no other process writes in between."""
         with plainly(self.path):
             self.connection.execute("BEGIN IMMEDIATE")
             try:

@@ -39,7 +39,7 @@ def verify(folder: Path) -> Iterator[Damage]:
     The file is checked by SQLite's ``integrity_check``, each row by its checksum, and each array by its name.
 
     Yields:
-        A `Damage` for each. No kind of damage raises an exception.
+        A `Damage` for each damaged part. No kind of damage raises an exception.
     """
     try:
         with Store.open(folder) as store:

@@ -74,7 +74,7 @@ def use_one_thread() -> None:
     """Limit torch, and the BLAS and OpenMP of every library, to one thread, so that sums are added in a fixed order.
 
     Torch's number of threads belongs to the calling thread, so this function is called before every cell. Environment
-    variables limit the libraries that the cell is the first to load.
+    variables limit the libraries that are loaded only when the cell runs.
     """
     os.environ.update(dict.fromkeys(_COUNTS, "1"))
     with _LIMITING:  # in a library that all threads share, only the first thread that sets the number can change it
@@ -91,7 +91,7 @@ def use_one_thread() -> None:
 def threads_restored() -> Iterator[None]:
     """Restore the numbers of threads after the block, for a cell that runs in the user's own process.
 
-    A library that the cell is the first to load stays limited to one thread.
+    A library that was first loaded by the cell stays limited to one thread.
     """
     environment = {name: os.environ.get(name) for name in _COUNTS}
     torch = sys.modules.get("torch")

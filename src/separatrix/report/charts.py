@@ -13,9 +13,9 @@ Most figures are curves, with one curve for each group of rows, or maps of two c
         rows = sorted(rows_of(results), key=lambda row: (row["d"], row["n"]))
         return rows, f"The flops grow in proportion to n, to {rows[-1]['flops']:,}."
 
-The function returns the rows and the text alternative of the figure, which is also its caption. If the CSV file has
-other rows than the figure, it returns them as the third. A figure that needs more is a function with the decorator
-`drawing`, which may begin with `Curves.figure` or `Map.figure` and add to it.
+The function returns the rows and the text alternative of the figure, which is also its caption. If the rows of the CSV
+file differ from those of the figure, the function returns them as a third value. A figure that needs more is a function
+with the decorator `drawing`, which may begin with `Curves.figure` or `Map.figure` and add to it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The parts of a claim that the report and the explorer show alike: badge, statement, evidence, misprints, legend.
+"""The parts of a claim that the report and the explorer share: badge, statement, evidence, misprints, legend.
 
 The argument `make` creates elements: `markup.tag` writes HTML for the report, and the explorer passes a function that
 creates Dash components.

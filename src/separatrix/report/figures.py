@@ -18,5 +18,5 @@ for _module in walk_packages(drawings.__path__, f"{drawings.__name__}."):
 
 
 def draw(name: str, results: Results) -> Drawing:
-    """The figure called `name`, of all the cells of a claim that names it."""
+    """Draw the figure `name` from the results of all cells of a claim that lists it."""
     return FIGURES[one_of("figure", name, sorted(FIGURES))](results)

@@ -1,7 +1,7 @@
 """The highlights at the top of the page: a few findings, each with its figure.
 
-A highlight is valid for one verdict of its claim. If the verdict of the store is another, the page says so in place of
-the figure.
+A highlight is valid for one verdict of its claim. If the verdict in the store differs, the page says so in place of the
+figure.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ class SourceLine:
     root: Path | None
 
     def __str__(self) -> str:
-        """The path in the repository, or else the module; and the line."""
+        """The path in the repository, or the module of an installed package; and the line."""
         where = self.module if self.root is None else self.file.relative_to(self.root).as_posix()
         return f"{where}:{self.line}"
 

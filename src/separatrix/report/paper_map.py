@@ -66,7 +66,7 @@ def _tile(entry: Entry) -> Html:
 
 
 def short_place(claim: Claim) -> str:
-    """The short name of a claim for its tile; beyond the papers without the subject, which is the row's title."""
+    """The short name of a claim for its tile; if it is beyond the papers, without the subject, which the row shows."""
     where, _, part = called(claim).partition(": ")
     if claim.paper == "beyond":
         return part or where

@@ -339,7 +339,7 @@ def _heatmap(trace: Mapping[str, Any], x: _Axis, y: _Axis, colour: str, layout: 
 
 
 def _edges(places: Sequence[float]) -> list[float]:
-    """The edges of cells with these centres: the midpoints, and as far beyond the first and the last centre."""
+    """The edges of cells with these centres: the midpoints, and one edge beyond the first and the last centre."""
     if len(places) == 1:
         return [places[0] - 0.5, places[0] + 0.5]
     between = [(left + right) / 2 for left, right in pairwise(places)]

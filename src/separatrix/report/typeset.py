@@ -60,7 +60,7 @@ def typeset(text: str, make: Make[Made]) -> list[Made | str]:
 
 
 def with_formulas(text: str) -> str:
-    r"""A caption or a number with dollar signs around the letters and powers in its plain parts, which are LaTeX then.
+    r"""A caption or a number, with the letters and powers of its plain parts converted to LaTeX between dollar signs.
 
     >>> with_formulas("Softmax on D1 is below delta / n from n = 10^28 on, against B / (ln n)^(1/k).")
     'Softmax on $D_1$ is below $\\delta / n$ from $n = 10^{28}$ on, against $B / (\\ln n)^{1/k}$.'

@@ -95,7 +95,7 @@ def test_subnormal_keys_count_where_nothing_is_flushed():
     reason="the numbers of the modes are those of this platform",
 )
 def test_other_rounding_modes_are_refused(forked):
-    """Rounding modes: down, up and towards zero."""
+    """Calls in the rounding modes down, up and towards zero raise an error."""
     code = """
 import ctypes
 for mode in (0x400, 0x800, 0xC00):

@@ -44,7 +44,7 @@ def test_gamma_is_the_bound_of_a_sum_that_is_rounded_as_often():
 
 
 def test_an_exponential_a_product_and_a_sum_are_counted_for_each_block():
-    """An exponential with an error of one unit in the last place counts as at least two roundings: there are four."""
+    """Each block adds an exponential, a product and a sum; an exponential counts as at least two roundings."""
     counts = [block_sum(3, 10, blocks).count() for blocks in (5, 6)]
     assert counts[1] - counts[0] == EXPONENTIAL + 2 >= 4
 
@@ -66,7 +66,7 @@ def unrounded(lengths: list[int], d: int, queries: int, dtype: torch.dtype, is_c
 
 @pytest.fixture
 def _exact_powers(monkeypatch):
-    """Multiplication by powers of two rounds nothing, and their exponents are numbers, not counts."""
+    """Replace multiplications by powers of two, which are exact, by the identity: their exponents are not counts."""
     for name in ("divide", "multiply"):
         monkeypatch.setattr(Power, name, lambda self, x: x)
     monkeypatch.setattr(Power, "next_to", staticmethod(lambda largest: Power(largest)))
@@ -167,8 +167,8 @@ def test_exact_attention_rounds_at_most_as_often_as_promised(order, length, posi
 def rounded_by_tiles(terms: range) -> list[int]:
     """How often tdpbf16ps rounds each of these terms of a sum of products whose other terms are zeros.
 
-    The order of sums is that of the vendor's pseudo-code (csrc/tests/emulated.hpp). Adding a first number to 0 rounds
-    nothing.
+    The order of sums is that of the vendor's pseudo-code (csrc/tests/emulated.hpp). Adding the first number to 0 is
+    exact.
     """
     total: list[int] = []
     for tile in range(terms.start // 32, -(-terms.stop // 32)):

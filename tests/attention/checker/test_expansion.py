@@ -89,7 +89,7 @@ def test_all_monomials_once_and_their_coefficients(width):
 
 
 def test_sums_between_boundaries_are_within_their_balls(monkeypatch):
-    """Compared with exact sums: coordinates and weights are multiples of 2^-8, so integer arithmetic is exact."""
+    """Sums are those of exact integer arithmetic: coordinates and weights are multiples of 2^-8."""
     monkeypatch.setattr(moments, "TOKENS", 7)
     rng = np.random.default_rng(0)
     x, w = (torch.from_numpy(rng.integers(-256, 257, (rows, 50)) / 256) for rows in (3, 2))

@@ -97,7 +97,7 @@ def test_every_type_is_read_exactly(dtype):
 
 
 def test_subnormal_numbers_are_read_in_a_mode_that_makes_them_zeros():
-    """2^-130 is subnormal in float32: as a key it decides between two values here."""
+    """The key 2^-130, subnormal in float32, decides between two values."""
     query, key, value = (
         torch.tensor([[2.0**100]]),
         torch.tensor([[2.0**-130], [2.0**-127]]),
@@ -272,7 +272,7 @@ def test_which_queries_are_recomputed():
 
 
 def test_precision_increases_until_the_ball_is_narrow(monkeypatch):
-    """Scores near 2^100 with 159 digits, without the scale: 128 bits leave 28 bits after the binary point."""
+    """Scores near 2^100 take 159 bits before scaling: with 128 bits only 28 are after the binary point."""
     large, scale = 2.0**50 / 3, 1.1
     query, key = torch.tensor([[large, 1.0]]).double(), torch.tensor([[large, 1.0], [large, 0.0]]).double()
     query[0, 0] = key[:, 0] = large

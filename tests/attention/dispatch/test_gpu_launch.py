@@ -68,7 +68,7 @@ def made(dtype=torch.float32, order=3, length=5, transposed=False, **options):
 
 @pytest.fixture
 def fake():
-    """Fake tensors of GPUs; none is cached for other tests."""
+    """Use fake GPU tensors in the test, and remove them from the cache before and after it."""
     description._on_device.cache_clear()
     with FakeTensorMode(), WithoutGuards():
         yield
@@ -241,7 +241,7 @@ def of_heads(heads, tokens):
 
 
 def test_masks_are_not_loaded_as_8_bits(launches, call):
-    """From these, Triton 3.7 infers that operands of float32 were widened, and uses TF32 on Blackwell."""
+    """From 8-bit loads Triton 3.7 infers that operands of float32 were widened, and uses TF32 on Blackwell."""
     assert [x.dtype for x in description.described(call, "ieee").tensors[4:]] == [torch.int32, torch.int32]
 
 

@@ -71,7 +71,7 @@ def dual(f, x, dx):
 
 
 def of_some(f, x, dx):
-    """The tangent where only the first key set has one."""
+    """The tangent of the result if only the first key set has a tangent."""
     with forward_ad.dual_level():
         return forward_ad.unpack_dual(f(x[0], forward_ad.make_dual(x[1], dx[1]), *x[2:])).tangent
 
@@ -172,7 +172,7 @@ def test_tangents_of_any_shape_in_any_block_size(
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("masked", [False, True])
 def test_tangents_of_huge_scores(order, masked):
-    """Scores of magnitude 1e4, of both signs: weights that vanish, and lse far from 0."""
+    """Tangents are right for scores of magnitude 1e4 of both signs, where weights underflow and lse is far from 0."""
     options = {"scale": 3.0, **({"mask": EVERYTHING["mask"]} if masked else {})}
     x = (1e4 * leaves(order)[0], *leaves(order)[1:])
     actual, expected = (jvp(make(order, options), x, changes(order, 100))[1] for make in (ours, definition))
@@ -181,7 +181,7 @@ def test_tangents_of_huge_scores(order, masked):
 
 @pytest.mark.parametrize(("dtype", "error"), [(torch.float32, 1e-6), (torch.bfloat16, 8e-3), (torch.float16, 1e-3)])
 def test_tangents_of_narrow_types_accumulate_wide(dtype, error):
-    """The error is that of rounding the tangent once, plus float32's: inputs are rounded before both computations."""
+    """The error is one rounding of the tangent plus that of float32: inputs are rounded before both computations."""
     x, dx = ([a.to(dtype) for a in made] for made in (leaves(3, 40), changes(3, 100, 40)))
     found = dual(lambda q, *sets: sx.tensor_attention(q, sets[:2], sets[2:], return_lse=True), x, dx)
     wide = dual(
@@ -263,7 +263,7 @@ def test_bounded_operators_of_heads_that_are_not_contiguous(is_causal, may_be_ex
 
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_near_linear_gradients_under_a_dispatch_mode(is_causal):
-    """A mode calls operators below autograd, where nothing can be differentiated any more."""
+    """A dispatch mode receives operators below autograd, where gradients are no longer recorded."""
     query, keys, values = inputs(3, 5, [5, 5])
     (query.requires_grad_(), *(x.requires_grad_() for x in (*keys, *values)))
 

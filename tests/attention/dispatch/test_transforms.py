@@ -303,10 +303,10 @@ OTHER_ENGINE = "torch" if native().library is not None else "native"
 
 
 def slow(computing: str, transform: str, kind: str) -> bool:
-    """Cells that another row, another column or the default engine also tests, except for a few lines.
+    """Whether another row, another column or the default engine also tests a cell, except for a few lines.
 
-    An engine runs inside an operator, and a graph contains operators: the engine does not depend on how a graph is
-    made. Nor are near-linear calls, which no engine of exact attention computes, or calls on fake tensors.
+    An engine runs inside an operator, and a graph contains operators: the engine does not depend on how a
+    graph is made. Near-linear calls and calls on fake tensors use no engine of exact attention.
     """
     return (
         (transform == "`torch.compile`" and kind != "certified")
@@ -337,8 +337,9 @@ def test_every_cell(transform: str, kind: str) -> None:
 
 
 def test_the_compiler_of_machine_code() -> None:
-    """A compiled graph by PyTorch's default backend, which compiles slowly: one kind of call here, one in
-    `test_operators`.
+    """A graph compiled by PyTorch's default backend has the right results for one kind of call.
+
+    This backend compiles slowly; `test_operators` tests another kind.
     """
     agree(*compiled("bounded layer", "inductor", fullgraph=True), subject("bounded layer").error)
 

@@ -189,7 +189,7 @@ def test_causal_pairs_with_a_scale_that_is_not_positive(scale, length):
 @pytest.mark.parametrize("order", [2, 3, 4])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_gradients_of_balanced_factors(order, is_causal):
-    """Factors times powers of two, and the scale divided by them: gradients are divided by them too, exactly."""
+    """Multiplying factors by powers of two, and dividing the scale by them, divides gradients by them exactly."""
     powers = [100, 60, -80, 110][:order]
     value_powers = [90, -110, 20][: order - 1]
     leaves = [draw(m, 1, 4, 3).float().requires_grad_() for m in range(2 * order - 1)]
@@ -215,7 +215,7 @@ def float64_gradients(tensors, order, incoming, **options):
 
 @pytest.mark.parametrize("spread", [0, -40, -100])
 def test_gradients_of_small_columns_with_small_incoming_gradients(spread):
-    """One key has tiny columns, the others do not, and the incoming gradient of one head is far smaller."""
+    """One key set has tiny columns, and the incoming gradient of one head is far smaller than that of the other."""
     order = 3
     tensors = [draw(m, 2, 4, 3).float() for m in range(2 * order - 1)]
     tensors[0] *= torch.tensor([2.0**-20, 2.0**-30, 2.0**-25])
@@ -235,7 +235,7 @@ def test_gradients_of_small_columns_with_small_incoming_gradients(spread):
 
 
 def test_gradients_of_a_factor_that_is_zero_in_a_column():
-    """A column in which a key set is zero adds nothing to a score, but this set has a gradient there."""
+    """A column in which a key set is zero adds nothing to scores, but the gradient of the key set is nonzero in it."""
     tensors = [draw(m, 1, 4, 3).float() for m in range(5)]
     tensors[0] *= 2.0**110
     tensors[1][..., 1] = 0.0
@@ -265,7 +265,7 @@ def test_the_gradient_of_a_query_with_a_small_incoming_gradient():
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # forward mode's own
 def test_tangents_of_balanced_factors(order, is_causal):
-    """Factors and tangents times powers of two, the scale divided by them: only the output's power remains."""
+    """Powers of two in factors and tangents that the scale cancels do not matter; those of values scale the output."""
     sets = 2 * order - 1
     small, moved = draw(0, sets, 5, 3).unbind(), draw(1, sets, 5, 3).unbind()
     powers = [2.0**100, 2.0**60, *[1.0] * (order - 2), 2.0**80, *[1.0] * (order - 2)]
@@ -297,7 +297,7 @@ def test_powers_of_two_are_exact(dtype):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
 def test_zeros_among_the_outputs_of_pairs_raise_no_error(dtype):
-    """A value column of zeros gives zeros, as a failure of the fused kernel would: the result is checked, and kept."""
+    """A value column of zeros gives an output column of zeros, which is not taken for a failure of the fused kernel."""
     query, key, value = (x.to(dtype) for x in draw(0, 3, 1, 2, 20, 4))
     value[..., 0] = 0.0
     output = sx.tensor_attention(query, key, value, scale=0.5)
@@ -313,7 +313,7 @@ GRAPHS = {
 @pytest.mark.parametrize("transform", GRAPHS)
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_pairs_in_graphs_are_refused_where_the_kernel_fails(transform):
-    """A compiled graph has no alternative algorithm there: the operator in the graph raises an error."""
+    """A compiled graph has no fallback for inputs at which the fused kernel fails: its operator raises an error."""
     call = GRAPHS[transform](lambda q, k, v: sx.tensor_attention(q, k, v, scale=1.0))
     causal = GRAPHS[transform](lambda q, k, v: sx.tensor_attention(q, k, v, scale=1.0, is_causal=True))
     query, key, value = draw(0, 3, 2, 2, 6, 4).float()

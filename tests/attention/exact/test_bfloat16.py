@@ -91,7 +91,7 @@ def allowed(masks):
 
 
 def score_sizes(query, keys, scale, masks):
-    """A bound on the scores of each query and their mean square if terms had random signs, (H, L_q) each."""
+    """A bound on the scores of each query, and their mean square if terms had random signs; (H, L_q) each."""
     bound, square = (scale * query.double()).abs(), (scale * query.double()) ** 2
     for key, mask in zip(keys, masks, strict=True):
         bound = bound * (mask.unsqueeze(-1) * key.double().abs().unsqueeze(1)).amax(2)
@@ -148,7 +148,7 @@ def test_the_kernels_round_only_the_documented_products(case, size):
 
 
 def test_large_scores_are_computed_in_float32():
-    """Where a maximum decides, an error of 2^-8 of the scores would choose another tuple."""
+    """If one tuple has most of the weight, an error of 2^-8 of the scores could select another tuple."""
     query, keys, values = drawn((70, 80), 16, size=4.0)
     out = sx.tensor_attention(query, keys, values, scale=1.0).double()
     wide = [query.double(), [x.double() for x in keys], [x.double() for x in values]]
@@ -158,7 +158,7 @@ def test_large_scores_are_computed_in_float32():
 
 @pytest.mark.parametrize("std", [0.1, 1.0])
 def test_errors_are_no_larger_than_twice_those_of_fused_attention(std):
-    """Order 3 against float64, and PyTorch's ordinary attention in bfloat16 with as many keys and as large scores."""
+    """Errors of order 3 are at most twice those of PyTorch's attention with as many keys and as large scores."""
     d, n = 32, 80
     query, keys, values = drawn((n, n), d, query_length=40)
     scale = std / math.sqrt(d)

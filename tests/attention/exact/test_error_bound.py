@@ -67,7 +67,7 @@ def draw_call(seed: int):
 
 
 def check(seed: int) -> str:
-    """The outcome of a call: "refused", or "answered" and within the bounds."""
+    """The outcome of a call: "refused" or "answered"; an answer must be within its bounds."""
     query, keys, values, options = draw_call(seed)
     return_lse = seed % 2 == 1
     try:
@@ -123,7 +123,7 @@ def test_many_wildly_scaled_calls_are_right_or_refused():
     ),
 )
 def test_pairs_of_many_keys(dtype, length, size, options):
-    """Against float64, whose error is negligible here: the fused kernel, several of its blocks, and our kernels.
+    """The fused kernel, several of its blocks, and our kernels, against float64, whose error is negligible here.
 
     The last head's keys have equal scores except one that is far larger: float16 loses the weights of the others.
     """
@@ -146,7 +146,7 @@ def test_pairs_of_many_keys(dtype, length, size, options):
 
 @pytest.mark.parametrize("order", [2, 3])
 def test_large_scores_with_small_differences(order):
-    """Scores of some 10^4, where float32 has three digits after the point, with differences of about 1."""
+    """Scores of some 10^4 have three digits after the point in float32, and differ by about 1."""
     for seed in range(10):
         query, *keys = (30 * (1 + 1e-4 * draw(seed + m, 3, 4)).float() for m in range(order))
         values = [draw(20 + seed + m, 3, 2).float() for m in range(order - 1)]
@@ -160,7 +160,7 @@ def test_large_scores_with_small_differences(order):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_types_round_the_weights_of_pairs(dtype):
-    """Hundreds of weights just above 1/2 that are all rounded down in the numerator but not in the denominator."""
+    """Hundreds of weights just above 1/2 are all rounded down in the numerator but not in the denominator."""
     worst = 0.0
     for part in range(1, 64):
         weight = 0.5 * (1 + part / 64 * torch.finfo(dtype).eps / 2)
@@ -174,7 +174,7 @@ def test_half_types_round_the_weights_of_pairs(dtype):
 
 
 def test_float16_loses_tiny_weights_of_pairs():
-    """65536 weights below 2^-25, which float16 rounds to 0 in the numerator: 1/500 of the total weight."""
+    """In the numerator float16 rounds 65536 weights below 2^-25 to 0, which are 1/500 of the total weight."""
     query, value = torch.ones(1, 1, 1, 1, dtype=torch.float16), torch.ones(1, 1, 2**16, 1, dtype=torch.float16)
     key = torch.full_like(value, -17.34375)
     key[..., 0, :] = 0.0

@@ -107,7 +107,7 @@ def test_other_sizes_have_the_bits_of_the_fused_kernel(queries, keys, d, dtype):
 
 
 def test_transforms_of_long_sequences_use_the_fused_kernel():
-    """`torch.func` cannot choose by the numbers of a tensor, and its results agree to rounding."""
+    """Under `torch.func` the choice of the kernel cannot depend on entries; gradients agree up to rounding."""
     query, key, value = draw((2, 2), LONG, LONG, 4)
     seen = []
 

@@ -1,4 +1,4 @@
-"""NaN and infinity in exact attention reach exactly the queries that may attend them, in outputs and in gradients."""
+"""NaN and infinity affect exactly the queries that may attend them, in outputs and in gradients."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def test_every_half_number_survives_widening(architecture, dtype):
 
 @pytest.mark.parametrize("dtype", HALF)
 def test_products_are_rounded_as_pytorch_does(architecture, dtype):
-    """All pairs of exponents with all last digits: ties, subnormal numbers, and products beyond the largest number."""
+    """Products of numbers with all exponents and last digits: ties, subnormal numbers, and overflow."""
     generator = torch.Generator().manual_seed(0)
     bits = torch.randint(-(2**15), 2**15, (2, 400_000), generator=generator, dtype=torch.int32)
     bits[:, ::3] &= -32  # few digits, so that products are often halfway between two numbers
@@ -102,7 +102,7 @@ def widened(x):
 
 
 def check_both_passes(dtype, tensors, masks, positions, generator, hidden=False):
-    """Compare both passes with those of the call widened as a whole, whose results are rounded."""
+    """Compare both passes with those of a call on widened tensors, whose results are rounded."""
     rest = (masks, positions[0], positions[1], positions[2][: len(tensors[1])], 0.3)
     wide = [widened(x) for x in tensors]
     if hidden:  # masked entries are zero in one call, and NaN in the other
@@ -194,7 +194,7 @@ def held_by_kernels(function):
 @pytest.mark.parametrize("dtype", HALF)
 @pytest.mark.parametrize("masked", [False, True], ids=["", "masked"])
 def test_nothing_is_widened_as_a_whole(dtype, masked):
-    """PyTorch allocates the results alone, and the kernels use as much as for float32, up to a few rows."""
+    """PyTorch allocates only the results, and the kernels use as much memory as for float32, up to a few rows."""
     query, keys, values, masks, _ = drawn(dtype, 3, masked, heads=4, length=200)
     rest = (masks, False, 0, [0, 0], 0.3)
     tensors, wide = [query, keys, values], [widened(x) for x in (query, keys, values)]

@@ -92,7 +92,7 @@ def test_masks_leave_few_queries_with_anything_to_attend(engine):
 
 
 def test_more_tuples_than_int64_holds_are_refused():
-    """1,000 queries times 1,000^7 keys: the product of the counts overflows."""
+    """The number of tuples, 1,000 queries times 1,000^7 key tuples, overflows 64 bits."""
     query, lse, windows = torch.zeros(1, 1000, 1), torch.zeros(1, 1000), [0] * 7
     sets = [torch.zeros(1, 1000, 1) for _ in range(7)]
     refusal = r"keys: expected fewer than 2\^62 tuples.* got 1e\+24.*`windows`"

@@ -149,7 +149,7 @@ def test_tensors_may_have_any_strides(architecture):
 
 @pytest.mark.parametrize("positions", POSITIONS)
 def test_the_error_of_float32_is_within_the_bound(architecture, positions):
-    """Compared with float64, for scores up to the magnitude at which no digit of a weight is certain."""
+    """Errors are measured against float64, for scores up to the size at which no digit of a weight is certain."""
     for seed, size in enumerate((0.1, 1.0, 5.0, 40.0)):
         query, keys, values, _ = drawn(seed, 3, 2, 40, [45, 150], 20, 18, torch.float32, size)
         options = options_of(positions, 3, False, [45, 150], 2, None)
@@ -227,7 +227,7 @@ def test_the_kernels_compute_the_same_size_bounds(order, dtype, powers, special,
 
 
 def test_long_sums_keep_the_count_of_roundings():
-    """Equal weights, and values whose products are rounded up each time: the worst case for sums of this length."""
+    """The bound holds in the worst case for sums: equal weights, and values whose products are all rounded up."""
     query, keys = torch.zeros(1, 1, 1), [torch.zeros(1, 40, 1), torch.zeros(1, 3000, 1)]
     for value in (1 + 2.0**-23, 1 / 3, 0.7):
         values = [torch.full((1, 40, 1), value), torch.full((1, 3000, 1), value)]

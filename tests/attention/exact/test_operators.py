@@ -63,7 +63,7 @@ class TestExact(AttentionContract):
     pairwise([64, 131, 160], [{}, {"is_causal": True}, {"windows": [None, 40]}], [0.5, 300.0]),
 )
 def test_one_head_is_split_by_rows(query_length, options, scale):
-    """Rows of one head are distributed over copies of the keys; large scores make it subtract maxima."""
+    """The rows of one head are distributed over copies of the keys; with large scores, maxima are subtracted."""
     query, *sets = draw(0, 5, query_length, 3)
     expected = reference.tensor_attention(query, sets[:2], sets[2:], scale=scale, **options)
     output = sx.tensor_attention(query, sets[:2], sets[2:], scale=scale, return_lse=True, **options)
@@ -112,7 +112,7 @@ def test_any_shape_and_any_block_size(order, lengths, query_length, is_causal, o
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
 def test_huge_scores(order, is_causal, masked):
-    """Scores of magnitude 1e4, of both signs, with keys that a mask hides scoring far above all others."""
+    """Scores are of magnitude 1e4 and of both signs, and those of hidden keys are far above all others."""
     query, keys, values = inputs(order, 6, [6, 6, 6])
     query = 1e4 * query
     masks = [torch.arange(6) % 2 == 0] * (order - 1) if masked else None
@@ -162,7 +162,7 @@ def test_nan_and_inf_are_not_hidden(bad):
 def test_narrow_types_accumulate_wide(dtype, error, order):
     """The error is one rounding of the output plus the error of float32: inputs are rounded before both computations.
 
-    Some processors multiply weights in bfloat16, which the log-sum-exp shows.
+    Some processors multiply weights in bfloat16, so that the log-sum-exp has a larger error.
     """
     query, keys, values = (
         [x.to(dtype) for x in part] if isinstance(part, list) else part.to(dtype)
@@ -245,7 +245,7 @@ def test_without_gradients():
 
 @pytest.mark.filterwarnings(
     "ignore:.*torch.jit.script:DeprecationWarning"
-)  # PyTorch's own warning, at its first Hessian
+)  # PyTorch's own warning when the first Hessian is computed
 def test_vmap_and_grad_of_torch_func():
     query, keys, values = inputs(3, 5, [4, 6], batch=(3,))
     attend = sx.tensor_attention
@@ -274,7 +274,7 @@ def test_vmap_and_grad_of_torch_func():
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_compiled():
-    """Compile to machine code; `test_transforms` tests the graph alone, as the kind "windows"."""
+    """Compile to machine code; `test_transforms` tests only the graph, as the kind "windows"."""
     query, keys, values = inputs(3, 5, [4, 6])
     leaves = [x.requires_grad_() for x in (query, *keys, *values)]
 

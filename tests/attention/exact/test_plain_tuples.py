@@ -1,6 +1,4 @@
-"""The path for plain tensors, which bypasses the dispatcher, gives the same results and derivatives, or is not
-taken.
-"""
+"""The path for plain tensors, which bypasses the dispatcher, has the same results and derivatives, or is not used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Query heads that share keys and values (`enable_gqa`) give the results of copied keys, without the copies."""
+"""Query heads that share keys and values (`enable_gqa`) have the results of copied keys, without copies."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_the_output_is_that_of_copies_bit_for_bit(dtype, order, masked, position
 
 @pytest.mark.parametrize(("dtype", "order", "masked"), pairwise(TYPES, [2, 3], MASKS))
 def test_gradients_are_added_up_head_after_head_and_rounded_once(dtype, order, masked, engine):  # noqa: F811
-    """Below 64 tokens the kernels sum gradients in another order if keys are not shared."""
+    """Below 64 tokens the kernels sum gradients of copied keys in another order."""
     query, keys, values, options = drawn(dtype, order, MASKS[masked], length=70)
     call = grouped(check_arguments(query, keys, values, **options))
     assert (call.shared, call.keys[0].shape[0], call.query.shape[0]) == (SHARED, 4, 12)
@@ -103,7 +103,7 @@ def test_bits_do_not_depend_on_the_number_of_threads(masked):
 @needs_kernels
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
 def test_nothing_is_copied(dtype, engine):  # noqa: F811
-    """PyTorch allocates the results alone, and the kernels pack shared tensors once."""
+    """PyTorch allocates only the results, and the kernels pack shared tensors once."""
     if engine == "torch":
         pytest.skip("Plain PyTorch copies what is shared.")
     query, keys, values, options = drawn(dtype, 2, batch=(), length=400)

@@ -59,7 +59,7 @@ def test_causal_visits_little_more_than_a_third():
 
 @pytest.mark.parametrize("options", [{"is_causal": True}, {"windows": [2, 3]}])
 def test_a_value_that_is_not_finite_reaches_only_queries_that_may_attend_it(options):
-    """Queries that another such token affects are included."""
+    """The test includes queries that are affected by another token that is not finite."""
     query, keys, values = inputs(3, 9, [9, 9])
     keys[0][:, 2] = math.inf
     values[1][:, 8, 0] = math.nan

@@ -44,7 +44,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def only_factorised(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The product form raises an error, so that a test cannot pass by the fallback."""
+    """Make the product form raise an error, so that a test cannot pass by the fallback."""
 
     def refuse(*_: object) -> None:
         raise AssertionError("the product form was computed")
@@ -129,7 +129,7 @@ def test_products_by_either_library(heads, fast, monkeypatch):
 @pytest.mark.skipif(not torch.backends.mkldnn.is_available(), reason="this PyTorch has no oneDNN")
 @pytest.mark.parametrize("change", ["none", "no operator", "other arguments", "other processor"])
 def test_the_private_operator_is_used_only_with_the_arguments_that_it_has_here(change, monkeypatch):
-    """In a PyTorch without the operator, or with another signature, products are those of `torch.matmul`."""
+    """If PyTorch lacks the operator, or has it with another signature, `torch.matmul` computes the products."""
     operators, calls = torch.ops.mkldnn, []
 
     class Linear:

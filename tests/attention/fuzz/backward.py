@@ -67,7 +67,7 @@ def check_backward(call: Call, power: int = 0) -> Outcome:
 
 
 def beyond_type(call: Call, incoming: Tensor) -> bool:
-    """Whether a gradient overflows its dtype; then nothing is promised."""
+    """Whether a gradient overflows its dtype; its certificate then promises nothing."""
     leaves = [x.detach().double().requires_grad_() for x in (call.query, *call.keys, *call.values)]
     sets = len(call.keys)
     out = sx.tensor_attention(leaves[0], leaves[1 : 1 + sets], leaves[1 + sets :], **call.options)

@@ -13,10 +13,9 @@ HELD, BROKEN, REFUSED, UNPROMISED = "held", "broken", "refused", "unpromised"
 class Outcome:
     """The outcome of a case of some kind.
 
-    `how` is HELD or BROKEN, or REFUSED where the library answered with one of its errors, or UNPROMISED where it gave a
-    result without a certificate or with an infinite one. `ratio` is the largest error over its certificate. `told`
-    describes the case and, if it is broken, the failure. `recipes` are the kinds of polynomials that its calls were
-    computed by.
+    `how` is HELD or BROKEN, or REFUSED if the library raised one of its errors, or UNPROMISED if the result has no
+    certificate or an infinite one. `ratio` is the largest error over its certificate. `told` describes the case and, if
+    it is broken, the failure. `recipes` are the kinds of polynomials that its calls were computed by.
     """
 
     kind: str

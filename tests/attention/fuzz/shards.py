@@ -37,7 +37,7 @@ def threads_as_ranks() -> Iterator[None]:
 
 
 def on_ranks(count: int, work: Callable[[int], Any]) -> list[Any]:
-    """The results of `work` on each rank; raise the error of the first rank that has one."""
+    """The results of `work` on each rank; if ranks fail, raise the error of the first of them."""
     store = dist.HashStore()
     seen: dict[int, Any] = {}
     failed: dict[int, BaseException] = {}

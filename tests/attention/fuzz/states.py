@@ -38,7 +38,7 @@ def within(x: Tensor, bound: float, norm: str, order: int) -> Tensor:
 def draw_bounded(
     rng: Generator, order: int, norm: str
 ) -> tuple[dict[str, Any], tuple[Tensor, list[Tensor], list[Tensor]], str]:
-    """The arguments of a state (or of shards), tokens within its bound, and the manner in which they were drawn."""
+    """The arguments of a state (or of shards), tokens within its bound, and the name of their entry of `MANNERS`."""
     dtype = TYPES[rng.choice(4, p=[0.4, 0.3, 0.15, 0.15])]
     d, bound = int(rng.integers(1, 7)), float(2 ** rng.uniform(-2, 1))
     radius = 10 ** rng.uniform(-1, 0.4 if rng.random() < 0.8 else 1.0)

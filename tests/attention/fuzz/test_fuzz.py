@@ -1,6 +1,6 @@
 """Certificates are promises: a few hundred drawn cases in each test run, and a hundred thousand in a soak.
 
-`manners` describes what is drawn and `kinds` what is done with it; every answer is checked by ball arithmetic.
+`manners` lists how inputs are drawn and `kinds` what is computed; every answer is checked by ball arithmetic.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def test_a_case_is_the_same_every_time():
 
 
 def test_the_fuzz_draws_every_option():
-    """Orders 2 to 7, all types, lengths from 0, dimensions to 64, and every option, in a thousand draws."""
+    """A thousand draws cover orders 2 to 7, all types, lengths from 0, dimensions to 64, and every option."""
     calls = [draw_call(np.random.default_rng([0, number])) for number in range(1000)]
     assert {len(call.keys) + 1 for call in calls} == {2, 3, 4, 5, 6, 7}
     assert {call.query.dtype for call in calls} == set(manners.TYPES)

@@ -1,4 +1,4 @@
-"""Weights of attention: those of a query sum to 1 for scores of any size, in every function that returns weights."""
+"""In every function that returns weights, the weights of a query sum to 1 for scores of any size."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROUNDINGS = 32
 
 
 def fuzz_weights(rng: Generator) -> Outcome:
-    """Draw a call with scores up to 10^8 times as large, and sum the weights of every query."""
+    """Draw a call, multiply its scores by up to 10^8, and sum the weights of every query."""
     call = draw_call(rng, tuples=100, kind="weights")
     scale = (call.options["scale"] or 1.0) * float(10 ** (rng.uniform(0, 8) if rng.random() < 0.7 else 0.0))
     call = replace(call, options={**call.options, "scale": scale})

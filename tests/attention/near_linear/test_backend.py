@@ -76,7 +76,7 @@ def test_states_of_narrow_monomials_are_summed_in_float64(module):
 
 @needs_kernels
 def test_attention_by_kernels_is_attention_by_pytorch(monkeypatch):
-    """Lengths that are not multiples of tiles and chunks, key masks, outputs, gradients, and any number of threads."""
+    """Kernels and PyTorch agree: lengths that fill no tile, key masks, outputs, gradients, any number of threads."""
     generator = torch.Generator().manual_seed(0)
     shapes = (1, 1301, 4), (1, 1537, 4), (1, 1024, 4), (1, 1537, 3), (1, 1024, 3)
     inputs = [torch.randn(*shape, dtype=torch.float64, generator=generator).mul(0.4) for shape in shapes]
@@ -91,7 +91,7 @@ def test_attention_by_kernels_is_attention_by_pytorch(monkeypatch):
     monkeypatch.setattr(backend, "BACKENDS", (in_pytorch,))
     plain = run()
     for ours, theirs in zip(by_kernels, plain, strict=True):
-        assert not torch.equal(ours, theirs)  # another order of summation, so that kernels were used
+        assert not torch.equal(ours, theirs)  # kernels were used: they sum in another order
         torch.testing.assert_close(ours, theirs, atol=1e-12, rtol=1e-12)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     assert all(torch.equal(a, b) for a, b in zip(plain, run(), strict=True))

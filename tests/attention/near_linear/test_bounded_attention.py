@@ -185,7 +185,7 @@ def saved_bytes(layer, x, is_causal):
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_exact_attention_below_the_crossover_saves_no_states(is_causal, compiled):
-    """A state of this plan is far larger than all tokens; the layer without a tolerance saves only what it needs."""
+    """A state of this plan is far larger than all tokens: the layer saves no more than a layer without a tolerance."""
     x = torch.randn(3, 8, 16, generator=torch.Generator().manual_seed(0))
     kept = []
     for tolerance in (None, 1e-3):
@@ -193,7 +193,7 @@ def test_exact_attention_below_the_crossover_saves_no_states(is_causal, compiled
         assert tolerance is None or layer.plan.crossover(6) > 8
         run = torch.compile(layer, backend="aot_eager", fullgraph=True) if compiled else layer
         kept.append(saved_bytes(run, x, is_causal))
-    log_sum_exp = 3 * 2 * 8 * 8  # bytes in float64, where the layer without a tolerance has float32
+    log_sum_exp = 3 * 2 * 8 * 8  # bytes in float64; the layer without a tolerance saves it in float32
     assert kept[1] <= kept[0] + log_sum_exp
 
 

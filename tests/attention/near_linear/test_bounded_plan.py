@@ -225,7 +225,7 @@ def test_a_cast_to_a_type_that_cannot_keep_the_tolerance_is_refused():
 
 @pytest.mark.usefixtures("_near_linear")
 def test_more_tokens_than_the_digits_of_float64_allow_are_refused(monkeypatch):
-    """A layer's call raises it from the lengths alone, a state from the tokens that were appended."""
+    """A layer's call raises the error from the lengths alone; a state raises it from the tokens appended so far."""
     layer = TensorAttention(2, 1, 2, bound=1.0, tolerance=1e-9, dtype=torch.float64)
     x = torch.zeros(1, 3, 2, dtype=torch.float64)
     layer(x)
@@ -261,7 +261,7 @@ def test_few_polynomials_are_made_for_a_bounded_plan(d, radius, tolerance, monke
 
 @pytest.mark.parametrize(("radius", "tolerance"), [(0.3, 1e-2), (1.0, 1e-2), (1.0, 1e-3), (2.0, 0.3), (4.0, 1e-2)])
 def test_the_bound_on_the_error_is_attained(radius, tolerance):
-    """Tokens at the two scores with the largest positive and negative error of the polynomial, with opposite values.
+    """Tokens with opposite values at the polynomial's largest positive and negative errors reach the bound.
 
     Their numbers are chosen so that the total weights are equal, up to one in a hundred.
     """

@@ -35,7 +35,7 @@ from tests.contracts.attention_contract import draw, inputs
     ("order", "query", "key"), [(34, 3e-10, 1.8), (36, 9e-10, 1.6), (64, 8e-6, 1.18), (60, 1.2e-9, 1.4)]
 )
 def test_certificates_hold_at_high_order(order, query, key, dtype):
-    """Powers of the order underflow and overflow unless they are relative; the output is tanh(s)."""
+    """k-th powers of entries underflow or overflow unless they are rescaled first; the output is tanh(s)."""
     ones = torch.ones(1, 1, dtype=dtype)
     signs = torch.tensor([[1.0], [-1.0]], dtype=dtype)
     keys, values = [key * signs, *[key * ones] * (order - 2)], [signs, *[ones] * (order - 2)]
@@ -66,7 +66,7 @@ def certified_and_error(query, keys, values, **options):
 
 @pytest.mark.parametrize("foreseen", [True, False])
 def test_more_tuples_than_float32_counts(foreseen, monkeypatch):
-    """70,000^8 tuples: a denominator in float32 would be infinite, and the output 0; this must be planned for."""
+    """With 70,000^8 tuples a float32 denominator would be infinite and the output 0: the plan must avoid this."""
     if not foreseen:
         monkeypatch.setattr(bounds.ValueRange, "in_range", lambda *_: True)
     generator = torch.Generator().manual_seed(0)
@@ -132,7 +132,7 @@ def test_outputs_beyond_the_type_are_refused():
 
 @pytest.mark.parametrize("constant", ["query", "keys"])
 def test_gradients_where_all_scores_are_equal(constant):
-    """A constant polynomial keeps every tolerance there, and has no gradient."""
+    """If all scores are equal, a constant polynomial keeps every tolerance, but its gradient is zero."""
     x = torch.randn(3, 50, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     x[0 if constant == "query" else 1] = 0.0 if constant == "query" else x[1, :1].clone()
     leaves = [part.clone().requires_grad_() for part in x]
@@ -217,7 +217,7 @@ def test_certificates_are_useful(seed, scale, uniform, tolerance, rank):
 
 
 def test_the_greedy_tail_is_the_sum_of_the_omitted_terms():
-    """The sum of W_e over coordinates and e is exp(R) minus the terms of the set, except the constant."""
+    """The sum of W_e over coordinates and e is exp(R) minus the sum of the terms of the index set."""
     b = [0.9, 0.05, 0.3, 1.7]
     alphas = greedy_alphas(b, 60)
     tail = greedy_tail(alphas, b)

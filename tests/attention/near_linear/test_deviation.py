@@ -29,7 +29,7 @@ def draw(order, n, d, d_v, seed=0, dtype=torch.float64, scale=1.0):
 
 
 def literal(call):
-    """Scores (H, L_q, tuples), products of values (H, tuples, d_v) and the mask of attended tuples, literally."""
+    """Scores (H, L_q, tuples), products of values (H, tuples, d_v) and the mask of attended tuples, by definition."""
     heads, length, d = call.query.shape
     tuples = torch.cartesian_prod(*(torch.arange(n) for n in call.key_lengths)).reshape(-1, len(call.keys))
     products, values = torch.ones(heads, len(tuples), d).double(), torch.ones(heads, len(tuples), 1).double()
@@ -170,12 +170,12 @@ def test_certificates_by_deviations_hold(name, order, is_causal):
                     assert (error <= by_deviation.per_query).all()
                     assert (by_deviation.per_query <= by_range.per_query).all()
                     lowered += bool((by_deviation.per_query < 0.5 * by_range.per_query).any())
-    # Beyond order 2 deviations are from 0, from which values with an offset are as far as their range.
+    # Beyond order 2 deviations are measured from 0, so that they are not small for values with an offset.
     assert lowered or name == "tiny scores" or (name == "offset" and order == 3)
 
 
 def test_the_distance_from_the_centre_is_needed():
-    """Large scores at the centre, and an output far from it: deviations alone would give a bound below the error."""
+    """With large scores at the centre and the output far from it, deviations alone would give too small a bound."""
     n = 1000
     key, value = torch.zeros(n, 1, dtype=torch.float64), torch.ones(n, 1, dtype=torch.float64)
     key[:2], value[:2] = torch.tensor([[-3.0], [3.0]]).double(), 0.0  # order 3: the centre is 0
@@ -207,7 +207,7 @@ def test_an_odd_degree_gains_by_the_power_beyond_it():
 
 @pytest.mark.parametrize(("d", "tolerance", "rank"), [(6, 1e-2, 84), (6, 1e-3, 210), (8, 1e-2, 165), (8, 1e-3, 495)])
 def test_causal_ranks(d, tolerance, rank):
-    """Ranks of causal calls, for which a forecast by the sample's largest term gave 462, 924, 495 and 1,287."""
+    """Ranks of causal calls are at most these; a forecast by the sample's largest term gave 462, 924, 495 and 1,287."""
     generator = torch.Generator().manual_seed(0)
     query, key, value = (torch.rand(3, 400, d, generator=generator) * 2 - 1) * 1.2
     result = sx.certified_attention(query, key, value, is_causal=True, tolerance=tolerance, method="polynomial")

@@ -35,7 +35,8 @@ def test_the_first_queries_have_all_of_their_tuples(order, offset, masked):
         assert (part.mean_power(moment)[~seen] == 0).all()
     assert torch.allclose(part.output()[seen], ((s.exp() * attended) @ v / totals.unsqueeze(-1))[seen])
     _, largest, _ = literal(replace(call, values=squares_of(call, away, 1)))
-    # Several columns: of their means over the tuples of the part, masked and later tokens among them, the largest.
+    # With several columns: the largest of the columns' means over the tuples of the part, including masked and later
+    # tokens.
     columns, widest = torch.ones(2, dtype=torch.float64), torch.ones((), dtype=torch.float64)
     for m, (value, index) in enumerate(zip(call.values, part._tuples, strict=True)):
         chosen = value[0, index[0]]

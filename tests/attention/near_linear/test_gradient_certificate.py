@@ -89,7 +89,7 @@ def test_the_achievable_tolerance_is_reported():
 
 
 def test_a_polynomial_with_inaccurate_gradients_is_used_if_requested():
-    """Keys of magnitude 100 and queries of magnitude 0.01: small scores, and a large derivative by the query."""
+    """Keys of magnitude 100 and queries of magnitude 0.01 have small scores but large derivatives by the query."""
     query, key, value = uniform(3, 60, 4, seed=5, dtype=torch.float32)
     inputs = leaves(1e-5 * query, 1e5 * key, value)
     named = sx.certified_attention(*inputs, tolerance=1e-4, method="polynomial")
@@ -134,7 +134,7 @@ def test_a_power_of_two_changes_no_digit():
 @pytest.mark.parametrize("radius", [0.3, 1.0, 6.0])
 @pytest.mark.parametrize("degree", [1, 2, 5, 8])
 def test_the_derivative_of_a_polynomial_is_as_near_as_it_says(radius, degree):
-    """For a single score s^moment is the whole sum; the rounding of coefficients is counted elsewhere."""
+    """With a single score, the sum of s^moment is s^moment; the rounding of coefficients is counted elsewhere."""
     s = torch.linspace(-radius, radius, 401, dtype=torch.float64)
     family = [remainder.taylor(degree), *(remainder.chebyshev(degree, m, radius) for m in range(0, degree, 2))]
     for polynomial in family:

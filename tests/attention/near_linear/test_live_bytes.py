@@ -11,7 +11,7 @@ def test_live_bytes_are_those_of_a_computation_done_by_hand() -> None:
     x = torch.ones(50, 20, dtype=torch.float64)
     with LiveBytes([x]) as counted:
         y = x @ x.T  # 20,000 bytes
-        z = y + y  # the same number again: the peak
+        z = y + y  # 20,000 bytes more: the peak
         del y
         z.mul_(2)  # in place, or a view: no new bytes
         row = z[0]

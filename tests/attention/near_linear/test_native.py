@@ -28,7 +28,7 @@ def index_set(request):
     [(SMALL, 3, 1, 5000), (SMALL, 3, 3, 2047), (SMALL, 3, 20, 130), (LARGE, 25, 1, 2100), (LARGE, 25, 8, 70)],
 )
 def test_many_tokens_round_as_little_as_was_counted(index_set, columns, heads, n, dtype):
-    """Compared with the same sums in float64, within the roundings that `Summing` counts, and those of the monomials.
+    """Sums agree with those in float64 within the roundings that `Summing` counts, and those of the monomials.
 
     The bound is a thousandth of the sums in float32; a tile that is omitted or counted twice would exceed it.
     """

@@ -82,7 +82,7 @@ def test_a_pass_equals_the_products_of_chunks(
     assert len(taken) == len(lengths)
     monkeypatch.setattr(kernels, "one_pass", lambda *given: None)
     wanted = run(call, expansion)
-    for i in range(len(call.keys)):  # only what is part of a sum is computed
+    for i in range(len(call.keys)):  # compare only the entries that are computed
         for states in (found, wanted):
             parts = states[i][:, terms, : d_v + 1], states[i][:, level, d_v:]
             states[i] = torch.cat([part.flatten(1) for part in parts], 1)
@@ -141,7 +141,7 @@ def test_tokens_with_strided_columns_use_another_path(taken):
 def test_a_token_shares_its_sum_in_float32_with_no_more_tokens_than_promised(architecture, by_chunks, monkeypatch):
     """In float32, 2^24 + 1 is 2^24: a 1 is lost exactly if it is added to the same float32 sum as 2^24.
 
-    Head j has 2^24 at one token and 1 at token j. The relevant sum is that of the values with the monomial 1.
+    Head j has 2^24 at one token and 1 at token j. The test examines the sum of the values times the monomial 1.
     """
     library, length = native().library, 700
     if by_chunks:

@@ -126,7 +126,7 @@ def architecture(request):
 
 @pytest.fixture
 def in_pytorch(monkeypatch):
-    """Call a function with the scan of plain PyTorch."""
+    """The result of a function with the scan of plain PyTorch."""
 
     def call(function, *arguments):
         with monkeypatch.context() as patch:

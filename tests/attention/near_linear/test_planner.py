@@ -159,7 +159,7 @@ def test_the_planned_flops_are_the_counted_ones(order):
 
 
 def test_a_certificate_that_misses_raises_the_degree(monkeypatch):
-    """A forecast that is 1,000 times too small leads to a degree that is too low, which is then raised."""
+    """If a forecast is 1,000 times too small, the first degree is too low and is raised."""
     honest = Forecast.output_error
     monkeypatch.setattr(Forecast, "output_error", lambda *a: honest(*a) / 1000)
     monkeypatch.setattr(Forecast, "_least_error", lambda *a: 0.0)

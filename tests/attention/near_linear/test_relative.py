@@ -17,7 +17,7 @@ def _always_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def extreme(n, d, order, radius, seed=0):
-    """Scores of +-radius alone, and values of +-1."""
+    """Inputs whose scores are all +-radius, and whose values are +-1."""
     generator = torch.Generator().manual_seed(seed)
 
     def signs(width):
@@ -101,7 +101,7 @@ def test_shapes_that_were_out_of_reach():
 
 @pytest.mark.parametrize("tolerance", [5.5e-3, 1.5e-4, 2.1e-2, 0.11, 0.5])
 def test_shapes_promise_no_lower_rank_than_calls_with_the_largest_entries_take(tolerance):
-    """In a causal call, whose basis is not changed: in a balanced basis, scores of +-1 need one coordinate."""
+    """The call is causal, so that its basis is not balanced: a balanced basis would need one coordinate only."""
     shapes = sx.plan_shapes(10**7, 4, 1.0, 2, tolerance)
     call = sx.plan_attention(*extreme(40, 4, 2, 1.0), tolerance=tolerance, is_causal=True, method="polynomial")
     assert call.rank <= shapes.rank

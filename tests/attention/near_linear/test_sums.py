@@ -57,7 +57,7 @@ def test_gradient_is_that_of_the_exact_output(order, options, masked):
 
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_gradient_is_exact_at_a_loose_tolerance(is_causal, monkeypatch):
-    """gradcheck at a tolerance of 0.3: the gradient is that of the polynomial, not of exp.
+    """At a tolerance of 0.3, gradcheck shows that the gradient is that of the polynomial, not of exp.
 
     The polynomial is the Taylor polynomial: the Chebyshev polynomial depends on the largest score, and finite
     differences would see it change.

@@ -152,7 +152,7 @@ def test_plans_are_the_same_whether_torch_is_imported_or_not(run, threads):
 
 
 def test_torch_works_after_a_plan_without_it(run):
-    """PyTorch's library is loaded by then, and the kernels use its threads."""
+    """After a plan that did not import torch, torch can be imported, and the kernels use its threads."""
     code = """
 import sys, separatrix as sx
 sx.plan_shapes(10**6, 8, 0.9, 3, 1e-3)

@@ -122,7 +122,7 @@ def every_failure(rank: int, exact: bool, is_causal: bool) -> list[str]:
 
 
 def spoilt_call(name: str, exact: bool, rank: int) -> None:
-    """A call of one rank with an argument that cannot be sent, or that breaks the checks."""
+    """One rank calls with an argument that cannot be sent, or that makes the checks fail."""
     tensors = [x[rank * TOKENS : (rank + 1) * TOKENS] for x in tokens()]
     options: dict[str, Any] = {}
     module = parallel_exact if exact else parallel

@@ -24,8 +24,8 @@ FUNCTIONS = {"exact": sharded_exact_attention, "near-linear": sharded_attention}
 def serve(rank: int, folder: str, pipe: Connection) -> None:
     """Run the passes that arrive through the pipe until it is closed, and send the results of this rank back.
 
-    A forward pass is (name of the function, order, tensors, options), a backward pass the gradient of the output. A
-    call that fails sends its error.
+    A forward pass is sent as (name of the function, order, tensors, options), a backward pass as the output gradient.
+    If a call fails, its error is sent back.
     """
     torch.set_num_threads(1)
     rendezvous = f"file://{folder}/rendezvous"
@@ -102,7 +102,7 @@ class Sharded(torch.autograd.Function):
 
 
 def cut(x: torch.Tensor) -> list[torch.Tensor]:
-    """The shards of a sequence: the first rank has the longer half."""
+    """The shards of a sequence on two ranks; of an odd number of tokens, the first rank has one more."""
     middle = (x.shape[-2] + 1) // COUNT
     return [x[..., :middle, :].detach(), x[..., middle:, :].detach()]
 

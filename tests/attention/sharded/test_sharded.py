@@ -165,7 +165,7 @@ REFUSED = ("far", "nan", "bound", "dtype", "lengths", "reach", "function")
 
 
 def refused_call(name, rank, count):
-    """A call that every rank refuses because of one rank's arguments."""
+    """A call for which every rank raises an error because of one rank's arguments."""
     query, key, value = (x[..., :3, :] for x in Case("", False, 2, False, ((9,) * count,)).shard(rank)[:3])
     bound = 1.0
     if name == "far" and rank == 1:

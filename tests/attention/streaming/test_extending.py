@@ -14,7 +14,7 @@ from tests.attention.streaming.drawn_tokens import SEEN, part, tokens
 @pytest.mark.parametrize("order", [2, 3, 4])
 @pytest.mark.parametrize("batch", [(), (2, 3)])
 def test_decoding_equals_the_causal_call(order, batch):
-    """Token by token, and after a prefill in chunks: equal up to rounding, within the certificate."""
+    """Decoding token by token, or after a prefill in chunks, equals the causal call within the certificate."""
     n, d, d_v = 23, 3, 4
     query, keys, values = tokens(0, order, n, d, d_v, batch)
 
@@ -67,7 +67,7 @@ def refused(state, roundings, counts):
 
 
 def largest_that_is_kept(state):
-    """The number of roundings of the first set's tokens at which the state still attends."""
+    """The largest number of roundings of the first set's tokens with which the state still attends."""
     low, high = 0, 2**60
     while high - low > 1:
         middle = (low + high) // 2
@@ -78,7 +78,7 @@ def largest_that_is_kept(state):
 @pytest.mark.parametrize("cuts", [[6], [1] * 6, [2, 3, 1]], ids=str)
 @pytest.mark.parametrize("shared", [False, True])
 def test_causal_attention_with_masks_continues(cuts, shared):
-    """Equal to the causal call with the same masks, one for each set; zero while nothing is visible."""
+    """Outputs equal those of the causal call with the same masks for each set, and are 0 while nothing is visible."""
     query, keys, values = tokens(0, 3, 6, 3, 2, (2, 2))
     other = SEEN.roll(1, -1)
     queries = torch.stack([query, -query], -3) if shared else query

@@ -192,7 +192,7 @@ def test_the_same_bits_with_one_thread_and_two():
 
 
 def test_roundings_are_counted_call_by_call():
-    """Sums of 2^-53 and 1 in which every counted addition rounds down."""
+    """In sums of 2^-53 and 1 every counted addition rounds down."""
     state = sx.TensorAttentionState(2, 1, 1, bound=1.0, tolerance=1e-2, dtype=torch.float64)
     zero, one, small = (torch.full((1, 1), x, dtype=torch.float64) for x in (0.0, 1.0, 2.0**-53))
     state.append(zero, one)

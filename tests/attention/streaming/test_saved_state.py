@@ -36,7 +36,7 @@ def state(count=9, **changed):
 
 
 def test_a_saved_state_is_resumed_unchanged(tmp_path):
-    """Through a safetensors file, which contains tensors alone, into a state that had other tokens."""
+    """A state is saved in a safetensors file, which has only tensors, and loaded into a state with other tokens."""
     first = state()
     save_file(first.state_dict(), tmp_path / "state.safetensors")
     again = state(4)
@@ -63,7 +63,7 @@ def test_the_configuration_can_be_read_by_people():
 
 
 def state_of_degree(monkeypatch, degree, **changed):
-    """A state whose plan has a different degree from today's, as in earlier versions."""
+    """A state whose plan has another degree than the planner now chooses, as in earlier versions."""
 
     def plan(*given):
         planned = plan_bounded(*given)
@@ -142,7 +142,7 @@ def test_differing_settings_are_named(name):
 
 
 def attention(query, keys, values, scale):
-    """Outputs of one column by mpmath, to 60 digits, from the definition: d = 1, all sets of one length."""
+    """Outputs of one column by the definition in mpmath, to 60 digits, for d = 1 and sets of equal length."""
     with mpmath.workdps(60):
         rows = []
         for q in query.flatten().tolist():
@@ -212,7 +212,7 @@ def test_sums_that_no_tokens_have(what):
 
 
 def test_a_flipped_bit_is_refused_wherever_it_is():
-    """Most flipped bits leave sums that other tokens could have, so that only the checksum detects them."""
+    """After most bit flips the sums could be those of other tokens, so that only the checksum detects the damage."""
     here, saved, draw = state(4), state().state_dict(), random.Random(0)
     for name, x in saved.items():
         for _ in range(60):

@@ -177,13 +177,13 @@ def test_outputs_with_too_large_rounding_errors_are_refused():
     state = sx.TensorAttentionState(2, 2, 2, bound=1.0, tolerance=1e-6)
     state.append(torch.ones(3, 2), torch.ones(3, 2))
     state.attend(torch.ones(1, 2))
-    state.ledger.roundings = [10**9]  # as after this number of single tokens
+    state.ledger.roundings = [10**9]  # as after 10^9 single tokens
     with pytest.raises(sx.SeparatrixError, match="exceeds the tolerance"):
         state.attend(torch.ones(1, 2))
 
 
 def test_scores_too_large_for_the_digits_of_float64_are_refused():
-    """Weights from exp(-20) to exp(20) at 1e-6: the truncation bound could be kept, the rounding bound could not."""
+    """With weights from exp(-20) to exp(20), truncation could meet a tolerance of 1e-6, but rounding could not."""
     with pytest.raises(sx.SeparatrixError, match="digits"):
         sx.TensorAttentionState(2, 1, 1, bound=math.sqrt(20.0), scale=1.0, tolerance=1e-6)
 
@@ -220,7 +220,7 @@ def test_gradients_with_masks():
 
 
 def test_a_merged_state_counts_one_more_rounding():
-    """The result is that of the sum of the two states; tokens and largest values are those of both."""
+    """Tokens are added up, the largest value is kept, and roundings are those of the sum of the two states."""
     ledger, other = StreamLedger([3, 4], [0.5, 2.0], [7, 1], None), StreamLedger([1, 0], [0.7, 0.0], [2, 5], None)
     ledger.merge(other)
     assert ledger == StreamLedger([4, 4], [0.7, 2.0], [8, 6], None)

@@ -61,7 +61,7 @@ def test_narrow_types_are_computed_in_float32(dtype: torch.dtype) -> None:
     indirect=["sizes"],
 )
 def test_weights_of_large_scores_sum_to_one(dtype: torch.dtype, size: float, lead: str) -> None:
-    """Scores near `size`, with differences so small that many tuples have weight, or so large that one does."""
+    """Scores near `size` differ so little that many tuples have weight, or so much that only one has."""
     query, keys = draw(0, 2, 5, 3).to(dtype), [1 + draw(1, 2, 8, 3) / 64, 1 + draw(2, 2, 7, 3) / 64]
     if lead != "spread":
         keys[0][:, 0 if lead == "first" else -1] *= 2

@@ -93,7 +93,7 @@ def test_narrow_types_are_computed_in_float32(dtype: torch.dtype) -> None:
 
 
 def test_the_weights_are_those_of_tensor_attention() -> None:
-    """The weighted sum of the values over all listed tuples is the output."""
+    """If all tuples are listed, the weighted sum of their values is the output."""
     query, keys, values = draw(0, 2, 6, 3), [draw(1, 2, 4, 3), draw(2, 2, 5, 3)], [draw(3, 2, 4, 3), draw(4, 2, 5, 3)]
     top = sx.top_tuples(query, keys, 20)
     heads = torch.arange(2)[:, None, None]

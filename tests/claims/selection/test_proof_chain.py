@@ -1,4 +1,4 @@
-"""The chain of the proofs of Theorems D.4 and E.6: quotients depend on the constants, and time is descent's."""
+"""The chain of the proofs of Theorems D.4 and E.6: how quotients depend on constants, and times of gradient descent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times with stochastic encodings: random products are those of encodings, and the flow is descent at a small rate."""
+"""Times with stochastic encodings: sampled overlaps are those of encodings; the flow is the limit of small steps."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ def test_the_flow_is_descent_at_a_small_rate() -> None:
     lr = 0.01
     run = population_dynamics(T, q, d, lr, 400_000)
     counted = [int(np.flatnonzero(run.loss <= epsilon)[0]) * lr for epsilon in epsilons]
-    # On the plane the gradient in C of one-hot encodings is divided by T - 1, as |W*|^2 is: the same with width = T -
-    # 1.
+    # On the plane, for one-hot encodings, the gradient in C is divided by |W*|^2 = T - 1, as with width = T - 1 here.
     flow = times_in_the_flow((C, w, -w * (1 - w)), T, d, T - 1, epsilons)
     assert population_loss(run.alpha, run.C, T, q, d)[-1] < epsilons[-1]
     assert flow == pytest.approx(counted, rel=2e-3)

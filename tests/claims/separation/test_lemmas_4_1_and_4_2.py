@@ -52,7 +52,7 @@ def test_the_constants_against_all_sign_vectors(n: int) -> None:
 @pytest.mark.parametrize("n", [2, 5, 6, 30, 57, 150])
 @pytest.mark.parametrize("special", [0, 1])
 def test_the_largest_sum_of_squares_is_nearly_reached(n: int, special: int) -> None:
-    """The maximum exceeds that over data at the ends of their ranges by a factor of at most 1 + 1 / n^2."""
+    """The maximum exceeds the maximum over data at the ends of their ranges by a factor of at most 1 + 1 / n^2."""
     most = lemmas_4_1_and_4_2.most_squares(n, special)
     fixed = [Fraction(4)] * special
     data = [

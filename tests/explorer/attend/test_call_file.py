@@ -1,4 +1,4 @@
-"""Uploaded files with a call: what is read, and which files are refused with a sentence."""
+"""Uploaded files with a call: what is read, and which files are refused with an error message."""
 
 from __future__ import annotations
 

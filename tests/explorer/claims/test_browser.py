@@ -80,7 +80,7 @@ def test_the_filter_by_paper_and_verdict_by_keyboard(browser, address: str) -> N
 
 
 def test_a_bad_value_in_the_address_is_reported(browser, address: str) -> None:
-    """A bad value of every field: the first in the address, the others one after the other on the same page."""
+    """A bad value of each field is reported: the first in the address, the others in turn on the same page."""
     assert [one.name for one in claims_tab.FIELDS] == ["paper", "verdict", "text", "claim"]
     bad_ones = {one: dict.fromkeys((bad_values(one)[0], bad_values(one)[-1])) for one in claims_tab.FIELDS}
     first, *others = [(one, bad) for one, some in bad_ones.items() for bad in some]

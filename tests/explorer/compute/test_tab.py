@@ -36,7 +36,7 @@ SPEEDS = Speeds({"exact": 2.0, "polynomial": 3.0})
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine whose speed was measured before."""
+    """Use recorded speeds, so that the speed of the machine is not measured."""
     monkeypatch.setattr(machine_speed, "_found", dict(SPEEDS.factors))
 
 
@@ -165,7 +165,7 @@ def test_the_diagram_is_that_of_the_plans(d: int, order: int, tolerance: float) 
         for bound, near_linear in ((0.99 * most, True), (1.01 * most, False)):
             if most and bound**order < plan_table.EASY_RADIUS:
                 plan = sx.plan_shapes(n, d, bound, order, tolerance)
-                by_minimax = "minimax" in (plan.index_set or "")  # may suffice where Chebyshev's do not
+                by_minimax = "minimax" in (plan.index_set or "")  # minimax may be enough where Chebyshev is not
                 assert by_minimax or (plan.method == "polynomial") == near_linear, (n, bound)
 
 

@@ -1,4 +1,4 @@
-"""Uploaded files: which are planned, and which are refused with a sentence before they are parsed."""
+"""Uploaded files: which are planned, and which are refused with an error message before they are parsed."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_a_big_file_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_plan_of_a_file_is_the_librarys() -> None:
-    """Plan it in the real planning process, with values and extra tensors in the file."""
+    """The planning process gives the plan of the library for a file with values and extra tensors."""
     names = ("q", "k1", "k2", "v1", "v2")
     given_ = {name: draw(2, 256, 4, dtype=torch.float64, seed=at) for at, name in enumerate(names)}
     found = upload.planned_file(file(**given_, other=draw(3).to(torch.int8)), 1e-4)
@@ -215,7 +215,7 @@ def test_planning_has_a_limited_time(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the system does not enforce the limit")
 def test_planning_has_a_limited_time_of_the_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Independent of the load of the machine, because the limit is on the CPU time of the process."""
+    """The result does not depend on the load of the machine, because the limit is on CPU time."""
     code = "from separatrix.explorer.compute import plan_process as p; p.SECONDS = 0; p.limit()\nwhile True: pass"
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert ended.returncode == -signal.SIGXCPU
@@ -236,7 +236,7 @@ def test_a_bug_of_the_planner_is_not_shown_as_a_user_error(monkeypatch: pytest.M
     [((1, 3 * 2**20, 1), (64, 2, 1), 64 * (3 * 2**20 + 2)), ((512, 1, 1), (1, 2**20, 1), 512 * (2**20 + 1))],
 )
 def test_large_broadcasts_are_refused_before_they_are_made(q: Any, k1: Any, entries: int) -> None:
-    """A file of 12 MB became 4 GB in the process that planned it."""
+    """The heads of a file of 12 MB, broadcast against each other, once took 4 GB in the process that planned it."""
     data = file(q=torch.zeros(q, dtype=torch.float16), k1=torch.zeros(k1, dtype=torch.float16))
     with pytest.raises(SeparatrixError, match=f"once their heads are broadcast against each other, got {entries:,}"):
         upload.header(data)
@@ -246,7 +246,7 @@ def test_large_broadcasts_are_refused_before_they_are_made(q: Any, k1: Any, entr
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no other system keeps to the limit")
 def test_the_process_that_plans_has_limited_memory() -> None:
-    """The process allocates twice its limit, by Python and by torch, and reports it in a sentence."""
+    """A process that allocates twice its limit, by Python or by torch, reports this in its error message."""
     script = (
         "import torch; from separatrix.explorer.compute import plan_process\nasks = {'python': lambda *_: "
         "bytearray(2**31), 'torch': lambda *_: torch.zeros(2**31, dtype=torch.uint8)}\nfor name, ask in "

@@ -1,4 +1,4 @@
-"""A folder of training runs from another person: only checked runs start, and write only their own files."""
+"""A folder of training runs from an untrusted source: only checked runs start, and they write only their own files."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ LONG = RunChoices(T=32, q=2, d=3, width=48, eta=1.0, steps=20_000, seed=0)
 
 
 def wait(for_: Callable[[], Any], seconds: float = 900.0) -> Any:
-    """Wait until a condition is true; the machine of a test may be busy."""
+    """Wait until a condition is true; the limit allows for a busy machine."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := for_():
@@ -78,7 +78,7 @@ def test_a_run_is_that_of_the_command(starter: Starter, tmp_path: Path) -> None:
     found = read_run(tmp_path, name)
     assert (found.steps, found.step[-1], found.stopped) == (100, 100, None)
     assert found.kept == tuple(range(5, 101, 5))
-    # The same by the command that the page offers to copy.
+    # The command that the page offers to copy gives the same results.
     own = tmp_path / "own"
     done = CliRunner().invoke(command_line, [*shlex.split(SMALL.command())[1:], "--store", str(own)])
     assert done.exit_code == 0
@@ -321,7 +321,7 @@ def test_a_run_whose_supervisor_is_killed_stops_and_can_go_on(starter: Starter, 
 def test_a_look_at_the_lock_refuses_no_run(starter: Starter, tmp_path: Path, monkeypatch) -> None:
     (tmp_path / "training").mkdir()
     handle = os.open(tmp_path / "training" / "lock", os.O_RDONLY | os.O_CREAT)
-    fcntl.flock(handle, fcntl.LOCK_SH)  # as `alive` holds the lock
+    fcntl.flock(handle, fcntl.LOCK_SH)  # the kind of lock that `alive` takes
     with monkeypatch.context() as impatient:
         impatient.setattr(training_start, "LOCK_TRIES", 20)
         with pytest.raises(SeparatrixError, match="no run is named in it"):

@@ -117,7 +117,7 @@ def test_the_loss_along_a_parameter_is_the_laws_and_below_the_bound() -> None:
     at = {(who, T): (loss, bound) for who, T, loss, bound in rows}
     assert at["A", 1000][0] == slow_curve_after(10**6, 1000, 2, 2, 0.0125).loss
     assert all(loss is None or loss < bound for loss, bound in at.values())
-    # Where the recursion has run that far, the law is close to it.
+    # At numbers of steps that the recursion can compute, the law is close to it.
     T = sorted({T for _, T in at})[20]
     few = dataclasses.replace(ONE, T=T, steps=LONGEST)
     assert sweep.loss_by_law(few) == pytest.approx(descended(few).last.loss[0], rel=0.1)

@@ -74,7 +74,8 @@ def test_a_slider_moves_the_text_the_numbers_and_the_address(browser, address: s
         page.keyboard.press("End")
         page.wait_for_function("() => document.location.search.includes('n=1e100')")
         page.wait_for_function(f"() => document.querySelector('.parts .success b').textContent !== '{before}'")
-        # The previous page, this page, and a step for each slider; on a busy machine a step for each key press.
+        # History entries: the previous page, this page, and one for each slider, or on a busy machine for each key
+        # press.
         assert 4 <= page.evaluate("history.length") <= 6
 
 
@@ -266,7 +267,7 @@ def test_all_values_of_the_address_may_be_bad_at_once(browser, address: str) -> 
 
 
 def test_a_bad_value_in_the_address_is_reported(browser, address: str) -> None:
-    """Bad values of every field, one after the other on one page."""
+    """Bad values of each field are reported, one after the other on one page."""
     with Visit(browser, address, QUICK, **DESKTOP) as page:
         drawn(page)
         for field in separate_tab.FIELDS:

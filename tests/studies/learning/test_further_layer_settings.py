@@ -1,4 +1,4 @@
-"""The claims on value normalisation and mixed orders: cells like those of the other settings."""
+"""The claims on value normalisation and mixed orders: their cells are like those of the other settings."""
 
 from __future__ import annotations
 

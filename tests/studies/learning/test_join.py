@@ -19,7 +19,7 @@ ENDS = {join.PLAIN: 0.6, join.ONE: 0.5, join.TWO: 0.6, join.PRODUCT: 0.6, join.T
 
 
 def runs(ends: dict[str, float], longer: dict[str, float] | None = None, **parameters: Any) -> list[CellResult]:
-    """Three seeds of each attention with small differences and these accuracies at equal steps and CPU time."""
+    """Results of three seeds of each attention: nearly these accuracies at equal steps and at equal CPU time."""
     return [
         CellResult(
             {"attention": name, "steps": 8, "compute_steps": 9, **parameters},
@@ -46,7 +46,10 @@ def test_the_construction_detects_a_wrong_answer() -> None:
 
 
 def test_attentions_have_the_same_settings() -> None:
-    """The same seeds and settings; flops at equal compute differ by less than one step; seed 0 is not used."""
+    """All attentions have the same settings and the same seeds, without 0.
+
+    At equal compute, their flops differ by less than one step.
+    """
     alike: dict[str, list[Any]] = {}
     for cell in join.joins_layers.cells():
         options = dict(cell.arguments)

@@ -1,4 +1,4 @@
-"""The claims on joins with settings chosen alike: fair cells, the rule for learning rates, and verdicts by leads."""
+"""The claims on joins with settings from one rule: fair cells, the rule for learning rates, and verdicts by leads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ENDS = {ONE: 0.5, TWO: 0.6, PRODUCT: 0.6, THREE: 0.9, alike.PAIRWISE: 0.95, alik
 
 
 def runs(ends: dict[str, float], facts: tuple[int, ...] = (8,), spread: float = 0.01, **same: Any) -> list[CellResult]:
-    """Three seeds of each attention with these accuracies; those of one layer of order 2 differ by `spread`."""
+    """Results of three seeds of each attention: these accuracies; those below 0.7 differ by `spread` between seeds."""
     return [
         CellResult(
             {"attention": name, "steps": 1200, "compute_steps": 1300, "size": [count, 8, 4], "lr": 0.01, **same},
@@ -38,7 +38,7 @@ def runs(ends: dict[str, float], facts: tuple[int, ...] = (8,), spread: float = 
 
 @pytest.mark.parametrize("claim", [alike.alike_forms, alike.imports_one], ids=lambda claim: claim.id)
 def test_attentions_have_the_same_settings(claim) -> None:
-    """The same seeds and settings, learning rates from the same list, and equal CPU time."""
+    """Seeds, settings and CPU time are equal, and learning rates are from the same list."""
     alike_cells: dict[str, list[Any]] = {}
     for cell in claim.cells():
         options = dict(cell.arguments)

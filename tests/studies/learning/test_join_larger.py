@@ -19,7 +19,7 @@ HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED, Verdict.UNDECIDED
 
 @pytest.mark.parametrize("id", OURS)
 def test_attentions_are_treated_alike(id: str) -> None:
-    """The same seeds and settings, each with its rate of the same list, and as much CPU time."""
+    """Seeds, settings and CPU time are equal, and each learning rate is from the same list."""
     settings: dict[str, list[Any]] = {}
     for cell in OURS[id].cells():
         options = dict(cell.arguments)

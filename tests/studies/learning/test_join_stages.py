@@ -18,7 +18,7 @@ FORMS = (PAIRWISE, DETERMINANT, MIXED)
 
 
 def runs(end: float, spread: float = 0.0, before: float = 0.2) -> list[CellResult]:
-    """Three seeds of order 3 in every form with this accuracy at the end, and of attentions that learn nothing."""
+    """Results of three seeds: order 3 in every form with this final accuracy, and attentions that learn nothing."""
     accuracies = dict.fromkeys((ONE, TWO, PRODUCT), (0.1, 0.1)) | dict.fromkeys((THREE, *FORMS), (before, end))
     return [
         CellResult(

@@ -60,7 +60,10 @@ def test_flops_in_windows_are_those_of_the_attended_tuples() -> None:
 
 @pytest.mark.parametrize("id", OURS)
 def test_the_models_have_the_same_settings(id: str) -> None:
-    """The same seeds and settings except the learning rate; flops at equal compute within one step; not seed 0."""
+    """All models have the same settings, except the learning rate, and the same seeds, without 0.
+
+    At equal compute, their flops differ by at most one step.
+    """
     kinds: dict[str, list[object]] = {}
     spent, step = {}, {}
     for cell in OURS[id].cells():
@@ -106,7 +109,7 @@ def runs(
     *,
     text: str = RECORDED_TEXT,
 ) -> list[CellResult]:
-    """Four seeds of each model with small differences: losses at equal steps and at equal compute."""
+    """Results of four seeds of each model: nearly these losses at equal steps and at equal compute."""
     cells = []
     ends_of = {PAIRS: pairs, TRIPLES: triples} | ({} if products is None else {PRODUCT: products})
     for (name, ends), seed in product(ends_of.items(), (1, 2, 3, 4)):

@@ -10,7 +10,7 @@ HOLDS, FAILS, OPEN = Verdict.HOLDS, Verdict.FAILS_AS_PRINTED, Verdict.UNDECIDED
 
 
 def runs(lead: float, spread: float = 0.01) -> list[CellResult]:
-    """Three seeds of all layers: the layer with `qk_norm` has this lead, the others have noise."""
+    """Results of three seeds of all layers: the layer with `qk_norm` has this lead, the others differ by noise."""
     return [
         CellResult(
             {"attention": name, "steps": 8, "compute_steps": 8},

@@ -11,7 +11,7 @@ ENDS = {"order 2": 0.5, "order 3, R = 0.5": 0.6, "order 3, R = 4": 0.8, "order 3
 
 
 def runs(ends: dict[str, float]) -> list[CellResult]:
-    """Three seeds of each attention with small differences and these accuracies at equal steps."""
+    """Results of three seeds of each attention: nearly these accuracies at equal steps."""
     return [
         CellResult(
             {"attention": name, "steps": 8, "compute_steps": 9},

@@ -161,7 +161,7 @@ def test_the_values_of_heads_are_normalised() -> None:
 
 
 def test_a_product_in_windows_multiplies_two_layers_of_order_2() -> None:
-    """The layers of order 2 have rotary positions, and windows of 4 and 2 tokens, by masks of the definition."""
+    """Both layers of order 2 are computed by the definition, with rotary positions and masks for windows of 4 and 2."""
     product = layer_of(
         AttentionKind(3, windows=(4, 2), rotary=100.0, form="separate"), 8, 2, None, generator=generator()
     )

@@ -27,7 +27,10 @@ def training(claim: Claim) -> bool:
 
 @pytest.mark.parametrize("id", [id for id, claim in OURS.items() if training(claim)])
 def test_attentions_have_the_same_settings(id: str) -> None:
-    """The same seeds and settings; flops at equal compute differ by less than one step; seed 0 is not used."""
+    """All attentions have the same settings and the same seeds, without 0.
+
+    At equal compute, their flops differ by less than one step.
+    """
     kinds: dict[str, list[Any]] = {}
     spent: dict[str, float] = {}
     step: dict[str, float] = {}
@@ -57,7 +60,7 @@ def test_a_run_is_judged_at_both_readings() -> None:
 
 
 def run(attention: str, seed: int, early: float, late: float, parameters: int = 1000) -> CellResult:
-    """The accuracy at equal steps and at equal compute; the loss is one minus the accuracy."""
+    """A result with these accuracies at equal steps and at equal compute; the loss is one minus the accuracy."""
     values = [0.25, early, late]
     result = {"step": [0, 10, 20], "accuracy": values, "loss": [1 - value for value in values]}
     cell_parameters = {"attention": attention, "task": "recall", "steps": 10, "compute_steps": 20, "size": [3, 2, 2]}
@@ -65,7 +68,7 @@ def run(attention: str, seed: int, early: float, late: float, parameters: int = 
 
 
 def made(**ends: tuple[float, float]) -> list[CellResult]:
-    """Three seeds of each attention with small differences."""
+    """Results of three seeds of each attention, with small differences between the seeds."""
     return [
         run(name, seed, early + 0.01 * seed, late + 0.01 * seed)
         for name, (early, late) in ends.items()
@@ -99,7 +102,7 @@ def test_the_verdict_is_that_of_the_leads(
 
 
 def test_an_insignificant_lead_decides_nothing() -> None:
-    """Leads of 0.3, 0.01 and -0.2 in the three seeds."""
+    """Leads of 0.3, 0.01 and -0.2 in three seeds are not significant, and decide nothing."""
     cells = [run("order 2", seed, 0.5, 0.5) for seed in (1, 2, 3)]
     cells += [run("order 3", seed, 0.5 + lead, 0.9) for seed, lead in ((1, 0.3), (2, 0.01), (3, -0.2))]
     assert finding(cells, "accuracy", (AHEAD, LATER)).verdict is OPEN

@@ -1,4 +1,4 @@
-"""Runs: deterministic seeds, equal inputs for all attentions, evaluation on held-out data, and learning."""
+"""Training runs: deterministic seeds, equal inputs for all attentions, evaluation on held-out data, and learning."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_model_that_is_given_is_trained_in_place() -> None:
 
 @pytest.mark.parametrize("name", ["linear elu", "order 2", "order 3, R = 4"])
 def test_copying_the_last_token_is_learned(name: str) -> None:
-    """Fixed seeds: chance level is 1/5, and a model that ignores its input stays there."""
+    """With fixed seeds, a model that ignores its input would stay at the chance level, 1/5."""
 
     def draw(count: int, generator: torch.Generator) -> TaskBatch:
         tokens = torch.randint(5, (count, 4, 1), generator=generator)

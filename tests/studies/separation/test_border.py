@@ -35,7 +35,7 @@ def test_another_result_is_another_verdict(id: str, where: dict[str, object], to
 
 @pytest.mark.parametrize("factor", ["1/2", "98/100", "102/100", "2"])
 def test_the_share_is_that_of_the_literal_network(factor: str) -> None:
-    """All 2^7 sign vectors with the library's linear attention on the data of Definition D.1, n = 20 and d = 7."""
+    """The share is that of the 2^7 sign vectors on which the library's linear attention fires, at n = 20 and d = 7."""
     n, g, b = 20, 5, 0.2
     a1 = float(Fraction(factor) * border.a1_on_the_border(n))
     data = self_attention_input(n, g + 2, a1, b, 1 - b, special=7)

@@ -31,7 +31,7 @@ class Display(Protocol):
 
 
 def record_line(record: Record) -> str:
-    """The values of a record as one line, without missing ones."""
+    """The values of a record as one line; missing values are omitted."""
     parts = [] if record.loss is None else [f"loss {record.loss:.4g}"]
     cosines = {"W": record.cosine_W, "V": record.cosine_V}
     if known := [f"{name} {value:.4f}" for name, value in cosines.items() if value is not None]:

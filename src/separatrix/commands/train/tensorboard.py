@@ -18,7 +18,7 @@ from separatrix.selection.training import Record
 
 
 def numbers(record: Record) -> dict[str, float]:
-    """The values of a record by names that TensorBoard accepts, without missing ones."""
+    """The values of a record by names that TensorBoard accepts; missing values are omitted."""
     named = {"loss": record.loss, "lr": record.lr, "cosine/W": record.cosine_W, "cosine/V": record.cosine_V}
     named |= {f"validation/{task.replace('=', '-')}": loss for task, loss in record.validation.items()}
     return {name: value for name, value in named.items() if value is not None}

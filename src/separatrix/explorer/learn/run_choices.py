@@ -60,7 +60,7 @@ class RunChoices:
         return max(1, self.steps // CHECKPOINTS)
 
     def name(self) -> str:
-        """The name of the run, which is that of the store: equal settings have equal names."""
+        """The run's name in the store; runs with equal settings have the same name."""
         return name_of(self.settings(), self.checkpoint_every)
 
     def command(self) -> str:

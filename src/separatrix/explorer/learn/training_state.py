@@ -1,6 +1,6 @@
 """The status of training runs that were started from the page, read from their folders.
 
-The run itself is in the store, as every run of `separatrix train selection`. ``<store>/training/<name of the run>/``
+The run itself is in the store, like every run of `separatrix train selection`. ``<store>/training/<name of the run>/``
 has the files of its process: ``run.json`` (the settings), ``output.txt`` (the output of the command), ``stop`` (a
 request to stop) and ``end.json`` (how it ended). ``<store>/training/lock`` is locked while a run is alive and has its
 name, so that there is one run at a time for all explorers of a store.

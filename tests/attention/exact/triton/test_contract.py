@@ -115,7 +115,7 @@ def test_rows_of_up_to_256_columns_are_taken_where_they_fit(of, monkeypatch):
 
 
 def test_192_and_130_columns_are_those_of_the_definition(monkeypatch):
-    """Float32 has blocks of 16, so that there are two of inner keys."""
+    """The blocks of float32 have 16 keys, so that 18 inner keys take two blocks."""
     monkeypatch.setattr(gpu, "blocks_of", lambda device: "sm_90")
     query, keys, values = inputs(3, 2, [2, 18], d=192, d_v=130, batch=(1,))
     leaves = [x.float().requires_grad_() for x in (query, *keys, *values)]
@@ -153,7 +153,7 @@ def test_no_bound_is_given_for_half_types(dtype):
 
 
 def test_a_tolerance_widens_half_types():
-    """The certificate is for float32, in which the call is then computed, and not for matrix units."""
+    """A certified call in a half type is computed in float32, without matrix units, and certified for float32."""
     query, keys, values = inputs(3, 3, [3, 4])
     query, keys, values = query.bfloat16(), [x.bfloat16() for x in keys], [x.bfloat16() for x in values]
     result = sx.certified_attention(query, keys, values, tolerance=1e-1, method="exact")

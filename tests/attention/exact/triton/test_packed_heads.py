@@ -1,4 +1,4 @@
-"""Tiles that are packed with query heads that share keys, and forward passes that split their steps among programs.
+"""Tiles packed with query heads that share keys, and forward passes that split their steps among programs.
 
 They run in Triton's interpreter and are compared with the definition: with blocks of 16 rows, 3 heads cross the borders
 of blocks, and 16 and 32 heads fill them.
@@ -92,7 +92,7 @@ def test_other_types(dtype, error):
 def test_packed_tiles_without_positions_have_the_same_bits(shared):
     """Without windows and causality the blocks of keys do not depend on the rows of a tile.
 
-    In float64, where the interpreter adds up products row by row.
+    The comparison is in float64, where the interpreter adds up products row by row.
     """
     call, _ = grouped("all", shared)
     for found, spread in zip(triton.forward(call), triton.forward(call.spread()), strict=True):
@@ -100,7 +100,7 @@ def test_packed_tiles_without_positions_have_the_same_bits(shared):
 
 
 def packed_gradients_agree(shape, shared=16, masked=True, dtype=torch.float64, error=1e-13):
-    """Gradients by the fused kernel, whose tiles have all heads at one position; each head's incoming size differs."""
+    """Compare gradients by the fused kernel with the definition; incoming gradients differ in size between heads."""
     (queries, lengths), options = GRADIENTS[shape]
     query, keys, values, generator = drawn(6, queries, lengths, 3, 2, 2, shared, dtype)
     leaves = [x.double().requires_grad_() for x in (query, *keys, *values)]
@@ -140,7 +140,7 @@ def test_the_same_bits_every_time():
 
 
 def test_a_prefix_key_of_one_split_outweighs_the_others():
-    """Scores of 0 and 400: the sums of the other splits vanish, and nothing overflows."""
+    """With scores of 0 and 400 the sums of the other splits underflow to zero, and nothing overflows."""
     query, keys = torch.ones(1, 1, 1), [torch.tensor([[[0.0], [0.0], [400.0], [0.0]]]), torch.ones(1, 17, 1)]
     values = [torch.tensor([[[5.0], [6.0], [7.0], [8.0]]]), torch.ones(1, 17, 1)]
     call = check_call(query, keys, values)
@@ -153,7 +153,7 @@ def test_a_prefix_key_of_one_split_outweighs_the_others():
 
 @pytest.mark.parametrize("splits", [2, 5])
 def test_split_sums_keep_the_count_of_roundings(splits, monkeypatch):
-    """Equal weights, and values whose products are rounded up each time: the worst that sums of this length can do."""
+    """The bound holds in the worst case for sums: equal weights, and values whose products are all rounded up."""
     monkeypatch.setattr(launch, "splits_of", lambda call, programs: splits)
     query, keys = torch.zeros(1, 1, 1), [torch.zeros(1, 70, 1), torch.zeros(1, 70, 1)]
     for value in (1 + 2.0**-23, 0.7):
@@ -178,7 +178,7 @@ def test_split_sums_keep_the_count_of_roundings(splits, monkeypatch):
     ],
 )
 def test_the_number_of_splits(queries, lengths, options, programs, splits):
-    """Enough programs for a GPU, as far as each has a prefix key and enough scores."""
+    """There are enough splits to fill a GPU, but each split has at least one prefix key and enough scores."""
     query, keys, values, _ = drawn(0, queries, lengths, 1, 1)
     assert launch.splits_of(check_call(query, keys, values, **options), programs) == splits
 

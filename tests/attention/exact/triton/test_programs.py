@@ -239,7 +239,7 @@ def test_weights_that_float16_cannot_hold_keep_their_gradients():
     values[1][0, ::2] += 2.0**-17
     call = check_call(query, keys, values)
     out, lse = triton.forward(call)
-    # With an output of 0, the gradient of the log-sum-exp leaves 2^12 (v_1 v_2 - 2^-14) of each weight.
+    # The output is set to 0, and the gradient of the log-sum-exp leaves 2^12 (v_1 v_2 - 2^-14) times each weight.
     _, by_keys, _ = triton.backward(call, out.zero_(), lse, torch.full_like(out, 2.0**12), torch.full_like(lse, -0.25))
     assert torch.allclose(by_keys[1].flatten().float() * 2.0**17, torch.tensor([1.0, 0.0]).repeat(16), atol=0.02)
 
@@ -269,7 +269,7 @@ def test_blocks_without_comparisons_have_the_same_bits(case):
 
 
 def test_long_sums_keep_the_count_of_roundings():
-    """Equal weights, and values whose products are rounded up each time: the worst case for sums of this length."""
+    """The bound holds in the worst case for sums: equal weights, and values whose products are all rounded up."""
     query, keys = torch.zeros(1, 1, 1), [torch.zeros(1, 5, 1), torch.zeros(1, 70, 1)]
     for value in (1 + 2.0**-23, 0.7):
         values = [torch.full((1, 5, 1), value), torch.full((1, 70, 1), value)]
@@ -282,7 +282,7 @@ def test_long_sums_keep_the_count_of_roundings():
 
 
 def test_positions_decide_which_tiles_are_visited():
-    """A NaN that no query may attend by its position does not reach any output."""
+    """A NaN at a position that no query may attend does not reach any output."""
     query, keys, values, _ = drawn(6, 20, [20, 20], 3, 2)
     expected = triton.forward(check_call(query[:, :4], keys, values, windows=[2, 3]))
     keys[0][0, 16:], values[1][0, 16:] = math.nan, math.nan

@@ -141,7 +141,7 @@ def test_a_sequence_that_is_out_of_range_does_not_change_the_others():
 
 @pytest.mark.parametrize(("size", "launches"), [(1e30, 2), (1e14, 5)])
 def test_factors_that_must_be_balanced_are_attended_in_a_loop(size, launches, grids, monkeypatch):
-    """Products of the second sequence could overflow float32, or those of its gradients alone."""
+    """Products of the second sequence could overflow float32, in both passes or in the backward pass alone."""
     x = draw(0, 5, 1, 12, 3).float()
     x[1, :, 5:] *= size
     x[2, :, 5:] /= size
@@ -160,7 +160,7 @@ def test_factors_that_must_be_balanced_are_attended_in_a_loop(size, launches, gr
 
 
 def test_second_derivatives(monkeypatch):
-    """A gradient that is differentiated comes from the loop."""
+    """Gradients that will be differentiated again are computed by the loop over sequences."""
 
     def second():
         leaves = [x.clone().requires_grad_() for x in draw(0, 5, 1, 5, 2)]

@@ -108,9 +108,9 @@ SHIPPED_AT_FIRST = dict(SHIPPED)
 
 
 def use_blocks(of, monkeypatch):
-    """Use the blocks of an architecture, or of its vendor where it has none.
+    """Use the blocks of an architecture, or those of its vendor if the architecture has none.
 
-    The interpreter has small blocks for float64, and asks for those of this build's vendor.
+    The interpreter looks up the blocks of the vendor of this PyTorch build, and has small blocks for float64.
     """
     owners, tables = ("hip" if of == "hip" else "cuda", of), {"SHIPPED": SHIPPED_AT_FIRST, "SHIPPED_PACKED": PACKED}
     for name, table in tables.items():

@@ -200,7 +200,7 @@ def test_bfloat16_reads_no_number_and_a_head_that_is_not_finite_is_nan():
     ],
 )
 def test_bfloat16_out_of_range_is_nan(which, exponent, forward, backward):
-    """Products of values, and of queries and keys, beyond the limits; the limits of a gradient are narrower."""
+    """Products of values, or of queries and keys, beyond the limits give NaN; the limits of gradients are narrower."""
     call = drawn(2, torch.bfloat16, spread=0)
     for tensor in call.tensors:
         tensor.copy_(tensor.sign() + (tensor == 0))

@@ -40,7 +40,7 @@ def test_taylor_factor_is_the_tail(degree, radius):
 
 @pytest.mark.parametrize("degree", [0, 1, 2, 3, 7, 20, 61, 120])
 def test_taylor_factor_of_a_number_is_that_of_a_tensor(degree):
-    """Equal up to fused multiply-adds; a tensor takes as many terms as its largest radius needs."""
+    """The factors are equal up to fused multiply-adds; for a tensor, the largest radius decides the number of terms."""
     radii = torch.cat([torch.zeros(1), torch.logspace(-6, math.log10(50.0), 150)]).to(torch.float64)
     for moment in {0, degree // 2, degree - degree % 2, degree}:
         numbers = radii.new_tensor([taylor_factor_of_number(degree, moment, R) for R in radii.tolist()])

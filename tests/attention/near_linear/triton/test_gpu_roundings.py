@@ -27,7 +27,7 @@ SHAPES = [([23], 2, 3), ([9, 20], 2, 2)]
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """One head, chunks of 16 tokens in two parts, pieces of 4 tokens and stretches of 8."""
+    """Use small blocks: chunks of 16 tokens in two parts, pieces of 4 tokens and stretches of 8."""
     shipped = launch.block_of
 
     def block(kernel, dtype, columns, of=None):

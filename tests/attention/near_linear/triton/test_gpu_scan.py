@@ -79,7 +79,7 @@ def test_stretches_fill_their_memory_and_consist_of_complete_pieces(monkeypatch)
 
 
 def test_a_causal_call_keeps_its_certificate():
-    """Certified causal attention and its gradient by the kernels, from the public call."""
+    """Causal attention by the kernels and its gradient keep the certificate of the public call."""
     query, keys, values = inputs(3, 9, [9, 9], d=2, d_v=2, batch=(1,))
     leaves = [x.float().requires_grad_() for x in (query, *keys, *values)]
     result = sx.certified_attention(

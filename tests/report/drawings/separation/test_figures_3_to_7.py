@@ -46,7 +46,7 @@ def test_the_stated_range_of_an_axis_is_shaded() -> None:
     assert min(d) == pytest.approx(1.0, abs=0.036)
     assert min(d) >= 1  # Theorem E.4: a1 >= 1
     assert (min(e), max(e)) == (0.01, 0.09)
-    assert 0.795 < min(f) < 0.8 < max(f) < 0.805  # b + c = 1 at c = 0.8 alone
+    assert 0.795 < min(f) < 0.8 < max(f) < 0.805  # b + c = 1 only at c = 0.8
 
 
 def test_every_point_of_the_sweeps_is_handed_out() -> None:

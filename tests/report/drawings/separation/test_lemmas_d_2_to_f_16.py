@@ -24,6 +24,6 @@ def test_a_rare_row_is_finally_drawn_below_the_bound() -> None:
     assert allowed.name == "δ / n"
     limit = dict(zip(allowed.x, allowed.y, strict=True))
     growing = [trace for trace in drawing.figure.data[:-1] if "n<sup>0.5</sup>" in trace.name]
-    assert growing  # a row is not rare if a_1 grows with n
+    assert growing  # the probability of a row is not small if a_1 grows with n
     for trace in drawing.figure.data[:-1]:
         assert (trace.y[-1] < limit[trace.x[-1]]) == (trace not in growing)

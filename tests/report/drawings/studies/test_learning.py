@@ -165,7 +165,7 @@ def test_seconds_are_those_of_the_cells_that_do_nothing_else() -> None:
 
 @pytest.mark.parametrize("name", RUNS)
 def test_language_models_are_compared_with_the_one_of_order_2(name: str) -> None:
-    """The first seeds of two attentions, under the names of the language models."""
+    """The cells are those of two attentions, renamed to the language models."""
     cells = [
         replace(cell, parameters={**cell.parameters, "attention": attention_drawn})
         for attention_drawn, attention in zip(LAYERED, ("linear elu", "order 3"), strict=True)

@@ -52,7 +52,7 @@ def test_held_out_imports_are_of_other_modules():
 
 
 def test_modules_have_new_symbols_in_every_input():
-    """Facts of the same modules, in many inputs: a symbol represents several modules."""
+    """In many inputs with facts of the same modules, a symbol represents several modules."""
     facts, _, _ = draw(ImportJoin(8, 16))
     assert len({rows[0][0] for rows in facts}) > 8
 

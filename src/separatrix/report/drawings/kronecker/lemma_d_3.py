@@ -17,7 +17,7 @@ from separatrix.report.tables import Results
 def score_bound(results: Results) -> Chart:
     """Lemma D.3: the largest score divided by its bound B^3, against B."""
     d = max(cell.parameters["d"] for cell in results)
-    # The kind of entries is a parameter, and the result counts entries.
+    # `entries` is the kind of entries in the parameters, which override the number of entries in the result.
     rows = [{**cell.result, **cell.parameters} for cell in results if cell.parameters["d"] == d]
     return sorted(rows, key=lambda row: (row["entries"], row["bound"])), (
         f"The largest score over B cubed against B at d = {d}, for uniform, extreme and aligned entries: at most 1, "

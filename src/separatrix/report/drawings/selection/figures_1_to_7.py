@@ -25,7 +25,7 @@ def _mean(group: Sequence[CellResult], pick: Callable[[CellResult], Floats]) -> 
 
 
 def stacked(x: str, upper: str, lower: str, share: float, height: int) -> go.Figure:
-    """A figure of two panels over one axis; the upper has the share `share` of the height, the lower is y2."""
+    """A figure of two panels over one x axis; the upper panel takes `share` of the height, the lower one is y2."""
     drawing = figure(x, upper, height=height)
     drawing.update_layout(
         xaxis={"anchor": "y2"},
